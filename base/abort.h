@@ -1,9 +1,8 @@
 // The abort state of one communicator on one rank.
 //
-// Rules: (1) the first writer wins and its error is the one everybody sees; (2) raising never
-// blocks and may be done from any thread; (3) every wait on a peer polls raised() and every sleeper
-// is woken through the wakers; (4) there is no way back: a communicator that was aborted stays
-// aborted.
+// Rules: (1) the first writer wins and its error is reported everywhere; (2) raise() never blocks
+// and may be called from any thread; (3) every wait on a peer polls raised(), and every sleeper is
+// woken through the wakers; (4) an abort is final: an aborted communicator stays aborted.
 #pragma once
 
 #include <atomic>
@@ -21,7 +20,7 @@ class AbortState {
  public:
   bool raised() const noexcept { return raised_.load(std::memory_order_acquire); }
 
-  // True if this call was the first.
+  // Returns true if this call was the first.
   bool raise(const Error& error) {
     std::vector<std::function<void()>> wakers;
     {
@@ -35,7 +34,7 @@ class AbortState {
     return true;
   }
 
-  // `wake` is called at most once, from the raising thread; it must not block.
+  // Invokes `wake` at most once, from the raising thread; it must not block.
 
   void add_waker(std::function<void()> wake) {
     std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// Fences for two sides of which one acts a million times as often as the other: the frequent side
+// Fences for two sides, one of which acts a million times as often as the other: the frequent side
 // pays nothing, and the rare side makes every processor in the machine pass a fence.
 //
 //   frequent:  x = 1; light; read y          rare:  y = 1; heavy; read x
@@ -11,13 +11,13 @@
 
 namespace tutti {
 
-// Makes this process one that others' heavy fences reach; false where the system has no such call.
-// Then both sides need full fences.
+// Registers this process for other processes' heavy fences. Returns false if the system lacks the
+// call; then both sides need full fences.
 bool join_asymmetric_fences();
 
-// For the frequent side: keeps the compiler from reordering.
+// For the frequent side: prevents the compiler from reordering.
 inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-// For the rare side; a microsecond or so. Reaches all processes that have joined.
+// For the rare side: takes about a microsecond and reaches all registered processes.
 void heavy_fence();
 
 }  // namespace tutti

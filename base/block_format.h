@@ -5,8 +5,8 @@
 //   int8   |s   |v ... v|    256 integers, scale f32             260 bytes
 //   sign   |s   |bbbb ..|    256 signs, scale f32                 36 bytes
 //
-// A block is encoded by itself; the last one of a row may have fewer values. Bytes are alike on all
-// processors (little-endian scales, low bits first).
+// A block is encoded by itself; the last one of a row may have fewer values. The bytes are the
+// same on all processors (little-endian scales, low bits first).
 //
 // mx8 and mx4: OCP Microscaling Formats (MX) v1.0, sections 5 and 6.3. e = floor(log2(max |x|)) -
 // emax, with emax 8 (E4M3) and 2 (E2M1), at least -127; x / 2^e is rounded to nearest, ties to
@@ -15,9 +15,9 @@
 // block makes the block NaN. sign: scale = mean of |x|; a value is +scale or -scale (0 is +), as in
 // Karimireddy et al.: Error feedback fixes SignSGD (2019).
 //
-// Where every block has its whole length (as element_of() has them), what is missing is padding():
-// it changes nothing in the values, and is padding again when it is decoded and combined. A block
-// of signs with padding has a negative scale, and a 1 behind its last sign.
+// Where every block has its full length (as in element_of()), missing values are padding().
+// Padding does not affect the values, and stays padding when it is decoded and combined. A block
+// of signs with padding has a negative scale, and a marker bit 1 behind its last sign.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ namespace tutti {
 
 enum class BlockFormat : uint8_t { mx8, mx4, int8, sign };
 
-// The type of an element that is such a block.
+// The dtype whose elements are such blocks.
 constexpr DType element_of(BlockFormat format) {
   return static_cast<DType>(kAllDTypes.size() + static_cast<size_t>(format));
 }
@@ -41,19 +41,19 @@ constexpr BlockFormat block_format_of(DType element) {
 }
 
 std::string_view name(BlockFormat format);
-// nullopt if there is no such format.
+// Returns nullopt if there is no such format.
 std::optional<BlockFormat> block_format_named(std::string_view name);
 
-// 0, but for signs a NaN of its own, since zeros would count in the mean.
+// Returns 0, but for `sign` a reserved NaN, because zeros would count in the mean.
 float padding(BlockFormat format);
 
-// Values of a block.
+// Returns the number of values per block.
 size_t block_of(BlockFormat format);
-// Bytes of `count` values that begin with a block.
+// Returns the bytes of `count` values, starting at a block boundary.
 size_t bytes_of(BlockFormat format, size_t count);
 
-// `bytes` has bytes_of(format, values.size()) elements and does not overlap the values. Safe from
-// any thread; never throws.
+// `bytes` must have bytes_of(format, values.size()) elements and must not overlap `values`.
+// Thread-safe; never throws.
 void encode(BlockFormat format, std::span<const float> values, std::span<std::byte> bytes);
 void decode(BlockFormat format, std::span<const std::byte> bytes, std::span<float> values);
 

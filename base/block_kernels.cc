@@ -12,7 +12,7 @@ namespace {
 
 using BlockValues = std::array<float, kMostValues>;
 
-// One of the arrays that a kernel reads or writes.
+// An array that a kernel reads or writes.
 template <typename Byte>
 struct Array {
   Byte* data;
@@ -40,7 +40,7 @@ void store(const Array<std::byte>& to, size_t block, std::span<const float> valu
   }
 }
 
-// compute(values of a, values of b) leaves its result in the first; b may be null.
+// compute(values of a, values of b) stores its result in its first argument; b may be null.
 template <typename Compute>
 void for_each_block(void* dst, const void* a, const void* b, size_t count, DType type,
                     Formats formats, const Compute& compute) {

@@ -1,5 +1,5 @@
-// The kernels of base/reduce.h for elements that are blocks (base/block_format.h): decoded,
-// computed in float, and encoded again where the result is elements and not accumulators.
+// The kernels of base/reduce.h for block elements (base/block_format.h): blocks are decoded,
+// computed in float, and encoded again if the result is an array of elements, not of accumulators.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tutti::block_kernels {
 
-// Null where there is none.
+// Returns null if there is no such kernel.
 ReduceKernel reduce(DType type, ReduceOp op);
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats);

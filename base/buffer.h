@@ -1,8 +1,8 @@
-// What a collective works on: {pointer, count, dtype, memory space}, and the stream it is ordered
-// by.
+// The operand of a collective: {pointer, count, dtype, memory space}, and the stream that orders
+// it.
 //
-// A Buffer does not own its memory. The caller keeps it alive and leaves it alone from the call
-// until the call's Work is done.
+// A Buffer does not own its memory. The caller must keep the memory alive and untouched from the
+// call until the call's Work has completed.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Stream {
   void* handle = nullptr;
 };
 
-// The element type of C++'s numbers: DTypeOf<float>::value is DType::f32.
+// Maps a C++ arithmetic type to its dtype: DTypeOf<float>::value is DType::f32.
 template <typename T>
 struct DTypeOf;
 template <>
@@ -85,10 +85,10 @@ struct DTypeOf<ValueIndex<int64_t, int64_t>> {
 };
 
 namespace internal {
-// The elements of a vector, an array or a span: float, or const float.
+// The element type of a vector, an array or a span: float, or const float.
 template <typename Values>
 using ElementOf = std::remove_reference_t<decltype(*std::data(std::declval<Values&>()))>;
-// Elements that outlive the expression which names them: not those of a temporary vector.
+// Ranges whose elements outlive the expression that names them: excludes temporary vectors.
 template <typename Values>
 inline constexpr bool kStays = std::is_lvalue_reference_v<Values> ||
                                std::is_trivially_destructible_v<std::remove_cvref_t<Values>>;
@@ -104,8 +104,8 @@ struct BasicBuffer {
   BasicBuffer() = default;
   BasicBuffer(Pointer data, uint64_t count, DType dtype, MemorySpace space = MemorySpace::host)
       : data(data), count(count), dtype(dtype), space(space) {}
-  // The numbers of a vector, an array or a span, in host memory. Only a ConstBuffer can be of const
-  // ones.
+  // Refers to the elements of a vector, an array or a span in host memory. Elements that are const
+  // need a ConstBuffer.
   template <typename Values, typename T = internal::ElementOf<Values>>
   requires(std::is_convertible_v<T*, Pointer>&& internal::kStays<Values> &&
            sizeof(DTypeOf<std::remove_const_t<T>>) > 0)
@@ -113,7 +113,7 @@ struct BasicBuffer {
       : data(std::data(values)),
         count(std::size(values)),
         dtype(DTypeOf<std::remove_const_t<T>>::value) {}
-  // What may be written may be read.
+  // Converts to a read-only buffer.
   operator BasicBuffer<const void*>() const  // NOLINT(google-explicit-constructor)
       requires(std::is_same_v<Pointer, void*>) {
     return {data, count, dtype, space};

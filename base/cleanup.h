@@ -1,4 +1,4 @@
-// Something to be undone, once, when this goes or another is put in its place.
+// An undo function that runs exactly once: on destruction or when another one is assigned.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Waiting for a condition up to a deadline, however far away that is.
+// Waits for a condition until a deadline, however distant it is.
 #pragma once
 
 #include <condition_variable>
@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// Returns whether `holds()` is true; false where the deadline passes first. The lock guards what
-// holds() reads. (std::condition_variable::wait_for() adds the time to now, which overflows.)
+// Returns true once `holds()` is true, false if the deadline passes first. `lock` guards the state
+// that holds() reads. (std::condition_variable::wait_for() adds the time to now, which overflows.)
 template <typename Holds>
 bool wait_for_condition(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                         const Deadline& deadline, const Holds& holds) {

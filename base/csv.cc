@@ -38,7 +38,7 @@ std::vector<CsvRow> parse_csv(std::string_view text) {
   }
   if (quoted) {
     throw Error(ErrorCode::invalid_argument,
-                cat("line ", row.line, " opens a quote that nothing closes"));
+                cat("line ", row.line, " opens a quote that is never closed"));
   }
   if (!value.empty() || !row.values.empty()) end_row();
   return rows;

@@ -1,5 +1,5 @@
-// Tables of values between commas (RFC 4180): values in double quotes may hold commas, line ends
-// and, written twice, quotes.
+// Comma-separated values (RFC 4180): quoted values may contain commas, line ends and doubled
+// quotes.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 namespace tutti {
 
 struct CsvRow {
-  size_t line = 1;  // on which it begins
+  size_t line = 1;  // line number at which the row begins
   std::vector<std::string> values;
 };
 
-// Skips empty lines. Throws Error(invalid_argument) for a quote that is not closed.
+// Skips empty lines. Throws Error(invalid_argument) for an unclosed quote.
 std::vector<CsvRow> parse_csv(std::string_view text);
 
 }  // namespace tutti

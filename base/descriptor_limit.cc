@@ -14,19 +14,20 @@ namespace tutti {
 
 namespace {
 
-// That are open; `most` where they cannot be counted, for want of a descriptor for instance.
+// Counts open descriptors; returns `most` if they cannot be counted, for example for lack of a
+// descriptor.
 size_t count_open(size_t most) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
   if (!folder) return most;
   size_t entries = 0;
   while (::readdir(folder.get()) != nullptr) ++entries;
-  return entries - std::min<size_t>(entries, 3);  // ".", ".." and the folder itself
+  return entries - std::min<size_t>(entries, 3);  // ".", ".." and the directory's own descriptor
 }
 
 }  // namespace
 
 bool reserve_descriptors(size_t more) {
-  static std::mutex mutex;  // else one thread could take back what another one has got
+  static std::mutex mutex;  // prevents one thread from undoing another's raise
   const std::lock_guard lock(mutex);
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
@@ -43,14 +44,16 @@ Error descriptor_shortage(std::string_view what, int error) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   if (error == ENFILE) {
-    return system_error(what, error,
-                        {.cause = "all processes of this host together have too many files open",
-                         .remedy = "raise fs.file-max (sysctl)"});
+    return system_error(
+        what, error,
+        {.cause = "the processes of this host have reached the system's limit of open files",
+         .remedy = "raise fs.file-max (sysctl)"});
   }
-  return system_error(what, error,
-                      {.cause = cat("this process has as many files open as it may have: ",
-                                    limit.rlim_cur, " (hard limit ", limit.rlim_max, ")"),
-                       .remedy = "raise the limit of open files (ulimit -n) before the start"});
+  return system_error(
+      what, error,
+      {.cause = cat("this process has reached its limit of open files: ", limit.rlim_cur,
+                    " (hard limit ", limit.rlim_max, ")"),
+       .remedy = "raise the limit of open files (ulimit -n) before starting the job"});
 }
 
 }  // namespace tutti

@@ -44,19 +44,19 @@ inline constexpr std::array kAllDTypes = {
     DType::u32,    DType::u64,    DType::f16,     DType::bf16,    DType::f32,     DType::f64,
     DType::f8e4m3, DType::f8e5m2, DType::f32_i32, DType::f64_i64, DType::i32_i32, DType::i64_i64};
 
-// What follows has elements that are blocks of floats (element_of(BlockFormat)). They travel
-// between ranks; no caller's buffer has them.
+// The following elements are blocks of floats (element_of(BlockFormat)). They are used on the wire
+// only, never in a caller's buffer.
 inline constexpr size_t kEveryDType = kAllDTypes.size() + 4;
 constexpr bool is_block(DType type) { return type > DType::i64_i64; }
 
-// Not within the functions: each call would make them anew.
+// Defined outside the functions, because each call would construct the tables again.
 inline constexpr std::array<uint16_t, kEveryDType> kSizesOfDTypes = {
     1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1, 8, 16, 8, 16, 33, 17, 260, 36};
 inline constexpr std::array<uint16_t, 4> kValuesOfBlocks = {32, 32, 256, 256};
-inline constexpr size_t kMostValues = 256;  // of an element
+inline constexpr size_t kMostValues = 256;  // values per element
 
 constexpr size_t size_of(DType type) { return kSizesOfDTypes[static_cast<size_t>(type)]; }
-// Values in an element: 1, but in a block.
+// Values per element: 1, except for blocks.
 constexpr size_t values_of(DType type) {
   return is_block(type) ? kValuesOfBlocks[static_cast<size_t>(type) - kAllDTypes.size()] : 1;
 }
@@ -66,19 +66,19 @@ constexpr bool is_float(DType type) {
 }
 constexpr bool is_pair(DType type) { return type >= DType::f32_i32 && type <= DType::i64_i64; }
 
-// What values of the type are computed in: float for 16- and 8-bit floats and for blocks, else the
-// type itself.
+// The type in which values are computed: float for 16- and 8-bit floats and for blocks, otherwise
+// the type itself.
 constexpr DType accumulator_of(DType type) {
   const bool is_narrow = size_of(type) < sizeof(float) || is_block(type);
   return is_float(type) && is_narrow ? DType::f32 : type;
 }
-// Of an element's accumulators.
+// Bytes of one element's accumulators.
 constexpr size_t accumulator_bytes(DType type) {
   return size_of(accumulator_of(type)) * values_of(type);
 }
 
-// "f32". parse_dtype also takes the spellings of other libraries: "float32", "float", "bfloat16"
-// ...
+// Returns the short name, "f32". parse_dtype also accepts the spellings of other libraries:
+// "float32", "float", "bfloat16" ...
 std::string_view name(DType type);
 std::optional<DType> parse_dtype(std::string_view text);
 

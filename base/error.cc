@@ -12,7 +12,7 @@ std::string compose(std::string_view what, const ErrorDetail& detail) {
   if (!detail.where.empty()) text += " [" + detail.where + "]";
   if (!detail.cause.empty()) text += "; likely cause: " + detail.cause;
   if (!detail.remedy.empty()) text += "; remedy: " + detail.remedy;
-  std::ranges::replace(text, '\0', '?');  // of a stranger's, at which what() would end
+  std::ranges::replace(text, '\0', '?');  // a NUL in a peer's text would end what()
   return text;
 }
 

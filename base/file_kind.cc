@@ -11,15 +11,15 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr std::array kLimits = {
     FileLimit{FileKind::configuration, "a run's configuration", 16 * kMiB},
     FileLimit{FileKind::cost_model, "a cost model", 16 * kMiB},
-    FileLimit{FileKind::faults, "a plan of faults", 64 * kMiB},
+    FileLimit{FileKind::faults, "a fault plan", 64 * kMiB},
     FileLimit{FileKind::graph, "a topology or a network", 256 * kMiB},
     FileLimit{FileKind::hosts, "a list of hosts", 16 * kMiB},
     FileLimit{FileKind::losses, "the losses of a run", 1024 * kMiB},
-    FileLimit{FileKind::mix, "a mix of layers", kMiB},
+    FileLimit{FileKind::mix, "a layer mix", kMiB},
     FileLimit{FileKind::order, "a record of updates", 1024 * kMiB},
-    FileLimit{FileKind::profile, "a profile of a model", 64 * kMiB},
-    FileLimit{FileKind::program, "a collective's program", 64 * kMiB},
-    FileLimit{FileKind::report, "a report of a failure", 64 * kMiB},
+    FileLimit{FileKind::profile, "a model's profile", 64 * kMiB},
+    FileLimit{FileKind::program, "a collective program", 64 * kMiB},
+    FileLimit{FileKind::report, "a failure report", 64 * kMiB},
     FileLimit{FileKind::tokenizer, "a tokenizer", 256 * kMiB},
 };
 

@@ -26,10 +26,11 @@ std::string file_text(const std::string& path, FileKind kind, const ErrorDetail&
     text.append(block.data(), static_cast<size_t>(file.gcount()));
     if (text.size() <= limit.most) continue;
     ErrorDetail too_large = detail;
-    if (too_large.cause.empty()) too_large.cause = cat("it is not ", limit.name, ", or is damaged");
+    if (too_large.cause.empty())
+      too_large.cause = cat("the file is not ", limit.name, ", or is damaged");
     throw Error(ErrorCode::invalid_argument,
-                cat(path, " has more than the ", human_bytes(limit.most), " that ", limit.name,
-                    " may have (`tutti info` lists such limits)"),
+                cat(path, " exceeds the limit of ", human_bytes(limit.most), " for ", limit.name,
+                    " (`tutti info` lists the limits)"),
                 too_large);
   }
   if (file.bad()) throw system_error(cat("cannot read ", path), errno, detail);

@@ -1,4 +1,4 @@
-// The whole of a file, as text.
+// Reads whole files as text.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace tutti {
 
-// True for an existing regular file; false also where that cannot be told.
+// Returns true for an existing regular file; false also if the system cannot tell.
 bool is_regular_file(const std::string& path);
 
-// Throws Error(system) where it cannot be read, with this detail, and Error(invalid_argument) where
-// it has more bytes than a file of that kind may have.
+// Throws Error(system) with this detail if the file cannot be read, and Error(invalid_argument) if
+// it exceeds the size limit of its kind.
 std::string file_text(const std::string& path, FileKind kind, const ErrorDetail& detail = {});
 
 }  // namespace tutti

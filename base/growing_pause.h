@@ -1,6 +1,6 @@
-// Pauses between looks at something that others bring about: short ones at first, since mostly it
-// is about to come; then each twice as long as the last, so that many ranks on few cores do not
-// keep the last one from its work.
+// Pauses between polls of a condition that another thread or process changes. The first pauses only
+// yield, because the change is usually near; then each sleep is twice as long as the last, so that
+// many ranks on few cores do not slow the last one down.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class GrowingPause {
     std::this_thread::sleep_for(next_);
     next_ = std::min(2 * next_, longest_);
   }
-  // Something moved: there may soon be more to see.
+  // Restarts with short pauses after progress.
   void reset() { *this = GrowingPause(longest_); }
 
  private:

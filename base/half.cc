@@ -10,7 +10,7 @@ namespace {
 
 [[noreturn]] void refuse(DType type) {
   throw Error(ErrorCode::invalid_argument,
-              cat(name(type), " is no 16- or 8-bit floating-point type"));
+              cat(name(type), " is not a 16- or 8-bit floating-point type"));
 }
 
 }  // namespace

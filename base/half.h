@@ -1,6 +1,6 @@
 // Conversions between float and the 16- and 8-bit floating-point types, one value at a time.
 //
-// These are for tests, printing and set-up code; the reduction kernels convert whole blocks by the
+// They serve tests, printing and set-up code; the reduction kernels convert whole blocks by the
 // same rules (base/kernels/convert.h):
 //   to_float    exact for every value; a NaN stays a NaN
 //   from_float  rounds to nearest, ties to even, subnormals included. Overflow gives infinity; in

@@ -1,4 +1,5 @@
-// FNV-1a, 64 bits: names for what is the same in every process, run and build. Not against malice.
+// FNV-1a, 64 bits: a hash that is the same in every process, run and build. It does not resist
+// malice.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ class Fnv {
     for (const char c : text) add_byte(static_cast<uint8_t>(c));
     return *this;
   }
-  // All eight bytes in one step: faster, and another value than byte by byte.
+  // Hashes all eight bytes in one step: faster than byte by byte, with a different value.
   constexpr Fnv& add_word(uint64_t word) {
     value_ = (value_ ^ word ^ word >> 32) * kPrime;
     return *this;

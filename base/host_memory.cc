@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "base/text.h"
+#include "base/control_groups.h"
 
 namespace tutti {
 
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Bytes that /proc/meminfo gives for `name`; 0 if it gives none.
+// Returns the bytes that /proc/meminfo reports for `name`, or 0.
 uint64_t memory_of(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
@@ -26,36 +26,17 @@ uint64_t memory_of(const std::string& name) {
   return 0;
 }
 
-// body(group, limit, usage) for this process's memory control groups (v1 or v2), from its own up to
-// the root: folders, and the names of their files.
-template <typename Body>
-void for_each_group(const Body& body) {
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    // "4:memory:/path" in the first version, "0::/path" in the second.
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = cat(",", line.substr(first + 1, second - first - 1), ",");
-    const bool is_first_version = controllers.find(",memory,") != std::string::npos;
-    if (!is_first_version && controllers != ",,") continue;
-    const fs::path root = is_first_version ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
-    // A container sees its own group as the root, so that the path may lead nowhere.
-    for (fs::path path = line.substr(second + 1);; path = path.parent_path()) {
-      body(root / path.relative_path(), is_first_version ? "memory.limit_in_bytes" : "memory.max",
-           is_first_version ? "memory.usage_in_bytes" : "memory.current");
-      if (path.relative_path().empty()) break;
-    }
-  }
-}
-
-// Nothing where the file has no number, as of a group without a limit.
+// Returns nullopt if the file has no number, as for a group without a limit.
 std::optional<uint64_t> bytes_in(const fs::path& path) {
-  constexpr uint64_t kNoLimit = uint64_t{1} << 60;  // the first version writes a huge number
+  constexpr uint64_t kNoLimit = uint64_t{1} << 60;  // v1 writes a huge number
   std::ifstream file(path);
   uint64_t bytes = 0;
   if (file >> bytes && bytes < kNoLimit) return bytes;
   return std::nullopt;
+}
+
+std::optional<uint64_t> limit_of(const ControlGroup& group) {
+  return bytes_in(group.path / (group.is_first_version ? "memory.limit_in_bytes" : "memory.max"));
 }
 
 }  // namespace
@@ -65,21 +46,22 @@ uint64_t available_host_memory() { return memory_of("MemAvailable"); }
 
 std::optional<uint64_t> container_memory() {
   std::optional<uint64_t> least;
-  for_each_group([&](const fs::path& group, const char* limit, const char*) {
-    if (const auto bytes = bytes_in(group / limit))
-      least = std::min(least.value_or(*bytes), *bytes);
-  });
+  for (const ControlGroup& group : control_groups("memory")) {
+    const auto bytes = limit_of(group);
+    if (bytes) least = std::min(least.value_or(*bytes), *bytes);
+  }
   return least;
 }
 
 std::optional<uint64_t> free_container_memory() {
   std::optional<uint64_t> least;
-  for_each_group([&](const fs::path& group, const char* limit, const char* usage) {
-    const auto bytes = bytes_in(group / limit);
-    if (!bytes) return;
-    const uint64_t used = std::min(*bytes, bytes_in(group / usage).value_or(0));
+  for (const ControlGroup& group : control_groups("memory")) {
+    const auto bytes = limit_of(group);
+    if (!bytes) continue;
+    const char* const usage = group.is_first_version ? "memory.usage_in_bytes" : "memory.current";
+    const uint64_t used = std::min(*bytes, bytes_in(group.path / usage).value_or(0));
     least = std::min(least.value_or(*bytes), *bytes - used);
-  });
+  }
   return least;
 }
 

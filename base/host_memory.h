@@ -1,4 +1,4 @@
-// Memory of this host, and of the container around this process.
+// Memory of this host, and of the container that this process runs in.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,13 @@
 
 namespace tutti {
 
-// Bytes; 0 if /proc/meminfo cannot be read.
+// Returns the bytes of physical memory; 0 if /proc/meminfo cannot be read.
 uint64_t host_memory();
-uint64_t available_host_memory();  // that new processes can use without swapping
-// The least limit from this process's control group (v1 or v2) up to the root; none: no limit.
+uint64_t available_host_memory();  // bytes usable by new processes without swapping
+// Returns the smallest limit from this process's control group (v1 or v2) up to the root; nullopt:
+// no limit.
 std::optional<uint64_t> container_memory();
-// Unused bytes of the group with the least left; none: no limit.
+// Returns the free bytes of the control group with the least headroom; nullopt: no limit.
 std::optional<uint64_t> free_container_memory();
 
 }  // namespace tutti

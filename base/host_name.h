@@ -1,4 +1,4 @@
-// This host's name, as its kernel knows it.
+// This host's name, as the kernel reports it.
 #pragma once
 
 #include <string>

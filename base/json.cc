@@ -12,13 +12,13 @@ namespace tutti {
 
 namespace {
 
-using Plain = nlohmann::json;  // reads, and writes what is no array or object
+using Plain = nlohmann::json;  // for parsing, and for scalars in output
 
 [[noreturn]] void refuse_text(const std::string& problem) {
   throw Error(ErrorCode::invalid_argument, problem);
 }
 
-// The name that stands twice in the object, or nullptr.
+// Returns the duplicate name of an object, or nullptr.
 const std::string* repeated_name(const Json::Object& object) {
   if (object.size() < 2) return nullptr;
   std::vector<const std::string*> names;
@@ -29,7 +29,7 @@ const std::string* repeated_name(const Json::Object& object) {
   return twice == names.end() ? nullptr : *twice;
 }
 
-// Takes what the parser finds, piece by piece.
+// Builds a value from the parser's events.
 class Builder {
  public:
   Json result;
@@ -40,7 +40,7 @@ class Builder {
   bool number_unsigned(uint64_t value) { return add(value); }
   bool number_float(double value, const std::string&) { return add(value); }
   bool string(const std::string& value) { return add(value); }
-  bool binary(const Plain::binary_t&) { return false; }  // not of JSON's text
+  bool binary(const Plain::binary_t&) { return false; }  // not part of JSON text
   bool key(std::string& name) {
     open_.back().name = name;
     return true;
@@ -49,30 +49,30 @@ class Builder {
   bool start_array(size_t) { return start(false); }
   bool end_object() {
     if (const std::string* name = repeated_name(open_.back().members)) {
-      refuse_text(cat("the name ", in_quotes(*name), " is twice in an object"));
+      refuse_text(cat("the name ", in_quotes(*name), " appears twice in an object"));
     }
     return end();
   }
   bool end_array() { return end(); }
-  // The parser's own words lack nothing but quote the text, which is a stranger's.
+  // The parser's message is complete but quotes the input, which is untrusted.
   bool parse_error(size_t, const std::string&, const Plain::exception& error) {
     const std::string_view words = error.what();
     const size_t start = words.find("parse error at line");
     refuse_text(
-        cat("it is no JSON: ", printable(words.substr(start == words.npos ? 0 : start), 240)));
+        cat("invalid JSON: ", printable(words.substr(start == words.npos ? 0 : start), 240)));
   }
 
  private:
   struct Open {
     bool is_object;
-    std::string name;  // of the member whose value comes next
+    std::string name;  // member name of the next value
     Json::Object members;
     Json::Array values;
   };
 
   bool start(bool is_object) {
     if (open_.size() >= Json::kMaxDepth) {
-      refuse_text(cat("more than ", Json::kMaxDepth, " brackets are inside each other"));
+      refuse_text(cat("brackets are nested more than ", Json::kMaxDepth, " levels deep"));
     }
     open_.push_back({is_object, {}, {}, {}});
     return true;
@@ -96,7 +96,7 @@ class Builder {
   std::vector<Open> open_;
 };
 
-// Writes a value.
+// Serialises a value.
 class Writer {
  public:
   Writer(int indent, Json::BadText bad_text) : indent_(indent), bad_text_(bad_text) {}
@@ -150,7 +150,7 @@ class Writer {
       text_ += Plain(text).dump(
           -1, ' ', false, bad_text_ == Json::BadText::refuse ? Handler::strict : Handler::replace);
     } catch (const Plain::exception&) {
-      refuse_text(cat(in_quotes(text), " is no UTF-8, which JSON's texts must be"));
+      refuse_text(cat(in_quotes(text), " is not valid UTF-8, which JSON requires"));
     }
   }
 
@@ -217,7 +217,7 @@ const Json::Object& Json::items() const {
 }
 
 const Json& Json::at(size_t index) const {
-  if (index >= size()) refuse(cat("an array of more than ", index, " values"));
+  if (index >= size()) refuse(cat("an array of at least ", index + 1, " values"));
   return begin()[index];
 }
 
@@ -268,7 +268,7 @@ std::string Json::words() const {
 }
 
 void Json::refuse(std::string_view wanted) const {
-  refuse_text(cat(words(), " is where ", wanted, " should be"));
+  refuse_text(cat("expected ", wanted, ", found ", words()));
 }
 
 int64_t Json::signed_number() const {
@@ -279,7 +279,7 @@ int64_t Json::signed_number() const {
 uint64_t Json::unsigned_number() const {
   if (const auto* number = std::get_if<uint64_t>(&value_)) return *number;
   if (is_natural_number()) return static_cast<uint64_t>(std::get<int64_t>(value_));
-  refuse("a whole number that is not negative");
+  refuse("a non-negative whole number");
 }
 
 double Json::number() const {

@@ -1,5 +1,6 @@
-// JSON values: made, read and written here and nowhere else. Objects keep the order of their
-// members. What has the wrong type, is missing or does not fit throws Error(invalid_argument).
+// JSON values; all reading and writing of JSON goes through this class. Objects keep the order of
+// their members. A wrong type, a missing member or a value out of range throws
+// Error(invalid_argument).
 #pragma once
 
 #include <compare>
@@ -24,12 +25,11 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::vector<Member>;
 
-  // More brackets than this inside each other are refused: files come from strangers, and whatever
-  // walks a value may call itself once for each.
+  // Maximum nesting depth. Files are untrusted, and code that walks a value may recurse per level.
   static constexpr int kMaxDepth = 64;
 
-  // Throws Error(invalid_argument) that tells the place: for text that is no JSON, a name that an
-  // object has twice, or brackets too deep.
+  // Throws Error(invalid_argument) with the position for invalid JSON, a duplicate name, or nesting
+  // beyond kMaxDepth.
   static Json parse(std::string_view text);
 
   static Json array(std::initializer_list<Json> values = {}) { return Json(Array(values)); }
@@ -56,7 +56,8 @@ class Json {
   Json(const std::map<std::string, T>& members);
   Json(Array values);
   Json(Object members);
-  // {{"a", 1}, {"b", 2}} is an object, as all are pairs that start with a text; {1, 2} is an array.
+  // {{"a", 1}, {"b", 2}} is an object, like any list of pairs that begin with a text; {1, 2} is an
+  // array.
   Json(std::initializer_list<Json> values);
   Json(const Json&);
   Json(Json&&) noexcept;
@@ -73,10 +74,10 @@ class Json {
   bool is_whole_number() const {
     return std::holds_alternative<int64_t>(value_) || std::holds_alternative<uint64_t>(value_);
   }
-  bool is_natural_number() const;  // whole, not negative
+  bool is_natural_number() const;  // integral and not negative
 
-  // A bool, a number (in whose range it is), std::string, or a std::vector or a std::map by
-  // std::string of what get() gives.
+  // Returns a bool, a number (checked for range), a std::string, or a std::vector or a std::map by
+  // std::string of these.
   template <typename T>
   T get() const;
   template <typename T>
@@ -85,10 +86,10 @@ class Json {
     return get<T>();
   }
 
-  // Of arrays and objects; 0 of null.
+  // Size of an array or object; 0 for null.
   size_t size() const;
   bool empty() const { return size() == 0; }
-  // An array's values, an object's members.
+  // The values of an array, or the members of an object.
   const Json* begin() const;
   const Json* end() const;
   const Object& items() const;
@@ -99,10 +100,10 @@ class Json {
   const Json& operator[](std::integral auto index) const { return at(static_cast<size_t>(index)); }
   const Json& operator[](const char* name) const { return at(name); }
   const Json& operator[](const std::string& name) const { return at(name); }
-  const Json* find(std::string_view name) const;  // nullptr where there is none
+  const Json* find(std::string_view name) const;  // nullptr if there is none
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 
-  // The member, or `otherwise` where there is none.
+  // Returns the member, or `otherwise` if there is none.
   template <typename T>
   T value(std::string_view name, T otherwise) const {
     const Json* found = find(name);
@@ -112,25 +113,25 @@ class Json {
   Json& operator[](std::integral auto index) {
     return const_cast<Json&>(std::as_const(*this).at(static_cast<size_t>(index)));
   }
-  // Makes the member where there is none, and an object of null.
+  // Creates a missing member, and turns null into an object.
   Json& operator[](const char* name) { return member(name); }
   Json& operator[](const std::string& name) { return member(name); }
   void erase(std::string_view name);
-  // Makes an array of null.
+  // Appends; turns null into an array.
   void push_back(Json value);
 
-  // In one line, or with each value in a line of its own, `indent` blanks further in than what it
-  // is in. NaN and infinity become null. Throws for texts that are not UTF-8, unless these are
-  // replaced.
+  // Writes one line, or one value per line, indented by `indent` blanks per level. NaN and infinity
+  // become null. Throws for text that is not UTF-8, unless BadText::replace is given.
   enum class BadText { refuse, replace };
   std::string dump(int indent = -1, BadText bad_text = BadText::refuse) const;
 
-  // For people: a number or a text, which may be a stranger's, or "an array", "an object".
+  // Describes the value for messages: the number or text (possibly untrusted), or "an array", "an
+  // object".
   std::string words() const;
 
-  // Numbers by value; objects whatever the order of their members.
+  // Compares numbers by value, and objects regardless of member order.
   friend bool operator==(const Json& a, const Json& b);
-  // Of numbers; all else is unordered.
+  // Orders numbers; all other values are unordered.
   friend std::partial_ordering operator<=>(const Json& a, const Json& b);
   template <typename T>
   requires std::is_arithmetic_v<T> || std::convertible_to<const T&, std::string_view>

@@ -35,7 +35,7 @@ void log(LogLevel level, std::string_view text) {
   std::string line = "tutti";
   if (t_rank >= 0) line += " [rank " + std::to_string(t_rank) + "]";
   line.append(" ").append(kNames[static_cast<int>(level)]).append(": ").append(text).append("\n");
-  // One write per line: lines of several threads and processes do not mix.
+  // One write per line keeps lines of several threads and processes apart.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

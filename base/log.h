@@ -11,8 +11,8 @@ enum class LogLevel { error = 0, warning = 1, info = 2, debug = 3 };
 bool log_enabled(LogLevel level);
 void log(LogLevel level, std::string_view text);
 
-// Shown in every later line of the calling thread; -1 (the default) shows none. Ranks may be
-// threads.
+// Sets the rank shown in later lines of the calling thread; -1 (the default) shows none. Ranks may
+// be threads.
 void set_log_rank(int rank);
 int log_rank();
 

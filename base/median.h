@@ -1,18 +1,27 @@
-// The median of numbers.
+// The median and percentiles of numbers.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
 namespace tutti {
 
-// Of an even number of them, the mean of the middle two; of none, 0.
+// Returns the mean of the middle two for an even count, 0 for an empty list.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::ranges::sort(values);
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// The smallest value that at least `share` (0 to 1) of the values do not exceed; of none, 0.
+inline double percentile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
+  return values[std::clamp<size_t>(rank, 1, values.size()) - 1];
 }
 
 }  // namespace tutti

@@ -17,7 +17,7 @@ bool may_be_memory(const void* data, uint64_t bytes) {
   for (uint64_t i = 0; i <= kLooks; ++i) {
     const uint64_t address = start + (i == kLooks ? bytes - 1 : bytes / kLooks * i);
     unsigned char resident = 0;
-    // Some sandboxes have no mincore(): only "there is nothing" counts.
+    // Some sandboxes lack mincore(), so only ENOMEM counts as a refusal.
     void* const at = reinterpret_cast<void*>(address / page * page);  // NOLINT: an address
     if (::mincore(at, 1, &resident) != 0 && errno == ENOMEM) return false;
   }

@@ -12,7 +12,7 @@ constexpr uint64_t mix_bits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// What splitmix64 adds before each number: mix_bits(seed + n * kGolden) is its n-th.
+// The increment of splitmix64: mix_bits(seed + n * kGolden) is its n-th output.
 inline constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
 
 }  // namespace tutti

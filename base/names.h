@@ -1,4 +1,4 @@
-// Names that people type: what they mean, and which were near.
+// Names typed by people: matching, and suggestions for misspelt ones.
 #pragma once
 
 #include <string>
@@ -7,13 +7,14 @@
 
 namespace tutti {
 
-// True where two names differ in case, '-' and '_' only: "AllReduce", "all-reduce", "all_reduce".
+// Returns true if the names differ only in case, '-' and '_': "AllReduce", "all-reduce",
+// "all_reduce".
 bool same_name(std::string_view a, std::string_view b);
 
-// Starts a remedy: "did you mean tree? " where one of `known` is near, else "".
+// Starts a remedy: "did you mean tree? " if a name in `known` is close, otherwise "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
-// "a, b, c"
+// Joins names: "a, b, c".
 std::string listed(const std::vector<std::string>& names);
 
 }  // namespace tutti

@@ -9,7 +9,7 @@ namespace tutti {
 
 std::chrono::milliseconds network_timeout() {
   constexpr std::chrono::seconds kLeast{2};
-  constexpr std::chrono::hours kMost{24};  // where the setting knows no limit
+  constexpr std::chrono::hours kMost{24};  // used if the setting has no limit
   const auto told = settings().get_duration("TUTTI_NETWORK_TIMEOUT");
   if (told == told.zero() || told > kMost) return kMost;
   return std::max<std::chrono::milliseconds>(

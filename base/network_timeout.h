@@ -1,4 +1,4 @@
-// How long a host, or the network to it, may be silent.
+// Tolerated silence of a host, or of the network to it.
 #pragma once
 
 #include <chrono>
@@ -8,10 +8,11 @@ namespace tutti {
 // The setting TUTTI_NETWORK_TIMEOUT, at least two seconds.
 std::chrono::milliseconds network_timeout();
 
-// Of a socket's errno: the network has brought nothing, not even a refusal.
+// Classifies a socket's errno: true if the network delivered nothing, not even a refusal.
 bool is_silence(int error);
 
-// Of a socket's errno: both ends may live, and something between them has ended the connection.
+// Classifies a socket's errno: true if both ends may live but a device between them ended the
+// connection.
 bool is_reset(int error);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// Numbers that are written as text, without a locale, white space or a plus sign.
+// Parses numbers without locale, white space or a plus sign.
 #pragma once
 
 #include <charconv>
@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Nothing unless the whole of `word` is one number that fits into the type.
+// Returns nullopt unless the whole `word` is one number that fits the type.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view word) {
   Number value{};

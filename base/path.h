@@ -1,11 +1,11 @@
-// Programs that may be installed.
+// Looks up installed programs.
 #pragma once
 
 #include <string>
 
 namespace tutti {
 
-// The program's path, by the environment's PATH; empty where there is none of that name.
+// Returns the program's path by the environment's PATH; empty if there is none.
 std::string find_program(const std::string& name);
 
 }  // namespace tutti

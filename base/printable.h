@@ -1,5 +1,5 @@
-// A stranger's text (a file's, a peer's) for people: in printable ASCII, so that it cannot steer a
-// terminal, and cut where it is long.
+// Makes untrusted text (from a file or a peer) safe to print: printable ASCII only, so that it
+// cannot control a terminal, and truncated to a limit.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Limits of the process that would end it without a word.
+// Limits that would kill the process without a message.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,19 @@
 
 namespace tutti {
 
-// Throws Error(system) where the stack is limited (ulimit -s) to less than the program needs: it
-// would be ended by SIGSEGV.
+// Throws Error(system) if the stack limit (ulimit -s) is below what the program needs: it would die
+// of SIGSEGV.
 void require_stack();
 
-// Cause and remedy for memory that cannot be had: a limit of the process (ulimit -v), or the
+// Returns cause and remedy for a failed allocation: a limit of the process (ulimit -v), or the
 // machine's memory.
 ErrorDetail memory_detail();
-// Whether a file of so many bytes, shared memory among them, is more than this process may write
-// (ulimit -f): SIGXFSZ would end it. And why.
+// Returns true if a file of `bytes` bytes, shared memory included, exceeds this process's limit
+// (ulimit -f): SIGXFSZ would kill it.
 bool exceeds_file_limit(uint64_t bytes);
+// Returns cause and remedy for such a file.
 ErrorDetail file_size_detail();
-// The error for std::bad_alloc.
+// Builds the error for std::bad_alloc.
 Error memory_shortage();
 
 }  // namespace tutti

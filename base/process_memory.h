@@ -1,4 +1,4 @@
-// How much memory this process takes, as the kernel counts it.
+// Memory use of this process, as the kernel counts it.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace tutti {
 
-// The proportional set size in bytes: a page that several processes have mapped counts for each of
-// them by its share. (The resident set counts it whole for each: ranks of one host read each
-// other's gradients in place.) 0 where the kernel does not tell.
+// Returns the proportional set size in bytes: a page mapped by several processes counts for each by
+// its share. (The resident set counts it in full for each, but ranks of one host read each other's
+// gradients in place.) Returns 0 if the kernel does not report it.
 int64_t proportional_set_size(const std::string& file = "/proc/self/smaps_rollup");
 
 }  // namespace tutti

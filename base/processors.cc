@@ -8,13 +8,13 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <set>
 #include <string_view>
 #include <vector>
 
+#include "base/control_groups.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -24,35 +24,33 @@ namespace {
 constexpr std::string_view kQuota = " quota ";
 constexpr int kMostProcessors = 1 << 14;
 
-// Where this process is in the tree of cgroups (v2); a container's own one begins at "/".
-std::filesystem::path own_group() {
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    if (line.starts_with("0::/")) return line.substr(3);
-  }
-  return "/";
-}
-
-// In processors; 0: none. A group's quota is one of all groups in it, too.
-double quota() {
+// Returns the number of processors whose time the group's files allow; 0: no limit.
+double quota_of(const ControlGroup& group) {
   double time = 0;
   double period = 0;
-  double least = 0;
-  for (std::filesystem::path group = own_group();; group = group.parent_path()) {
-    std::ifstream v2("/sys/fs/cgroup" / group.relative_path() / "cpu.max");
-    if (v2 >> time >> period && period > 0) {  // "150000 100000", not "max 100000"
-      least = least == 0 ? time / period : std::min(least, time / period);
-    }
-    if (group == group.parent_path()) break;
+  if (group.is_first_version) {
+    std::ifstream times(group.path / "cpu.cfs_quota_us");  // -1: no limit
+    std::ifstream periods(group.path / "cpu.cfs_period_us");
+    times >> time;
+    periods >> period;
+  } else {
+    std::ifstream file(group.path / "cpu.max");  // "150000 100000", or "max 100000"
+    file >> time >> period;
   }
-  if (least > 0) return least;
-  std::ifstream v1_time("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // -1: none
-  std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (v1_time >> time && v1_period >> period && time > 0 && period > 0) return time / period;
-  return 0;
+  return time > 0 && period > 0 ? time / period : 0;
 }
 
-// Those of the calling thread; all that are online, where the system does not tell.
+// Returns the quota in processors; 0: none. A group's quota also covers its child groups.
+double quota() {
+  double least = 0;
+  for (const ControlGroup& group : control_groups("cpu")) {
+    const double own = quota_of(group);
+    if (own > 0) least = least == 0 ? own : std::min(least, own);
+  }
+  return least;
+}
+
+// Returns the processors of the calling thread; if unknown, all that are online.
 std::vector<int> own_affinity() {
   std::vector<int> own;
   const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> allowed(
@@ -66,7 +64,7 @@ std::vector<int> own_affinity() {
   return own;
 }
 
-// "0-3" of "0-3,8". What is not understood (from another version) adds nothing.
+// Parses "0-3" of "0-3,8". Unknown syntax (from another version) adds nothing.
 void add_range(std::string_view text, std::set<int>& processors) {
   int first = 0;
   const char* const end = text.data() + text.size();

@@ -1,4 +1,4 @@
-// How many processors the processes of a host really have.
+// Processors that the processes of a host can actually use.
 #pragma once
 
 #include <chrono>
@@ -8,21 +8,21 @@
 
 namespace tutti {
 
-// Those that this process may run on (affinity; cpusets, such as `docker --cpuset-cpus`), and the
-// time of how many a container's quota allows (cgroups): "0-3,8", or "0-3,8 quota 1.5". To be told
-// to other processes.
+// Describes this process's affinity (cpusets included, such as `docker --cpuset-cpus`) and its
+// container's CPU quota (cgroups): "0-3,8", or "0-3,8 quota 1.5". The text is sent to other
+// processes.
 std::string own_processors();
 
-// Whether this process may run on one of these: "0-3,8", as sysfs writes them.
+// Returns true if this process may run on one of `processors`, in sysfs notation "0-3,8".
 bool may_run_on(std::string_view processors);
 
-// What these processes of one host have together, from what own_processors() said in each: ranks
-// may be bound to different processors. Of quotas the largest one counts. At least 1.
+// Returns the processors that processes of one host have together, from the own_processors() of
+// each: ranks may be bound to different ones. The largest quota counts. At least 1.
 int usable_processors(std::span<const std::string> processes);
-// What this process has alone.
+// Returns the processors of this process alone.
 int usable_processors();
 
-// The time that processors have spent on this process's threads.
+// Returns the CPU time used by this process's threads.
 std::chrono::nanoseconds processor_time();
 
 }  // namespace tutti

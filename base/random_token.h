@@ -1,11 +1,11 @@
-// What nobody guesses: 16 bytes of the system's randomness, as hexadecimal digits.
+// Unguessable tokens: 16 bytes of system randomness in hexadecimal.
 #pragma once
 
 #include <string>
 
 namespace tutti {
 
-// Throws Error(system) where the system has none.
+// Throws Error(system) if the system has no randomness.
 std::string random_token();
 
 }  // namespace tutti

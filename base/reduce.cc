@@ -82,7 +82,7 @@ const kernels::Kernels& kernels_of(InstructionSet set) {
   }
 }
 
-// The set is asked for once per process.
+// Selects the instruction set once per process.
 const kernels::Kernels& selected_kernels() {
   static const kernels::Kernels& selected = kernels_of(selected_instruction_set());
   return selected;
@@ -93,12 +93,12 @@ ReduceKernel reduce_kernel(DType type, ReduceOp op, const kernels::Kernels& kern
       is_block(type) ? block_kernels::reduce(type, op) : kernels.reduce(type, op);
   if (kernel != nullptr) return kernel;
   if (op == ReduceOp::user) {
-    throw Error(ErrorCode::invalid_argument, "a user-defined operator has no kernel",
-                {.cause = "it is a function of the caller's", .remedy = "call that function"});
+    throw Error(
+        ErrorCode::invalid_argument, "a user-defined operator has no built-in kernel",
+        {.cause = "the operator is a function of the caller", .remedy = "call that function"});
   }
-  throw Error(
-      ErrorCode::invalid_argument, cat(name(op), " does not exist for ", name(type)),
-      {.cause = "bitwise operators work on integers only, minloc and maxloc on pairs only"});
+  throw Error(ErrorCode::invalid_argument, cat(name(op), " is not defined for ", name(type)),
+              {.cause = "bitwise operators need integers, minloc and maxloc need pairs"});
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ ReduceKernel reduce_kernel(DType type, ReduceOp op) {
   return reduce_kernel(type, op, selected_kernels());
 }
 
-// Means and multiples of blocks are computed alike by all sets.
+// All instruction sets compute means and multiples of blocks alike.
 
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats, InstructionSet set) {
@@ -152,8 +152,8 @@ void scale(void* dst, const void* src, size_t count, DType type, double factor) 
 void check_factor(DType type, double factor) {
   if (is_float(type)) return;
   if (is_pair(type)) {
-    throw Error(ErrorCode::invalid_argument, cat("premul_sum does not exist for ", name(type)),
-                {.cause = "pairs of a value and an index are not added"});
+    throw Error(ErrorCode::invalid_argument, cat("premul_sum is not defined for ", name(type)),
+                {.cause = "pairs of a value and an index cannot be added"});
   }
   const int bits = static_cast<int>(8 * size_of(type));
   const bool is_signed = type <= DType::i64;
@@ -162,9 +162,9 @@ void check_factor(DType type, double factor) {
   if (factor == std::trunc(factor) && factor >= least && factor < limit) return;
   throw Error(
       ErrorCode::invalid_argument,
-      cat("premul_sum: the factor ", factor, " is not a whole number that ", name(type), " holds"),
-      {.cause = "integers are multiplied as integers",
-       .remedy = "use a whole number in the type's range, or a floating-point type"});
+      cat("premul_sum: the factor ", factor, " is not an integer in the range of ", name(type)),
+      {.cause = "integers are multiplied by an integer factor",
+       .remedy = "use an integer in the type's range, or a floating-point type"});
 }
 
 }  // namespace tutti

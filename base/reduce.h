@@ -1,8 +1,8 @@
 // Reduction on the processor: dst[i] = a[i] op b[i].
 //
 // Every kernel exists in several instruction sets with the same results, bit for bit (except which
-// of two NaNs' payloads a float or double sum or product keeps). The best one that the processor
-// has is used; the setting TUTTI_CPU chooses another.
+// of two NaNs' payloads a float or double sum or product keeps). The best available set is
+// used; the setting TUTTI_CPU chooses another.
 //
 //   f16, bf16, f8*  computed in float, rounded to nearest even when stored as an element
 //                   (base/half.h); an accumulator is the float itself, unrounded
@@ -13,8 +13,8 @@
 //   min, max        a NaN wins over any number; of equal values (-0 and 0) b's is taken
 //   minloc, maxloc  as min and max, with -0 equal to 0; of equal values, or two NaNs, the pair with
 //                   the lower index
-//   avg             adds; whoever combines, or has, the whole sum calls mean() for it
-//   premul_sum      adds; whoever has an input calls scale() first
+//   avg             adds; the caller that holds the complete sum applies mean()
+//   premul_sum      adds; the caller applies scale() to each input first
 #pragma once
 
 #include <array>
@@ -26,42 +26,42 @@
 
 namespace tutti {
 
-// Which of the three are arrays of accumulators (accumulator_of) in place of elements. No
-// difference for types that are their own accumulators.
+// Says which of the three arrays hold accumulators (accumulator_of) instead of elements. It makes
+// no difference for types that are their own accumulators.
 struct Formats {
   bool dst = false;
   bool a = false;
   bool b = false;
 };
 
-// Pointers need no alignment. dst may equal a or b where both have the same format; it must not
-// overlap them otherwise. `count` is in elements. Safe from any thread; never throws.
+// Pointers need no alignment. dst may equal a or b if both have the same format; otherwise it must
+// not overlap them. `count` is in elements. Thread-safe; never throws.
 using ReduceKernel = void (*)(void* dst, const void* a, const void* b, size_t count,
                               Formats formats);
 
-// Throws Error(invalid_argument) where !supports(op, type), and for ReduceOp::user, which is the
+// Throws Error(invalid_argument) if !supports(op, type), and for ReduceOp::user, which is the
 // caller's own function.
 ReduceKernel reduce_kernel(DType type, ReduceOp op);
 
-// dst[i] = (a[i] + b[i]) / ranks, or a[i] / ranks where b is null: elements, of sums in either
-// format. 16- and 8-bit floats are added and divided in float and rounded once. Where a + b
-// overflows, though neither has, half of it is divided: the mean is finite wherever a and b are.
-// (Sums of three and more ranks may overflow before they come here.) Integers wrap around, and
-// truncate towards zero. Not for pairs. Pointers are as for
-// ReduceKernel; ranks is at least 1, with b at least 2.
+// Computes dst[i] = (a[i] + b[i]) / ranks, or a[i] / ranks if b is null: elements, from sums in
+// either format. 16- and 8-bit floats are added and divided in float and rounded once. If a + b
+// overflows although neither a nor b does, half of the sum is divided: the mean is finite wherever
+// a and b are. (Sums of three and more ranks may overflow earlier.) Integers wrap around, and
+// truncate towards zero. Pairs are not supported. Pointers are as for ReduceKernel; `ranks` is at
+// least 1, with b at least 2.
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats = {});
 
-// Between elements and their accumulators, for types that have others (accumulator_of); rounded as
-// in base/half.h. Pointers need no alignment.
+// Converts between elements and their accumulators, for types whose accumulator differs
+// (accumulator_of); rounds as in base/half.h. Pointers need no alignment.
 void widen(void* accumulators, const void* elements, size_t count, DType type);
 void narrow(void* elements, const void* accumulators, size_t count, DType type);
 
-// dst[i] = factor * src[i], rounded once; dst may be src. f64 is multiplied in double, the other
-// floats in float by the factor rounded to float; integers wrap around. Pointers need no alignment.
-// The factor must pass check_factor().
+// Computes dst[i] = factor * src[i], rounded once; dst may be src. f64 is multiplied in double, the
+// other floats in float by the factor rounded to float; integers wrap around. Pointers need no
+// alignment. The factor must pass check_factor().
 void scale(void* dst, const void* src, size_t count, DType type, double factor);
-// Throws Error(invalid_argument) where scale() cannot use the factor: integers need a whole number
+// Throws Error(invalid_argument) if scale() cannot use the factor: integers need an integral factor
 // that the type holds, pairs take none.
 void check_factor(DType type, double factor);
 
@@ -72,10 +72,10 @@ inline constexpr std::array kAllInstructionSets = {InstructionSet::baseline, Ins
                                                    InstructionSet::avx512};
 
 std::string_view name(InstructionSet set);
-// Whether this processor (and operating system) has it.
+// Returns true if the processor and the operating system support the set.
 bool is_available(InstructionSet set);
-// What reduce_kernel() uses. Throws Error(unsupported) when TUTTI_CPU asks for one that is not
-// there.
+// Returns the set that reduce_kernel() uses. Throws Error(unsupported) if TUTTI_CPU names one that
+// is not available.
 InstructionSet selected_instruction_set();
 
 // As above, for one set; it must be available.

@@ -20,10 +20,10 @@ enum class ReduceOp : uint8_t {
   band = 5,  // bitwise, integers only
   bor = 6,
   bxor = 7,
-  minloc = 8,  // pairs only: the smaller value, and where it is; of equal ones the lower index
+  minloc = 8,  // pairs only: the smallest value with its index; of equal values the lower index
   maxloc = 9,
-  premul_sum = 10,  // the sum of each rank's input times a factor of its own
-  user = 11,        // a function of the caller's
+  premul_sum = 10,  // the sum of each rank's input times that rank's own factor
+  user = 11,        // a function supplied by the caller
 };
 
 inline constexpr std::array kAllReduceOps = {

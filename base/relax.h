@@ -1,4 +1,4 @@
-// What a processor is told between two looks at a word that another one is to change.
+// The spin-loop hint to the processor.
 #pragma once
 
 namespace tutti {
@@ -8,7 +8,7 @@ inline void relax() {
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
   asm volatile("isb" ::
-                   : "memory");  // "yield" does nothing on most of them; this takes about as long
+                   : "memory");  // "yield" is a no-op on most of them; "isb" takes about as long
 #else
   asm volatile("" ::: "memory");
 #endif

@@ -17,146 +17,137 @@ namespace tutti {
 
 namespace {
 
-// Variables that are no settings of the library: bindings and tools read them themselves.
+// Variables that are not library settings: bindings and tools read them themselves.
 constexpr std::array<std::string_view, 6> kOfTools = {"TUTTI_MPI_ABI",     "TUTTI_PYTHON",
                                                       "TUTTI_TEST_DATA",   "TUTTI_TEST_FULL",
                                                       "TUTTI_TORCH_CACHE", "TUTTI_TORCH_PYTHON"};
 
 constexpr std::array kSettings = {
-    SettingInfo{
-        "TUTTI_TRANSPORT", SettingType::string, "auto",
-        "auto|shm|tcp|ucx|ofi|shm+tcp|shm+ucx|shm+ofi", true, false,
-        "how bytes move: auto takes shared memory inside a host, and between hosts UCX or "
-        "libfabric (ofi) where all have a network card for it, else TCP; a name alone takes "
-        "that between all ranks, behind shm+ between hosts only. UCX's own settings begin "
-        "with UCX_, libfabric's with FI_"},
+    SettingInfo{"TUTTI_TRANSPORT", SettingType::string, "auto",
+                "auto|shm|tcp|ucx|ofi|shm+tcp|shm+ucx|shm+ofi", true, false,
+                "transport. auto: shared memory within a host; between hosts UCX or libfabric "
+                "(ofi) if every host has a suitable network card, else TCP. A single name applies "
+                "to all pairs of ranks; shm+NAME applies NAME between hosts only. UCX's own "
+                "settings begin with UCX_, libfabric's with FI_"},
     SettingInfo{"TUTTI_ALGORITHM", SettingType::string, "auto", "", true, false,
-                "all-reduce algorithm to use instead of the automatic choice"},
+                "all-reduce algorithm; auto: the one with the lowest predicted time"},
     SettingInfo{"TUTTI_ALGORITHM_FILES", SettingType::string, "", "", true, false,
-                "XML files in MSCCL's format, separated by colons, whose algorithms are imported"},
+                "MSCCL XML files of algorithms to import, separated by colons"},
     SettingInfo{"TUTTI_TUNE_FILE", SettingType::string, "", "", false, false,
-                "what `tutti tune` measured, as rank 0 reads it; none: defaults; empty: a file in "
-                "the user's cache folder"},
-    SettingInfo{
-        "TUTTI_DETERMINISTIC", SettingType::boolean, "0", "", true, false,
-        "canonical algorithms only: the bits of a result depend on the inputs and the number "
-        "of ranks, on nothing else"},
+                "file of measured costs (`tutti tune`), which rank 0 reads; none: default costs; "
+                "empty: a file in the user's cache folder"},
+    SettingInfo{"TUTTI_DETERMINISTIC", SettingType::boolean, "0", "", true, false,
+                "use only deterministic (canonical) algorithms: the bits of a result depend only "
+                "on the inputs and the number of ranks"},
     SettingInfo{"TUTTI_GPU_PROTOCOL", SettingType::string, "auto",
                 "auto|simple|lines|engines|staged", true, false,
-                "how GPUs send messages: kernels in slots behind a flag, or as lines that have "
-                "flags of their own; or not, but through the hosts' memory"},
-    SettingInfo{
-        "TUTTI_PROGRESS_THREAD", SettingType::boolean, "0", "", false, false,
-        "a thread per process that moves calls while nobody waits for them, so that they overlap "
-        "with computing; it sleeps when there are none"},
-    SettingInfo{
-        "TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
-        "seconds that one collective may take before the communicator is aborted; 0 and inf are "
-        "never"},
+                "protocol between GPUs: simple (kernels write slots, each with one flag), lines "
+                "(kernels write lines that contain their flags), engines (copy engines), staged "
+                "(through host memory), or auto (the fastest)"},
+    SettingInfo{"TUTTI_PROGRESS_THREAD", SettingType::boolean, "0", "", false, false,
+                "run a progress thread per process, so that calls overlap with computation even if "
+                "no thread waits for them; the thread sleeps while no call is in flight"},
+    SettingInfo{"TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
+                "timeout of a call in seconds, after which the communicator is aborted; 0 and inf: "
+                "no timeout"},
     SettingInfo{
         "TUTTI_UNEXPECTED_BYTES", SettingType::bytes, "64M", "", false, false,
-        "bytes of messages that came before their receives, and that a communicator keeps aside "
-        "for a receive of a later one; beyond that senders are held up until a thread waits for "
-        "that receive"},
+        "maximum bytes of unexpected messages (received before a matching receive was posted) that "
+        "a communicator buffers; beyond it senders block until a thread waits for the receive"},
+    SettingInfo{"TUTTI_LATE_WARNING", SettingType::seconds, "2", "", false, false,
+                "warn about a straggler: a rank for which others wait longer than this many "
+                "seconds in three consecutive calls; 0: never"},
     SettingInfo{
-        "TUTTI_LATE_WARNING", SettingType::seconds, "2", "", false, false,
-        "a rank for which the others wait longer than so many seconds, in three calls in a row, is "
-        "warned of; 0 is never"},
-    SettingInfo{"TUTTI_REPORT", SettingType::string, "", "", false, false,
-                "directory in which each rank writes, when a communicator is aborted, what it was "
-                "doing and its last calls; `tutti top --report DIR` makes one story of it; empty: "
-                "none is written"},
+        "TUTTI_REPORT", SettingType::string, "", "", false, false,
+        "directory in which each rank writes a report (its state and last calls) when a "
+        "communicator is aborted; `tutti top --report DIR` analyzes them; empty: no reports"},
     SettingInfo{"TUTTI_INIT_TIMEOUT", SettingType::seconds, "60", "", false, false,
-                "seconds in which all ranks must have found each other"},
-    SettingInfo{
-        "TUTTI_NETWORK_TIMEOUT", SettingType::seconds, "10", "", false, false,
-        "seconds for which a host, or the network to it, may be silent before it is taken to "
-        "be down; one that is down for less costs time, and nothing else. Where TUTTI_INTERFACE "
-        "lists several the others are tried then, for as long again"},
-    SettingInfo{
-        "TUTTI_SPARES", SettingType::integer, "0", "0..", true, false,
-        "ranks of the job, the last ones, that take part when others have died (tutti_grow): "
-        "`tutti run --spares` starts them"},
+                "timeout in seconds for all ranks to connect at startup"},
+    SettingInfo{"TUTTI_NETWORK_TIMEOUT", SettingType::seconds, "10", "", false, false,
+                "seconds without an answer after which a host or its network is considered down; "
+                "shorter outages only cost time. If TUTTI_INTERFACE lists several interfaces, the "
+                "others are then tried for the same time"},
+    SettingInfo{"TUTTI_SPARES", SettingType::integer, "0", "0..", true, false,
+                "number of spare ranks, the last ones of the job, which join after failures "
+                "(tutti_grow); set by `tutti run --spares`"},
     SettingInfo{"TUTTI_TOKEN", SettingType::string, "", "", false, false,
-                "secret shared by the ranks of one job, of at least 128 bits; peers prove that "
-                "they know it, and the control channel is encrypted by it"},
+                "secret shared by the ranks of one job, at least 128 bits; it authenticates peers "
+                "and encrypts the control channel"},
     SettingInfo{"TUTTI_TOKEN_FILE", SettingType::string, "", "", false, false,
-                "file of mode 0600 that holds the token, used when TUTTI_TOKEN is not set"},
-    SettingInfo{"TUTTI_ALLOW_SHORT_TOKEN", SettingType::boolean, "0", "", false, false,
-                "takes a token of fewer than 128 bits, which whoever has seen one handshake can "
-                "guess"},
+                "file of mode 0600 with the token, used if TUTTI_TOKEN is not set"},
+    SettingInfo{
+        "TUTTI_ALLOW_SHORT_TOKEN", SettingType::boolean, "0", "", false, false,
+        "accept a token shorter than 128 bits, which an eavesdropper on one handshake can guess"},
     SettingInfo{
         "TUTTI_ENCRYPT", SettingType::string, "auto", "auto|on|off", true, false,
-        "whether what goes over TCP is encrypted (TLS 1.3, by the token), besides the "
-        "control channel, which is wherever there is a token; auto: not (TUTTI_INTEGRITY finds "
-        "accidents)"},
+        "encrypt data over TCP (TLS 1.3, keyed by the token); the control channel is always "
+        "encrypted if there is a token; auto: off (TUTTI_INTEGRITY detects corruption)"},
     SettingInfo{"TUTTI_INTEGRITY", SettingType::string, "auto", "auto|on|off", true, false,
-                "whether readers verify a 64-bit hash of each message over TCP that is not "
-                "encrypted, so that bytes which changed on the way are an error; auto: between "
-                "hosts; on: within a host as well"},
+                "verify a 64-bit hash of each unencrypted message over TCP, so that corruption is "
+                "an error; auto: between hosts; on: also within a host"},
     SettingInfo{"TUTTI_RENDEZVOUS", SettingType::string, "", "", false, false,
-                "file:/PATH: a shared file through which rank 0 tells its address, instead of "
+                "file:/PATH: shared file in which rank 0 publishes its address, instead of "
                 "MASTER_ADDR and MASTER_PORT"},
     SettingInfo{
         "TUTTI_INTERFACE", SettingType::string, "", "", false, false,
-        "network interface or address to listen on, or several (eth0,eth1), over which the "
-        "TCP streams are spread, and each takes over for one that goes down: the first also "
-        "carries the control channel; empty: the one that routes to rank 0"},
+        "network interface or address to listen on, or several (eth0,eth1): the TCP streams are "
+        "distributed over them, they replace each other after a failure, and the first one carries "
+        "the control channel; empty: the interface that routes to rank 0"},
     SettingInfo{"TUTTI_CONTROL_FANOUT", SettingType::integer, "32", "1..", true, false,
-                "children of each rank in the tree of the control channel"},
+                "number of children per rank in the tree of the control channel"},
     SettingInfo{"TUTTI_TCP_STREAMS", SettingType::integer, "0", "0..", true, false,
-                "TCP connections between each pair of ranks for collectives; 0: one for each "
-                "interface in TUTTI_INTERFACE"},
-    SettingInfo{
-        "TUTTI_NCCL_GPU", SettingType::string, "", "", false, false,
-        "class of GPU (h100 ...) whose costs the tuner plugin for NCCL reckons with; empty: "
-        "by the device's name"},
+                "number of TCP connections between each pair of ranks; 0: one per interface in "
+                "TUTTI_INTERFACE"},
+    SettingInfo{"TUTTI_NCCL_GPU", SettingType::string, "", "", false, false,
+                "GPU class (h100 ...) whose costs the NCCL tuner plugin uses; empty: from the "
+                "device's name"},
     SettingInfo{"TUTTI_NCCL_PROFILE", SettingType::string, "", "", false, false,
-                "where the profiler plugin for NCCL writes its traces: of trace.json each "
-                "communicator and rank gets a file beside it; empty: nothing is recorded"},
+                "trace file of the NCCL profiler plugin; each communicator and rank writes its own "
+                "file next to it; empty: no traces"},
     SettingInfo{"TUTTI_BIND", SettingType::string, "auto", "auto|none", false, false,
-                "whether `tutti run` binds local ranks to cores"},
+                "binding of local ranks to cores by `tutti run`"},
     SettingInfo{"TUTTI_TOPOLOGY", SettingType::string, "", "", false, false,
-                "host to place ranks on in this one's stead, by which they are grouped but not "
-                "bound: FILE.xml of lstopo, or synthetic:DESCRIPTION (of hwloc); empty: this one"},
-    SettingInfo{
-        "TUTTI_RACK", SettingType::string, "", "", false, false,
-        "this host's own: the switches above it, the outermost first, as in row2.rack7; by "
-        "them hosts are grouped. Empty: what Slurm tells, or a host file (rack=row2.rack7)"},
+                "topology to group ranks by instead of this host's (ranks are not bound to it): "
+                "FILE.xml from lstopo, or synthetic:DESCRIPTION (hwloc); empty: this host's"},
+    SettingInfo{"TUTTI_RACK", SettingType::string, "", "", false, false,
+                "position of this host in the network: the switches above it, outermost first "
+                "(row2.rack7), by which hosts are grouped; empty: from Slurm or a host file "
+                "(rack=row2.rack7)"},
     SettingInfo{"TUTTI_HOST", SettingType::string, "", "", false, false,
-                "what this host is called in messages: `tutti run` sets it to the name that it was "
-                "given; empty: the kernel's name of it"},
+                "name of this host in messages, set by `tutti run` to the name it was given; "
+                "empty: the kernel's host name"},
     SettingInfo{
         "TUTTI_RSH", SettingType::string, "ssh", "", false, false,
-        "remote shell of `tutti run` and `tutti doctor --hosts`: called as RSH HOST COMMAND"},
+        "remote shell of `tutti run` and `tutti doctor --hosts`, called as RSH HOST COMMAND"},
     SettingInfo{"TUTTI_LAUNCH_FANOUT", SettingType::integer, "16", "1..", false, false,
-                "the most hosts that `tutti run`, and then each of these hosts, reaches by itself: "
-                "what is beyond them is reached through them"},
+                "maximum number of hosts that `tutti run`, and each of these hosts in turn, "
+                "connects to directly; further hosts are reached through them"},
     SettingInfo{"TUTTI_LOG", SettingType::string, "warning", "error|warning|info|debug", false,
-                false, "how much the library says on standard error"},
+                false, "log level of the messages on standard error"},
     SettingInfo{
         "TUTTI_FAULT", SettingType::string, "", "", false, false,
-        "faults to inject, for tests, separated by commas: kill|stall|truncate|swap|abort:RANK:N, "
-        "at RANK's n-th message (from 1), or delay:RANK:N:MS, which delays it by MS milliseconds; "
+        "faults to inject for tests, separated by commas: kill|stall|truncate|swap|abort:RANK:N at "
+        "RANK's N-th message (from 1), or delay:RANK:N:MS, which delays it by MS milliseconds; "
         "swap exchanges two words of the next message over TCP"},
-    SettingInfo{"TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", true, false,
-                "under an MPI program (`tutti mpi`): calls of fewer bytes a block are left to "
-                "the MPI library; auto: those of sizes in which it was measured to be faster"},
+    SettingInfo{
+        "TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", true, false,
+        "with an MPI program (`tutti mpi`): smallest block size in bytes for Tutti; smaller calls "
+        "run in the MPI library; auto: the sizes at which Tutti was measured to be faster"},
     SettingInfo{"TUTTI_MPI_REPORT", SettingType::boolean, "0", "", false, false,
-                "under an MPI program: rank 0 shows at MPI_Finalize which calls Tutti took, which "
-                "it left to the MPI library, and why"},
+                "with an MPI program: at MPI_Finalize rank 0 prints which calls ran in Tutti, "
+                "which ran in the MPI library, and why"},
     SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
-                "instruction set of the kernels, ours and oneDNN's"},
+                "instruction set of the compute kernels, Tutti's and oneDNN's"},
     SettingInfo{"TUTTI_FIRST_CALL", SettingType::integer, "1", "1..", true, true,
-                "number of a communicator's first call, for tests of the last numbers"},
+                "sequence number of a communicator's first call, for tests of its overflow"},
     SettingInfo{"TUTTI_DOMAIN", SettingType::string, "", "", false, true,
-                "where on its host the launcher placed this rank: numa:N,cache:N"},
+                "placement of this rank on its host by the launcher: numa:N,cache:N"},
     SettingInfo{"TUTTI_LISTEN_FD", SettingType::integer, "-1", "", false, true,
-                "listening socket that rank 0 inherits from the launcher"},
+                "file descriptor of the listening socket that rank 0 inherits from the launcher"},
     SettingInfo{"TUTTI_LAUNCHER_FD", SettingType::integer, "-1", "", false, true,
-                "pipe on which the launcher tells how ranks ended"},
+                "file descriptor of the pipe on which the launcher reports how ranks ended"},
     SettingInfo{"TUTTI_UNNEEDED_CODE", SettingType::integer, "0", "", false, true,
-                "exit code by which the launcher knows spares that were not needed"},
+                "exit code of spare ranks that were not needed"},
 };
 
 const SettingInfo* info_of(std::string_view name) {
@@ -206,8 +197,9 @@ void check_value(const SettingInfo& info, std::string_view value) {
       break;
   }
   if (!good) {
-    throw Error(ErrorCode::invalid_argument, cat(info.name, "='", value, "' is not ", expected),
-                {.remedy = cat("see `tutti info`; the default is '", info.default_value, "'")});
+    throw Error(ErrorCode::invalid_argument,
+                cat("invalid value ", info.name, "='", value, "': expected ", expected),
+                {.remedy = cat("the default is '", info.default_value, "'; see `tutti info`")});
   }
 }
 
@@ -217,7 +209,7 @@ const SettingInfo& require(std::string_view name) {
     std::vector<std::string> names;
     for (const SettingInfo& setting : kSettings) names.emplace_back(setting.name);
     const std::string near = nearest(name, names);
-    throw Error(ErrorCode::invalid_argument, cat("there is no setting ", name),
+    throw Error(ErrorCode::invalid_argument, cat("unknown setting ", name),
                 {.remedy = near.empty() ? "see `tutti info`" : cat("did you mean ", near, "?")});
   }
   return *info;
@@ -236,7 +228,7 @@ std::string_view name(SettingType type) {
     case SettingType::boolean:
       return "0 or 1";
     case SettingType::seconds:
-      return "a number of seconds (0 or more; inf)";
+      return "a number of seconds (0 or more, or inf)";
     case SettingType::bytes:
       return "a size in bytes";
   }
@@ -258,10 +250,10 @@ void Settings::read_environment(std::vector<SettingMistake>* mistakes) {
     if (info_of(name) == nullptr) {
       const std::string near = nearest(name, names);
       warnings_.push_back(
-          cat("the environment variable ", name, " is no setting of Tutti",
+          cat("unknown setting ", name, " in the environment",
               near.empty() ? "; see `tutti info`" : cat("; did you mean ", near, "?")));
     } else if (equals != std::string_view::npos && equals + 1 < variable.size()) {
-      const std::string_view value = variable.substr(equals + 1);  // an empty one is not set
+      const std::string_view value = variable.substr(equals + 1);  // an empty value counts as unset
       try {
         set(name, value, "environment");
       } catch (const Error& error) {
@@ -296,7 +288,7 @@ uint64_t Settings::get_bytes(std::string_view name) const { return parse_bytes(v
 
 void Settings::set(std::string_view name, std::string_view value, std::string_view origin) {
   const SettingInfo& info = require(name);
-  // Words to choose from are all in small letters.
+  // All choices are lower case.
   const bool is_choice = info.type == SettingType::string && !info.choices.empty();
   const std::string text = is_choice ? in_lower_case(value) : std::string(value);
   check_value(info, text);

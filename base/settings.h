@@ -1,8 +1,8 @@
-// The one registry of settings: name, type, default, meaning.
+// The registry of settings: name, type, default, meaning.
 //
 // TUTTI_* environment variables, command-line options and `tutti info` all read it. A misspelt
-// TUTTI_ variable is warned about, with the nearest name. Values are read once per process; set()
-// overrides them (tests, command-line options) and must happen before threads start.
+// TUTTI_ variable produces a warning with the nearest name. Values are read once per process; set()
+// overrides them (tests, command-line options) and must be called before threads start.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ struct SettingInfo {
   std::string_view name;  // "TUTTI_TIMEOUT"
   SettingType type;
   std::string_view default_value;
-  std::string_view choices;  // "a|b|c", of whole numbers "1..", or empty where anything goes
+  std::string_view choices;  // "a|b|c", "1.." for natural numbers, or empty for any value
   bool wire;                 // must be the same on all ranks; compared at init
   bool internal;             // set by the launcher for its ranks; hidden from `tutti info`
   std::string_view meaning;
@@ -36,36 +36,37 @@ struct SettingValue {
   std::string origin;  // "default", "environment", "option"
 };
 
-// A value in the environment that does not fit.
+// An invalid value in the environment.
 struct SettingMistake {
   std::string name;
   std::string value;
-  std::string why;  // an error's text
+  std::string why;  // message of the error
 };
 
 class Settings {
  public:
-  // Reads the environment. A value of the wrong type throws Error(invalid_argument) naming it.
+  // Reads the environment. A value of the wrong type throws Error(invalid_argument) that names the
+  // variable.
   Settings() { read_environment(nullptr); }
-  // Or is told here, and the default is left in its place.
+  // Appends errors to `mistakes` instead of throwing, and keeps the defaults.
   explicit Settings(std::vector<SettingMistake>& mistakes) { read_environment(&mistakes); }
 
   std::string get_string(std::string_view name) const;
   int64_t get_int(std::string_view name) const;
   bool get_bool(std::string_view name) const;
-  // At most the longest there is, which Deadline takes for never.
+  // Returns at most the longest duration, which Deadline treats as never.
   std::chrono::nanoseconds get_duration(std::string_view name) const;
   uint64_t get_bytes(std::string_view name) const;
   SettingValue value(std::string_view name) const;
 
-  // Throws Error(invalid_argument) for an unknown name (with the nearest) or a value of the wrong
-  // type.
+  // Throws Error(invalid_argument) for an unknown name (with the nearest one) or a value of the
+  // wrong type.
   void set(std::string_view name, std::string_view value, std::string_view origin = "option");
 
-  // One warning line for each TUTTI_ variable in the environment that no setting has.
+  // One warning line per TUTTI_ variable in the environment that is not a setting.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // "TUTTI_A=1;TUTTI_B=x": the settings that affect the wire, for comparison at init.
+  // Returns the settings that affect the wire, for comparison at init: "TUTTI_A=1;TUTTI_B=x".
   std::string wire_settings() const;
 
  private:
@@ -77,11 +78,12 @@ class Settings {
   std::vector<std::string> warnings_;
 };
 
-// The process's settings, read on first use. Warnings are logged by whoever starts the process up.
+// Returns the process's settings, read on first use. The start-up code of the process logs the
+// warnings.
 Settings& settings();
 
-// For programs that are there to tell what is wrong: called before settings(), which throws on a
-// mistake, it makes that one leave the default in its place.
+// For diagnostic programs: if called before settings(), invalid values keep their defaults instead
+// of throwing.
 const std::vector<SettingMistake>& tolerate_setting_mistakes();
 
 }  // namespace tutti

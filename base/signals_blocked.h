@@ -1,5 +1,5 @@
-// While it lives no signal comes to this thread, nor later to threads that are started meanwhile:
-// the process's signals belong to the program's own threads.
+// Blocks all signals for this thread and the threads it starts while this object lives: the
+// process's signals belong to the application's own threads.
 #pragma once
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// Starting threads, with an error that says why there is none.
+// Starts threads, with an error that explains a failure.
 #pragma once
 
 #include <string_view>
@@ -10,10 +10,10 @@
 
 namespace tutti {
 
-// Error(system): the system has no thread for `purpose` ("the control channel").
+// Builds Error(system): the system cannot create a thread for `purpose` ("the control channel").
 Error thread_shortage(std::string_view purpose, const std::system_error& error);
 
-// A thread (std::thread, std::jthread) that runs `body`. Throws as above.
+// Starts a thread (std::thread, std::jthread) that runs `body`. Throws as above.
 template <typename Thread = std::thread, typename Body>
 Thread start_thread(std::string_view purpose, Body&& body) {
   try {

@@ -1,12 +1,13 @@
-// Copies past the caches: for what will not be looked at again soon. Saves reading the lines of the
-// destination before they are overwritten, and leaves in the caches what is there.
+// Copies that bypass the caches, for data that is not read again soon. They avoid fetching the
+// destination's cache lines and do not evict others.
 #pragma once
 
 #include <cstddef>
 
 namespace tutti {
 
-// As memcpy. Other threads see the copy after stream_fence() and what else makes them see things.
+// Copies as memcpy does. Other threads see the copy after stream_fence() and the usual release and
+// acquire.
 void stream_copy(void* destination, const void* source, size_t bytes);
 void stream_fence();
 

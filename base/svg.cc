@@ -25,7 +25,7 @@ std::string escaped(std::string_view text) {
         result += "&quot;";
         break;
       default:
-        // Control characters are no XML.
+        // XML forbids control characters.
         result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
     }
   }

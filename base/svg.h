@@ -1,5 +1,4 @@
-// Shapes of SVG pictures. Coordinates and sizes are in pixels, y grows downward; colours are of
-// CSS ("#222222").
+// SVG shapes. Coordinates and sizes are in pixels, y grows downward; colours are CSS ("#222222").
 #pragma once
 
 #include <ostream>
@@ -8,21 +7,22 @@
 
 namespace tutti::svg {
 
-// Text of an element or an attribute.
+// Escapes text for an element or an attribute.
 std::string escaped(std::string_view text);
-// With one decimal.
+// Formats with one decimal.
 std::string fixed(double value);
 
-// Hue in turns (0 red, 1/3 green, 2/3 blue), saturation and lightness from 0 to 1.
+// Converts HSL to CSS. Hue is in turns (0 red, 1/3 green, 2/3 blue), saturation and lightness are
+// in [0, 1].
 std::string hsl(double hue, double saturation, double lightness);
 
-// `anchor`: the end of the words that lies at x: "start", "middle" or "end".
+// `anchor`: the part of the text placed at x: "start", "middle" or "end".
 void text(std::ostream& out, double x, double y, int size, const char* anchor,
           std::string_view colour, std::string_view words, bool bold = false);
 void line(std::ostream& out, double x1, double y1, double x2, double y2, std::string_view colour,
           double width, bool dashed = false);
 
-// A whole document: `body` on white.
+// Writes a whole document: `body` on white.
 std::string document(const std::string& title, double width, double height,
                      const std::string& body);
 

@@ -51,7 +51,7 @@ uint64_t parse_bytes(std::string_view text) {
   }
   if (!good || (shift > 0 && value > (UINT64_MAX >> shift))) {
     throw Error(ErrorCode::invalid_argument, cat("'", text, "' is not a size in bytes"),
-                {.remedy = "write a whole number with an optional K, M, G or T, as in 64K"});
+                {.remedy = "write a whole number with an optional K, M, G or T, for example 64K"});
   }
   return value << shift;
 }

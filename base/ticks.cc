@@ -8,7 +8,7 @@ namespace tutti {
 
 namespace {
 
-// One moment on both clocks: how fast the ticks go is known by comparing with a later one.
+// A simultaneous reading of both clocks; comparing two readings gives the tick rate.
 struct Moment {
   Ticks ticks;
   int64_t ns;
@@ -39,7 +39,7 @@ bool has_invariant_counter() {
 
 }  // namespace
 
-// Asking the processor takes long in a virtual machine: once.
+// Cached, because CPUID is slow in a virtual machine.
 bool counts_cycles() {
   static const bool counts = has_invariant_counter();
   return counts;
@@ -47,7 +47,7 @@ bool counts_cycles() {
 
 int64_t nanoseconds_between(Ticks from, Ticks to) {
   if (!counts_cycles()) return to - from;
-  // Over less than this the rate would be guessed badly.
+  // Shorter intervals would give a poor estimate of the rate.
   constexpr int64_t kLongEnoughNs = 1'000'000;
   Moment later = now();
   while (later.ns - start.ns < kLongEnoughNs) later = now();

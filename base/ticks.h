@@ -1,5 +1,5 @@
-// The cheapest clock there is, for what is timed on every call: the processor's cycle counter where
-// it counts at one rate at all times (10 ns to read), else the monotonic clock (25 ns).
+// The cheapest clock available, for code that is timed on every call: the processor's cycle counter
+// if its rate is constant (10 ns to read), otherwise the monotonic clock (25 ns).
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace tutti {
 
-// A reading; only differences mean something.
+// A clock reading; only differences are meaningful.
 using Ticks = int64_t;
 
-// Whether the cycle counter is used.
+// Returns true if the cycle counter is used.
 bool counts_cycles();
-// Between two readings of this process.
+// Returns the time between two readings of this process.
 int64_t nanoseconds_between(Ticks from, Ticks to);
 
 inline Ticks ticks() {

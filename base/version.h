@@ -1,4 +1,4 @@
-// The version, in one place.
+// The version of the library.
 #pragma once
 
 #include <string_view>

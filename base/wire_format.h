@@ -1,4 +1,4 @@
-// How the f32 elements of a call travel between ranks: as they are, or in fewer bits.
+// The format in which a call's f32 elements travel between ranks: unchanged, or in fewer bits.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@ namespace tutti {
 
 // The values are part of the C ABI.
 enum class WireFormat : uint8_t {
-  plain = 0,  // as they are: elements of any type
+  plain = 0,  // unchanged: elements of any type
   bf16 = 1,
   f16 = 2,
   f8e4m3 = 3,
   f8e5m2 = 4,
-  mx8 = 5,  // blocks that share a scale (base/block_format.h)
+  mx8 = 5,  // blocks with a shared scale (base/block_format.h)
   mx4 = 6,
   int8 = 7,
   sign = 8,
@@ -27,18 +27,18 @@ inline constexpr std::array kAllWireFormats = {
     WireFormat::plain, WireFormat::bf16, WireFormat::f16,  WireFormat::f8e4m3, WireFormat::f8e5m2,
     WireFormat::mx8,   WireFormat::mx4,  WireFormat::int8, WireFormat::sign};
 
-// The type of what travels. Values are rounded to it, and summed as it is (base/reduce.h).
+// The dtype on the wire. Values are rounded to it, and summed in it (base/reduce.h).
 constexpr DType element_of(WireFormat format) {
   constexpr std::array kElements = {DType::f32, DType::bf16, DType::f16, DType::f8e4m3,
                                     DType::f8e5m2};
   const auto index = static_cast<size_t>(format);
-  // Blocks have the same order as their types.
+  // Blocks are ordered like their dtypes.
   return index < kElements.size()
              ? kElements[index]
              : static_cast<DType>(kAllDTypes.size() + index - kElements.size());
 }
 
-// Elements that `count` values travel in; the last one may have room for more.
+// Elements needed for `count` values; the last one may be partly filled.
 constexpr uint64_t elements_of(WireFormat format, uint64_t count) {
   const uint64_t values = values_of(element_of(format));
   return count / values + (count % values > 0 ? 1 : 0);
@@ -49,7 +49,7 @@ constexpr uint64_t bytes_of(WireFormat format, uint64_t count) {
 
 // "mx8"
 std::string_view name(WireFormat format);
-// Also by other names of the type ("fp8"). nullopt if there is no such format.
+// Also accepts other names of the dtype ("fp8"). Returns nullopt if there is no such format.
 std::optional<WireFormat> wire_format_named(std::string_view name);
 
 }  // namespace tutti

@@ -1,11 +1,11 @@
-// A gate in front of an object that several threads use, and that one of them ends.
+// A gate that guards an object used by several threads and destroyed by one of them.
 //
 //   open      calls enter and leave
-//   closing   calls are refused; those inside are waited for, and can be aborted
-//   ending    nobody is inside; the object is being destroyed
+//   closing   new calls are rejected; close() waits for those inside, and can abort them
+//   ending    no thread is inside; the object is being destroyed
 //   closed    the object is gone
 //
-// Nothing but the standard library is included: PyTorch's extension is compiled where it is used.
+// Includes only the standard library, because PyTorch's extension is compiled at run time.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,8 @@ namespace tutti {
 
 class UseGate {
  public:
-  // One thread's use of the object, which stays until the use ends. False: the gate let nobody in.
+  // One thread's use of the object, which keeps it alive. Converts to false if the gate rejected
+  // it.
   class [[nodiscard]] Use {
    public:
     Use() = default;
@@ -34,10 +35,10 @@ class UseGate {
     UseGate* gate_ = nullptr;
   };
 
-  // Enters for a call. Refused once a close() has begun.
+  // Enters for a call. Rejected once a close() has begun.
   Use enter() { return enter_while(State::open); }
-  // Enters for what must reach the object as long as there is one: an abort, or memory that is
-  // given back. Refused once the object is gone; waits while it is being destroyed.
+  // Enters for operations that need the object as long as it exists: an abort, or returning memory.
+  // Rejected once the object is gone; waits while it is being destroyed.
   Use enter_until_closed() { return enter_while(State::closing); }
 
   bool is_open() const {
@@ -45,14 +46,15 @@ class UseGate {
     return state_ == State::open;
   }
 
-  // Refuses calls from now on, waits until nobody is inside, and runs `destroy`, which must not
-  // throw. A second close() returns when the first has. Must not be called from inside a use.
+  // Rejects calls from now on, waits until no thread is inside, and runs `destroy`, which must not
+  // throw. A second close() returns when the first has. Must not be called from within a use.
   template <typename Destroy>
   void close(Destroy destroy) {
     std::unique_lock lock(mutex_);
     if (begin_closing(lock)) end(lock, destroy);
   }
-  // The same, but runs `abort` if somebody is still inside after `patience`: it makes them leave.
+  // As close(), but runs `abort` if a thread is still inside after `patience`: it must make the
+  // threads leave.
   template <typename Abort, typename Destroy>
   void close(std::chrono::nanoseconds patience, Abort abort, Destroy destroy) {
     std::unique_lock lock(mutex_);
@@ -81,7 +83,7 @@ class UseGate {
     if (--inside_ == 0 && state_ != State::open) changed_.notify_all();
   }
 
-  // False: another thread has closed it meanwhile.
+  // Returns false if another thread has closed the gate meanwhile.
   bool begin_closing(std::unique_lock<std::mutex>& lock) {
     if (state_ != State::open) {
       changed_.wait(lock, [this] { return state_ == State::closed; });
@@ -102,7 +104,7 @@ class UseGate {
     changed_.notify_all();
   }
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the following members
   std::condition_variable changed_;
   State state_ = State::open;
   int inside_ = 0;

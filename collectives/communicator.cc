@@ -33,8 +33,8 @@ using internal::CommunicatorImpl;
 
 namespace {
 
-// State of a call whose communicator is destroyed, or is being destroyed by another thread, which
-// then ends its calls.
+// Returns the state of a call whose communicator is destroyed or is being destroyed by another
+// thread, which then ends its calls.
 WorkState state_of(const internal::Operation& operation) {
   if (operation.done.load(std::memory_order_acquire)) return WorkState::complete;
   return operation.failed.load(std::memory_order_acquire) ? WorkState::failed
@@ -128,7 +128,7 @@ void Work::abort(const std::string& reason) {
 
 namespace {
 
-// What each rank tells all others, as the bootstrap carries it (Job::note).
+// Information that each rank sends to all others during the bootstrap (Job::note).
 struct Note {
   std::string processors;  // own_processors()
   std::string cost_model;  // rank 0's
@@ -140,7 +140,7 @@ struct Note {
   }
 };
 
-// Of the ranks on the host of one of them.
+// Returns the processors of all ranks on the host of `rank`.
 std::vector<std::string> processors_beside(const Control& control, int rank) {
   std::vector<std::string> processors;
   for (int r = 0; r < control.size(); ++r) {
@@ -154,14 +154,15 @@ std::vector<std::string> processors_beside(const Control& control, int rank) {
 
 namespace {
 
-// Null on a spare.
+// Returns null on a spare.
 std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Engine>& engine,
                                              bool has_spares) {
   Control& control = engine->control();
-  // Others may have gone on to the communicator without the spares already: what they send for it
-  // is kept until it is there.
+  // Other ranks may have continued to the communicator without spares already; messages for it are
+  // kept until this rank has created it.
   const Control::Making making(control);
-  // The first communicator makes what ranks of a host share, for all of them.
+  // The first communicator creates the resources shared by the ranks of a host, for all
+  // communicators.
   constexpr uint64_t kWorld = 1;
   std::vector<int> members(control.size());
   std::iota(members.begin(), members.end(), 0);
@@ -175,7 +176,7 @@ std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Eng
                                             control.rank(), 0);
 }
 
-// What others make with this one when they need it.
+// Returns the communicator that the others create with this spare when they need it.
 Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& job) {
   try {
     auto grown = engine->spares().grow(*engine, internal::maker(engine), {},
@@ -185,14 +186,14 @@ Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& 
     engine->spares().abandon();
     throw;
   }
-  engine.reset();  // says goodbye
+  engine.reset();  // leaves the job
   if (job.unneeded_spares_exit) {
     std::exit(static_cast<int>(settings().get_int("TUTTI_UNNEEDED_CODE")));
   }
   throw Error(ErrorCode::aborted, "the job has ended, and did not need this spare");
 }
 
-// Rank 0's are told to all; the others may open a fabric by their own.
+// Rank 0's cost model is sent to all ranks; the others may need their own to open a fabric.
 bool needs_own_costs(const Job& job) {
   if (job.rank == 0 || job.size == 1) return job.rank == 0;
   const std::string file = cost_model_file();
@@ -221,7 +222,7 @@ Communicator Communicator::init(const Job& job) {
   noted.note = Note{own_processors(), job.rank == 0 ? to_json(own) : ""}.text();
   auto endpoint = std::make_unique<Endpoint>(noted, fabrics_quicker_than_tcp(own));
   const Control& control = endpoint->control();
-  // Chosen with what all ranks know alike: the first host's processors stand for those of each
+  // Derived from what all ranks know alike: the first host's processors represent those of every
   // host.
   CostModel model = CostModel::defaults();
   if (job.size > 1) model = parse_cost_model(Note::of(control.peer(0).note).cost_model);
@@ -255,7 +256,7 @@ CommunicatorImpl& require(const std::shared_ptr<CommunicatorImpl>& impl) {
   return *impl;
 }
 
-// The inside that a call goes to.
+// Returns the communicator of the call's queue.
 const std::shared_ptr<CommunicatorImpl>& in_queue(const std::shared_ptr<CommunicatorImpl>& impl,
                                                   const CallOptions& options) {
   if (!impl) refuse_empty();
@@ -361,7 +362,7 @@ Registration Communicator::register_memory(void* data, size_t bytes) {
 
 namespace {
 
-// What the rank has no use for does not count.
+// Buffers that the rank does not use are ignored.
 bool is_on_device(const Request& request, const CommunicatorImpl& comm) {
   const bool in = request.input.space == MemorySpace::device;
   const bool out = request.output.space == MemorySpace::device;

@@ -1,4 +1,4 @@
-// The library's C++ face: collectives among the ranks of a communicator.
+// The C++ interface: collectives and messages between the ranks of a communicator.
 //
 //   tutti::Communicator world = tutti::Communicator::init();
 //   std::vector<float> gradients(n);
@@ -6,25 +6,41 @@
 //   tutti::Work work = world.all_reduce_async(in, out, ReduceOp::max);
 //   work.wait();
 //
-// All ranks of a communicator make the same collective calls in the same order. A call that does
-// not fit another rank's is an Error(mismatch) on every rank, naming both sides; a dead rank is an
-// Error(rank_died) within seconds. After an error the communicator is aborted for good.
+// Calls. All ranks of a communicator must make the same collective calls in the same order. Every
+// call has three forms: all_reduce() blocks until it is complete, all_reduce_async() returns a Work
+// at once, and prepare(Request::all_reduce(...)) plans it once, to be started many times. Between
+// group_begin() and group_end() (group.h) no call blocks, whatever its form. request.h defines what
+// each call reads and writes, and which buffers may overlap.
 //
-// Threads: calls on one communicator may come from any thread; they are ordered by who calls first,
-// so concurrent collectives on one communicator need an order of the caller's making, or a queue
-// for each thread (open_queues()). Different communicators are independent.
+// Units. Counts are in elements, not bytes; 0 is allowed. Ranks are those of the communicator,
+// except in Error::rank() (a rank of the job; see member()).
 //
-// Counts are in elements. What each call reads, writes and allows in place is said in request.h.
+// Threads. Any thread may call. Calls on one communicator are ordered by their start, so concurrent
+// collectives on one communicator need an order that the caller establishes, or one queue per
+// thread (open_queues()). Different communicators are independent. A child of fork() must not call:
+// Error(unsupported).
 //
-// Lifetime: a communicator is destroyed with the last copy of its Communicator, once no thread is
-// inside a call or a wait on it. A Work, a Prepared and a group only refer to it. Calls in flight
-// are then abandoned: nothing touches their host buffers any more, and their Works fail with
-// Error(aborted). Buffers are the caller's and must stay alive and untouched until the Work has
-// completed or failed, or the communicator is destroyed.
+// Ownership. Buffers belong to the caller. They must stay allocated and untouched until the Work
+// has completed or failed, or the communicator is destroyed. A communicator is destroyed with the
+// last copy of its Communicator, once no thread is inside a call or a wait on it. A Work, a
+// Prepared and a group do not keep it alive. Destruction abandons calls in flight: from then on
+// nothing accesses their host buffers, and their Works fail with Error(aborted).
 //
-// Every call comes in three forms: all_reduce() blocks, all_reduce_async() returns a Work, and
-// prepare(Request::all_reduce(...)) plans it once, to be started many times. Between group_begin()
-// and group_end() (group.h) no call blocks, whatever its form.
+// Errors. Calls throw Error; the asynchronous forms report it through the Work.
+//   invalid_argument  an argument is invalid, or the Communicator is empty
+//   unsupported       the call is not available for these arguments, or on this machine
+//                     (these two are detected before anything is sent: the communicator stays
+//                     usable)
+//   mismatch          another rank made a call that does not match; names both calls, on every rank
+//   rank_died         a process of the job exited or was killed; reported within seconds
+//   connection_lost   a peer that is alive cannot be reached
+//   timeout           the call's deadline passed; names the rank that is waited for first
+//   corrupted         bytes changed in transit
+//   aborted           a rank called abort(), or failed with an error of its own
+//   system            the operating system refused a resource, for example memory or descriptors
+// After all others the communicator is aborted on every rank and stays so: each further call throws
+// the first error. Destroy it; the surviving ranks can continue in that of shrink(). The functions
+// below list only errors with a particular meaning.
 #pragma once
 
 #include <chrono>
@@ -58,54 +74,58 @@ class Prepared;
 class Work;
 
 namespace internal {
-// How long a handle on a call has seen no progress, and what was done about it.
+// Time for which a handle has seen no progress, and the actions taken because of it.
 struct Patience {
   int64_t since_ns = 0;
   int64_t next_look_ns = 0;
-  int64_t asked_ns = 0;  // how long it had lasted when the peers were last asked
+  int64_t asked_ns = 0;  // its duration when the peers were last asked
   bool said = false;
-  bool has_asked = false;  // in this call, before what moved last
+  bool has_asked = false;  // in this call, since the last progress
 };
 class CommunicatorImpl;
 struct Operation;
-// Tells apart the ranks whose calls progress by themselves; null: a call of none.
+// Identifies the rank whose calls progress together; null: none.
 const void* rank_behind(const Work& work);
-// How it stands; valid as long as the communicator.
+// Returns the communicator's abort state; valid as long as the communicator.
 const AbortState& abort_of(const Communicator& communicator);
-// How the ranks reach each other; null where there is only one.
+// Returns the paths between the ranks; null if there is only one.
 Paths* paths_of(const Communicator& communicator);
-// What a call does on this rank; null where it needs no others. Valid as long as the Prepared.
+// Returns the plan of a call on this rank; null if it needs no peers. Valid as long as the
+// Prepared.
 const Plan* plan_of(const Prepared& prepared);
 }  // namespace internal
 
 enum class WorkState : uint8_t { under_way, complete, failed };
 
-// A call in flight. It completes, fails or is aborted, once. Copies share the call; dropping every
-// copy does not cancel it, and holding one does not keep the communicator: destroying that fails
-// the calls that are still in flight. A handle belongs to one thread at a time. Deadlines and
-// stalled peers are checked while a thread tests or waits.
+// A call in flight, which completes, fails or is aborted exactly once. Copies share the call.
+// Dropping all copies does not cancel it, and keeping one does not keep the communicator alive. One
+// thread at a time may use a handle. Calls progress, and deadlines and stalled peers are checked,
+// while a thread tests or waits, or by the progress thread (TUTTI_PROGRESS_THREAD).
 class Work {
  public:
   Work() = default;  // a call that is already complete
 
-  // Makes progress, and says how the call stands, without an exception; error() is why it failed.
+  // Makes progress and returns the state of the call. Never blocks; never throws the call's error,
+  // which error() returns (nullopt unless the call has failed).
   WorkState poll();
   std::optional<Error> error() const;
-  // Makes progress; true once the call is complete. Throws the call's Error.
+  // Makes progress; returns true once the call is complete. Never blocks. Throws the call's Error.
   bool test();
-  // Returns when the call is complete. Throws the call's Error.
+  // Blocks until the call is complete. Throws the call's Error. May be called repeatedly.
   void wait();
-  // False when `timeout` passed first; that is no abort: the call goes on. (CallOptions::timeout is
-  // the call's own deadline: passing it aborts.)
+  // As wait(), for at most `timeout`; returns false if it passed first. That does not abort the
+  // call, which continues; the call's own deadline (CallOptions::timeout) does.
   bool wait_for(std::chrono::nanoseconds timeout);
-  // Calls `callback` once, when the call has ended: with null, or with why it failed. By a thread
-  // that tests or waits, for whatever call of the job, or by the progress thread; from within
-  // on_end() if the call is over already. It may make calls, but must neither wait nor throw. One
-  // for each call: a second takes the place of the first.
+  // Invokes `callback` exactly once, on completion (null) or failure (the error), from whichever
+  // thread makes progress: one that tests or waits for any call of the job, the progress thread, or
+  // on_end() itself if the call has already ended. It may start calls, but must neither block nor
+  // throw. A second callback replaces the first.
   void on_end(std::function<void(const Error*)> callback);
-  // What a receive that is complete has received; of others Error(invalid_argument).
+  // Returns source, tag, dtype and count of a completed receive's message. Throws
+  // Error(invalid_argument) for all other calls.
   MessageInfo received() const;
-  // Aborts the call's communicator on every rank, if the call is not complete.
+  // Aborts the call's communicator on every rank unless the call is complete. Never blocks. Throws
+  // the call's Error if it has already failed.
   void abort(const std::string& reason);
 
  private:
@@ -116,11 +136,11 @@ class Work {
   Work(std::weak_ptr<internal::CommunicatorImpl> comm,
        std::shared_ptr<internal::Operation> operation)
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
-  // A call that the communicator makes for itself: it outlives the handle.
+  // A call that the communicator makes for itself, and which outlives the handle.
   Work(internal::CommunicatorImpl* owner, std::shared_ptr<internal::Operation> operation)
       : owner_(owner), operation_(std::move(operation)) {}
   bool wait_until(const Deadline& deadline);
-  // Null once the communicator is destroyed, and for a call that was complete at once.
+  // Returns null once the communicator is destroyed, and for a call that completed at once.
   std::shared_ptr<internal::CommunicatorImpl> comm() const;
   std::weak_ptr<internal::CommunicatorImpl> comm_;
   internal::CommunicatorImpl* owner_ = nullptr;
@@ -128,63 +148,69 @@ class Work {
   internal::Patience patience_;
 };
 
-// What the members of a communicator that are left have agreed on.
+// The decision of agree().
 struct Agreement {
-  uint64_t flags = 0;       // the bits that all of them have given
-  std::vector<int> living;  // the ranks that took part, in ascending order
+  uint64_t flags = 0;       // bitwise AND of the flags of all ranks that took part
+  std::vector<int> living;  // the ranks that took part, ascending
 };
 
-// Which members a communicator has: a value that is equal on all of them.
+// The identity of a communicator's member set; equal on all members.
 struct Membership {
   uint64_t epoch = 0;   // 0 for the job's first communicator; each shrink() and grow() raises it
-  uint64_t digest = 0;  // hash of the members, as ranks of the job, in order
+  uint64_t digest = 0;  // hash of the members' job ranks, in order
   bool operator==(const Membership&) const = default;
 };
 
 struct CallOptions {
-  // Empty or "auto": the library chooses. Else a name that `tutti bench COLLECTIVE --algorithm
-  // list` shows, "hierarchical(A,B,C)", or the path of an MSCCL file (*.xml).
+  // Algorithm: empty or "auto" (the library chooses), a name from `tutti bench COLLECTIVE
+  // --algorithm list`, "hierarchical(A,B,C)", or the path of an MSCCL file (*.xml). Must be equal
+  // on all ranks. Error(unsupported) if it does not support the call.
   std::string_view algorithm;
-  // Of calls on device memory (Buffer::space): they are put into this CUDA stream, and are over for
-  // the host when they are there; within a group, by its end. A null handle is the legacy stream.
-  // The calls of a communicator run one after the other, in whatever streams they are; those that
-  // were captured as their graphs and the streams of these say, which must order them alike on all
-  // ranks. A message is sent when it has left the buffer; nothing is told of one that was received.
-  // After an abort calls end at once, with anything in their buffers: the next call throws.
+  // For buffers in device memory (Buffer::space): the CUDA stream on which the call is enqueued; a
+  // null handle is the legacy stream. The call returns as soon as it is enqueued (within a group,
+  // at the group's end), and its Work is already complete. Calls of one communicator run in order,
+  // whatever their streams; captured calls are ordered by their graphs and the streams that launch
+  // them, which must give the same order on all ranks. A send completes when the message has left
+  // the buffer; a receive provides no MessageInfo. After an abort, enqueued calls end at once with
+  // undefined buffer contents, and the next call throws.
   Stream stream;
-  // The call's deadline, counted from its start; passing it aborts the communicator. Nothing: the
-  // setting TUTTI_TIMEOUT. Zero, here as there: no deadline. Negative: Error(invalid_argument).
+  // Deadline of the call, measured from its start; passing it aborts the communicator with
+  // Error(timeout). Unset: the setting TUTTI_TIMEOUT. Zero: no deadline. Negative:
+  // Error(invalid_argument).
   std::optional<std::chrono::nanoseconds> timeout;
-  // Canonical algorithms only: the bits depend on the inputs and the number of ranks, on nothing
-  // else. TUTTI_DETERMINISTIC=1 asks for it in every call.
+  // Restricts the choice to canonical algorithms: the bits of the result depend on nothing but the
+  // inputs and the number of ranks. TUTTI_DETERMINISTIC=1 sets it for every call.
   bool deterministic = false;
-  // The call starts when these are complete, on whatever communicator: they may write its input. If
-  // one of them fails, this one does. A message counts as sent or received from then on. Alike on
-  // all ranks, or else such that no rank waits for itself.
+  // Calls, on any communicator, that must complete before this one starts; they may write its
+  // input. If one of them fails, this one fails with Error(aborted). Ranks must pass corresponding
+  // lists, or at least none that make a rank wait for itself. Error(invalid_argument) in prepare(),
+  // Error(unsupported) for device memory.
   std::span<const Work> after;
-  // Of messages: from 0 to kLargestTag, of a receive also kAnyTag.
+  // Tag of a message: 0 to kLargestTag; a receive also accepts kAnyTag.
   int tag = 0;
-  // Of a receive: than its buffer. Else that is an Error(mismatch), as a longer one always is.
+  // Allows a receive to accept a message shorter than its buffer. Otherwise a shorter message is an
+  // Error(mismatch), as a longer one always is.
   bool may_be_shorter = false;
-  // The queue of the communicator that the call goes into: 0, or one of open_queues().
+  // The queue that orders the call: 0, or one of open_queues().
   int queue = 0;
-  // How the f32 elements of a collective or message travel (base/wire_format.h); alike on all
-  // ranks. Each is rounded when it is sent, and each sum when it is sent on: partial sums within a
-  // rank are f32. All ranks that get a result, the one that made it too, get what travelled, and so
-  // the same bits. Of other element types, operators of the caller's, receives that may be shorter
-  // and prepared calls on device memory: Error(invalid_argument, unsupported).
+  // Format in which the f32 elements of a collective or message travel (base/wire_format.h); must
+  // be equal on all ranks. Elements are rounded when they are sent, and partial sums when they are
+  // forwarded; within a rank, partial sums are f32. Every rank that gets a result, including the
+  // one that computed it, gets the rounded values, so all have the same bits.
+  // Error(invalid_argument) for other element types; Error(unsupported) for user operators,
+  // receives with may_be_shorter, and prepared calls on device memory.
   WireFormat wire = WireFormat::plain;
 };
 
-// A call that is planned: start() does no more than start it. The buffers stay the same; one start
-// must be done before the next. Copies share the plan. It does not keep the communicator: start()
-// and run() throw Error(invalid_argument) once that is destroyed. Threads: as Communicator.
+// A planned call, whose buffers and options are fixed. One start must be complete before the next.
+// Copies share the plan. A Prepared does not keep the communicator alive: once that is destroyed,
+// start() and run() throw Error(invalid_argument). Threads: as Communicator.
 class Prepared {
  public:
   Prepared() = default;
   Work start();
   void run();
-  // The name of the algorithm that was chosen; empty where none is needed.
+  // Returns the name of the chosen algorithm; empty if the call needs none.
   std::string algorithm() const;
 
  private:
@@ -198,89 +224,99 @@ class Prepared {
   std::shared_ptr<const internal::Operation> call_;
 };
 
-// Memory from Communicator::allocate(). Aligned to a page; zeroed.
+// Memory from Communicator::allocate(): page-aligned and zeroed. The last copy frees it.
 template <typename T>
 using Memory = std::shared_ptr<T[]>;
 
-// Memory that was registered; the last copy takes it back.
+// A registration of memory; the last copy ends it.
 using Registration = std::shared_ptr<void>;
 
 class Communicator {
  public:
-  // The world: every rank of the job, as whatever launcher started it tells
-  // (transport/bootstrap/discovery/job_sources.h; alone without any). Blocks until all ranks are
-  // there. The last ranks of a job may be spares (the setting TUTTI_SPARES): the world is without
-  // them, and theirs is what grow() makes with them. One that was not needed ends its process when
-  // the job has ended, with exit code 0, or under `tutti run` with one by which that knows it.
+  // Joins the job and returns the communicator of all its ranks. Rank, size and rendezvous come
+  // from the environment of the launcher (transport/bootstrap/discovery/job_sources.h); without a
+  // launcher the job has one rank. Blocks until all ranks have joined, at most TUTTI_INIT_TIMEOUT
+  // seconds: Error(bootstrap) names the missing ranks or the reason of a refusal; Error(rank_died)
+  // if one exits meanwhile.
+  //
+  // The last ranks of a job may be spares (TUTTI_SPARES): they are not in this communicator. Their
+  // init() blocks until grow() adds them, and returns grow()'s communicator. If they are not needed
+  // by the end of the job, the process exits with code 0 (under `tutti run` with a reserved code).
   static Communicator init();
-  // The same for a job described by the caller (transport/bootstrap/discovery/job.h); ranks may be
-  // threads.
+  // As above, for a job described by the caller (transport/bootstrap/discovery/job.h); ranks may be
+  // threads. An unneeded spare throws Error(aborted), unless Job::unneeded_spares_exit is set.
   static Communicator init(const Job& job);
-  // The same in a thread of its own, so that the caller does not block: get() gives the
-  // communicator, or throws. So one thread can be several ranks, whose calls it makes in one group
-  // (group.h). It lets go of the last ranks first: a rank that leaves waits for those below it in
-  // the tree of ranks, two seconds at most. To let go of the future waits for what comes of it.
+  // As above, in a thread of its own: get() returns the communicator, or throws. So one thread can
+  // drive several ranks, whose calls it makes in one group (group.h). Such a thread must destroy
+  // the highest ranks first: a leaving rank waits up to two seconds for the ranks below it in the
+  // control tree. Destroying the future blocks until the join has ended. Throws Error(system) if no
+  // thread can be started.
   [[nodiscard]] static std::future<Communicator> init_async(const Job& job);
 
   int rank() const;
   int size() const;
   std::string transport() const;  // "shm", "tcp", "shm+tcp", "none" (one rank)
-  // "rank 3 (node7, pid 1234)"
+  // Describes a rank for messages: "rank 3 (node7, pid 1234)". Error(invalid_argument) if out of
+  // range.
   std::string describe(int rank) const;
-  // The rank that a rank of the job (Error::rank()) has here; nothing for one that is no member.
+  // Converts a rank of the job (Error::rank()) to a rank of this communicator; nullopt for a
+  // non-member.
   std::optional<int> member(int rank_of_job) const;
-  // Communicators from split() and create() have their parent's epoch. Local and cheap.
+  // Returns the member set's identity. Local and cheap. Communicators of split() and create() have
+  // their parent's epoch.
   Membership membership() const;
-  // What it took the ranks of the job to find each other.
+  // Returns statistics of the bootstrap.
   const InitStats& init_stats() const;
 
-  // Ranks with the same colour form a new communicator, ordered by (key, rank). Collective. A
-  // negative colour joins none; the returned communicator is then empty: only valid() may be
-  // called.
+  // Splits the communicator: ranks with the same colour form a new one, ordered by (key, rank).
+  // Collective; blocks. A rank with a negative colour gets an empty Communicator, on which only
+  // valid() may be called.
   Communicator split(int color, int key = 0);
-  // A new communicator of these ranks of this one, in this order: called by them only, without a
-  // word from the others. Threads may make communicators of different ranks at the same time; a
-  // `tag` from 0 to kLargestTag tells apart those of the same ranks. Throws Error(mismatch), on all
-  // of them, where the ranks give another order, and Error(timeout) where one does not call.
+  // Returns a new communicator of `ranks` (ranks of this one), in this order. Collective among
+  // these ranks only; blocks. Threads may create communicators of different ranks concurrently;
+  // `tag` (0 to kLargestTag) distinguishes concurrent ones of the same ranks.
+  // Error(invalid_argument) if the list is invalid or lacks this rank; Error(mismatch), on all of
+  // them, if the lists differ in order; Error(timeout) if one of them does not call.
   Communicator create(std::span<const int> ranks, int tag = 0);
   Communicator duplicate() { return split(0, rank()); }
 
-  // The collectives of one queue run one after the other, those of different queues side by side:
-  // a call goes into the one that its CallOptions name. Each queue has an order of calls of its
-  // own, which must be equal on all ranks, and messages of its own. Every failure is that of the
-  // whole communicator. Collective; queues 1 to `count` are open afterwards, until the communicator
-  // is destroyed. They exist on this communicator alone: what split(), create(), shrink() and
-  // grow() return has none. Throws Error(invalid_argument) for a count that is not in 0 to
-  // kMostQueues, or smaller than the number of queues that are open.
+  // Opens queues 1 to `count` besides queue 0. The collectives of one queue run in order, those of
+  // different queues concurrently; CallOptions::queue selects the queue. The order of calls within
+  // each queue must be equal on all ranks; each queue has messages of its own. A failure aborts the
+  // whole communicator. Collective; blocks. Queues exist until the communicator is destroyed, and
+  // are not inherited by communicators created from it. Error(invalid_argument) if `count` exceeds
+  // kMostQueues or is below the number of open queues.
   static constexpr int kMostQueues = 16;
   void open_queues(int count);
 
-  // For when members have died (Error(rank_died)), of a communicator that was aborted or not.
-  // Collective among the members that are left, any of which may die meanwhile, also rank 0. They
-  // decide as a quorum: a majority of the communicator's original members, or half of them with the
-  // first one; or any number of members, once all others have certainly ended (`tutti run` saw it,
-  // or they have left the job). A job that is cut in two so continues on one side only.
-  // Error(connection_lost): not this side. Error(timeout): a member does not call (the setting
-  // TUTTI_TIMEOUT); the same call may be made again, and continues where it was.
+  // shrink(), agree() and grow() serve recovery after members have died (Error(rank_died)), on an
+  // aborted communicator or a working one. They block, and are collective among the surviving
+  // members, any of which (rank 0 included) may die meanwhile. A quorum must take part: a majority
+  // of the original members, or half of them including the first one; or any number, once all other
+  // members have certainly ended (`tutti run` saw it, or they have left the job). So of a
+  // partitioned job, at most one side continues. Error(connection_lost): this rank is outside the
+  // quorum. Error(timeout): a member did not call within TUTTI_TIMEOUT; the same call may be
+  // repeated, and resumes.
   //
-  // A communicator of those that are left, in their order (MPI's ULFM: MPIX_Comm_shrink). Members
+  // Returns a communicator of the survivors, in their order (MPI's ULFM: MPIX_Comm_shrink). Members
   // that are alive but cannot reach each other for data are separated: the hosts with the most
-  // broken pairs, and of equal ones the smaller and later, are excluded with
-  // Error(connection_lost).
+  // broken pairs (of equal ones the smaller, then the later) are excluded with
+  // Error(connection_lost). The old communicator still has to be destroyed.
   Communicator shrink();
-  // What they agree on, alike on all of them: for whether all have come to the same point
-  // (MPIX_Comm_agree).
+  // Returns flags and member list agreed on by the survivors, the same on all of them: for deciding
+  // whether all have reached the same point (MPIX_Comm_agree).
   Agreement agree(uint64_t flags = ~uint64_t{0});
-  // Collective among all ranks of the job that are left, without the spares (`tutti run --spares`):
-  // a communicator of them and of so many spares, as far as there are any, whose init() returns it.
-  // The newcomers come last. Throws as shrink(), and Error(invalid_argument) where ranks take part
-  // in the job that are not in this communicator.
+  // Returns a communicator of all surviving ranks of the job, which must be in this communicator,
+  // followed by up to `count` spares (`tutti run --spares`), whose init() returns it as well.
+  // Collective among the survivors. Errors as shrink(), and Error(invalid_argument) if another rank
+  // of the job is active, or `count` is negative.
   Communicator grow(int count);
   bool valid() const { return impl_ != nullptr; }
 
-  // Library-allocated memory, zeroed: the other ranks of the host read it where it lies, so that
-  // collectives copy nothing aside. Of no use to ranks on other hosts, and no loss. A child of
-  // fork() shares it with its parent.
+  // Allocates `count` zeroed elements that the other ranks of the host read in place, so that
+  // collectives need no copy. Elsewhere it works as ordinary memory. Local. A forked child shares
+  // it with its parent. Error(invalid_argument) if the size overflows, Error(system) if memory is
+  // exhausted.
   template <typename T>
   Memory<T> allocate(size_t count) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -288,20 +324,22 @@ class Communicator {
     return Memory<T>(bytes, static_cast<T*>(bytes.get()));
   }
 
-  // Makes memory that the caller has already got such memory, as long as the registration lives:
-  // its whole pages keep their address and contents, and are shared. Nobody may touch it during the
-  // call, nor while the registration ends. Throws Error(invalid_argument) where it is not plain
-  // private memory (malloc, new), or is locked (mlock).
+  // Makes existing memory readable in place by the other ranks of the host while the registration
+  // lives: its whole pages keep address and contents, but are replaced by shared ones. Local. No
+  // thread may access the memory during the call, nor while the registration ends.
+  // Error(invalid_argument) if it is not plain private memory (malloc, new), or is locked (mlock);
+  // Error(system) if there is no room. Returns an empty Registration if no other rank could read
+  // it.
   //
-  // The pages are replaced: a device for which they were pinned before (cudaHostRegister,
-  // ibv_reg_mr) would go on to use the old ones, unnoticed. Pin memory after it is registered, and
-  // end that before the registration ends. A child of fork() has pages of its own where it writes;
-  // elsewhere it sees what the parent writes later. Free the memory after the registration ends;
-  // what is freed before is no longer lent, nor is private memory that is mapped there next.
+  // Because the pages are replaced, a device that had pinned them (cudaHostRegister, ibv_reg_mr)
+  // would silently keep using the old ones: pin memory after its registration, and unpin it before
+  // the registration ends. A forked child sees the parent's later writes, except in pages that it
+  // has written itself. Free the memory only after the registration has ended; memory freed earlier
+  // is no longer lent, nor is private memory mapped at its address.
   [[nodiscard]] Registration register_memory(void* data, size_t bytes);
 
-  // Library-allocated memory of this thread's current GPU, of any contents at first, for windows of
-  // which all that the GPUs have can be used (multicast by NVSwitch, too).
+  // Allocates uninitialised memory of this thread's current GPU that supports windows, NVSwitch
+  // multicast included. Error(unsupported) without a usable GPU.
   template <typename T>
   static Memory<T> allocate_on_device(size_t count) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -309,16 +347,15 @@ class Communicator {
     return Memory<T>(bytes, static_cast<T*>(bytes.get()));
   }
 
-  // Collective. Makes a GPU's memory, as much on every rank, a window as long as the registration
-  // lives: kernels of the other ranks read and write it where it lies. A call whose buffers are in
-  // windows then copies nothing aside; each must be at the same place of the same window on every
-  // rank (in place: where the rank's own block belongs). Empty, and no loss, where calls do not go
-  // by kernels. No call may be under way when a registration ends, which all ranks let end between
-  // the same calls; graphs that were captured with it must not be launched any more. Throws
-  // Error(unsupported) where the memory cannot be shared.
+  // Makes GPU memory, of the same size on every rank, a window while the registration lives:
+  // kernels of the other ranks read and write it in place. Collective; blocks. A call needs no
+  // copies if each of its buffers is at the same offset of the same window on every rank (in place:
+  // at the rank's own block). Returns an empty Registration if calls do not use kernels. All ranks
+  // must end a registration between the same calls, with no call in flight, and must not launch
+  // graphs captured with it any more. Error(unsupported) if the memory cannot be shared.
   [[nodiscard]] Registration register_window(void* data, size_t bytes);
 
-  // The name of the algorithm that such a call takes; empty where it needs none. Collective.
+  // Returns the name of the algorithm that this call would use; empty if it needs none. Collective.
   std::string algorithm_of(const Request& request, const CallOptions& options = {});
 
   Work start(const Request& request, const CallOptions& options = {});
@@ -448,14 +485,15 @@ class Communicator {
   Work send_async(ConstBuffer buffer, int to, const CallOptions& options = {}) {
     return start(Request::send(buffer, to), options);
   }
-  // Returns what has come (in a group nothing, which is told by group_end_async()'s Work).
+  // Returns the received message (within a group an empty MessageInfo; use the Work of
+  // group_end_async()).
   MessageInfo recv(Buffer buffer, int from, const CallOptions& options = {}) {
     return receive(Request::recv(buffer, from), options);
   }
   Work recv_async(Buffer buffer, int from, const CallOptions& options = {}) {
     return start(Request::recv(buffer, from), options);
   }
-  // buffer[i] = buffer[i] op what is received (Request::recv_reduce).
+  // Computes buffer[i] = buffer[i] op received[i] (Request::recv_reduce). Host memory only.
   MessageInfo recv_reduce(Buffer buffer, int from, Reduction op = ReduceOp::sum,
                           const CallOptions& options = {}) {
     return receive(Request::recv_reduce(buffer, from, std::move(op)), options);
@@ -464,25 +502,29 @@ class Communicator {
                          const CallOptions& options = {}) {
     return start(Request::recv_reduce(buffer, from, std::move(op)), options);
   }
-  // The message that the next receive of this kind would take; nothing where none is there yet.
+  // Returns the message that the next receive with this source and tag would take, without
+  // receiving it; nullopt if none has arrived. Never blocks.
   std::optional<MessageInfo> probe(int from = kAnySource, int tag = kAnyTag);
-  // Blocks until it is there.
+  // As probe(), but blocks until there is a message.
   MessageInfo await_message(int from = kAnySource, int tag = kAnyTag);
 
-  // In place.
+  // In-place forms.
   void all_reduce(Buffer values, const Reduction& op = ReduceOp::sum) {
     all_reduce(values, values, op);
   }
   void broadcast(Buffer values, int root) { broadcast(values, values, root); }
 
-  // Calls `hook` again and again while a thread waits for a call of this process's and nothing
-  // moves, at least every millisecond: for programs whose peers depend on more than Tutti. It must
-  // not wait for long, nor throw. Of all communicators of the job; empty takes it back.
+  // Sets a hook that is invoked repeatedly, at least every millisecond, while a thread of this
+  // process waits for a call and nothing progresses: for programs whose peers depend on other
+  // communication as well. It must neither block for long nor throw. It applies to all
+  // communicators of the job; an empty function removes it.
   void while_waiting(std::function<void()> hook);
 
-  // Aborts the communicator on every rank with Error(aborted, reason).
+  // Aborts the communicator on every rank with Error(aborted, reason). Thread-safe; never blocks.
+  // The buffers of a call in flight may be reused once its Work has reported the failure.
   void abort(const std::string& reason);
-  // Why it was aborted, by whomever; nothing while it works.
+  // Returns the error with which the communicator was aborted; nullopt while it works. Never
+  // blocks.
   std::optional<Error> failure() const;
 
   Communicator() = default;

@@ -26,7 +26,7 @@ Group& group() {
   return instance;
 }
 
-// Calls of several ranks wait for each other: whoever waited for one alone would hold up the rest.
+// Calls of several ranks wait for each other: waiting for one of them alone would block the rest.
 void progress_in_turn(std::vector<Work>& works) {
   constexpr std::chrono::microseconds kLongestPause{200};
   GrowingPause pause(kLongestPause);
@@ -42,7 +42,7 @@ void progress_in_turn(std::vector<Work>& works) {
 
 using DeviceCalls = std::vector<internal::DeviceCallOfGroup>;
 
-// The first failure, when all have been tried.
+// Keeps the first failure; all calls are attempted.
 void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
   for (const bool receives : {false, true}) {
     for (const internal::DeviceCallOfGroup& call : calls) {
@@ -56,7 +56,7 @@ void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
   }
 }
 
-// In a thread of the rank's own.
+// Runs in a thread of the rank's own.
 void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   try {
     if (std::ranges::any_of(calls, &internal::DeviceCallOfGroup::in_stream_of_thread)) {
@@ -73,13 +73,13 @@ void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   }
 }
 
-// The calls that one thread puts: of one GPU, and of one rank of each job.
+// Calls enqueued by one thread: those of one GPU, and of one rank per job.
 struct ThreadOfRank {
   int device = 0;
   std::vector<std::pair<size_t, const void*>> ranks;  // by job
   DeviceCalls calls;
 
-  // True where the call belongs here, which is then noted.
+  // Returns true, and records the call, if it belongs to this thread.
   bool takes(const internal::DeviceCallOfGroup& call) {
     if (call.device != device) return false;
     const auto known = std::ranges::find(ranks, call.job, &std::pair<size_t, const void*>::first);
@@ -89,8 +89,9 @@ struct ThreadOfRank {
   }
 };
 
-// By rank: a communicator's first call meets its other ranks, whichever GPUs they are on, so each
-// rank's calls are put by a thread of its own, which keeps their order on all its communicators.
+// Groups by rank: a communicator's first call waits for its other ranks, on whichever GPUs, so each
+// rank's calls are enqueued by a separate thread, which keeps their order over all its
+// communicators.
 std::vector<ThreadOfRank> by_rank(DeviceCalls calls) {
   std::vector<ThreadOfRank> threads;
   for (internal::DeviceCallOfGroup& call : calls) {
@@ -122,8 +123,8 @@ std::exception_ptr put_into_streams(DeviceCalls calls) {
   return failed == failures.end() ? nullptr : *failed;
 }
 
-// All of them, so that no buffer is in use any more when an error is thrown. Each is polled first:
-// a receive that no thread waits for yet may be held up by the limit on unexpected messages.
+// Waits for all Works, so that no buffer is in use when an error is thrown. Each is polled first: a
+// receive that no thread waits for may be blocked by the limit on unexpected messages.
 void wait_for(std::vector<Work>& works, std::exception_ptr& failure) {
   if (internal::of_several_ranks(works)) {
     progress_in_turn(works);
@@ -139,7 +140,7 @@ void wait_for(std::vector<Work>& works, std::exception_ptr& failure) {
   }
 }
 
-// The Works of the outermost group.
+// Returns the Works of the outermost group.
 std::vector<Work> close_group(std::exception_ptr& failure) {
   if (group().depth == 0) {
     throw Error(ErrorCode::invalid_argument, "group_end() without a group_begin()",

@@ -1,21 +1,22 @@
-// Several calls, one progress: between group_begin() and group_end() calls on any communicators are
-// collected and none of them blocks; group_end() returns when all are complete. So a rank may name
-// its sends and receives in any order without a deadlock.
+// Between group_begin() and group_end(), calls on any communicators are collected and none of them
+// blocks; group_end() returns when all are complete. A rank may thus list its sends and receives in
+// any order without a deadlock.
 //
 //   group_begin();
 //   comm.send(to_next, next);
 //   comm.recv(from_previous, previous);
 //   group_end();
 //
-// One thread that is several ranks (Communicator::init_async) makes the calls of all of them in one
+// One thread that acts as several ranks (Communicator::init_async) makes all their calls in one
 // group.
 //
-// Calls on device memory are put into their streams by the outermost group_end(), which also throws
-// what is wrong with them: sends first, so that no receive keeps its stream from them, else in the
-// order in which they were made. One thread may make those of several GPUs, one for each rank; not
-// in cudaStreamPerThread, then.
+// The outermost group_end() enqueues calls on device memory on their streams and throws their
+// errors. Sends are enqueued first, so that no receive blocks their stream; other calls keep their
+// order. One thread may make the calls of several GPUs, one per rank, but then not on
+// cudaStreamPerThread.
 //
-// Threads: a group belongs to the thread that began it. Groups nest; the outermost end counts.
+// Threads: a group belongs to the thread that began it. Groups nest; the outermost end takes
+// effect.
 #pragma once
 
 #include <functional>
@@ -26,19 +27,19 @@
 namespace tutti {
 
 void group_begin();
-// Throws the first Error among its calls, when all have ended; Error(invalid_argument) without a
-// group_begin().
+// Blocks until all calls have ended, then throws the first Error among them. Throws
+// Error(invalid_argument) without a group_begin().
 void group_end();
-// The same without waiting: the calls are under way, and the Works belong to the caller. (It waits
-// for them where it throws.)
+// The same without blocking: the calls are in flight, and the caller owns the Works. (If it throws,
+// it first waits for them.)
 std::vector<Work> group_end_async();
 
-// A group that ends with its scope, whatever leaves it:
+// RAII group:
 //
 //   Group group;
 //   comm.send(to_next, next);
 //   comm.recv(from_previous, previous);
-//   group.end();  // left out, or not reached: the calls go on, and nobody waits for them here
+//   group.end();  // if skipped or not reached, the calls continue and nothing waits for them
 class Group {
  public:
   Group() { group_begin(); }
@@ -48,7 +49,7 @@ class Group {
     if (ended_) return;
     try {
       group_end_async();
-    } catch (const Error&) {  // of a call on device memory, for whoever left the scope so
+    } catch (const Error&) {  // a call on device memory failed while the scope is being left
     }
   }
   void end() {
@@ -61,22 +62,22 @@ class Group {
 };
 
 namespace internal {
-// Whether this thread is within a group,
+// Returns true if this thread is within a group.
 bool in_group();
-// which then keeps the Work.
+// Adds a Work to the thread's group, which keeps it.
 void join_group(const Work& work);
-// A call on device memory, to be put into its stream at the end of the group.
+// A call on device memory that the end of the group enqueues on its stream.
 struct DeviceCallOfGroup {
   int device = 0;
-  size_t job = 0;              // a hash of the name of the communicator's
-  const void* rank = nullptr;  // the one that calls, among those of its job
+  size_t job = 0;              // hash of the name of the communicator's job
+  const void* rank = nullptr;  // the calling rank among those of its job
   bool receives = false;
   bool in_stream_of_thread = false;
   std::function<void()> put;
 };
 void join_group(DeviceCallOfGroup call);
-// Whether they are calls of more than one rank, which must be moved in turn. A call that was over
-// at once is of none.
+// Returns true for calls of more than one rank, which must be progressed in turn. A call that
+// completed at once belongs to no rank.
 bool of_several_ranks(const std::vector<Work>& works);
 }  // namespace internal
 

@@ -1,4 +1,4 @@
-// What a collective combines inputs with: an operator, and for some what it needs beside.
+// How a collective combines its inputs: an operator and its parameters.
 #pragma once
 
 #include <array>
@@ -12,22 +12,22 @@
 
 namespace tutti {
 
-// An operator of the caller's: dst[i] = a[i] op b[i] for `count` elements. It must be associative,
-// and the same on every rank. dst may be a or b. Called from whichever thread makes progress, for
-// any part of the buffers; must not throw. 16- and 8-bit floats come as they are, not as floats.
-// What it is given may be aligned to 8 bytes only.
+// A user-defined operator: dst[i] = a[i] op b[i] for `count` elements. It must be associative, and
+// equal on every rank. dst may be a or b. It is called from whichever thread makes progress, for
+// any part of the buffers, and must not throw. 16- and 8-bit floats are passed as they are, not
+// converted to float. The pointers may be aligned to only 8 bytes.
 struct UserOp {
   using Function =
       std::function<void(void* dst, const void* a, const void* b, uint64_t count, DType dtype)>;
   Function combine;
-  // Otherwise lower ranks are always on the left, and only canonical algorithms are taken.
+  // If false, lower ranks are always the left operand, and only canonical algorithms are used.
   bool commutative = true;
-  // So many elements of the buffers, which have a multiple of them, are one value to the operator:
-  // they stay together, however the buffers are cut. So values of any size can be combined.
+  // Number of consecutive buffer elements that form one value of the operator; counts are multiples
+  // of it. These elements are never separated, so values of any size can be combined.
   uint64_t width = 1;
-  // Tell operators apart, where not null: those with the same two are the same operator, so that
-  // calls with one that is made anew for each are compiled once (a C function and its context).
-  // Otherwise an operator is the same as itself only.
+  // Identity of the operator if the first is not null: operators with equal identities are the
+  // same, so calls with a UserOp created per call are compiled once (for instance a C function and
+  // its context). Otherwise an operator equals only itself.
   std::array<const void*, 2> identity = {};
 
   bool same_as(const UserOp& other) const {
@@ -40,9 +40,9 @@ struct Reduction {
   Reduction() = default;
   Reduction(ReduceOp op) : op(op) {}  // NOLINT: an operator is a reduction
 
-  // The sum of factor * input; each rank has a factor of its own. The factor is rounded to
-  // what the type is computed in, the product to the element type. For integers the factor is a
-  // whole number.
+  // Returns the sum of factor * input; each rank has its own factor. The factor is rounded to the
+  // type of the computation, the product to the element type. For integers the factor must be
+  // integral.
   static Reduction premul_sum(double factor) {
     Reduction reduction(ReduceOp::premul_sum);
     reduction.factor = factor;

@@ -16,9 +16,9 @@ namespace tutti {
 
 namespace {
 
-constexpr uint64_t kMostValueBytes = 256;  // of what a user-defined operator combines
+constexpr uint64_t kMostValueBytes = 256;  // limit for one value of a user-defined operator
 
-// The checks of one call.
+// Checks one call.
 class Checker {
  public:
   Checker(Request& request, int rank, int size) : request_(request), rank_(rank), size_(size) {}
@@ -57,7 +57,7 @@ class Checker {
     const bool is_root = !has_root(c) || rank_ == request_.root;
     const bool has_input = is_root || (c != Collective::broadcast && c != Collective::scatter);
     const bool has_output = is_root || (c != Collective::reduce && c != Collective::gather);
-    // What this rank has no use for may hold anything.
+    // A buffer that the rank does not use may have any contents and count.
     if (!has_output) request_.output = {nullptr, 0, request_.input.dtype};
     if (!has_input) request_.input = {request_.input.data, 0, request_.output.dtype};
     settle_blocks(request_.input_blocks, has_input && has_input_blocks(c), "input");
@@ -103,10 +103,10 @@ class Checker {
     request_.count = request_.sends ? request_.input.count : request_.output.count;
   }
 
-  // Elements of one block, as the buffer of the smaller size has them.
+  // Returns the elements of one block, from the buffer that is a single block.
   uint64_t block_count() const {
     const Collective c = request_.collective;
-    if (request_.blocks_are_private()) return 0;  // not known alike
+    if (request_.blocks_are_private()) return 0;  // not equal on all ranks
     if (request_.uneven)
       return total(c == Collective::all_gather ? request_.output_blocks : request_.input_blocks);
     if (c == Collective::all_to_all) {
@@ -168,7 +168,7 @@ class Checker {
     }
   }
 
-  // One count for each rank, and as many displacements; none where the rank has no use for them.
+  // One count per rank and equally many displacements; cleared if the rank does not use the blocks.
   void settle_blocks(Blocks& blocks, bool used, std::string_view which) const {
     if (!request_.uneven || !used) {
       blocks = {};
@@ -242,7 +242,7 @@ class Checker {
            {.remedy = "take sum, and divide or multiply what is sent"});
   }
 
-  // No value of the operator's may lie across the end of a buffer or block.
+  // A value of the operator must not straddle the end of a buffer or block.
   void check_width(uint64_t width) const {
     if (width == 1) return;
     const DType dtype = request_.input.dtype;

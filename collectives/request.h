@@ -1,5 +1,5 @@
-// A call as a value: what to do, with which buffers. Communicator's methods make them; making them
-// oneself is for calls that are prepared once and started often.
+// A call as a value: the collective, its buffers and its arguments. Communicator's methods build
+// requests; a program builds them itself for calls that are prepared once and started often.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 
 namespace tutti {
 
-// Blocks of unequal length in one buffer, one per rank, in elements. Displacements are from the
-// buffer's start; none: the blocks lie one behind the other.
+// Blocks of unequal length in one buffer, one per rank. Lengths and displacements are in elements;
+// displacements count from the buffer's start. Without displacements the blocks are contiguous.
 struct Blocks {
   std::vector<uint64_t> counts;
   std::vector<uint64_t> displacements;
 
   static Blocks of(std::span<const uint64_t> counts, std::span<const uint64_t> displacements = {});
   bool empty() const { return counts.empty(); }
-  // Of the counts, in 30 bits: ranks that disagree about blocks are found out by it.
+  // Returns a 30-bit hash of the counts, which detects ranks that disagree about blocks.
   uint32_t hash() const;
   bool operator==(const Blocks&) const = default;
 };
 
-// Of receives: a message from whichever rank comes first, and with any tag.
+// For receives: a message from any source, or with any tag.
 inline constexpr int kAnySource = -1;
 inline constexpr int kAnyTag = -1;
 inline constexpr int kLargestTag = (1 << 30) - 2;
 
-// What is known of a message.
+// The envelope of a message.
 struct MessageInfo {
   int source = 0;
   int tag = 0;
@@ -40,78 +40,83 @@ struct MessageInfo {
   bool operator==(const MessageInfo&) const = default;
 };
 
-// In place: the same pointer as input and output. Where one of the two is a block of the other's
-// size (all_gather, gather: input; reduce_scatter, scatter: output), it is this rank's block of the
-// larger one. Other overlaps are not allowed.
+// In place means that input and output are the same pointer. If one of the two is a block of the
+// other (all_gather, gather: input; reduce_scatter, scatter: output), it is this rank's block of
+// the larger one. Other overlaps are not allowed. Members that a collective does not use are
+// ignored.
 struct Request {
   Collective collective = Collective::barrier;
   ConstBuffer input;
   Buffer output;
   Reduction op;
-  int root = 0;           // send_recv: the other rank; of a receive also kAnySource
-  bool sends = false;     // send_recv
-  bool own = false;       // send_recv: the library's, apart from those of callers
-  bool combines = false;  // of a receive: by op, with what its buffer has
-  // The library's own, of what travels in another format: elements are blocks of values, and ranks
-  // whose calls have as many elements, but not as many values, differ in `tail`: how many values
-  // the last element of a buffer or block has (0: all), or a hash of uneven blocks' lengths.
+  int root = 0;        // rank of the root; send_recv: the other rank, for a receive also kAnySource
+  bool sends = false;  // send_recv
+  bool own = false;    // send_recv: internal message, separate from those of callers
+  bool combines = false;  // receive: combines the message with its buffer by op
+  // Internal: the values travel in another format, and elements are blocks of values. Ranks whose
+  // calls have the same number of elements, but not of values, differ in `tail`: the number of
+  // values in the last element of a buffer or block (0: all), or a hash of uneven blocks' lengths.
   bool encoded = false;
   uint32_t tail = 0;
-  uint64_t count = 0;   // elements of one block (of the buffer, where there are no blocks)
-  bool uneven = false;  // a v-variant, with blocks that are not all of one length:
+  uint64_t count = 0;   // elements of one block (of the buffer, if there are no blocks)
+  bool uneven = false;  // a v-variant, whose blocks may differ in length:
   Blocks input_blocks;
   Blocks output_blocks;
 
-  // n elements each; the combination over all ranks.
+  // Combines n elements of every rank's input; every rank gets the n results.
   static Request all_reduce(ConstBuffer input, Buffer output, Reduction op);
-  // input: n elements; output: size * n, rank r's at r * n.
+  // Gathers n elements of every rank; output: size * n, rank r's at r * n.
   static Request all_gather(ConstBuffer input, Buffer output);
-  // blocks: of the output, the same on every rank.
+  // As all_gather(); `blocks`: of the output, the same on every rank.
   static Request all_gatherv(ConstBuffer input, Buffer output, Blocks blocks);
-  // input: size * n elements; output: n, the combination of everybody's block rank().
+  // input: size * n elements; output: n, the combination of all ranks' block rank().
   static Request reduce_scatter(ConstBuffer input, Buffer output, Reduction op);
-  // blocks: of the input, the same on every rank.
+  // As reduce_scatter(); `blocks`: of the input, the same on every rank.
   static Request reduce_scatterv(ConstBuffer input, Buffer output, Blocks blocks, Reduction op);
-  // n elements from root's input to everybody's output. input is read at the root only.
+  // Copies n elements from the root's input to every rank's output. Only the root's input is read.
   static Request broadcast(ConstBuffer input, Buffer output, int root);
-  // input: n elements; output: n elements, written at the root only.
+  // Combines n elements of every rank's input; only the root's output is written.
   static Request reduce(ConstBuffer input, Buffer output, Reduction op, int root);
-  // input: n elements; output: size * n, at the root only.
+  // Gathers n elements of every rank; output: size * n, at the root only.
   static Request gather(ConstBuffer input, Buffer output, int root);
-  // blocks: of the output, at the root only.
+  // As gather(); `blocks`: of the output, at the root only.
   static Request gatherv(ConstBuffer input, Buffer output, Blocks blocks, int root);
-  // input: size * n elements, at the root only; output: n.
+  // input: size * n elements, at the root only; output: n, the root's block rank().
   static Request scatter(ConstBuffer input, Buffer output, int root);
-  // blocks: of the input, at the root only.
+  // As scatter(); `blocks`: of the input, at the root only.
   static Request scatterv(ConstBuffer input, Blocks blocks, Buffer output, int root);
   // size * n elements each: input block r goes to rank r, output block r comes from rank r.
   static Request all_to_all(ConstBuffer input, Buffer output);
-  // Input block r is as long as output block rank() on rank r.
+  // As all_to_all(); input block r must be as long as output block rank() on rank r.
   static Request all_to_allv(ConstBuffer input, Blocks input_blocks, Buffer output,
                              Blocks output_blocks);
-  // n elements each: the combination over ranks 0 to rank().
+  // Inclusive prefix reduction: n elements each, combined over ranks 0 to rank().
   static Request scan(ConstBuffer input, Buffer output, Reduction op);
-  // The combination over ranks 0 to rank() - 1; rank 0's output is left alone.
+  // Exclusive prefix reduction: over ranks 0 to rank() - 1; rank 0's output is not written.
   static Request exscan(ConstBuffer input, Buffer output, Reduction op);
   static Request barrier();
-  // A receive takes the oldest message from its source, or from any, whose tag it accepts
+  // A receive takes the oldest message from its source (or any source) whose tag it accepts
   // (CallOptions::tag); a message goes to the oldest receive that accepts it. Messages of one
-  // source keep their order; a receive that asks for a later one has those before it kept aside, up
-  // to TUTTI_UNEXPECTED_BYTES in all. Beyond that senders are held up until messages that are kept
-  // have been received, or a thread waits for such a receive, polls it or has a call follow it:
-  // then it is met whatever it takes, so that nothing waits in vain (Error(system) where there is
-  // no memory). dtypes must be equal, and counts unless CallOptions::may_be_shorter says otherwise.
-  // A rank may send to itself: never blocks, the message is kept until it is received. A long
-  // message from memory of Communicator::allocate() or register_memory() is read there by a
-  // receiver of the same host, without any help of the sender; one from other memory needs the
-  // sender to test or wait, or TUTTI_PROGRESS_THREAD.
+  // source keep their order. dtypes must be equal, and counts unless CallOptions::may_be_shorter is
+  // set.
+  //
+  // A receive that asks for a later message has the earlier ones buffered, up to
+  // TUTTI_UNEXPECTED_BYTES in all. Beyond that, senders block until buffered messages have been
+  // received, or a thread waits for such a receive, polls it or has a call follow it: then it is
+  // completed however much it buffers, so that nothing deadlocks (Error(system) if memory is
+  // exhausted).
+  //
+  // A send to the own rank never blocks: the message is buffered until it is received. A long
+  // message in memory of Communicator::allocate() or register_memory() is read in place by a
+  // receiver on the same host, without help of the sender; from other memory, the sender has to
+  // test or wait, or to run with TUTTI_PROGRESS_THREAD.
   static Request send(ConstBuffer buffer, int to);
   static Request recv(Buffer buffer, int from);
-  // buffer[i] = buffer[i] op what is received, when all of it is there; by any operator but avg and
-  // premul_sum. The buffer is read and written then only. Of host memory.
+  // Computes buffer[i] = buffer[i] op received[i] once the whole message has arrived, for all
+  // operators except avg and premul_sum. The buffer is not accessed earlier. Host memory only.
   static Request recv_reduce(Buffer buffer, int from, Reduction op);
 
-  // Each rank knows its own blocks only (gatherv, scatterv, all_to_allv).
+  // True if each rank knows only its own blocks (gatherv, scatterv, all_to_allv).
   bool blocks_are_private() const {
     return uneven && collective != Collective::all_gather &&
            collective != Collective::reduce_scatter;
@@ -119,8 +124,8 @@ struct Request {
   DType dtype() const { return output.dtype; }
 };
 
-// Fills in `count`, and displacements that were left out. Throws Error(invalid_argument,
-// unsupported) that says what is wrong with the call on `rank` of `size` ranks.
+// Fills in `count` and missing displacements. Throws Error(invalid_argument, unsupported) that
+// explains what is invalid in the call on `rank` of `size` ranks.
 void complete(Request& request, int rank, int size);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// PCI addresses, which drivers and files spell in several ways.
+// PCI addresses, which drivers and files spell differently.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-// "0000:0a:00.0" for "00000000:0A:00.0", "0a:00.0" and "0000:0A:00.0"; a word that is no PCI
-// address is returned as it is.
+// Normalises an address: "00000000:0A:00.0", "0a:00.0" and "0000:0A:00.0" become "0000:0a:00.0".
+// Returns words that are not PCI addresses unchanged.
 std::string bus_address(std::string_view word);
 
 }  // namespace tutti

@@ -14,9 +14,9 @@
 namespace tutti {
 namespace {
 
-constexpr int kTries = 48;              // of one bandwidth, each with other preferences
-constexpr int kStepsOfAChannel = 1024;  // of backtracking
-constexpr double kRounding = 1e-9;      // of a bandwidth
+constexpr int kTries = 48;              // per bandwidth, each with other preferences
+constexpr int kStepsOfAChannel = 1024;  // backtracking steps per channel
+constexpr double kRounding = 1e-9;      // relative to a bandwidth
 
 Route joined(Route first, const Route& second) {
   first.arcs.insert(first.arcs.end(), second.arcs.begin(), second.arcs.end());
@@ -36,7 +36,7 @@ class Packing {
   std::vector<PackedChannel> run() {
     std::vector<PackedChannel> channels;
     while (static_cast<int>(channels.size()) < task_.most) {
-      // Links carry both directions: where there is one ring, its reverse may fit, too.
+      // Links are bidirectional, so the reverse of a ring may fit as well.
       const bool try_reverse = channels.size() % 2 == 1 && preference_ % 2 == 0;
       if (!(try_reverse && take_reverse(channels.back())) && !find(channels.size())) break;
       channels.push_back(now_);
@@ -47,7 +47,7 @@ class Packing {
  private:
   bool is_ring() const { return task_.kind == ChannelKind::ring; }
 
-  // ---- what is left
+  // ---- remaining bandwidth
 
   bool fits(const Route& route) const {
     return route.type <= task_.allowed && std::ranges::all_of(route.arcs, [&](Arc arc) {
@@ -58,7 +58,7 @@ class Packing {
     for (const Arc arc : arcs) left_[static_cast<size_t>(arc)] -= task_.GBps;
     now_.arcs.insert(now_.arcs.end(), arcs.begin(), arcs.end());
   }
-  // What was taken last.
+  // Releases the last `arcs` arcs that were taken.
   void give_back(size_t arcs) {
     for (size_t i = 0; i < arcs; ++i) {
       left_[static_cast<size_t>(now_.arcs.back())] += task_.GBps;
@@ -75,7 +75,7 @@ class Packing {
 
   bool find(size_t channel) {
     if (part_.cards().empty()) {
-      // A ring passes everybody, so it may start anywhere; a chain's ends matter.
+      // A ring passes every rank, so it may start anywhere; the ends of a chain matter.
       for (int i = 0; i < (is_ring() ? 1 : part_.ranks()); ++i) {
         if (try_from(is_ring() ? 0 : (i + static_cast<int>(channel)) % part_.ranks())) return true;
       }
@@ -101,7 +101,7 @@ class Packing {
     return extend();
   }
 
-  // In by a card, and out by the same: where hosts have the same cards, rails are kept.
+  // Enters and leaves by the same card: on hosts with equal cards this keeps the rails.
   bool try_by(int index, int first) {
     start_at(first, index);
     const Card& card = part_.cards()[static_cast<size_t>(index)];
@@ -109,7 +109,7 @@ class Packing {
                                 card.to[static_cast<size_t>(first)]);
     if (!fits_and_takes(way_in)) return false;
     if (!is_ring()) {
-      // Results come in by the chain's first rank, and go on to other hosts from there.
+      // Results enter at the chain's first rank, which also forwards them to other hosts.
       if (goes_out(card, first) && extend()) return true;
     } else if (extend()) {
       return true;
@@ -172,7 +172,8 @@ class Packing {
     return mix_bits(((preference_ << 48) ^ what) + kGolden);
   }
 
-  // Near before far; then where the most is left, and by an order that differs from try to try.
+  // Orders candidates near before far; then by remaining bandwidth, and by an order that varies
+  // between tries.
   std::vector<int> candidates(int last) const {
     std::vector<std::tuple<PathType, double, uint64_t, int>> sorted;
     const int ranks = part_.ranks();
@@ -183,7 +184,7 @@ class Packing {
       for (const Arc arc : route.arcs) {
         narrowest = std::min(narrowest, left_[static_cast<size_t>(arc)]);
       }
-      // The first tries go by what is left and by number, the later ones by chance.
+      // The first tries order by remaining bandwidth and number, the later ones at random.
       const bool by_rest = preference_ < 2;
       const auto distance = static_cast<uint64_t>((next - last + ranks) % ranks);
       const auto step = (static_cast<uint64_t>(last) << 32) + (static_cast<uint64_t>(next) << 16) +
@@ -238,8 +239,8 @@ class Packing {
 Part::Part(const Graph& graph, std::span<const int> ranks, std::span<const int> host) {
   if (ranks.size() > kMostRanks) {
     throw Error(ErrorCode::unsupported,
-                cat("the search for channels takes at most ", kMostRanks,
-                    " ranks that no cards divide by host, not ", ranks.size()),
+                cat("the search for channels is limited to ", kMostRanks,
+                    " ranks unless cards divide them by host, got ", ranks.size()),
                 {.remedy = "ask for fewer ranks with -n"});
   }
   for (const int from : ranks) routes_.push_back(ways_from(graph, from, ranks));
@@ -267,8 +268,8 @@ void Part::add_cards(const Graph& graph, std::span<const int> ranks, std::span<c
   for (Card& card : cards_) add_ways_by_peers(card);
   if (cards_.empty()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("there is no way from ", graph.node(ranks.front()).name, " to a card"),
-                {.cause = "links are missing in what the machine was read from"});
+                cat("there is no path from ", graph.node(ranks.front()).name, " to a card"),
+                {.cause = "the source of the graph lacks links"});
   }
 }
 
@@ -328,14 +329,14 @@ int most_channels(const Part& part, std::span<const double> capacity, const Pack
     in_all += both;
     fewest = std::min(fewest, both);
   }
-  // A chain leaves every rank but its last one.
+  // A chain leaves every rank except its last one.
   return task.kind == ChannelKind::ring ? fewest : std::min(most, in_all / (part.ranks() - 1));
 }
 
 std::vector<PackedChannel> pack_channels(const Part& part, std::span<const double> capacity,
                                          const PackingTask& task) {
   std::vector<PackedChannel> best;
-  // A step looks at every rank, and at every link on the way to it.
+  // A step inspects every rank, and every link on the way to it.
   const auto ranks = static_cast<int64_t>(part.ranks());
   int64_t steps = std::max(4 * ranks, 2000000 / (ranks * ranks));
   for (uint64_t preference = 0; preference < kTries && steps > 0; ++preference) {

@@ -1,4 +1,4 @@
-// The inside of the search for channels: as many orders of the ranks of one host as fit, of one
+// The core of the channel search: packs as many orders of one host's ranks as fit at a given
 // bandwidth.
 #pragma once
 
@@ -13,27 +13,27 @@
 
 namespace tutti {
 
-// By which a channel enters and leaves a host.
+// A network card, by which a channel enters and leaves a host.
 struct Card {
   int node = 0;
-  size_t place = 0;  // among the nodes of its host
-  Arc out = 0;       // into the network
+  size_t place = 0;  // index among the nodes of its host
+  Arc out = 0;       // the arc into the network
   Arc in = 0;
   std::vector<Route> to;    // by rank
   std::vector<Route> from;  // by rank
-  // By rank: over NVLink to another GPU, from which the card is near (NCCL's PXN). DIS where that
-  // is of no use.
+  // Routes by rank: over NVLink to another GPU that is near the card (NCCL's PXN). DIS where that
+  // path has no benefit.
   std::vector<Route> by_peer;
 };
 
-// The ranks among which a channel runs before it goes on elsewhere, and all routes between them.
+// The ranks of one section of a channel, and all routes between them.
 class Part {
  public:
   static constexpr size_t kMostRanks = 1024;
 
-  // `ranks`: their nodes. `host`: all nodes of their host, whose cards they use; none: no cards.
-  // Throws Error(invalid_argument) where two ranks are not connected, or no rank to a card, and
-  // Error(unsupported) for too many ranks.
+  // `ranks`: graph nodes of the ranks. `host`: all nodes of their host, whose cards are used;
+  // empty: no cards. Throws Error(invalid_argument) if two ranks are not connected, or no rank is
+  // connected to a card, and Error(unsupported) for too many ranks.
   Part(const Graph& graph, std::span<const int> ranks, std::span<const int> host);
 
   int ranks() const { return static_cast<int>(routes_.size()); }
@@ -60,22 +60,23 @@ class Part {
 inline constexpr int kMostChannels = 32;
 
 struct PackedChannel {
-  std::vector<int> order;  // of the part's ranks
-  int card = -1;           // of the part's
+  std::vector<int> order;  // the part's ranks
+  int card = -1;           // index among the part's cards
   std::vector<Arc> arcs;
 };
 
 struct PackingTask {
   ChannelKind kind = ChannelKind::ring;
-  PathType allowed = PathType::LOC;  // between ranks, and to cards
-  double GBps = 0;                   // of each channel
-  int most = 1;                      // channels that are wanted
+  PathType allowed = PathType::LOC;  // farthest allowed path between ranks, and to cards
+  double GBps = 0;                   // per channel
+  int most = 1;                      // number of channels wanted
 };
 
-// However they run: no more than this fit, of each rank's links and of the cards.
+// Upper bound on the number of channels, from the total bandwidth of each rank's links and of the
+// cards.
 int most_channels(const Part& part, std::span<const double> capacity, const PackingTask& task);
 
-// `capacity`: of each arc. A bounded search that does not always find the most.
+// `capacity`: remaining bandwidth of each arc. The search is bounded and may miss the maximum.
 std::vector<PackedChannel> pack_channels(const Part& part, std::span<const double> capacity,
                                          const PackingTask& task);
 

@@ -16,14 +16,14 @@
 namespace tutti {
 namespace {
 
-constexpr int kMostParts = 16;  // into which a link's bandwidth is divided
-// A farther path, or more channels, have to be worth it.
+constexpr int kMostParts = 16;  // fractions of a link's bandwidth that are tried
+// Required gain of a farther path, or of more channels.
 constexpr double kBetter = 1.001;
-// Inside of one GPU (NCCL's LOC_BW): what a channel of a single rank has.
+// Bandwidth inside one GPU (NCCL's LOC_BW): that of a channel with a single rank.
 constexpr double kLocalGBps = 5000;
 
-// What a host is, whatever its number and wherever its nodes are in the graph. `ranks`: their
-// nodes.
+// Describes a host independently of its number and of its nodes' indices in the graph. `ranks`:
+// graph nodes of its ranks. Hosts with equal descriptions have equal channels.
 std::string likeness(const Graph& graph, std::span<const int> nodes, std::span<const int> ranks) {
   std::map<int, int> place;
   for (const int node : nodes) place.emplace(node, static_cast<int>(place.size()));
@@ -32,7 +32,7 @@ std::string likeness(const Graph& graph, std::span<const int> nodes, std::span<c
     text += cat(name(graph.node(node).kind), ' ');
     for (const Arc arc : graph.arcs_from(node)) {
       const auto other = place.find(graph.head(arc));
-      if (other != place.end() && arc % 2 != 0) continue;  // told at its other end
+      if (other != place.end() && arc % 2 != 0) continue;  // described at its other end
       const GraphLink& link = graph.link_of(arc);
       text += cat(name(link.kind), link.GBps, '-', other == place.end() ? -1 : other->second, ' ');
     }
@@ -41,8 +41,8 @@ std::string likeness(const Graph& graph, std::span<const int> nodes, std::span<c
   return text;
 }
 
-// A binary tree of which every host with an odd number is a leaf, and 0 (-1 above it) the root: of
-// 7, 0 has 4; 4 has 2 and 6; 2 has 1 and 3; 6 has 5.
+// A binary tree with root 0 (parent -1), in which every odd host is a leaf. Of 7 hosts: 0 has child
+// 4; 4 has 2 and 6; 2 has 1 and 3; 6 has 5.
 int parent_of(int host, int hosts) {
   if (host == 0) return -1;
   const int bit = host & -host;
@@ -50,8 +50,8 @@ int parent_of(int host, int hosts) {
   return above < hosts ? above : host ^ bit;
 }
 
-// The second one has those as its leaves that are inside of the first: turned around, or shifted by
-// one where that would leave leaves where they are.
+// In the second tree, the inner hosts of the first are leaves: it is mirrored, or shifted by one if
+// mirroring would map leaves to leaves.
 std::vector<int> tree_of_hosts(int hosts, bool second) {
   std::vector<int> parents;
   for (int host = 0; host < hosts; ++host) {
@@ -94,7 +94,7 @@ class Search {
   }
 
  private:
-  // Which ranks a host has, its nodes, and which part is like it.
+  // The ranks of a host, its nodes, and the index of the equal part.
   struct HostRanks {
     std::vector<int> ranks;  // by number
     std::vector<int> nodes;
@@ -116,8 +116,8 @@ class Search {
     });
   }
 
-  // By host, where each has a card; else all ranks are one part. Hosts that are alike are searched
-  // once.
+  // Divides the ranks by host if each host has a card; otherwise all ranks form one part. Equal
+  // hosts are searched once.
   void divide() {
     std::map<int, HostRanks> by_host;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -149,7 +149,7 @@ class Search {
     }
   }
 
-  // Parts know nothing of each other.
+  // Checks the connections between parts, which a search within parts does not see.
   void check_network(const std::map<int, HostRanks>& by_host) const {
     std::vector<int> firsts;
     for (const auto& [number, host] : by_host) {
@@ -169,7 +169,8 @@ class Search {
     }
   }
 
-  // Of each link that these paths use: what it carries, or an equal part of it; the widest first.
+  // Candidate bandwidths: the capacity of each link that these paths use, or an equal fraction of
+  // it; the widest first.
   std::set<double, std::greater<>> bandwidths(PathType allowed) const {
     std::set<double> carried;
     const auto add = [&](Arc arc) { carried.insert(capacity_[static_cast<size_t>(arc)]); };
@@ -208,7 +209,8 @@ class Search {
     }
   }
 
-  // In rings, meshes and tori of ranks, whose links carry the same: each cycle, either way around.
+  // Considers Hamiltonian cycles, in both directions, for rings, meshes and tori of ranks whose
+  // links have equal bandwidth.
   void take_cycles() {
     std::map<int, int> rank_at;
     for (const int node : ranks_) rank_at.emplace(node, static_cast<int>(rank_at.size()));
@@ -240,8 +242,8 @@ class Search {
     packed_ = {std::move(packed)};
   }
 
-  // Inside of a tree a host has two children, as a leaf none: so each tree over more than two hosts
-  // is two of half the bandwidth, which change these places and use the same card.
+  // In a tree, an inner host has two children and a leaf none: so each tree over more than two
+  // hosts becomes two trees of half the bandwidth that exchange these roles and use the same card.
   int trees_of_one() const { return kind_ == ChannelKind::tree && hosts_.size() > 2 ? 2 : 1; }
 
   void assemble() {
@@ -253,7 +255,7 @@ class Search {
     }
     for (int i = 0; i < channels_ * times; ++i) {
       Channel& channel = result_.found.channels.emplace_back();
-      std::vector<int> roots;  // the first ranks of each host
+      std::vector<int> roots;  // the first rank of each host
       if (kind_ == ChannelKind::tree) channel.parents.assign(ranks_.size(), -1);
       for (size_t host = 0; host < hosts_.size(); ++host) add_host(channel, host, i / times, roots);
       if (kind_ == ChannelKind::ring) continue;
@@ -281,7 +283,7 @@ class Search {
       }
     }
     roots.push_back(rank(0));
-    if (packed.card >= 0) {  // the one that is in the same place as on the host that was searched
+    if (packed.card >= 0) {  // the card at the same place as on the host that was searched
       const Card& card = parts_[host.part].cards()[static_cast<size_t>(packed.card)];
       channel.cards.push_back(host.nodes[card.place]);
     }
@@ -298,7 +300,7 @@ class Search {
   std::vector<double> capacity_;  // by arc
   std::vector<Part> parts_;
   std::vector<HostRanks> hosts_;
-  int channels_ = 0;                                // of the best so far
+  int channels_ = 0;                                // number of the best found so far
   std::vector<std::vector<PackedChannel>> packed_;  // by part
   ChannelSearch result_;
 };
@@ -316,10 +318,10 @@ std::string to_text(const ChannelSearch& search) {
   for (const Relaxation& one : search.relaxations) {
     text += cat("paths up to ", name(one.allowed), ": ");
     if (one.channels == 0) {
-      text += "nothing better\n";
+      text += "no improvement\n";
     } else {
       text += cat(one.channels, ' ', name(search.found.kind), one.channels == 1 ? "" : "s", " of ",
-                  one.GBps, " GB/s, ", one.channels * one.GBps, " in all\n");
+                  one.GBps, " GB/s, ", one.channels * one.GBps, " in total\n");
     }
   }
   return text;

@@ -1,4 +1,4 @@
-// Rings and trees that fit a graph: each is a channel, and all channels together use no link beyond
+// Rings and trees that fit a graph: each is a channel, and all channels together exceed no link's
 // what it carries.
 //
 //      ring   0 -> 1 -> 2 -> 3 -> 0    each rank sends to the next
@@ -15,8 +15,7 @@
 // is tried after the other; of each try, as many channels as fit are found by a bounded search with
 // backtracking that takes their bandwidth from the links they use (channel_packing.h). What has the
 // most bandwidth in all is taken. In meshes and tori cycles that share no link are looked for as
-// well (cycles.h). Deterministic: all ranks that search the same graph find the
-// same.
+// well (cycles.h). Deterministic: all ranks that search the same graph get the same result.
 #pragma once
 
 #include <span>
@@ -33,43 +32,43 @@ enum class ChannelKind { ring, tree };
 std::string_view name(ChannelKind kind);
 
 struct Channel {
-  std::vector<int> order;    // of ranks; a host's come together
-  std::vector<int> parents;  // of trees, by rank; -1: the root
-  std::vector<int> cards;    // nodes, by host; empty on one host
-  // Each as often as it is used, in the direction of the results. Of hosts that are alike, the
-  // links of the first one stand for those of all.
+  std::vector<int> order;    // ranks in order, grouped by host
+  std::vector<int> parents;  // trees only: parent by rank; -1: the root
+  std::vector<int> cards;    // card nodes, by host; empty on one host
+  // The arcs used, once per use, in the direction of the results. For equal hosts, the links of the
+  // first one represent all.
   std::vector<Arc> arcs;
 };
 
 struct Channels {
   ChannelKind kind = ChannelKind::ring;
   std::vector<Channel> channels;
-  double GBps = 0;  // of each of them
+  double GBps = 0;  // per channel
 
   double total_GBps() const { return GBps * static_cast<double>(channels.size()); }
 };
 
-// What the search found where it allowed so far a path.
+// The result of the search for one limit on the paths.
 struct Relaxation {
   PathType allowed = PathType::LOC;
   int channels = 0;  // 0: no more bandwidth than with nearer paths
-  double GBps = 0;   // of each
+  double GBps = 0;   // per channel
 };
 
 struct ChannelSearch {
   Channels found;
-  std::vector<Relaxation> relaxations;  // the last one with channels was taken
+  std::vector<Relaxation> relaxations;  // the last one with channels was chosen
 };
 
-// `ranks`: their nodes (Graph::rank_nodes()). At most 32 channels. Throws Error(invalid_argument)
-// that names two nodes between which there is no way, and Error(unsupported) for more than 1024
-// ranks that cards do not divide by host.
+// `ranks`: graph nodes of the ranks (Graph::rank_nodes()). Finds at most 32 channels. Throws
+// Error(invalid_argument) that names two unconnected nodes, and Error(unsupported) for more than
+// 1024 ranks that cards do not divide by host.
 ChannelSearch find_channels(const Graph& graph, std::span<const int> ranks, ChannelKind kind);
 
-// For people: what was found at each relaxation, and why the next followed; lines.
+// Explains the search, a line per relaxation: the channels found, and the reason for the next one.
 std::string to_text(const ChannelSearch& search);
 
-// What each direction of a link carries when all channels run at their bandwidth, by arc.
+// Returns the load of each arc when all channels run at their bandwidth.
 std::vector<double> use_of_arcs(const Graph& graph, const Channels& channels);
 
 }  // namespace tutti

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// Over a card that was not found.
+// Latency over a card that was not found.
 constexpr double kSomeNetworkUs = 10;
 constexpr double kSwitchUs = 0.5;
 
@@ -42,7 +42,7 @@ class Cluster {
     ++hosts_;
   }
 
-  // Switches were numbered from above to below.
+  // Numbers the switches from top to bottom.
   Graph finish() {
     for (auto link = uplinks_.rbegin(); link != uplinks_.rend(); ++link) {
       const double GBps = below_[link->first];
@@ -78,9 +78,9 @@ class Cluster {
   const bool several_;
   int hosts_ = 0;
   Graph graph_;
-  std::map<std::string, int> switches_;       // by rack
+  std::map<std::string, int> switches_;       // node by rack
   std::vector<std::pair<int, int>> uplinks_;  // a switch and the one above it
-  std::map<int, double> below_;               // GB/s of what is below a switch
+  std::map<int, double> below_;               // GB/s of everything below a switch
 };
 
 }  // namespace

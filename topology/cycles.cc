@@ -15,7 +15,7 @@ namespace {
 using Neighbours = std::vector<std::vector<int>>;
 using Edge = std::pair<int, int>;
 constexpr size_t kMostVertices = 1024;
-constexpr int kFree = 0;  // the colour of an edge that is of no factor
+constexpr int kFree = 0;  // the colour of an edge outside all factors
 
 int least_degree(const Neighbours& graph) {
   size_t least = graph.size();
@@ -23,7 +23,7 @@ int least_degree(const Neighbours& graph) {
   return static_cast<int>(least);
 }
 
-// 0 and 1 by vertex; nothing where the graph has an odd cycle.
+// Returns side 0 or 1 by vertex; nullopt if the graph has an odd cycle.
 std::optional<std::vector<int>> sides_of(const Neighbours& graph) {
   std::vector<int> side(graph.size(), -1);
   for (size_t start = 0; start < graph.size(); ++start) {
@@ -44,13 +44,13 @@ std::optional<std::vector<int>> sides_of(const Neighbours& graph) {
   return side;
 }
 
-// Pairs vertices on the left with those on the right, each with `most` others, by augmenting paths.
+// Matches each vertex on the left with `most` vertices on the right, by augmenting paths.
 class Pairing {
  public:
   Pairing(const Neighbours& graph, int most)
       : graph_(graph), most_(static_cast<size_t>(most)), chosen_(graph.size()) {}
 
-  // The partners of each vertex on the right; nothing where one is left over.
+  // Returns the partners of each vertex on the right; nullopt if a vertex remains unmatched.
   std::optional<Neighbours> of(const std::vector<int>& left) {
     for (size_t round = 0; round < most_; ++round) {
       for (const int vertex : left) {
@@ -87,7 +87,7 @@ class Pairing {
   std::vector<bool> seen_;
 };
 
-// A spanning subgraph of which each vertex has `degree` edges.
+// Returns a spanning subgraph in which each vertex has degree `degree`.
 std::optional<Neighbours> regular_part(const Neighbours& graph, int degree) {
   const auto has_degree = [&](const auto& v) { return std::ssize(v) == degree; };
   if (std::ranges::all_of(graph, has_degree)) return graph;
@@ -109,8 +109,8 @@ std::optional<Neighbours> regular_part(const Neighbours& graph, int degree) {
   return part;
 }
 
-// Each edge in one direction, so that as many lead to each vertex as from it: round trips that use
-// all edges once (Hierholzer).
+// Orients each edge so that in- and out-degrees are equal: round trips that use all edges once
+// (Hierholzer).
 Neighbours oriented(Neighbours graph) {
   Neighbours directed(graph.size());
   for (size_t start = 0; start < graph.size(); ++start) {
@@ -129,7 +129,7 @@ Neighbours oriented(Neighbours graph) {
   return directed;
 }
 
-// The edges of `count` 2-factors.
+// Returns the edges of `count` 2-factors.
 std::vector<std::vector<Edge>> two_factors(const Neighbours& graph, int count) {
   const std::optional<Neighbours> part = regular_part(graph, 2 * count);
   if (!part) return {};
@@ -168,7 +168,7 @@ class Joining {
   }
 
   void run() {
-    constexpr int kTries = 400;  // for each vertex, of which most find no square
+    constexpr int kTries = 400;  // per vertex; most tries find no square
     for (size_t left = kTries * graph_.size(); left > 0 && !is_done(); --left) try_square();
   }
 
@@ -191,7 +191,7 @@ class Joining {
     return found == colour_.end() ? -1 : found->second;
   }
   int any(size_t count) {
-    return static_cast<int>(random_() % count);  // alike with every library
+    return static_cast<int>(random_() % count);  // the same result with every standard library
   }
   int any_neighbour(int vertex) {
     const auto& neighbours = graph_[static_cast<size_t>(vertex)];
@@ -229,7 +229,7 @@ class Joining {
     colour_[edge(b, c)] = colour_[edge(d, a)] = bc;
   }
 
-  // a-b and c-d of one colour, b-c and d-a of another.
+  // Exchanges the colours of a square: a-b and c-d have one colour, b-c and d-a another.
   void try_square() {
     const int a = any(graph_.size());
     const int b = any_neighbour(a);
@@ -247,7 +247,7 @@ class Joining {
       cycles = cycles_of(factor);
       more += cycles - cycles_[static_cast<size_t>(factor) - 1];
     }
-    // A step back now and then, or none would lead on.
+    // Accepts a worse state now and then, to leave local optima.
     constexpr unsigned kSeldom = 50;
     if (more > 1 || (more == 1 && random_() % kSeldom != 0)) {
       paint(a, b, c, d, ab, bc);
@@ -258,8 +258,8 @@ class Joining {
 
   const Neighbours& graph_;
   const int factors_;
-  std::map<Edge, int> colour_;  // from 1: of a factor
-  std::vector<int> cycles_;     // how many a factor is, from factor 1
+  std::map<Edge, int> colour_;  // from 1: the edge's factor
+  std::vector<int> cycles_;     // number of cycles per factor, from factor 1
   std::mt19937 random_{1};
 };
 

@@ -22,8 +22,8 @@ std::string to_text(const Domain& domain) {
 
 Domain parse_domain(const std::string& text) {
   const auto refuse = [&] {
-    throw Error(ErrorCode::invalid_argument, cat("TUTTI_DOMAIN='", text, "' is no place on a host"),
-                {.remedy = "write it as in numa:0,cache:2, or leave it empty"});
+    throw Error(ErrorCode::invalid_argument, cat("invalid location TUTTI_DOMAIN='", text, "'"),
+                {.remedy = "write it as numa:0,cache:2, or leave it empty"});
   };
   Domain domain;
   if (text.empty()) return domain;
@@ -47,10 +47,9 @@ std::string parse_rack(const std::string& text) {
   const bool whole =
       !text.starts_with('.') && !text.ends_with('.') && text.find("..") == std::string::npos;
   if (text.size() <= kLongest && whole && std::ranges::all_of(text, allowed)) return text;
-  throw Error(
-      ErrorCode::invalid_argument, cat("the rack ", in_quotes(text), " is no place in a network"),
-      {.remedy = "write the switches above the host, the outermost first, as in row2.rack7, "
-                 "in TUTTI_RACK or behind rack= in a host file"});
+  throw Error(ErrorCode::invalid_argument, cat("invalid rack ", in_quotes(text)),
+              {.remedy = "write the switches above the host, the outermost first, for example "
+                         "row2.rack7, in TUTTI_RACK or after rack= in a host file"});
 }
 
 std::string rack_of_slurm(const std::string& address, const std::string& pattern) {

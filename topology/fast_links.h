@@ -1,4 +1,4 @@
-// NVLink and xGMI as the GPUs of a file tell them: each end tells of the same links.
+// NVLink and xGMI links as declared by the GPUs of a file: both ends declare the same links.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@ namespace tutti {
 
 class FastLinks {
  public:
-  // Several to one end add up: as many as there are NVLink switches.
+  // Adds one declaration. Several to the same end add up, one per NVLink switch.
   void add(int gpu, int other, LinkClass kind, int count, double GBps_of_each);
-  // Whether either end tells of one.
+  // Returns true if either end declares a link.
   bool has(int gpu) const;
   int links_of(int gpu) const;
-  // GPUs that tell of more links than they have ports reach all others by all of them: over a
-  // switch.
+  // GPUs that declare more links than they have ports are attached to a switch: they reach all
+  // others with the bandwidth of all ports.
   struct Switched {
     int gpu = 0;
     int ports = 0;
@@ -26,7 +26,7 @@ class FastLinks {
     int nvlink_switch = 0;
   };
   void take_for_switched(std::span<const Switched> gpus);
-  // Into the graph.
+  // Adds the links to the graph.
   void connect(const std::function<void(int a, int b, LinkClass kind, double GBps)>& link) const;
 
  private:
@@ -35,7 +35,7 @@ class FastLinks {
     int count = 0;
     double GBps = 0;
   };
-  std::map<std::pair<int, int>, Told> told_;  // by the GPU that tells, and the other end
+  std::map<std::pair<int, int>, Told> told_;  // by declaring GPU and other end
 };
 
 }  // namespace tutti

@@ -46,7 +46,7 @@ int Graph::connect(GraphLink link) {
   if (link.from < 0 || link.from >= count || link.to < 0 || link.to >= count ||
       link.from == link.to) {
     throw Error(ErrorCode::invalid_argument,
-                "a link must connect two different nodes of the graph, not " +
+                "a link must connect two different nodes of the graph, got " +
                     std::to_string(link.from) + " and " + std::to_string(link.to) + " of " +
                     std::to_string(count));
   }
@@ -54,7 +54,7 @@ int Graph::connect(GraphLink link) {
       !std::isfinite(link.latency_us)) {
     throw Error(ErrorCode::invalid_argument,
                 "the link between " + node(link.from).name + " and " + node(link.to).name +
-                    " must have a bandwidth above 0 and a latency of at least 0");
+                    " needs a bandwidth above 0 and a latency of at least 0");
   }
   const int index = static_cast<int>(links_.size());
   out_[static_cast<size_t>(link.from)].push_back(2 * index);

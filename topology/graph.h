@@ -1,4 +1,4 @@
-// The machine, or a whole cluster, as a graph: what there is, and what connects it.
+// The machine, or a whole cluster, as a graph of components and the links between them.
 //
 //   host0                                      host1
 //     numa_node0 ---- system ---- numa_node1     ...
@@ -22,11 +22,12 @@
 
 namespace tutti {
 
-// Of graphs that come from files or descriptions; so that a hostile one takes no memory.
+// Limit for graphs from files or descriptions, which bounds the memory that a hostile file can
+// take.
 inline constexpr int kMostNodes = 1 << 20;
 
 enum class NodeKind : uint8_t {
-  host,  // as a whole: in clusters of which no more is known
+  host,  // a whole host, in clusters without further detail
   package,
   numa_node,
   core,
@@ -54,34 +55,35 @@ std::optional<LinkClass> parse_link_class(std::string_view name);
 
 struct GraphNode {
   NodeKind kind = NodeKind::host;
-  int host = 0;      // from 0; -1: between hosts
-  int number = -1;   // among those of its kind on its host, as the source counts them
-  std::string name;  // for people, and for naming it: "gpu3", "mlx5_0", "leaf2"
+  int host = 0;      // from 0; -1: outside hosts
+  int number = -1;   // index among nodes of its kind on its host, in the source's order
+  std::string name;  // for display and lookup: "gpu3", "mlx5_0", "leaf2"
 };
 
-// A cable, or what stands for several alike. Both directions carry `GBps` at the same time.
+// A cable, or a bundle of equal ones. Both directions carry `GBps` at the same time.
 struct GraphLink {
-  int from = 0;  // nodes
+  int from = 0;  // node indices
   int to = 0;
   LinkClass kind = LinkClass::network;
-  double GBps = 0;  // 1e9 bytes per second that can be had, in each direction
+  double GBps = 0;  // achievable bandwidth per direction, in 1e9 bytes per second
   double latency_us = 0;
-  bool assumed = false;  // nothing tells how much it carries
+  bool assumed = false;  // the source does not state the bandwidth
 };
 
-// Of a network card of which nothing tells what it carries, as of a virtual machine's: 10 Gbit/s.
+// Assumed bandwidth of a network card that reports none, for example in a virtual machine: 10
+// Gbit/s.
 inline constexpr double kUnknownCardGBps = 1.25;
 
-// One direction of a link: 2 * link leads from `from` to `to`, 2 * link + 1 back.
+// One direction of a link: arc 2 * link leads from `from` to `to`, arc 2 * link + 1 leads back.
 using Arc = int;
 
 class Graph {
  public:
-  // Return the index of what was added. Nodes must exist, and differ, before they are linked;
-  // bandwidth must be positive. Throws Error(invalid_argument).
+  // Return the index of the new node or link. The ends of a link must exist and differ; the
+  // bandwidth must be positive. Throw Error(invalid_argument) otherwise.
   int add(GraphNode node);
   int connect(GraphLink link);
-  // Gives a node its number and name, once all are known.
+  // Sets the number and name of a node, once all nodes are known.
   void rename(int node, int number, std::string name);
 
   std::span<const GraphNode> nodes() const { return nodes_; }
@@ -91,16 +93,17 @@ class Graph {
   int arcs() const { return 2 * static_cast<int>(links_.size()); }
   int tail(Arc arc) const { return arc % 2 == 0 ? link_of(arc).from : link_of(arc).to; }
   int head(Arc arc) const { return arc % 2 == 0 ? link_of(arc).to : link_of(arc).from; }
-  // That lead away from a node, in the order in which they were connected.
+  // Arcs that leave a node, in the order in which they were connected.
   std::span<const Arc> arcs_from(int node) const { return out_[static_cast<size_t>(node)]; }
 
-  // Whether ways lead through GPUs, cores and hosts: in rings and meshes of them, where nothing
-  // else could.
+  // Returns true if routes may pass through GPUs, cores and hosts: in rings and meshes of them,
+  // which have no other nodes.
   bool ends_forward() const { return ends_forward_; }
   void let_ends_forward() { ends_forward_ = true; }
 
   int hosts() const { return hosts_; }
-  // Where ranks run, by rank: the GPUs, by host and number; or else the cores, or else the hosts.
+  // Nodes of the ranks, by rank: the GPUs, by host and number; without GPUs the cores, without
+  // cores the hosts.
   std::vector<int> rank_nodes() const;
 
  private:

@@ -13,7 +13,7 @@ GraphNode node_from(const Json& json) {
   const std::string kind = json.at("kind").get<std::string>();
   const std::optional<NodeKind> known = parse_node_kind(kind);
   if (!known) {
-    throw Error(ErrorCode::invalid_argument, cat("there are no nodes of kind ", in_quotes(kind)));
+    throw Error(ErrorCode::invalid_argument, cat("unknown node kind ", in_quotes(kind)));
   }
   GraphNode node{.kind = *known,
                  .host = json.value("host", 0),
@@ -29,7 +29,7 @@ GraphLink link_from(const Json& json) {
   const std::string kind = json.at("class").get<std::string>();
   const std::optional<LinkClass> known = parse_link_class(kind);
   if (!known) {
-    throw Error(ErrorCode::invalid_argument, cat("there are no links of class ", in_quotes(kind)));
+    throw Error(ErrorCode::invalid_argument, cat("unknown link class ", in_quotes(kind)));
   }
   return {.from = json.at("from").get<int>(),
           .to = json.at("to").get<int>(),
@@ -89,8 +89,9 @@ Graph parse_graph_json(std::string_view json, const std::string& file) {
     return parsed.contains(name) && parsed[name].is_array();
   };
   if (!parsed.is_object() || !has_array("nodes") || !has_array("links")) {
-    throw Error(ErrorCode::invalid_argument, R"(a graph is an object with "nodes" and "links")",
-                {.where = file, .remedy = "`tutti topo --json FILE` writes one"});
+    throw Error(ErrorCode::invalid_argument,
+                R"(a graph must be an object with "nodes" and "links")",
+                {.where = file, .remedy = "write one by `tutti topo --json FILE`"});
   }
   if (parsed["nodes"].size() > size_t{kMostNodes}) {
     throw Error(ErrorCode::invalid_argument, cat("more than ", kMostNodes, " nodes"),

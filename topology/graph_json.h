@@ -12,10 +12,10 @@
 
 namespace tutti {
 
-// An object with "nodes" and "links".
+// Returns an object with "nodes" and "links".
 Json to_json(const Graph& graph);
-// Other members are passed over. `file` is the name for messages. Throws Error(invalid_argument)
-// that names the place.
+// Ignores other members. `file`: its name in messages. Throws Error(invalid_argument) that names
+// the position.
 Graph parse_graph_json(std::string_view json, const std::string& file);
 
 }  // namespace tutti

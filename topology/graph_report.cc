@@ -44,7 +44,7 @@ std::string parts_of(const Graph& graph, int host) {
   return text;
 }
 
-// The nearest one of a kind among those to which these ways lead; -1: none.
+// Returns the node of a kind that these routes reach by the nearest path; -1: none.
 int nearest(const Graph& graph, std::span<const int> nodes, std::span<const Route> ways,
             NodeKind kind) {
   int best = -1;
@@ -57,13 +57,13 @@ int nearest(const Graph& graph, std::span<const int> nodes, std::span<const Rout
   return best;
 }
 
-// Links that all channels together fill.
+// Names the links that all channels together saturate.
 std::string bounds_of(const Graph& graph, const Channels& channels) {
   const std::vector<double> use = use_of_arcs(graph, channels);
-  std::map<std::string, int> full;  // by class and bandwidth
+  std::map<std::string, int> full;  // count by class and bandwidth
   for (Arc arc = 0; arc < graph.arcs(); ++arc) {
     const GraphLink& link = graph.link_of(arc);
-    // What is left would not do for half a channel more.
+    // The remaining bandwidth is below half a channel.
     if (link.GBps - use[static_cast<size_t>(arc)] < channels.GBps / 2 &&
         use[static_cast<size_t>(arc)] > 0) {
       ++full[cat(name(link.kind), " links of ", link.GBps, " GB/s")];
@@ -96,7 +96,7 @@ std::string summary(const Graph& graph) {
 }
 
 std::string table_of_ranks(const Graph& graph, std::span<const int> ranks) {
-  std::map<int, std::vector<int>> nodes_of;  // what a rank may be near to, by host
+  std::map<int, std::vector<int>> nodes_of;  // candidate neighbours of a rank, by host
   for (size_t node = 0; node < graph.nodes().size(); ++node) {
     const NodeKind kind = graph.nodes()[node].kind;
     if (kind == NodeKind::numa_node || kind == NodeKind::package || kind == NodeKind::nic) {
@@ -157,7 +157,7 @@ std::string unknown_speeds(const Graph& graph) {
     if (link.assumed) names += cat(names.empty() ? "" : ", ", graph.node(link.from).name);
   }
   if (names.empty()) return "";
-  return cat("Nothing tells how fast ", names, " is: ", 8 * kUnknownCardGBps,
+  return cat("The bandwidth of ", names, " is unknown: ", 8 * kUnknownCardGBps,
              " Gbit/s are assumed.\n");
 }
 
@@ -165,7 +165,7 @@ std::string describe(const Graph& graph, std::span<const int> ranks, const Chann
   const Channels& found = search.found;
   const std::string kind(name(found.kind));
   std::string text = cat(found.channels.size(), ' ', kind, found.channels.size() == 1 ? "" : "s",
-                         " of ", found.GBps, " GB/s, ", found.total_GBps(), " GB/s in all\n");
+                         " of ", found.GBps, " GB/s, ", found.total_GBps(), " GB/s in total\n");
   for (size_t i = 0; i < found.channels.size(); ++i) {
     const Channel& channel = found.channels[i];
     text += cat("  ", kind, ' ', i, ": ");

@@ -1,4 +1,4 @@
-// A graph and its channels for people: words, the matrix of paths, and a picture.
+// Reports on a graph and its channels for people: text, the matrix of paths, and a picture.
 #pragma once
 
 #include <span>
@@ -9,23 +9,24 @@
 
 namespace tutti {
 
-// "2 hosts, each with 2 NUMA nodes, 8 GPUs, 4 cards; 1 network switch": one line without its end.
+// Returns one line without newline: "2 hosts, each with 2 NUMA nodes, 8 GPUs, 4 cards; 1 network
+// switch".
 std::string summary(const Graph& graph);
 
-// Ranks, their nodes and what is near them: a line for each.
+// Returns a line per rank: its node, and its nearest NUMA node and card.
 std::string table_of_ranks(const Graph& graph, std::span<const int> ranks);
 
-// How near any two ranks are, and ranks and cards: as `nvidia-smi topo -m` shows it.
+// Returns path types between ranks, and between ranks and cards, as `nvidia-smi topo -m` does.
 std::string matrix_of_paths(const Graph& graph, std::span<const int> ranks);
 
-// A line that names the cards of which nothing tells what they carry; empty where there are none.
+// Returns a line that names the cards with unknown bandwidth; empty if there are none.
 std::string unknown_speeds(const Graph& graph);
 
-// The channels, a line for each, what bounds them, and how the search came to them.
+// Returns a line per channel, their bounds, and the steps of the search.
 std::string describe(const Graph& graph, std::span<const int> ranks, const ChannelSearch& search);
 
-// A picture of the machine (SVG), with rings and trees in colours below their ranks. Of many hosts,
-// the first four.
+// Returns a picture of the machine (SVG), with rings and trees in colours below their ranks. Shows
+// at most the first four hosts.
 std::string to_svg(const Graph& graph, std::span<const int> ranks, const Channels& rings,
                    const Channels& trees, const std::string& title);
 

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kBlank = " \t\r\n\xEF\xBB\xBF";
 
 Graph parse_xml(const std::string& text, const std::string& file) {
-  // The name of the first element tells whose it is; comments and headers come before it.
+  // The name of the first element identifies the format; comments and headers may precede it.
   const size_t system = text.find("<system");
   const size_t topology = text.find("<topology");
   return topology < system ? parse_hwloc_xml(text, file) : parse_nccl_topology(text, file);
@@ -61,7 +61,7 @@ Graph load_graph(const std::string& path) {
 Graph repeat_host(const Graph& host, int hosts) {
   Graph all;
   if (host.ends_forward()) all.let_ends_forward();
-  std::vector<int> shared(host.nodes().size(), -1);  // what is between hosts
+  std::vector<int> shared(host.nodes().size(), -1);  // nodes outside hosts, which all copies share
   for (int h = 0; h < hosts; ++h) {
     std::vector<int> copies(host.nodes().size(), -1);
     for (size_t i = 0; i < copies.size(); ++i) {

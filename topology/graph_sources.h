@@ -1,4 +1,4 @@
-// Files that are graphs.
+// Readers of graph files.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace tutti {
 
-// Whether the text is one that parse_graph() takes, by how it begins.
+// Returns true if the beginning of the text is that of a format that parse_graph() reads.
 bool is_graph_file(std::string_view text);
 
-// The contents of a file, whose kind is told by what is in it: NCCL's topology XML, hwloc's XML,
-// JSON as `tutti topo --json` writes it, or lines of nodes and links (graph_text.h). `file` is its
-// name, for messages. Throws Error(invalid_argument) that names file and line.
+// Parses a file's text; its format is detected from the content: NCCL's topology XML, hwloc's XML,
+// JSON from `tutti topo --json`, or lines of nodes and links (graph_text.h). `file`: its name in
+// messages. Throws Error(invalid_argument) that names file and line.
 Graph parse_graph(const std::string& text, const std::string& file);
 
-// Of such a file. Throws Error(system), too, for what cannot be read.
+// Reads such a file. Also throws Error(system) if it cannot be read.
 Graph load_graph(const std::string& path);
 
-// So many hosts that are all like the first one of `host`. Their networks are one.
+// Returns `hosts` copies of the first host of `host`, on one network.
 Graph repeat_host(const Graph& host, int hosts);
 
 }  // namespace tutti

@@ -15,14 +15,14 @@ namespace tutti {
 namespace {
 
 constexpr int kMostHosts = 4;
-constexpr size_t kMostLanes = 16;  // channels of a kind
-constexpr size_t kMostCores = 32;  // more are not drawn, unless ranks are on them
-constexpr int kDeepest = 64;       // below each other
+constexpr size_t kMostLanes = 16;  // maximum number of channels per kind
+constexpr size_t kMostCores = 32;  // maximum number of cores drawn, except those of ranks
+constexpr int kDeepest = 64;       // maximum nesting
 constexpr double kColumn = 78;
 constexpr double kRow = 62;
 constexpr double kMargin = 24;
 constexpr double kTop =
-    118;  // of the first row; above it are titles and the arcs between NUMA nodes
+    118;  // y of the first row; titles and the arcs between NUMA nodes are above it
 constexpr double kBoxWidth = 70;
 constexpr double kBoxHeight = 26;
 constexpr double kLane = 30;
@@ -115,9 +115,9 @@ class Picture {
     return it.kind != NodeKind::core || (!hide_cores_ || rank_of_.contains(node));
   }
 
-  // ---- places: each host is a forest, whose roots are its NUMA nodes
+  // ---- placement: each host is a forest, whose roots are its NUMA nodes
 
-  // By PCI and memory links, downwards from the roots.
+  // Follows PCI and memory links, downwards from the roots.
   void place_hosts() {
     double x = kMargin;
     for (int host = 0; host < std::min(graph_.hosts(), kMostHosts); ++host) {
@@ -152,7 +152,7 @@ class Picture {
     bottom_ = kTop + kRow * deepest;
   }
 
-  // Gives a node the middle of what hangs on it, and moves x on behind that.
+  // Centres a node above its children, and advances x past them.
   void place(int node, int row, double& x) {
     spots_[node] = {.row = row};
     const double start = x;
@@ -182,7 +182,7 @@ class Picture {
       spots_[static_cast<int>(i)] = {(start + end) / 2, bottom_ + kRow, 0};
       any_nvlink = true;
     }
-    // Links between GPUs are arcs below them.
+    // Links between GPUs are drawn as arcs below them.
     const bool any_arcs = std::ranges::any_of(graph_.links(), [](const GraphLink& link) {
       return link.kind == LinkClass::nvlink || link.kind == LinkClass::xgmi;
     });
@@ -211,7 +211,7 @@ class Picture {
       svg::line(body_, a.x, a.y, b.x, b.y, stroke.colour, stroke.width);
       return;
     }
-    // Nodes of one row: an arc, below for GPUs, above for NUMA nodes.
+    // Links within one row are arcs, below GPUs and above NUMA nodes.
     const bool above = link.kind == LinkClass::system;
     const double deepest = above ? kRow / 2 : kRow * 0.9;
     const double depth = (above ? -1 : 1) * std::min(deepest, 14 + std::abs(a.x - b.x) / 10);
@@ -239,7 +239,7 @@ class Picture {
           << "\" height=\"" << svg::fixed(kBoxHeight) << "\" rx=\"4\" fill=\"" << colour_of(it.kind)
           << "\" stroke=\"#555555\"><title>" << svg::escaped(it.name) << "</title></rect>\n";
     std::string label = it.name.substr(0, it.name.find(' '));
-    label.erase(0, label.rfind('.') + 1);  // the host is written above
+    label.erase(0, label.rfind('.') + 1);  // the host's name is written above
     if (label.size() > 11) label = label.substr(label.size() - 11);
     const auto rank = rank_of_.find(node);
     svg::text(body_, spot.x, spot.y + (rank == rank_of_.end() ? 4 : -1), 10, "middle", "#222222",
@@ -295,7 +295,7 @@ class Picture {
   }
 
   double draw_legend(double y) {
-    std::map<LinkClass, double> classes;  // and their widest, of those that are known
+    std::map<LinkClass, double> classes;  // widest known bandwidth per class
     for (const GraphLink& link : graph_.links()) {
       double& widest = classes[link.kind];
       if (!link.assumed) widest = std::max(widest, link.GBps);
@@ -317,7 +317,7 @@ class Picture {
   bool hide_cores_ = false;
   std::map<int, int> rank_of_;                    // by node
   std::map<int, Spot> spots_;                     // by node
-  std::vector<std::pair<double, double>> hosts_;  // from x to x
+  std::vector<std::pair<double, double>> hosts_;  // horizontal extents
   double right_ = 0;
   double bottom_ = 0;
   std::ostringstream body_;

@@ -32,7 +32,7 @@ class Reader {
       } else if (words[0] == "link") {
         read_link(words);
       } else {
-        refuse(cat("a line begins with node or link, not with ", in_quotes(words[0])));
+        refuse(cat("a line must begin with node or link, found ", in_quotes(words[0])));
       }
     }
     return std::move(graph_);
@@ -45,16 +45,16 @@ class Reader {
   }
 
   void read_node(const std::vector<std::string>& words) {
-    if (words.size() < 3 || words.size() > 4) refuse("a node is written: node NAME KIND [host=N]");
+    if (words.size() < 3 || words.size() > 4) refuse("expected: node NAME KIND [host=N]");
     if (graph_.nodes().size() >= size_t{kMostNodes})
       refuse(cat("more than ", kMostNodes, " nodes"));
     const std::optional<NodeKind> kind = parse_node_kind(words[2]);
-    if (!kind) refuse(cat("there are no nodes of kind ", in_quotes(words[2])));
+    if (!kind) refuse(cat("unknown node kind ", in_quotes(words[2])));
     const int host = *kind == NodeKind::network_switch && words.size() == 3 ? -1 : host_of(words);
     const int number = numbers_[{host, *kind}]++;
     const std::string name = printable(words[1], 60);
     if (!by_name_.emplace(words[1], static_cast<int>(graph_.nodes().size())).second) {
-      refuse(cat("the node ", name, " is there twice"));
+      refuse(cat("the node ", name, " is defined twice"));
     }
     graph_.add({.kind = *kind, .host = host, .number = number, .name = name});
   }
@@ -66,17 +66,17 @@ class Reader {
     const auto host =
         word.starts_with(kHost) ? parse_number<int>(word.substr(kHost.size())) : std::nullopt;
     if (!host || *host < 0 || *host >= kMostNodes) {
-      refuse(cat(in_quotes(word), " is no host"), "write it as host=1");
+      refuse(cat("invalid host ", in_quotes(word)), "write it as host=1");
     }
     return *host;
   }
 
   void read_link(const std::vector<std::string>& words) {
     if (words.size() < 5 || words.size() > 6) {
-      refuse("a link is written: link NODE NODE CLASS BANDWIDTH [LATENCY]");
+      refuse("expected: link NODE NODE CLASS BANDWIDTH [LATENCY]");
     }
     const std::optional<LinkClass> kind = parse_link_class(words[3]);
-    if (!kind) refuse(cat("there are no links of class ", in_quotes(words[3])));
+    if (!kind) refuse(cat("unknown link class ", in_quotes(words[3])));
     const double GBps =
         count_of(words[4]) * told([&] { return parse_bandwidth(one_of(words[4])); });
     const double latency_us = words.size() == 6 ? told([&] { return parse_latency(words[5]); }) : 0;
@@ -86,7 +86,7 @@ class Reader {
     told([&] { return graph_.connect({from, to, *kind, GBps, latency_us}); });
   }
 
-  // "4x20GB/s": four links of 20 GB/s.
+  // Splits "4x20GB/s", which means four links of 20 GB/s.
   static std::string_view one_of(std::string_view bandwidth) {
     const size_t times = bandwidth.find('x');
     return times == std::string_view::npos ? bandwidth : bandwidth.substr(times + 1);
@@ -96,11 +96,11 @@ class Reader {
     if (times == std::string_view::npos) return 1;
     const auto count = parse_number<int>(bandwidth.substr(0, times));
     if (!count || *count < 1 || *count > 1024) {
-      refuse(cat(in_quotes(bandwidth), " is no bandwidth"), "write it as 4x20GB/s");
+      refuse(cat("invalid bandwidth ", in_quotes(bandwidth)), "write it as 4x20GB/s");
     }
     return *count;
   }
-  // What `read` refuses, with the line.
+  // Adds the line to errors that `read` throws.
   template <typename Read>
   double told(Read read) const {
     try {
@@ -112,7 +112,7 @@ class Reader {
 
   int node_named(const std::string& name) const {
     const auto found = by_name_.find(name);
-    if (found == by_name_.end()) refuse(cat("there is no node ", in_quotes(name), " above"));
+    if (found == by_name_.end()) refuse(cat("undefined node ", in_quotes(name)));
     return found->second;
   }
 

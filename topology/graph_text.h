@@ -11,7 +11,7 @@
 //   link gpu0 gpu1 nvlink 4x20GB/s
 //   link gpu0 there network 100Gbit/s 2us
 //
-// Units are those of units.h; 4x before a bandwidth stands for four links. A node's number counts
+// Units are those of units.h; 4x before a bandwidth means four links. A node's number counts
 // those of its kind on its host, in the order of the file.
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace tutti {
 
-// `file` is the name for messages. Throws Error(invalid_argument) that names the line.
+// `file`: its name in messages. Throws Error(invalid_argument) that names the line.
 Graph parse_graph_text(std::string_view text, const std::string& file);
 
 }  // namespace tutti

@@ -24,8 +24,8 @@ std::vector<int> members(hwloc_const_bitmap_t set) {
   return indices;
 }
 
-// Index in its own kind's order of the first object of `type` that shares hardware threads with
-// `object`; 0 when the topology has none.
+// Returns the index, in its own kind's order, of the first object of `type` that shares hardware
+// threads with `object`; 0 if there is none.
 int index_above(const HwlocTopology& topology, hwloc_obj_t object, hwloc_obj_type_t type) {
   hwloc_obj_t found =
       hwloc_get_next_obj_covering_cpuset_by_type(topology.get(), object->cpuset, type, nullptr);
@@ -72,7 +72,7 @@ std::vector<Cache> read_caches(const HwlocTopology& topology,
 
 HostTopology read(const HwlocTopology& topology) {
   HostTopology host;
-  // Some virtual machines describe no cores; then every hardware thread is one.
+  // Some virtual machines report no cores; then every hardware thread counts as a core.
   std::vector<hwloc_obj_t> cores = objects(topology, HWLOC_OBJ_CORE);
   if (cores.empty()) cores = objects(topology, HWLOC_OBJ_PU);
   const Bitmap allowed = allowed_set(topology);
@@ -93,8 +93,7 @@ HostTopology read(const HwlocTopology& topology) {
   }
   host.caches = read_caches(topology, cores);
   const hwloc_obj_t root = hwloc_get_root_obj(topology.get());
-  // Of this host hwloc misses memory that was plugged in while it ran, and all where /sys is
-  // hidden.
+  // hwloc misses memory that was hot-plugged into this host, and all memory if /sys is hidden.
   const bool is_this_host = hwloc_topology_is_thissystem(topology.get()) != 0;
   const long pages = is_this_host ? ::sysconf(_SC_PHYS_PAGES) : -1;
   host.memory_bytes =
@@ -105,7 +104,7 @@ HostTopology read(const HwlocTopology& topology) {
   return host;
 }
 
-// Caches are numbered within the last level.
+// Cache indices count within the last level.
 std::map<int, Domain> domains_by_pu(const HostTopology& host) {
   int last_level = 0;
   for (const Cache& cache : host.caches) last_level = std::max(last_level, cache.level);
@@ -145,13 +144,13 @@ int HostTopology::allowed_cores() const {
 }
 
 HostTopology load_host() {
-  HostTopology host = read(open_this_host(Devices::leave_out));
+  HostTopology host = read(open_this_host(Devices::skip));
   host.hostname = host_name();
   return host;
 }
 
 HostTopology load_host_xml(const std::string& path) {
-  return read(open_hwloc_xml(file_text(path, FileKind::graph), path, Devices::leave_out));
+  return read(open_hwloc_xml(file_text(path, FileKind::graph), path, Devices::skip));
 }
 
 HostTopology load_host_synthetic(const std::string& description) {
@@ -176,7 +175,7 @@ std::vector<std::vector<int>> bind_local_ranks(const HostTopology& host, int loc
   int64_t allowed_index = 0;
   for (const Core& core : host.cores) {
     if (core.allowed_pus.empty()) continue;
-    // Rank r has the cores [r * cores / ranks, (r + 1) * cores / ranks), rounded up.
+    // Rank r gets the cores [r * cores / ranks, (r + 1) * cores / ranks), rounded up.
     std::vector<int>& rank = bound[static_cast<size_t>(allowed_index * local_ranks / cores)];
     rank.insert(rank.end(), core.allowed_pus.begin(), core.allowed_pus.end());
     ++allowed_index;

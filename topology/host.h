@@ -1,7 +1,8 @@
-// What hwloc and sysfs say of one host, as plain values, and where its ranks are bound by default.
+// The hardware of one host as plain values, from hwloc and sysfs, and the default binding of its
+// ranks.
 //
 // Cores are in hwloc's logical order (package, NUMA node, shared cache): neighbours in the list are
-// neighbours in the machine. "Allowed" is what cgroups and this process's affinity leave of it.
+// neighbours in the machine. "Allowed" means usable under cgroups and this process's affinity.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace tutti {
 struct Core {
   int package = 0;               // index into HostTopology::packages
   int numa_node = 0;             // index into HostTopology::numa_nodes; the first, if several
-  std::vector<int> pus;          // hardware threads, by the operating system's numbers
-  std::vector<int> allowed_pus;  // those of them that this process may use
+  std::vector<int> pus;          // hardware threads, by their operating system numbers
+  std::vector<int> allowed_pus;  // the subset that this process may use
 };
 
 struct Package {
@@ -27,7 +28,7 @@ struct Package {
 
 struct NumaNode {
   int os_index = 0;
-  uint64_t bytes = 0;  // of memory
+  uint64_t bytes = 0;  // memory size
   std::vector<int> cores;
 };
 
@@ -37,7 +38,7 @@ struct Cache {
   int level = 1;
   CacheKind kind = CacheKind::unified;
   uint64_t bytes = 0;
-  std::vector<int> cores;  // that share it
+  std::vector<int> cores;  // the cores that share it
 };
 
 struct HostTopology {
@@ -50,31 +51,31 @@ struct HostTopology {
 
   int pus() const;
   int allowed_pus() const;
-  // Cores of which at least one hardware thread is allowed; at least 1 on any host.
+  // Returns the number of cores with at least one allowed hardware thread; at least 1.
   int allowed_cores() const;
 };
 
-// This host as it is now. Throws Error(system) when hwloc cannot read it.
+// Reads this host's present state. Throws Error(system) if hwloc cannot read it.
 HostTopology load_host();
-// A host that `lstopo host.xml` described; the file says what is allowed.
+// Reads a host from `lstopo host.xml`; the file states the allowed threads.
 HostTopology load_host_xml(const std::string& path);
-// A host that does not exist: "package:2 numa:1 l3:2 core:4 pu:2" (hwloc's synthetic description).
+// Builds a host from hwloc's synthetic description: "package:2 numa:1 l3:2 core:4 pu:2".
 HostTopology load_host_synthetic(const std::string& description);
-// This host, or what the setting TUTTI_TOPOLOGY says in its stead; read once in a process.
+// Returns this host, or the one that TUTTI_TOPOLOGY names; read once per process.
 const HostTopology& this_host();
 
-// The hardware threads (operating system's numbers) to which each of `local_ranks` ranks is bound:
-// a contiguous, disjoint share of the allowed cores, as equal as possible, so that ranks spread
-// over packages, NUMA nodes and shared caches in that order. More ranks than allowed cores: no
-// binding, every set is empty. A pure function.
+// Returns the hardware threads (operating system numbers) to which each of `local_ranks` ranks is
+// bound: a contiguous, disjoint share of the allowed cores, as equal as possible, so that ranks
+// spread over packages, NUMA nodes and shared caches in that order. With more ranks than allowed
+// cores no rank is bound, and every set is empty. A pure function.
 std::vector<std::vector<int>> bind_local_ranks(const HostTopology& host, int local_ranks);
 
-// The domain of each rank, `bound` to these hardware threads; one that is bound to none, or to some
-// that the host does not have, is nowhere in particular. A pure function.
+// Returns the domain of each rank, given the hardware threads that it is bound to; an unbound rank,
+// or one bound to threads that the host lacks, has an unknown domain. A pure function.
 std::vector<Domain> domains_of(const HostTopology& host,
                                const std::vector<std::vector<int>>& bound);
 
-// For people; several lines, each ends with a newline.
+// Returns several lines for people, each with a newline.
 std::string summary(const HostTopology& host);
 Json to_json(const HostTopology& host);
 

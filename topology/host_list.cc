@@ -11,16 +11,16 @@ namespace tutti {
 
 namespace {
 
-// What is longer is a mistake, and would fill the memory.
+// Longer lists are rejected as mistakes, to bound memory.
 constexpr size_t kMostHosts = 1 << 17;
 constexpr size_t kLongestName = 255;
 
 Error malformed(std::string_view what, std::string_view text, std::string_view why) {
-  return Error(ErrorCode::invalid_argument, cat("'", text, "' is no list of ", what, ": ", why),
-               {.remedy = "it looks like node[01-03,7],other for hosts, and 2(x3),1 for numbers"});
+  return Error(ErrorCode::invalid_argument, cat("invalid list of ", what, " '", text, "': ", why),
+               {.remedy = "write hosts as node[01-03,7],other, and numbers as 2(x3),1"});
 }
 
-// "01-03,7" -> 01, 02, 03, 7: as many digits as the first of a range has.
+// Expands "01-03,7" to 01, 02, 03, 7: a range keeps the number of digits of its first value.
 std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view text) {
   std::vector<std::string> numbers;
   for (const std::string& range : split(ranges, ',')) {
@@ -31,9 +31,9 @@ std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view
     const std::optional<uint64_t> to = parse_number<uint64_t>(last);
     if (!from || !to || *from > *to) throw malformed("hosts", text, cat("[", ranges, "]"));
     if (*to - *from >= kMostHosts - numbers.size() || first.size() > kLongestName) {
-      throw malformed("hosts", text, "it is too long");
+      throw malformed("hosts", text, "the list is too long");
     }
-    for (uint64_t i = 0; i <= *to - *from; ++i) {  // there may be no number above the last
+    for (uint64_t i = 0; i <= *to - *from; ++i) {  // avoids overflow above the last value
       std::string digits = std::to_string(*from + i);
       if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
       numbers.push_back(std::move(digits));
@@ -43,7 +43,7 @@ std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view
   return numbers;
 }
 
-// One entry of the list, which may have brackets.
+// Expands one entry of the list, which may have brackets.
 std::vector<std::string> expand_entry(std::string_view entry, std::string_view text) {
   std::vector<std::string> names = {""};
   while (!entry.empty()) {
@@ -58,7 +58,7 @@ std::vector<std::string> expand_entry(std::string_view entry, std::string_view t
     std::vector<std::string> longer;
     const auto numbers = expand_ranges(entry.substr(open + 1, close - open - 1), text);
     if (names.size() * numbers.size() > kMostHosts) {
-      throw malformed("hosts", text, "it is too long");
+      throw malformed("hosts", text, "the list is too long");
     }
     for (const std::string& name : names) {
       for (const std::string& digits : numbers) longer.push_back(name + digits);
@@ -83,7 +83,7 @@ std::vector<std::string> expand_host_list(std::string_view text) {
     begin = i + 1;
     if (entry.empty()) throw malformed("hosts", text, "a name is empty");
     for (std::string& name : expand_entry(entry, text)) hosts.push_back(std::move(name));
-    if (hosts.size() > kMostHosts) throw malformed("hosts", text, "it is too long");
+    if (hosts.size() > kMostHosts) throw malformed("hosts", text, "the list is too long");
   }
   return hosts;
 }
@@ -103,7 +103,7 @@ std::vector<int> expand_counts(std::string_view text) {
     }
     counts.insert(counts.end(), *times, static_cast<int>(*count));
   }
-  if (counts.empty()) throw malformed("numbers", text, "it is empty");
+  if (counts.empty()) throw malformed("numbers", text, "the list is empty");
   return counts;
 }
 

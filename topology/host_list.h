@@ -1,4 +1,4 @@
-// The ways in which Slurm writes lists down in short.
+// Slurm's compact notations for lists.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace tutti {
 
-// "node[01-03,7],x" -> node01, node02, node03, node7, x. Several brackets in one name go through
-// all combinations, the last one fastest. Throws Error(invalid_argument) that quotes what is wrong.
+// Expands "node[01-03,7],x" to node01, node02, node03, node7, x. Several brackets in one name form
+// all combinations, the last one varying fastest. Throws Error(invalid_argument) that quotes the
+// invalid part.
 std::vector<std::string> expand_host_list(std::string_view text);
 
-// "2(x3),1" -> 2, 2, 2, 1. Throws Error(invalid_argument).
+// Expands "2(x3),1" to 2, 2, 2, 1. Throws Error(invalid_argument).
 std::vector<int> expand_counts(std::string_view text);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// How a host is shown: text for people, JSON for programs.
+// Presents a host: text for people, JSON for programs.
 #include <map>
 #include <sstream>
 #include <tuple>
@@ -35,7 +35,7 @@ std::string counted(size_t count, const std::string& thing) {
   return cat(count, " ", thing, count == 1 ? "" : "s");
 }
 
-// Caches that are alike, on one line: "L3    2 x 32 MiB, each shared by 4 cores".
+// Describes equal caches on one line: "L3    2 x 32 MiB, each shared by 4 cores".
 void describe_caches(const HostTopology& host, std::ostream& out) {
   std::map<std::tuple<int, CacheKind, uint64_t, size_t>, int> alike;
   for (const Cache& cache : host.caches) {

@@ -17,12 +17,12 @@
 namespace tutti {
 namespace {
 
-// hwloc tells what links carry by their specification; programs get so much of it.
+// The achievable fraction of the nominal bandwidth that hwloc reports.
 constexpr double kOfPci = 12 / 15.75;
 constexpr double kOfNvlink = 0.88;  // 22 of 25, 18 of 20
 constexpr double kOfXgmi = 0.75;    // 48 of 64
-// Of a core to the memory of its NUMA node; and between the NUMA nodes of a package, which share
-// more than packages do, as a multiple of that.
+// Bandwidth of a core to the memory of its NUMA node; the NUMA nodes of one package share a
+// multiple of that.
 constexpr double kCoreGBps = 12;
 constexpr double kInsidePackage = 2;
 
@@ -51,7 +51,7 @@ std::string first_word(const std::filesystem::path& file) {
   return word;
 }
 
-// What the running system says a card's port does; 0 where it does not know.
+// Reads the speed of a card's port from sysfs; 0 if unknown.
 double port_GBps(const std::string& name) {
   const std::filesystem::path sys = "/sys/class";
   double megabits = 0;
@@ -92,8 +92,8 @@ class Builder {
 
   // ---- NUMA nodes and packages
 
-  // Where cores and devices are: the NUMA nodes, of several with the same cores (memory of another
-  // kind) the first; or the packages, where those are more.
+  // Returns the parents of cores and devices: the NUMA nodes (the first of several with the same
+  // cores, which have memory of another kind), or the packages if there are more of those.
   std::vector<hwloc_obj_t> place_objects() const {
     std::vector<hwloc_obj_t> numa;
     for (hwloc_obj_t node : objects(topology_, HWLOC_OBJ_NUMANODE)) {
@@ -130,7 +130,7 @@ class Builder {
       inside[package].push_back(node);
     }
     const hwloc_obj_t root = hwloc_get_root_obj(topology_.get());
-    std::vector<std::pair<int, double>> ends;  // and what leads to other packages
+    std::vector<std::pair<int, double>> ends;  // and the bandwidth to other packages
     for (hwloc_obj_t package : packages) {
       const double GBps = between_packages_GBps(processor_of(root, package));
       const std::vector<int>& nodes = inside[package];
@@ -178,7 +178,7 @@ class Builder {
         add_below(bridge, place_of(bridge));
       }
     }
-    // Cards that hwloc sees on no bus.
+    // Cards that hwloc reports outside all buses.
     for (hwloc_obj_t device : objects(topology_, HWLOC_OBJ_PCI_DEVICE)) {
       if (!by_object_.contains(device) && device->parent->type != HWLOC_OBJ_BRIDGE) {
         add_device(device, place_of(device));
@@ -195,7 +195,7 @@ class Builder {
     return count;
   }
 
-  // A bridge to one device is a port, not a switch.
+  // A bridge with one device is a port, not a switch.
   void add_below(hwloc_obj_t bridge, int above) {
     for (hwloc_obj_t child = bridge->io_first_child; child != nullptr;
          child = child->next_sibling) {
@@ -221,8 +221,7 @@ class Builder {
     std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", pci.domain, pci.bus, pci.dev, pci.func);
     return text;
   }
-  // Idle devices lower their links' speed: a slot that is said to be slower than one lane of the
-  // third generation is not known.
+  // Idle devices lower their link speed: a reported speed below one PCIe 3 lane counts as unknown.
   static bool has_speed(double linkspeed) { return linkspeed > 1; }
   static double GBps_of(double linkspeed) {
     return has_speed(linkspeed) ? linkspeed * kOfPci : kUnknownPciGBps;
@@ -241,17 +240,18 @@ class Builder {
       if (type == HWLOC_OBJ_OSDEV_OPENFABRICS) port = os->name;
       if (type == HWLOC_OBJ_OSDEV_NETWORK && port.empty()) port = os->name;
     }
-    // 3D controllers of NVIDIA and AMD, and AMD's accelerators; the VGA chip of a board is no GPU.
+    // 3D controllers of NVIDIA and AMD, and AMD's accelerators; a board's VGA chip is not a compute
+    // GPU.
     const bool is_makers = pci.vendor_id == 0x10de || pci.vendor_id == 0x1002;
     computes |= is_makers && (pci.class_id == 0x0302 || pci.class_id == 0x0380 || kind == 0x12);
     if (computes) {
       add_leaf(device, above, NodeKind::gpu, gpus_, cat("gpu", gpus_));
       ++gpus_;
     } else if (kind == 0x02 || !port.empty()) {
-      if (kind == 0x01) return;  // a disk that is reached over a network
+      if (kind == 0x01) return;  // a disk attached over a network
       add_leaf(device, above, NodeKind::nic, cards_, port.empty() ? cat("nic", cards_) : port);
       ++cards_;
-      // A port does not carry more than its slot, which a virtual card does not have.
+      // A port is limited by its slot; a virtual card has no slot.
       const double port_speed = is_this_host_ ? port_GBps(port) : 0;
       const bool has_slot = has_speed(pci.linkspeed);
       const double GBps = port_speed > 0 ? port_speed
@@ -281,7 +281,7 @@ class Builder {
 
   // ---- NVLink and xGMI
 
-  // The GPU, NVLink switch or NUMA node that an object of hwloc's matrix is; -1: neither.
+  // Returns the GPU, NVLink switch or NUMA node of an object in hwloc's matrix; -1: none of these.
   int end_of(hwloc_obj_t object) {
     if (object->type == HWLOC_OBJ_OS_DEVICE) object = object->parent;
     if (const auto found = by_object_.find(object); found != by_object_.end()) return found->second;
@@ -289,7 +289,7 @@ class Builder {
     return nvlink_switch();
   }
 
-  // All switches of a host are one fabric, to which a GPU has as many links as to all of them.
+  // All switches of a host form one fabric; a GPU's links to them add up.
   int nvlink_switch() {
     if (nvlink_switch_ < 0) {
       nvlink_switch_ =
@@ -298,7 +298,7 @@ class Builder {
     return nvlink_switch_;
   }
 
-  // -1: hwloc did not see it.
+  // Returns -1 if hwloc did not report the GPU.
   int gpu_at(const std::string& bus) const {
     for (const auto& [object, node] : by_object_) {
       if (graph_.node(node).kind == NodeKind::gpu && address(object->attr->pcidev) == bus) {
@@ -309,7 +309,7 @@ class Builder {
   }
 
   bool add_links_of_nvml() {
-    std::map<std::pair<int, int>, double> told;  // from a GPU
+    std::map<std::pair<int, int>, double> told;  // declared bandwidth per GPU and end
     for (const NvmlGpu& gpu : probe_nvml()) {
       const int node = gpu_at(gpu.bus);
       for (const NvmlLink& link : gpu.links) {
@@ -318,7 +318,7 @@ class Builder {
         told[{node, other}] += link.count * nvlink_GBps(gpu.compute_capability);
       }
     }
-    std::map<std::pair<int, int>, double> links;  // two GPUs tell the same ones
+    std::map<std::pair<int, int>, double> links;  // both GPUs declare the same links
     for (const auto& [ends, GBps] : told) links[std::minmax(ends.first, ends.second)] = GBps;
     for (const auto& [ends, GBps] : links) {
       connect(ends.first, ends.second, LinkClass::nvlink, GBps);
@@ -355,10 +355,10 @@ class Builder {
 
   const HwlocTopology& topology_;
   bool is_this_host_;
-  Bitmap allowed_;  // null: all are
+  Bitmap allowed_;  // null: all are allowed
   Graph graph_;
   std::vector<Place> places_;
-  std::map<hwloc_obj_t, int> by_object_;  // nodes of GPUs and cards
+  std::map<hwloc_obj_t, int> by_object_;  // graph nodes of GPUs and cards
   int gpus_ = 0;
   int cards_ = 0;
   int network_ = -1;
@@ -368,11 +368,11 @@ class Builder {
 }  // namespace
 
 Graph graph_of_this_host(Cores cores) {
-  return Builder(open_this_host(Devices::take), true, cores).build();
+  return Builder(open_this_host(Devices::include), true, cores).build();
 }
 
 Graph parse_hwloc_xml(std::string_view xml, const std::string& file) {
-  return Builder(open_hwloc_xml(xml, file, Devices::take), false).build();
+  return Builder(open_hwloc_xml(xml, file, Devices::include), false).build();
 }
 
 Graph synthetic_host_graph(const std::string& description) {

@@ -1,5 +1,5 @@
-// A host as hwloc sees it, as a graph: NUMA nodes with their cores, PCI switches, GPUs and cards
-// where they are, NVLinks where hwloc knows of them.
+// Builds the graph of a host from hwloc: NUMA nodes with their cores, PCI switches with GPUs and
+// cards, and NVLinks where hwloc reports them.
 #pragma once
 
 #include <string>
@@ -9,13 +9,15 @@
 
 namespace tutti {
 
-// This host as it is now, with its cards' speeds: with all of its cores, or only those that this
-// process may use. Throws Error(system).
+// Reads this host's present state, including card speeds, with all of its cores or only those that
+// this process may use. Throws Error(system).
 enum class Cores { all, allowed };
 Graph graph_of_this_host(Cores cores);
-// What `lstopo file.xml` wrote. `file` is the name for messages. Throws Error(invalid_argument).
+// Reads a file from `lstopo file.xml`. `file`: its name in messages. Throws
+// Error(invalid_argument).
 Graph parse_hwloc_xml(std::string_view xml, const std::string& file);
-// "package:2 numa:1 core:4 pu:2": hwloc's synthetic description. Throws Error(invalid_argument).
+// Builds a graph from hwloc's synthetic description, "package:2 numa:1 core:4 pu:2". Throws
+// Error(invalid_argument).
 Graph synthetic_host_graph(const std::string& description);
 
 }  // namespace tutti

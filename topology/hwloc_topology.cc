@@ -19,16 +19,16 @@ namespace tutti {
 namespace {
 
 constexpr unsigned kReadWithin_s = 30;
-// Of a processor or a NUMA node: hwloc's sets have a bit for each number below it.
+// Limit for processor and NUMA node numbers: hwloc's sets have a bit for each smaller number.
 constexpr unsigned kLargestIndex = 1 << 20;
 
 HwlocTopology make_topology(Devices devices) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw system_error("hwloc_topology_init", errno);
   HwlocTopology topology(raw);
-  // The whole machine is shown; what is allowed is told apart later.
+  // Loads the whole machine; callers select the allowed part later.
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  if (devices == Devices::take) {
+  if (devices == Devices::include) {
     hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   }
   return topology;
@@ -40,37 +40,37 @@ void load(const HwlocTopology& topology, const std::string& source) {
   }
 }
 
-// hwloc 3 tells an OS device's types by bits, hwloc 2 by one number.
+// hwloc 3 encodes an OS device's types as bits, hwloc 2 as one number.
 int osdev_type_of_2(unsigned bits) {
   if ((bits & 32) != 0) return 3;  // OpenFabrics
   if ((bits & 16) != 0) return 2;  // network
-  if ((bits & 8) != 0) return 5;   // coprocessor, which a GPU that computes is, too
+  if ((bits & 8) != 0) return 5;   // coprocessor, which includes compute GPUs
   if ((bits & 4) != 0) return 1;   // GPU
   if ((bits & 64) != 0) return 4;  // DMA engine
   return 0;                        // storage
 }
 
-// As hwloc reads it, of which -1 is a very large number; so is none.
+// Checks a number as hwloc parses it: -1 becomes a very large value, and so does a missing number.
 void check_number(const XmlFile& file, pugi::xml_node object) {
   const pugi::xml_attribute number = object.attribute("os_index");
-  if (!number) file.refuse(object, "an <object> that is numbered has no os_index");
+  if (!number) file.refuse(object, "a numbered <object> lacks os_index");
   const auto index = static_cast<unsigned>(std::strtoul(number.value(), nullptr, 10));
   if (index > kLargestIndex) {
-    file.refuse(object, cat("os_index is ", index, ", and not more than ", kLargestIndex));
+    file.refuse(object, cat("os_index ", index, " exceeds the limit of ", kLargestIndex));
   }
 }
 
 void check_and_convert(const XmlFile& file, pugi::xml_node above, bool of_3, int depth) {
-  if (depth > 64) file.refuse(above, "more than 64 objects inside each other");
+  if (depth > 64) file.refuse(above, "objects are nested more than 64 levels deep");
   for (pugi::xml_node object : above.children("object")) {
     const std::string_view type = object.attribute("type").value();
     if (type.empty()) file.refuse(object, "an <object> has no type");
     hwloc_obj_type_t known{};
     const bool is_known =
         hwloc_type_sscanf(object.attribute("type").value(), &known, nullptr, 0) == 0;
-    // Before hwloc 2 there were types that have other names now.
+    // hwloc 1 had types that were renamed later.
     if (of_3 && !is_known) {
-      file.refuse(object, cat("there are no objects of type ", in_quotes(type)));
+      file.refuse(object, cat("unknown object type ", in_quotes(type)));
     }
     if (is_known && (known == HWLOC_OBJ_PU || known == HWLOC_OBJ_NUMANODE)) {
       check_number(file, object);
@@ -86,19 +86,18 @@ HwlocTopology load_text(const std::string& text, const std::string& file, Device
   HwlocTopology topology = make_topology(devices);
   if (hwloc_topology_set_xmlbuffer(topology.get(), text.c_str(),
                                    static_cast<int>(text.size()) + 1) != 0) {
-    throw Error(ErrorCode::invalid_argument, cat("hwloc does not take the file ", file),
+    throw Error(ErrorCode::invalid_argument, cat("hwloc rejects the file ", file),
                 {.remedy = "write one with `lstopo file.xml`"});
   }
   if (hwloc_topology_load(topology.get()) != 0) {
     throw Error(ErrorCode::invalid_argument, cat("hwloc cannot read the topology of ", file),
-                {.cause = "the file may be damaged, or of a later version of hwloc",
+                {.cause = "the file may be damaged, or written by a later version of hwloc",
                  .remedy = cat("write it with hwloc ", HWLOC_API_VERSION >> 16)});
   }
   return topology;
 }
 
-// hwloc trusts that objects have what they should, and some damaged files end it: a process of its
-// own reads them first.
+// hwloc trusts its input, and some damaged files crash it: a child process reads them first.
 void try_in_a_child(const std::string& text, const std::string& file, Devices devices) {
   const pid_t child = ::fork();
   if (child < 0) throw system_error("fork", errno);
@@ -108,7 +107,7 @@ void try_in_a_child(const std::string& text, const std::string& file, Devices de
     for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGALRM}) std::signal(signal, SIG_DFL);
     try {
       (void)load_text(text, file, devices).release();
-    } catch (...) {  // the parent will hear of it, too
+    } catch (...) {  // the parent sees the exit code
     }
     ::_exit(0);
   }
@@ -116,8 +115,8 @@ void try_in_a_child(const std::string& text, const std::string& file, Devices de
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (status != 0) {
-    throw Error(ErrorCode::invalid_argument, cat("hwloc dies of the file ", file),
-                {.cause = "the file is damaged: objects lack their sets of processors, or more",
+    throw Error(ErrorCode::invalid_argument, cat("hwloc crashes on the file ", file),
+                {.cause = "the file is damaged: for example, objects lack their cpusets",
                  .remedy = "write it again with `lstopo file.xml`"});
   }
 }
@@ -136,7 +135,7 @@ Bitmap allowed_set(const HwlocTopology& topology) {
 }
 
 HwlocTopology open_this_host(Devices devices) {
-  // hwloc would say nothing of the file, nor read one of another version's.
+  // hwloc would neither name the file nor read one of another version.
   const char* const file = std::getenv("HWLOC_XMLFILE");
   if (file != nullptr && *file != '\0') {
     return open_hwloc_xml(file_text(file, FileKind::graph, {.where = "HWLOC_XMLFILE"}), file,
@@ -151,7 +150,7 @@ HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file, Devi
   const XmlFile parsed(xml, file);
   pugi::xml_node root = parsed.child("topology");
   if (!root) {
-    parsed.refuse(root, "there is no <topology>", "write a file of hwloc's with `lstopo file.xml`");
+    parsed.refuse(root, "<topology> is missing", "write the file with `lstopo file.xml`");
   }
   if (root.children("object").empty()) parsed.refuse(root, "<topology> has no <object>");
   pugi::xml_attribute version = root.attribute("version");
@@ -169,11 +168,11 @@ HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file, Devi
 }
 
 HwlocTopology open_synthetic_host(const std::string& description) {
-  HwlocTopology topology = make_topology(Devices::leave_out);
+  HwlocTopology topology = make_topology(Devices::skip);
   if (hwloc_topology_set_synthetic(topology.get(), description.c_str()) != 0) {
     throw Error(ErrorCode::invalid_argument,
-                cat("'", description, "' is no synthetic topology of hwloc"),
-                {.remedy = "write it as in 'package:2 l3:2 core:4 pu:2'"});
+                cat("invalid hwloc synthetic topology '", description, "'"),
+                {.remedy = "write it as 'package:2 l3:2 core:4 pu:2'"});
   }
   load(topology, description);
   return topology;

@@ -1,5 +1,5 @@
-// hwloc's topologies, opened: this host, a file, or a description. The only users of <hwloc.h> are
-// the readers that make values of it (host.h, hwloc_graph.h).
+// Opened hwloc topologies: this host, a file, or a description. Only the readers that convert them
+// to values (host.h, hwloc_graph.h) include <hwloc.h>.
 #pragma once
 
 #include <hwloc.h>
@@ -16,14 +16,14 @@ struct TopologyDeleter {
 };
 using HwlocTopology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
 
-// Finding what is on the buses takes time, and plugins of hwloc may wake drivers for it.
-enum class Devices { leave_out, take };
+// Probing buses takes time, and hwloc plugins may wake drivers for it.
+enum class Devices { skip, include };
 
-// With what is not allowed for this process. Where HWLOC_XMLFILE names a file, that one is read.
-// Throw Error(system) when hwloc cannot read it, Error(invalid_argument) for a bad file or
-// description; of files that are no XML the error names the line.
+// The result includes what this process is not allowed to use. If HWLOC_XMLFILE names a file, that
+// one is read. Throw Error(system) if hwloc cannot read it, Error(invalid_argument) for a bad file
+// or description; for malformed XML the error names the line.
 HwlocTopology open_this_host(Devices devices);
-// `file` is its name, for messages. Also files of hwloc 3, where this is hwloc 2.
+// `file`: its name in messages. hwloc 2 builds read files of hwloc 3 as well.
 HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file, Devices devices);
 HwlocTopology open_synthetic_host(const std::string& description);
 
@@ -32,11 +32,11 @@ struct BitmapDeleter {
 };
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapDeleter>;
 
-// The processors that cgroups (which hwloc asks) and, on the real host, this process's affinity
-// leave.
+// Returns the processors allowed by cgroups (as hwloc reports) and, on the real host, by this
+// process's affinity.
 Bitmap allowed_set(const HwlocTopology& topology);
 
-// All objects of a type, in logical order.
+// Returns all objects of a type, in logical order.
 std::vector<hwloc_obj_t> objects(const HwlocTopology& topology, hwloc_obj_type_t type);
 
 }  // namespace tutti

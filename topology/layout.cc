@@ -16,7 +16,7 @@ namespace {
 
 using Positions = std::vector<int>;
 
-// Numbers in the order in which keys first come.
+// Numbers keys in the order of their first appearance.
 template <typename Key>
 class Numbers {
  public:
@@ -28,14 +28,14 @@ class Numbers {
   std::map<Key, int> known_;
 };
 
-// By level, the outermost first: what each rank's rack, host, node or cache is numbered; the same
-// number where nothing tells apart.
+// For each level, the outermost first: the number of each rank's rack, host, node or cache; equal
+// numbers where the level is unknown.
 using Numbered = std::vector<std::vector<int>>;
 
-// The rack of a host is that of its first rank. Of racks that are known by longer and shorter ways,
-// only as many switches tell apart as all have.
+// A host's rack is that of its first rank. If racks have paths of different lengths, only the
+// levels common to all are used.
 Numbered number_racks(std::span<const Place> ranks, const std::vector<int>& host) {
-  std::vector<std::vector<std::string>> ways;  // by host
+  std::vector<std::vector<std::string>> ways;  // rack paths by host
   size_t levels = ranks.empty() ? 0 : std::string::npos;
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (static_cast<size_t>(host[r]) < ways.size()) continue;
@@ -54,7 +54,8 @@ Numbered number_racks(std::span<const Place> ranks, const std::vector<int>& host
   return numbered;
 }
 
-// On hosts where all ranks know theirs. A node holds its caches, so these are numbered within it.
+// Numbers domains on hosts where all ranks know theirs. A node contains its caches, so caches are
+// numbered within it.
 std::vector<int> number_domains(std::span<const Place> ranks, const std::vector<int>& host,
                                 int Domain::*member) {
   std::map<int, bool> known;  // by host
@@ -85,7 +86,7 @@ Numbered number_places(std::span<const Place> ranks) {
 std::vector<int> sorted_by(const Numbered& numbered) {
   std::vector<int> rank_at(numbered.front().size());
   std::iota(rank_at.begin(), rank_at.end(), 0);
-  // The innermost first: what is equal later stays in that order.
+  // Sorts by the innermost level first; stable sorts by outer levels preserve that order.
   for (auto number = numbered.rbegin(); number != numbered.rend(); ++number) {
     std::ranges::stable_sort(rank_at, {},
                              [&](int rank) { return (*number)[static_cast<size_t>(rank)]; });
@@ -93,7 +94,7 @@ std::vector<int> sorted_by(const Numbered& numbered) {
   return rank_at;
 }
 
-// Where the number changes along the order, or a group of the level outside ends.
+// Positions where the number changes along the order, or a group of the level outside ends.
 Positions starts_of(const std::vector<int>& rank_at, const std::vector<int>& number,
                     const Positions& outside) {
   Positions starts;
@@ -107,7 +108,7 @@ Positions starts_of(const std::vector<int>& rank_at, const std::vector<int>& num
   return starts;
 }
 
-// Appends a level unless it tells nothing that the one outside does not, or each is alone in it.
+// Appends a level unless it equals the level outside, or every rank is alone in it.
 void add_level(std::vector<Positions>& levels, Positions starts) {
   const size_t ranks = static_cast<size_t>(starts.back());
   const size_t groups = starts.size() - 1;

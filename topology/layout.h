@@ -1,4 +1,4 @@
-// In which order ranks are taken so that neighbours are near each other, and which groups they form
+// An order of the ranks in which neighbours are near each other, and the groups that they form
 // there.
 //
 //   ranks       0 1 2 3 4                       level 0   hosts      0 2 | 1 3 4
@@ -19,26 +19,26 @@
 
 namespace tutti {
 
-// An immutable value, cheap to copy. Levels are numbered from 0, the outermost; all that have
-// groups to tell apart, and some group of several ranks.
+// An immutable value, cheap to copy. Levels are numbered from 0, the outermost; each has at least
+// two groups, and some group with several ranks.
 class Layout {
  public:
-  Layout() = default;  // the ranks in their order, in no groups
-  // By the switches above the hosts, as far as these are known of all, then by host, by NUMA node,
-  // and by last-level cache; what is not known of each rank of a host does not divide that host.
-  // Racks, hosts, and places on a host, come in the order of their first ranks.
+  Layout() = default;  // the ranks in their order, without groups
+  // Orders ranks by the switches above the hosts, as far as these are known for all, then by host,
+  // by NUMA node, and by last-level cache; a level that is unknown for some rank of a host does not
+  // divide that host. Racks, hosts, and places on a host come in the order of their first ranks.
   static Layout of(std::span<const Place> ranks);
-  // Consecutive ranks, so many in each group; the last one may have fewer.
+  // Groups `each` consecutive ranks; the last group may have fewer.
   static Layout equal(int ranks, int each);
   static Layout of_sizes(std::span<const int> sizes);
 
-  // Whether every rank is at the position of its number.
+  // Returns true if every rank is at the position of its number.
   bool in_order() const { return !tree_ || tree_->rank_at.empty(); }
   int rank_at(int position) const { return in_order() ? position : find(tree_->rank_at, position); }
   int position_of(int rank) const { return in_order() ? rank : find(tree_->position_of, rank); }
-  // These groups, of ranks that have the positions as their numbers.
+  // Returns the same groups for ranks whose numbers are the positions.
   Layout of_positions() const;
-  // What is left of it where ranks must be taken in the order of their numbers.
+  // Returns this layout if it is in rank order, otherwise one without groups.
   Layout in_rank_order() const { return in_order() ? *this : Layout(); }
 
   int levels() const { return tree_ ? static_cast<int>(tree_->starts.size()) : 0; }
@@ -49,9 +49,10 @@ class Layout {
   int smallest(int level) const;
   int largest(int level) const;
   bool even(int level) const { return smallest(level) == largest(level); }
-  // Without the levels above the hosts, in the same order.
+  // Drops the levels above the hosts, and keeps the order.
   Layout of_hosts() const;
-  // Of ranks that stand for the groups of a level: how the levels outside it divide them.
+  // Returns the layout of one representative per group of `level`: the division by the levels
+  // outside it.
   Layout outside(int level) const;
 
   bool operator==(const Layout& other) const;
@@ -60,9 +61,9 @@ class Layout {
   struct Tree {
     std::vector<int> rank_at;  // by position; empty: in order
     std::vector<int> position_of;
-    // By level: the first positions of its groups, and the end.
+    // By level: the first position of each group, and the end.
     std::vector<std::vector<int>> starts;
-    int above_hosts = 0;  // so many of these levels
+    int above_hosts = 0;  // number of levels above the hosts
     bool operator==(const Tree&) const = default;
   };
   static Layout from(Tree tree);
@@ -72,10 +73,10 @@ class Layout {
   const std::vector<int>& starts(int level) const {
     return tree_->starts[static_cast<size_t>(level)];
   }
-  std::shared_ptr<const Tree> tree_;  // null: nothing to tell
+  std::shared_ptr<const Tree> tree_;  // null: no information
 };
 
-// "groups of 4", "groups of 3, 3, 2 in groups of 6, 2"; empty where there are none.
+// Formats as "groups of 4" or "groups of 3, 3, 2 in groups of 6, 2"; empty if there are none.
 std::string to_text(const Layout& layout);
 
 }  // namespace tutti

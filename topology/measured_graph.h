@@ -1,4 +1,4 @@
-// What was measured between ranks, as a graph.
+// Measurements between ranks as a graph.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ struct MeasuredPair {
   double GBps = 0;
 };
 
-// Each host is a node to which its ranks ("rank0", ...) are linked, and where there are several a
-// card that links it to one network. A rank's link carries what it reached best on its host, a
-// card's what any rank of the host reached best elsewhere. `host_of`: names, by rank.
+// Each host is a node to which its ranks ("rank0", ...) are linked; with several hosts, a card
+// links each to one network. A rank's link has the best bandwidth it reached on its host, a card's
+// the best that any rank of the host reached elsewhere. `host_of`: host names, by rank.
 Graph measured_graph(const std::vector<std::string>& host_of,
                      const std::vector<MeasuredPair>& pairs);
 

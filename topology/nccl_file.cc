@@ -33,25 +33,24 @@ double NcclFile::pci_speed(const pugi::xml_node& pci, double unknown) const {
   int lanes = known_or(pci, "link_width", 0);
   if (lanes == 255) lanes = 0;
   if (lanes < 0 || lanes > 64)
-    refuse(pci, cat("link_width=\"", lanes, "\" is no width of PCI Express"));
+    refuse(pci, cat("link_width=\"", lanes, "\" is not a PCI Express width"));
   if (word.empty() || word == "-1" || word.starts_with("Unknown")) return unknown;
   double gigatransfers = 0;
   const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), gigatransfers);
   std::string_view unit = word.substr(static_cast<size_t>(end - word.data()));
   if (unit.starts_with(' ')) unit.remove_prefix(1);
   if (status != std::errc{} || !unit.starts_with("GT/s") || !(gigatransfers > 0)) {
-    refuse(pci, cat("link_speed=", in_quotes(word), " is no speed of PCI Express"),
+    refuse(pci, cat("link_speed=", in_quotes(word), " is not a PCI Express speed"),
            "write it as \"16 GT/s\"");
   }
-  constexpr double kMostGigatransfers = 128;  // the seventh generation
+  constexpr double kMostGigatransfers = 128;  // PCIe 7
   if (gigatransfers > kMostGigatransfers) {
-    warn(pci, cat("link_speed=", in_quotes(word), " is faster than PCI Express is: not believed"));
+    warn(pci, cat("link_speed=", in_quotes(word), " exceeds any PCI Express generation: ignored"));
     return unknown;
   }
   constexpr double kSlowForSo = 5;
   if (lanes == 16 && gigatransfers <= kSlowForSo) {
-    warn(pci,
-         cat("16 lanes at ", word, ": the slot, a riser or saving power holds the device back"));
+    warn(pci, cat("16 lanes at ", word, ": the slot, a riser or power saving limits the device"));
   }
   return pci_GBps(gigatransfers, lanes == 0 ? 16 : lanes);
 }

@@ -1,4 +1,4 @@
-// A topology file of NCCL's: its XML, and what its attributes say.
+// Access to an NCCL topology file: its XML and the meaning of its attributes.
 #pragma once
 
 #include <cmath>
@@ -31,7 +31,7 @@ class NcclFile : public XmlFile {
     }
     return *value;
   }
-  // As number_or; writers of these files put -1 where they do not know.
+  // Like number_or; writers of these files write -1 for unknown.
   template <typename Number>
   Number known_or(const pugi::xml_node& node, const char* attribute, Number unknown) const {
     const auto value = number_or<Number>(node, attribute, unknown);
@@ -41,8 +41,8 @@ class NcclFile : public XmlFile {
   // The PCI class: "0x030200", also without "0x" or in capitals. 0: unknown.
   uint32_t pci_class(const pugi::xml_node& node, const char* attribute) const;
   int natural_or(const pugi::xml_node& node, const char* attribute, int absent) const;
-  // "16 GT/s", "16.0 GT/s PCIe", "16GT/s"; the default where the file does not say. An unknown
-  // width is 0, -1 or, from the kernel, 255.
+  // Parses "16 GT/s", "16.0 GT/s PCIe", "16GT/s"; returns the default if the file does not state
+  // it. An unknown width is 0, -1 or, from the kernel, 255.
   double pci_speed(const pugi::xml_node& pci, double unknown) const;
   void warn(const pugi::xml_node& node, const std::string& what) const;
 };

@@ -19,10 +19,10 @@
 namespace tutti {
 namespace {
 
-// Far beyond any real file; so that a hostile one takes neither memory nor time.
+// Limits far beyond any real file, which bound the memory and time that a hostile file can take.
 constexpr size_t kMostDevices = 1 << 16;
 constexpr size_t kMostOfAKind =
-    1024;  // of NUMA nodes, which are all linked to each other, and GPUs
+    1024;  // for NUMA nodes, which are all linked to each other, and GPUs
 constexpr int kDeepest = 32;
 // PCI classes.
 constexpr uint32_t kNvlinkSwitch = 0x068000;
@@ -35,7 +35,7 @@ class NcclReader {
   Graph read() {
     const pugi::xml_node system = xml_.child("system");
     if (!system) {
-      xml_.refuse(system, "there is no <system>", "name a topology file of NCCL's format");
+      xml_.refuse(system, "<system> is missing", "pass a topology file in NCCL's format");
     }
     for (const pugi::xml_node& cpu : system.children()) {
       if (cpu.type() != pugi::node_element) continue;
@@ -66,7 +66,7 @@ class NcclReader {
     std::string bus;
     int capability = 0;
     std::string gcn;
-    pugi::xml_node element;  // empty where the file says nothing but the PCI device
+    pugi::xml_node element;  // empty if the file states only the PCI device
   };
 
   // ---- the tree of a NUMA node
@@ -87,7 +87,7 @@ class NcclReader {
     const int host = hosts_.try_emplace(hash, static_cast<int>(hosts_.size())).first->second;
     const int numa = xml_.number_or<int>(cpu, "numaid", static_cast<int>(cpus_.size()));
     if (!cpu_numbers_.emplace(std::pair(host, numa), xml_.line_of(cpu)).second) {
-      xml_.refuse(cpu, cat("numaid=\"", numa, "\" is there twice, first in line ",
+      xml_.refuse(cpu, cat("numaid=\"", numa, "\" appears twice, first in line ",
                            cpu_numbers_[{host, numa}]));
     }
     const int node = add(cpu, NodeKind::numa_node, host, numa, cat("numa_node", numa));
@@ -100,7 +100,8 @@ class NcclReader {
   }
 
   void read_below(const pugi::xml_node& above, int node, int cpu, int depth) {
-    if (depth > kDeepest) xml_.refuse(above, cat("more than ", kDeepest, " levels of PCI"));
+    if (depth > kDeepest)
+      xml_.refuse(above, cat("PCI is nested more than ", kDeepest, " levels deep"));
     for (const pugi::xml_node& child : above.children()) {
       if (child.type() != pugi::node_element) continue;
       const std::string_view kind = child.name();
@@ -108,7 +109,7 @@ class NcclReader {
         read_pci(child, node, cpu, depth);
       } else if (kind == "nic") {
         read_nic(child, node, kUnknownPciGBps);
-      } else if (kind != "gpu") {  // other versions' elements say nothing of the way bytes take
+      } else if (kind != "gpu") {  // elements of other versions that do not affect routes
         continue;
       } else {
         xml_.refuse(child, "<gpu> outside of a <pci>");
@@ -132,10 +133,10 @@ class NcclReader {
           add(pci, NodeKind::pci_switch, graph_.node(above).host, -1, cat("pci_switch ", address));
       connect(above, node, LinkClass::pci, xml_.pci_speed(pci, kUnknownPciGBps));
       read_below(pci, node, cpu, depth + 1);
-    }  // else: a disk, or what else there may be
+    }  // otherwise a disk or an unrelated device
   }
 
-  // Several that are one device on PCI, as the two halves of a module, share its slot.
+  // Several GPUs that are one PCI device, such as the two halves of a module, share its slot.
   void read_gpus(const pugi::xml_node& pci, const pugi::xml_node& first, int above, int cpu) {
     const auto gpus = pci.children("gpu");
     if (std::distance(gpus.begin(), gpus.end()) < 2) return read_gpu(pci, first, above, cpu);
@@ -156,13 +157,13 @@ class NcclReader {
     if (gpu && added.gcn.empty()) added.capability = std::max(xml_.known_or(gpu, "sm", 0), 0);
     const int number = gpu ? xml_.natural_or(gpu, "dev", -1) : -1;
     if (gpus_.size() == kMostOfAKind || number >= static_cast<int>(kMostDevices)) {
-      xml_.refuse(pci, cat("more than ", kMostOfAKind, " GPUs, or a dev beyond ", kMostDevices));
+      xml_.refuse(pci, cat("more than ", kMostOfAKind, " GPUs, or a dev above ", kMostDevices));
     }
     const int host = graph_.node(above).host;
     for (const Gpu& other : gpus_) {
       if (graph_.node(other.node).host != host) continue;
       if (other.bus == added.bus && !shared_slots_.contains({host, added.bus})) {
-        xml_.refuse(pci, cat("there are two GPUs with busid=", in_quotes(added.bus)));
+        xml_.refuse(pci, cat("two GPUs have busid=", in_quotes(added.bus)));
       }
       if (number >= 0 && graph_.node(other.node).number == number) {
         xml_.refuse(gpu, cat("dev=\"", number, "\" is that of the GPU on bus ",
@@ -175,7 +176,7 @@ class NcclReader {
     gpus_.push_back(std::move(added));
   }
 
-  // A card of several ports shares its slot between them.
+  // The ports of a card share its slot.
   void read_card(const pugi::xml_node& pci, const pugi::xml_node& nic, int above) {
     const double slot = xml_.pci_speed(pci, kUnknownPciGBps);
     const auto ports = std::distance(nic.children("net").begin(), nic.children("net").end());
@@ -186,7 +187,7 @@ class NcclReader {
       read_nic(nic, card, slot);
     } else if (ports == 1) {
       read_nic(nic, above, slot);
-    } else {  // a cloud's file, which leaves the rest to be probed
+    } else {  // a cloud's file, which leaves the rest to probing
       const int host = graph_.node(above).host;
       const int card =
           add(pci, NodeKind::nic, host, unnamed_cards_++, cat("nic ", xml_.bus(pci, "busid")));
@@ -200,20 +201,20 @@ class NcclReader {
       const int host = graph_.node(above).host;
       const int number = xml_.natural_or(net, "dev", -1);
       const std::string name(xml_.text(net, "name"));
-      // Without a device on PCI, NCCL may tell it once for each NUMA node.
+      // Without a PCI device, NCCL may list the card once per NUMA node.
       const auto [known, is_new] = nets_.try_emplace({host, number, name}, -1);
       if (is_new) {
         known->second = add(net, NodeKind::nic, host, number, name.empty() ? "net" : name);
         const double megabits = xml_.known_or<double>(net, "speed", 0);
         if (!(megabits >= 0)) {
-          xml_.refuse(net,
-                      cat("speed=", in_quotes(xml_.text(net, "speed")), " is no speed in Mbit/s"));
+          xml_.refuse(
+              net, cat("speed=", in_quotes(xml_.text(net, "speed")), " is not a speed in Mbit/s"));
         }
         constexpr double kMostMegabits = 3.2e6;
         const bool is_absurd = megabits > kMostMegabits;
         if (is_absurd) {
           xml_.warn(net, cat("speed=", in_quotes(xml_.text(net, "speed")),
-                             " is more than any port has: taken as its slot's"));
+                             " exceeds any port: the slot's speed is used"));
         }
         const double latency = xml_.known_or<double>(net, "latency", 0);
         if (latency < 0) xml_.refuse(net, "latency must not be negative");
@@ -233,7 +234,7 @@ class NcclReader {
     return network_;
   }
 
-  // ---- what is not in the tree
+  // ---- links outside the tree
 
   void connect_cpus() {
     for (size_t i = 0; i < cpus_.size(); ++i) {
@@ -265,7 +266,7 @@ class NcclReader {
           const double megabytes = xml_.number_or<double>(link, "bw", 0);
           const int count = xml_.natural_or(link, "count", 1);
           if (!(megabytes > 0) || megabytes > 1e9 || count == 0 || count > 1024) {
-            xml_.refuse(link, "<c2c> has no bandwidth that can be");
+            xml_.refuse(link, "<c2c> has no valid bandwidth");
           }
           connect(gpu.node, gpu.cpu, LinkClass::c2c, megabytes * count / 1000);
         }
@@ -273,7 +274,7 @@ class NcclReader {
     }
   }
 
-  // What cannot be is not believed; what may be missing is told.
+  // Rejects impossible links, and warns about missing ones.
   void check_fast_links() {
     std::vector<FastLinks::Switched> switched;
     for (const Gpu& gpu : gpus_) {
@@ -281,8 +282,8 @@ class NcclReader {
       const int told = fast_.links_of(gpu.node);
       if (!gpu.gcn.empty() || told <= ports) continue;
       xml_.warn(gpu.element,
-                cat(graph_.node(gpu.node).name, " has ", told, " NVLinks, and such a GPU ", ports,
-                    ": taken as ", ports, " to a switch"));
+                cat(graph_.node(gpu.node).name, " has ", told, " NVLinks, but this model has ",
+                    ports, ": treated as ", ports, " to a switch"));
       switched.push_back({gpu.node, ports, nvlink_GBps(gpu.capability),
                           nvlink_switch(gpu.element, graph_.node(gpu.node).host)});
     }
@@ -295,23 +296,24 @@ class NcclReader {
     };
     const auto is_described = [](const Gpu& gpu) { return !gpu.element.empty(); };
     if (gpus_.empty()) {
-      tell("it lists no GPUs: NCCL adds those that it finds when it runs");
+      tell("the file lists no GPUs: NCCL adds those that it finds at run time");
     } else if (std::ranges::none_of(gpus_, is_described)) {
-      tell("it lists PCI devices only: NCCL adds what it finds of GPUs when it runs, as NVLinks");
+      tell("the file lists PCI devices only: NCCL adds GPU details such as NVLinks at run time");
     }
     const auto has_links = [&](const Gpu& gpu) { return fast_.has(gpu.node); };
     if (std::ranges::none_of(gpus_, has_links)) {
-      // A card in a slot has none; GPUs of these kinds that are on a board have.
+      // A card in a slot has none; board-mounted GPUs of these kinds have some.
       const bool may_have = std::ranges::any_of(
           gpus_, [&](const Gpu& gpu) { return gpu.capability == 80 || gpu.capability >= 90; });
       if (may_have && gpus_.size() > 1) {
-        tell("no GPU has an NVLink: a file that leaves them to NCCL is searched without them");
+        tell("no GPU has an NVLink: if the file leaves them to NCCL, the search ignores them");
       }
       return;
     }
     for (const Gpu& gpu : gpus_) {
       const std::string& name = graph_.node(gpu.node).name;
-      if (!has_links(gpu)) tell(cat(name, " has neither NVLink nor xGMI, as others there have"));
+      if (!has_links(gpu))
+        tell(cat(name, " has neither NVLink nor xGMI, unlike other GPUs of the file"));
     }
   }
 
@@ -331,7 +333,7 @@ class NcclReader {
     } else if (type == kPowerBridge) {  // POWER: to the processor
       other = gpu.cpu;
     }
-    // To itself, or to a GPU that the file does not have: nobody can use it.
+    // The link ends at the GPU itself, or at one outside the file, so it is unusable.
     if (other < 0 || other == gpu.node) return;
     fast_.add(gpu.node, other, kind, count, each);
   }

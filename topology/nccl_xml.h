@@ -9,10 +9,10 @@
 
 namespace tutti {
 
-// What each `cpu` has (a NUMA node) becomes a part of the graph; each `net` becomes a card that is
-// linked to "network", a switch that stands for what is outside. Links that NCCL takes for granted
-// (between all NUMA nodes of a system) are there, too. GPUs are numbered by `dev`, or else by bus.
-// `file` is the name for messages. Throws Error(invalid_argument) that names the line.
+// Each `cpu` (a NUMA node) becomes a part of the graph with its devices; each `net` becomes a card
+// that is linked to "network", a switch that represents everything outside. Links that NCCL assumes
+// (between all NUMA nodes of a system) are added. GPUs are numbered by `dev`, or else by bus.
+// `file`: its name in messages. Throws Error(invalid_argument) that names the line.
 Graph parse_nccl_topology(std::string_view xml, const std::string& file);
 
 }  // namespace tutti

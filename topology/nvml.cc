@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// What is used of nvml.h (its interface is stable).
+// The used part of nvml.h (its ABI is stable).
 using Device = void*;
 constexpr int kSuccess = 0;
 constexpr unsigned kMostLinks = 36;
@@ -41,7 +41,7 @@ class Library {
                 find(capability, "nvmlDeviceGetCudaComputeCapability") &&
                 find(link_state, "nvmlDeviceGetNvLinkState") &&
                 find(link_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2") && init() == kSuccess;
-    if (is_ready_) find(link_type, "nvmlDeviceGetNvLinkRemoteDeviceType");  // of later drivers
+    if (is_ready_) find(link_type, "nvmlDeviceGetNvLinkRemoteDeviceType");  // newer drivers only
   }
   ~Library() {
     if (is_ready_) shutdown();
@@ -117,7 +117,7 @@ std::vector<NvmlGpu> probe_nvml(const std::string& library) {
       gpus.push_back(gpu_of(nvml, device, pci));
     }
   }
-  // Older drivers tell nothing but an address: if it is none of the GPUs', it is a switch's.
+  // Older drivers report only an address: if no GPU has it, it belongs to a switch.
   for (NvmlGpu& gpu : gpus) {
     for (NvmlLink& link : gpu.links) {
       if (link.peer != NvmlPeer::other) continue;

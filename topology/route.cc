@@ -10,8 +10,8 @@
 namespace tutti {
 namespace {
 
-// A card leads from the host where the way began into the network, and from there into the one
-// where it ends; what has left a host stays away from it.
+// A card leads from the host where the route began into the network, or from the network into the
+// host where it ends; a route that has left a host does not pass through others.
 bool may_pass(const Graph& graph, int from, Arc in, Arc out) {
   const int node = graph.tail(out);
   const int home = graph.node(from).host;
@@ -145,9 +145,10 @@ std::vector<Route> ways_from(const Graph& graph, int from, std::span<const int> 
   std::vector<Route> routes = routes_from(graph, from, to);
   for (size_t i = 0; i < to.size(); ++i) {
     if (routes[i].type != PathType::DIS) continue;
-    throw Error(ErrorCode::invalid_argument,
-                cat("there is no way from ", graph.node(from).name, " to ", graph.node(to[i]).name),
-                {.cause = "links are missing in what the machine was read from"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("there is no path from ", graph.node(from).name, " to ", graph.node(to[i]).name),
+        {.cause = "the source of the graph lacks links"});
   }
   return routes;
 }

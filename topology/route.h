@@ -1,4 +1,4 @@
-// Ways through a graph, and how near two nodes are by them.
+// Routes through a graph, and the distance class of two nodes.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace tutti {
 
-// How near two nodes are by a route: the farthest thing that it crosses. The names, and their
-// order, are those of `nvidia-smi topo -m` and NCCL.
+// Distance class of a route: the farthest component that it crosses. Names and order are those of
+// `nvidia-smi topo -m` and NCCL.
 enum class PathType : uint8_t {
   LOC,  // the same node
   NVL,  // NVLink or xGMI, also through an NVLink switch
   C2C,  // the link between a processor and its GPU
   PIX,  // at most one PCI switch
   PXB,  // several PCI switches, no host bridge
-  PXN,  // to a card that is so near another GPU, by NVLink and that one
+  PXN,  // to a card near another GPU, by NVLink and that GPU
   PHB,  // a host bridge: through the processor
   SYS,  // between NUMA nodes or packages
   NET,  // between hosts
@@ -27,7 +27,7 @@ enum class PathType : uint8_t {
 std::string_view name(PathType type);
 
 struct Route {
-  std::vector<Arc> arcs;  // in order; empty from a node to itself, and where there is no way
+  std::vector<Arc> arcs;  // in order; empty from a node to itself, and if unconnected
   PathType type = PathType::DIS;
   double GBps = 0;  // of the narrowest link; infinite to itself
   double latency_us = 0;
@@ -35,16 +35,17 @@ struct Route {
 
 PathType path_type(const Graph& graph, int from, std::span<const Arc> arcs);
 
-// Whether ways lead through a node; of a card, only between its host and the network.
+// Returns true if routes pass through a node; through a card, only between its host and the
+// network.
 bool forwards(const Graph& graph, int node);
 
-// From one node to some, in their order: over the fewest links, then the widest, then the first.
-// Routes do not go through GPUs, cores or hosts (unless Graph::ends_forward()), nor over the cards
-// of a third host.
+// Finds routes from one node to others, in their order: over the fewest links, then the widest,
+// then the first. Routes do not pass through GPUs, cores or hosts (unless Graph::ends_forward()),
+// nor over the cards of a third host.
 std::vector<Route> routes_from(const Graph& graph, int from, std::span<const int> to);
-// The same. Throws Error(invalid_argument) that names a node to which there is no way.
+// Like routes_from(), but throws Error(invalid_argument) that names an unconnected node.
 std::vector<Route> ways_from(const Graph& graph, int from, std::span<const int> to);
-// One of those.
+// Returns the route to one node.
 Route route(const Graph& graph, int from, int to);
 
 }  // namespace tutti

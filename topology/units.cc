@@ -42,7 +42,7 @@ double parse(std::string_view text, std::span<const Unit> units, std::string_vie
       return scaled;
     }
   }
-  throw Error(ErrorCode::invalid_argument, cat("'", text, "' is no ", what),
+  throw Error(ErrorCode::invalid_argument, cat("invalid ", what, " '", text, "'"),
               {.remedy = cat("write it as ", example)});
 }
 
@@ -52,7 +52,7 @@ double parse_bandwidth(std::string_view text) {
   constexpr std::string_view kExample = "50GB/s or 400Gbps, above 0";
   const double GBps = parse(text, kBandwidths, "bandwidth", kExample);
   if (GBps > 0) return GBps;
-  throw Error(ErrorCode::invalid_argument, cat("'", text, "' is no bandwidth"),
+  throw Error(ErrorCode::invalid_argument, cat("invalid bandwidth '", text, "'"),
               {.remedy = cat("write it as ", kExample)});
 }
 

@@ -1,16 +1,17 @@
-// Bandwidths and latencies as people and other programs write them.
+// Parses bandwidths and latencies in the units that people and other programs write.
 #pragma once
 
 #include <string_view>
 
 namespace tutti {
 
-// In GB/s (1e9 bytes per second): "50GB/s", "400Gbps" and "400Gbit/s" (bits), "100Mbps", or "50",
-// which is GB/s. Throws Error(invalid_argument) that quotes what is wrong; it must be above 0.
+// Returns GB/s (1e9 bytes per second). Accepts "50GB/s", "400Gbps" and "400Gbit/s" (bits),
+// "100Mbps", or "50", which is GB/s. Throws Error(invalid_argument) that quotes the text; it must
+// be above 0.
 double parse_bandwidth(std::string_view text);
 
-// In us: "1us", "500ns", "0.001ms", "1e-6s", or "1", which is us. Throws Error(invalid_argument);
-// it must not be below 0.
+// Returns us. Accepts "1us", "500ns", "0.001ms", "1e-6s", or "1", which is us. Throws
+// Error(invalid_argument); it must be at least 0.
 double parse_latency(std::string_view text);
 
 }  // namespace tutti

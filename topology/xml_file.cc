@@ -15,7 +15,7 @@ XmlFile::XmlFile(std::string_view xml, std::string file) : file_(std::move(file)
   const pugi::xml_parse_result parsed = document_.load_buffer(xml.data(), xml.size());
   if (!parsed) {
     throw Error(ErrorCode::invalid_argument,
-                cat("this is not XML, or it is cut off: ", parsed.description()),
+                cat("invalid or truncated XML: ", parsed.description()),
                 {.where = cat(file_, ", line ", line_at(parsed.offset))});
   }
 }

@@ -1,5 +1,4 @@
-// An XML file that comes from a stranger: parsed, with the line of every element, for refusals that
-// name the place.
+// An untrusted XML file: parsed, with the line of every element for error messages.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +11,13 @@ namespace tutti {
 
 class XmlFile {
  public:
-  // `file` is its name, for messages. Throws Error(invalid_argument) that names the line: no XML,
-  // or cut off.
+  // `file`: its name in messages. Throws Error(invalid_argument) that names the line if the text is
+  // not XML, or is truncated.
   XmlFile(std::string_view xml, std::string file);
 
   const std::string& name() const { return file_; }
   pugi::xml_node child(const char* name) const { return document_.child(name); }
-  // From 1.
+  // Counted from 1.
   int32_t line_of(const pugi::xml_node& node) const;
 
   // Throws Error(invalid_argument) that names file and line.

@@ -1,4 +1,4 @@
-// How much the paths of a communicator hold.
+// Capacity of a communicator's paths.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-// The longest payload of one message: of a collective's, and of a point-to-point call's.
+// The longest payload of one message: of a collective, and of a point-to-point call.
 struct MessageLimits {
   size_t bytes = 0;
   size_t p2p_bytes = 0;
@@ -14,17 +14,18 @@ struct MessageLimits {
   bool operator==(const MessageLimits&) const = default;
 };
 
-// What all ranks of a communicator agree on, whatever their own transports could do beyond it.
+// The limits that all ranks of a communicator agree on, whatever a single transport could do beyond
+// them.
 struct Limits {
   int lanes = 1;
   int slots = 1;
   MessageLimits near;  // between ranks that share memory
   MessageLimits far;   // between all others
-  // A collective's messages are not cut below this to keep all lanes busy: one costs more then than
-  // its bytes.
+  // Collective messages are not split below this size to keep all lanes busy: then the cost per
+  // message exceeds that of its bytes.
   size_t least_bytes = 16 << 10;
 
-  // Of collectives, whose slices go to near and far ranks alike.
+  // Applies to collectives, whose slices go to near and far ranks alike.
   size_t collective_bytes() const { return std::min(near.bytes, far.bytes); }
 
   bool operator==(const Limits&) const = default;

@@ -1,4 +1,4 @@
-// By what two ranks reach each other: what messages cost between them depends on it.
+// The path between two ranks, which determines the cost of their messages.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace tutti {
 
 enum class PathClass : uint8_t { shm, tcp, ucx, ofi };
 
-// "shm", "tcp", "ucx", "ofi", as in TUTTI_TRANSPORT.
+// Returns "shm", "tcp", "ucx" or "ofi", as in TUTTI_TRANSPORT.
 std::string_view name(PathClass path);
 std::optional<PathClass> parse_path_class(std::string_view text);
 

@@ -1,5 +1,5 @@
-// Which of the connections on one lane from one rank to another: each takes the place of the one
-// before it, which has broken.
+// The number of a connection on one lane between two ranks: each replaces the one before it, which
+// has broken.
 #pragma once
 
 namespace tutti {
@@ -7,7 +7,7 @@ namespace tutti {
 struct Renewal {
   static constexpr int kMost = 0xffff;
   int number = 0;   // 0: the first
-  int detours = 0;  // how many of the two ranks' rails to pass over: on these it went silent
+  int detours = 0;  // number of the two ranks' rails to skip, which went silent
 };
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
-// Sends each message by the transport that reaches its reader: shared memory inside the host, TCP
-// or a fabric to the others. A message to readers of both kinds takes a slot of each.
+// Sends each message by the transport that reaches its reader: shared memory within the host, TCP
+// or a fabric to other hosts. A message to readers of both kinds uses a slot of each.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@ namespace tutti {
 class Router final : public Transport {
  public:
   // near_rank[peer] is the peer's rank within `near`, or -1 for peers that are reached through
-  // `far` (which knows them by their own number).
+  // `far` (which uses the communicator's ranks).
   Router(std::unique_ptr<Transport> near, std::vector<int> near_rank,
          std::unique_ptr<Transport> far);
-  // The two paths' together.
+  // Combines the limits of the two paths.
   static Limits limits(const Limits& near, const Limits& far);
 
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
@@ -51,7 +51,7 @@ class Router final : public Transport {
     int rank;
     int lane;
   };
-  // The point-to-point lane has another number in each transport.
+  // The point-to-point lane has different numbers in the two transports.
   Path path(int peer, int lane) const;
 
   const std::unique_ptr<Transport> near_;

@@ -29,7 +29,7 @@ struct Address {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&name); }
 };
 
-// In the abstract namespace.
+// An address in the abstract namespace.
 Address address_of(const std::string& name) {
   Address address;
   address.name.sun_family = AF_UNIX;
@@ -50,8 +50,8 @@ WaitSet::WaitSet(const std::string& name) : name_(name) {
   bell_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   Address address = address_of(name);
   if (!bell_ || ::bind(bell_.get(), address.get(), address.length) != 0) {
-    throw system_error("the socket by which others wake this rank", errno,
-                       {.cause = "too many open files (ulimit -n)"});
+    throw system_error("cannot create the socket by which peers wake this rank", errno,
+                       {.cause = "this process has reached its limit of open files (ulimit -n)"});
   }
 }
 
@@ -64,7 +64,7 @@ void WaitSet::begin() {
   descriptors_.assign(1, {bell_.get(), POLLIN, 0});
   longest_ = std::chrono::microseconds::max();
   in_use_.store(true);
-  // What others did before they looked whether anybody sleeps is seen from here on.
+  // Writes that peers made before they checked for sleepers are visible from here on.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -81,7 +81,7 @@ bool WaitSet::sleep(std::chrono::microseconds at_most) {
     if (woken_) return true;
     on_word = word_ != nullptr;
   }
-  // What ends early by no_longer_than() is a spurious wake.
+  // A sleep shortened by no_longer_than() counts as a spurious wake.
   if (longest_ < at_most) return sleep_on_descriptors(longest_) || true;
   return on_word ? sleep_on_word(at_most) : sleep_on_descriptors(at_most);
 }

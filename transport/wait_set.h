@@ -1,11 +1,12 @@
-// What a rank sleeps on while it waits for others: one for all its communicators and transports.
+// The events on which a rank sleeps while it waits for others; one object for all its communicators
+// and transports.
 //
-// Where all that is waited for comes through one region of shared memory, this is a word there (a
-// futex). Otherwise it is descriptors, in one ppoll(): the sockets, or what other providers have,
-// and one datagram socket by which the peers in shared memory ring, whichever region they wrote to.
+// If everything awaited comes through one region of shared memory, this is a futex word there.
+// Otherwise it is a ppoll() on descriptors: the sockets or other providers' descriptors, and one
+// datagram socket through which the peers in shared memory ring, for any region.
 //
-// One thread sleeps at a time: begin(), then add what ends the sleep, sleep(), end(). Any thread
-// may wake it.
+// One thread sleeps at a time: begin(), then add the events, sleep(), end(). Any thread may wake
+// it.
 #pragma once
 
 #include <poll.h>
@@ -24,30 +25,30 @@ namespace tutti {
 
 class WaitSet {
  public:
-  // `name` is that of an abstract unix socket, by which others ring. Without one there are no
-  // others and nobody sleeps.
+  // `name`: an abstract unix socket, by which peers ring. Without a name there are no peers and no
+  // thread sleeps.
   explicit WaitSet(const std::string& name);
 
   const std::string& name() const { return name_; }
 
   // From here on wake() is not lost.
   void begin();
-  // What the transports are to add; descriptors unless said otherwise.
+  // Selects the kind of events that transports must add; descriptors by default.
   void choose(bool on_descriptors) { on_descriptors_ = on_descriptors; }
   bool on_descriptors() const { return on_descriptors_; }
   void add(int fd, short events) { descriptors_.push_back({fd, events, 0}); }
-  // For what has no descriptor.
+  // Bounds the sleep, for events without a descriptor.
   void no_longer_than(std::chrono::microseconds time) { longest_ = std::min(longest_, time); }
-  // Sleeps on nothing else; whoever wakes adds one to the word.
+  // Sleeps on this word only; a waker increments it.
   void add_word(std::atomic<uint32_t>& word, uint32_t value);
-  // False when `at_most` passed before anything came.
+  // Returns false if `at_most` passed without an event.
   bool sleep(std::chrono::microseconds at_most);
   void end();
 
-  // Any thread. Costs a look where nobody sleeps.
+  // Thread-safe. Costs one read if no thread sleeps.
   void wake();
   bool in_use() const { return in_use_.load(); }
-  // Ends the sleep of whoever has that name, or its next one. Errors are not told.
+  // Wakes the present or next sleep of the wait set with that name. Errors are ignored.
   void ring(const std::string& name) const;
 
  private:
@@ -57,17 +58,17 @@ class WaitSet {
   Fd bell_;  // datagram socket
   const std::string name_;
   std::atomic<bool> in_use_{false};
-  bool on_descriptors_ = true;  // the sleeper's, as is the next
+  bool on_descriptors_ = true;  // used by the sleeper only, like the next
   std::vector<pollfd> descriptors_;
   std::chrono::microseconds longest_ = std::chrono::microseconds::max();
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following members
   bool woken_ = false;
   std::atomic<uint32_t>* word_ = nullptr;
-  uint32_t value_ = 0;  // that the word had
+  uint32_t value_ = 0;  // value of the word when the sleep began
 };
 
-// For whoever changes a word that somebody may sleep on.
+// Wakes all sleepers on a word after it has changed.
 void wake_sleepers(std::atomic<uint32_t>& word);
 
 }  // namespace tutti

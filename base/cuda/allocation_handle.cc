@@ -1,5 +1,5 @@
-// Descriptors travel by pidfd_getfd (Linux 5.6): the bytes name a process and its descriptor. To
-// open /proc/PID/fd/N would open NVIDIA's device anew, without the memory.
+// Descriptors are transferred by pidfd_getfd (Linux 5.6): the exported bytes name a process and its
+// descriptor. Opening /proc/PID/fd/N would open NVIDIA's device again, without the memory.
 #include "base/cuda/allocation_handle.h"
 
 #include <sys/mman.h>
@@ -21,11 +21,11 @@
 namespace tutti::cuda {
 namespace {
 
-// What a ShareableHandle has of a descriptor.
+// The content of a ShareableHandle that names a file descriptor.
 struct DescriptorPlace {
-  uint64_t process;        // this_process() and
-  uint64_t serial;         // the n-th export of it: numbers of descriptors are used again
-  uint64_t pid_namespace;  // in which `pid` is a number
+  uint64_t process;        // this_process(), and
+  uint64_t serial;         // the serial number of the export: descriptor numbers are reused
+  uint64_t pid_namespace;  // the namespace in which `pid` is valid
   int32_t pid;
   int32_t descriptor;
 };
@@ -42,7 +42,7 @@ Fd take_descriptor(int pid, int descriptor) {
   return Fd(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), descriptor, 0)));
 }
 
-// Yama keeps processes apart that do not descend from each other; seccomp forbids the call.
+// Yama forbids access between unrelated processes; seccomp may forbid the system call.
 bool descriptors_can_be_taken() {
   int scope = 0;
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
@@ -51,21 +51,22 @@ bool descriptors_can_be_taken() {
 }
 
 Fd fetch(const DescriptorPlace& place) {
-  const std::string what = cat("cannot take the GPU memory of process ", place.pid);
+  const std::string what = cat("cannot import GPU memory of process ", place.pid);
   if (place.pid_namespace != pid_namespace()) {
     throw Error(ErrorCode::unsupported, what,
-                {.cause = "it is in another container: process numbers mean nothing here",
+                {.cause = "the process runs in another PID namespace (container)",
                  .remedy = "run the ranks of a host in one container, or with --pid=host"});
   }
   if (Fd fetched = take_descriptor(place.pid, place.descriptor)) return fetched;
   if (errno == ESRCH || errno == EBADF) {
-    throw Error(ErrorCode::connection_lost, what,
-                {.cause = "it has ended, or freed the memory before all ranks had it"});
+    throw Error(
+        ErrorCode::connection_lost, what,
+        {.cause = "the process exited, or freed the memory before all ranks had imported it"});
   }
   throw system_error(what, errno,
-                     {.cause = "a security module or a sandbox keeps the two processes apart, or "
-                               "this one has as many open files as it may have",
-                      .remedy = "allow ptrace between them (kernel.yama.ptrace_scope=0, "
+                     {.cause = "a security module or sandbox forbids pidfd_getfd, or this process "
+                               "reached its limit of open files",
+                      .remedy = "allow ptrace between the processes (kernel.yama.ptrace_scope=0, "
                                 "--cap-add=SYS_PTRACE), or raise ulimit -n"});
 }
 
@@ -162,7 +163,7 @@ AllocationHandle import_handle(const Context& context, const ShareableHandle& sh
   }
   DescriptorPlace place;
   std::memcpy(&place, shareable.bytes.data(), sizeof place);
-  const Fd fetched = fetch(place);  // the driver keeps what it needs of it
+  const Fd fetched = fetch(place);  // the driver keeps its own reference
   const auto as_pointer = reinterpret_cast<void*>(static_cast<intptr_t>(fetched.get()));
   api().mem_import_from_shareable_handle(&imported, as_pointer,
                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -176,7 +177,7 @@ Mapping::Mapping(const Context& context, const AllocationHandle& handle, size_t 
   api().mem_address_reserve(&reserved, bytes, alignment, 0, 0);
   free_ = freed_in(context, [=] {
     api().ctx_synchronize.result();
-    api().mem_unmap.result(reserved, bytes);  // no more than an error where nothing was mapped
+    api().mem_unmap.result(reserved, bytes);  // returns an error if nothing was mapped
     api().mem_address_free.result(reserved, bytes);
   });
   api().mem_map(reserved, bytes, 0, handle.get(), 0);

@@ -1,5 +1,5 @@
-// Physical memory of a GPU, or a multicast object, apart from the addresses where it is mapped:
-// what CUDA calls a generic allocation handle. It is made, handed to other processes, and mapped.
+// Physical memory of a GPU, or a multicast object, independent of the addresses where it is mapped:
+// CUDA's generic allocation handle. It is created, exported to other processes, and mapped.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@
 
 namespace tutti::cuda {
 
-// How memory gets into the hands of other processes.
+// Ways in which memory is shared with other processes.
 enum class Sharing : uint32_t {
-  ipc,         // CUDA's IPC: what cudaMalloc made
-  descriptor,  // a file descriptor, which processes of one host take out of one another
-  fabric,      // bytes that all hosts of one NVLink domain understand
+  ipc,         // CUDA IPC, for memory from cudaMalloc
+  descriptor,  // a file descriptor, duplicated between processes of one host
+  fabric,      // a fabric handle, valid on all hosts of one NVLink domain
 };
 
-// What one process tells another: plain bytes. Whatever they stand for must stay until all have it.
+// An exported handle as plain bytes. The exporter must keep the memory until all importers have it.
 struct ShareableHandle {
   Sharing sharing = Sharing::ipc;
   std::array<std::byte, CU_IPC_HANDLE_SIZE> bytes = {};
@@ -32,7 +32,7 @@ static_assert(std::is_trivially_copyable_v<ShareableHandle>);
 class AllocationHandle {
  public:
   AllocationHandle() = default;
-  // Takes over what the driver made.
+  // Takes ownership of a handle that the driver created.
   AllocationHandle(const Context& context, CUmemGenericAllocationHandle made);
 
   CUmemGenericAllocationHandle get() const { return handle_; }
@@ -43,20 +43,23 @@ class AllocationHandle {
   Cleanup release_;
 };
 
-// What a device pointer is mapped from; empty where it is none of virtual memory management.
+// Returns the handle that a device pointer is mapped from; empty if the pointer does not come from
+// virtual memory management.
 AllocationHandle handle_of(const Context& context, const void* mapped);
-// Of `fabric` and `descriptor`, those by which it was made to be shared, best first.
+// Returns the ways of sharing (`fabric`, `descriptor`) with which the handle was created, best
+// first.
 std::vector<Sharing> sharings_of(const AllocationHandle& handle);
 
-// What of `fabric` and `descriptor` the device, the driver and the system allow, best first.
+// Returns the ways of sharing (`fabric`, `descriptor`) that the device, the driver and the system
+// allow, best first.
 std::vector<Sharing> sharings_of(int device);
-CUmemAllocationHandleType handle_type(Sharing sharing);  // not of ipc
-// Whether CUDA refuses a way of sharing that its device claims to have: another may do. A fabric
-// handle needs an IMEX channel of this user, which only the call that makes it looks for.
+CUmemAllocationHandleType handle_type(Sharing sharing);  // undefined for ipc
+// Returns true if CUDA refuses a way of sharing that its device claims to support; another may
+// work. A fabric handle needs an IMEX channel of this user, which only the creating call looks for.
 bool is_refused(CUresult result);
 
-// An allocation handle that was made with that sharing; other processes can import it while this
-// lives.
+// An allocation handle created with the given sharing; other processes can import it while this
+// object lives.
 class ExportedHandle {
  public:
   ExportedHandle() = default;
@@ -68,15 +71,15 @@ class ExportedHandle {
   Fd descriptor_;
 };
 
-// Of this process or another.
+// Imports a handle exported by this process or another.
 AllocationHandle import_handle(const Context& context, const ShareableHandle& shareable);
 
-// Addresses at which the context's device reads and writes what is behind a handle. Its destructor
-// waits for the device's work, as cudaFree does.
+// The addresses at which the context's device accesses an allocation handle. The destructor waits
+// for the device's work, as cudaFree does.
 class Mapping {
  public:
   Mapping() = default;
-  // `bytes`: of the whole handle; `alignment`: its granularity, or 0.
+  // `bytes`: size of the whole handle; `alignment`: its granularity, or 0.
   Mapping(const Context& context, const AllocationHandle& handle, size_t bytes, size_t alignment);
   std::byte* data() const { return data_; }
 
@@ -85,11 +88,11 @@ class Mapping {
   Cleanup free_;
 };
 
-// Lets the context's device, too, use what another has mapped at these addresses of this process.
+// Grants the context's device access to memory that another device has mapped in this process.
 void allow_access(const Context& context, const void* mapped, size_t bytes);
 
-// Not 0; the same for all of this process, and another in all other processes, in whatever
-// container.
+// Returns a nonzero id of this process that differs from that of all other processes, containers
+// included.
 uint64_t this_process();
 
 inline size_t round_up(size_t bytes, size_t granularity) {

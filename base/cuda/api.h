@@ -1,9 +1,9 @@
-// CUDA's driver, found at run time: a program built here needs nothing of CUDA, and runs where
-// there is no GPU. A function of the driver is a member by its name, which is called like it and
-// throws where the driver refuses:
+// CUDA's driver, found at run time: building needs no CUDA, and the program runs where
+// there is no GPU. Each driver function is a member of the same name; calling it
+// throws if the driver refuses:
 //
 //     api().stream_synchronize(stream);                        // throws Error(system, ...)
-//     if (api().stream_query.result(stream) == CUDA_SUCCESS)   // or ask for what CUDA says
+//     if (api().stream_query.result(stream) == CUDA_SUCCESS)   // or inspect the CUresult
 //
 // As everywhere in CUDA, most calls need a current context (device.h).
 #pragma once
@@ -19,18 +19,18 @@ namespace tutti::cuda {
 // libcuda.so.1, which stays loaded for the life of the process.
 class Library {
  public:
-  // `oldest`: the CUDA whose driver has all that will be looked for. Throws Error(unsupported) that
-  // says what to install.
+  // `oldest`: the CUDA version whose driver has all required functions. Throws Error(unsupported)
+  // that says what to install.
   explicit Library(const char* oldest);
-  void* find(const char* name) const;  // likewise, where the driver is too old
+  void* find(const char* name) const;  // throws Error(unsupported) if the driver is too old
 
  private:
   const char* oldest_;
   void* handle_;
 };
 
-// What is thrown when `call` did not return CUDA_SUCCESS: its name, CUDA's own words, and where
-// they are known the likely cause and the remedy.
+// Builds the error for a `call` that did not return CUDA_SUCCESS: its name, CUDA's description, and
+// the likely cause and remedy if known.
 Error failure(const char* call, CUresult result);
 
 template <typename... Arguments>
@@ -43,7 +43,7 @@ class Call {
     const CUresult result = function_(arguments...);
     if (result != CUDA_SUCCESS) throw failure(name_, result);
   }
-  // For those of which something else than success may be expected, and for destructors.
+  // For calls whose failure is expected, and for destructors.
   CUresult result(Arguments... arguments) const noexcept { return function_(arguments...); }
   const char* name() const { return name_; }
 
@@ -53,8 +53,8 @@ class Call {
   Function function_;
 };
 
-// By the names that libcuda.so.1 exports, which for some functions differ from those in cuda.h:
-// cuda.h defines cuMemAlloc to be cuMemAlloc_v2. All are in drivers of CUDA 11.7 and newer.
+// The functions by the names that libcuda.so.1 exports, which may differ from cuda.h: cuda.h
+// defines cuMemAlloc as cuMemAlloc_v2. Drivers of CUDA 11.7 and newer have all of them.
 class Api {
   Library library_{"11.7 (515)"};
 
@@ -160,7 +160,7 @@ class Api {
       launch_kernel{library_, "cuLaunchKernel"};
 };
 
-// What only drivers of CUDA 12.1 and newer have.
+// Functions that only drivers of CUDA 12.1 and newer have.
 class MulticastApi {
   Library library_{"12.1 (530)"};
 
@@ -177,12 +177,13 @@ class MulticastApi {
                                                                       "cuMulticastUnbind"};
 };
 
-// Loads and initialises the driver on first use. Any thread. Throws Error(unsupported) where it is
-// missing or cannot be used; a later call tries again.
+// Loads and initialises the driver on first use. Thread-safe. Throws Error(unsupported) if the
+// driver is missing or unusable; a later call tries again.
 const Api& api();
-const MulticastApi& multicast_api();  // likewise
+const MulticastApi& multicast_api();  // throws likewise
 
-// Whether the driver is there, works, and has a device. Asks once a process.
+// Returns true if the driver is installed, works, and has a device. The answer is cached per
+// process.
 bool available();
 
 }  // namespace tutti::cuda

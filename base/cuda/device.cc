@@ -16,9 +16,9 @@ CUdevice device_of(int ordinal) {
   const int count = device_count();
   if (ordinal < 0 || ordinal >= count) {
     throw Error(ErrorCode::invalid_argument,
-                cat("there is no GPU ", ordinal, ": this process sees ", count),
-                {.cause = "CUDA_VISIBLE_DEVICES or the container shows fewer than are meant",
-                 .remedy = "number them from 0 as CUDA_VISIBLE_DEVICES lists them"});
+                cat("GPU ", ordinal, " does not exist: this process sees ", count),
+                {.cause = "CUDA_VISIBLE_DEVICES or the container exposes fewer GPUs than expected",
+                 .remedy = "number GPUs from 0 in the order of CUDA_VISIBLE_DEVICES"});
   }
   CUdevice device = 0;
   api().device_get(&device, ordinal);
@@ -71,7 +71,7 @@ DeviceInfo device_info(int ordinal) {
   info.multiprocessors = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   info.most_shared_bytes =
       static_cast<size_t>(attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
-  // The driver tells it by the name only: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
+  // The driver reports MIG only in the name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
   info.is_mig = info.name.find(" MIG ") != std::string::npos;
   info.has_virtual_memory = has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   info.has_file_descriptors =

@@ -1,4 +1,4 @@
-// GPUs, and the context in which a thread uses one.
+// GPUs, and the CUDA context in which a thread uses one.
 #pragma once
 
 #include <array>
@@ -15,32 +15,32 @@ namespace tutti::cuda {
 using Uuid = std::array<std::byte, 16>;
 
 struct DeviceInfo {
-  int ordinal = 0;  // as CUDA_VISIBLE_DEVICES numbers them in this process
+  int ordinal = 0;  // index in this process (CUDA_VISIBLE_DEVICES applies)
   std::string name = {};
   std::string pci_bus_id = {};  // "0000:06:00.0"
   Uuid uuid = {};               // the same in all processes
   int compute_capability = 0;   // 90 for 9.0
   int multiprocessors = 0;
   size_t memory_bytes = 0;
-  size_t most_shared_bytes = 0;  // of a block that asks for it (allow_shared_bytes)
-  bool is_mig = false;           // a part of a GPU, which has no peers
+  size_t most_shared_bytes = 0;  // shared memory limit of a block that opts in (allow_shared_bytes)
+  bool is_mig = false;           // a MIG slice of a GPU, which has no peers
   bool has_virtual_memory = false;
-  bool has_file_descriptors = false;  // for memory that is shared
+  bool has_file_descriptors = false;  // memory can be shared by file descriptor
   bool has_fabric_handles = false;
   bool has_multicast = false;
 };
 
 int device_count();
 DeviceInfo device_info(int ordinal);
-// The ordinal of the device whose context is current in this thread; where none is, the first
-// one's.
+// Returns the ordinal of the device whose context is current in this thread; without one, the first
+// device.
 int current_device();
-// Whether kernels of `device` can reach the memory of `peer`. A device reaches its own.
+// Returns true if kernels of `device` can access memory of `peer`. A device can access its own.
 bool can_access_peer(int device, int peer);
 
-// The primary context of a device, which all of the process's users of the device share (PyTorch,
-// cudart, other communicators). Copies share one hold on it; it is released with the last of them,
-// so whatever lives in the context keeps a copy.
+// The primary context of a device, shared by all its users in the process (PyTorch, cudart, other
+// communicators). Copies share one reference; the last copy releases the context, so every object
+// that lives in the context keeps a copy.
 class Context {
  public:
   explicit Context(int ordinal);
@@ -63,7 +63,7 @@ class Context {
   std::shared_ptr<const Retained> retained_;
 };
 
-// Makes a context current for this thread while it lives; then the one before is again.
+// Makes a context current for this thread; the destructor restores the previous one.
 class CurrentContext {
  public:
   explicit CurrentContext(const Context& context) : CurrentContext(context.handle()) {}
@@ -73,12 +73,12 @@ class CurrentContext {
   CurrentContext& operator=(const CurrentContext&) = delete;
 };
 
-// What frees something of a context, and keeps the context as long as that takes. `free` is called
-// with the context current, at the end of the process perhaps after the driver's: it does not
+// A cleanup that frees a resource of a context and keeps the context alive until then. `free` runs
+// with the context current, at process exit possibly after the driver's shutdown; it must not
 // throw.
 Cleanup freed_in(const Context& context, std::function<void()> free);
 
-// Waits for all work in it.
+// Blocks until all work in the context has completed.
 void synchronize(const Context& context);
 
 }  // namespace tutti::cuda

@@ -1,5 +1,5 @@
-// Memory of GPUs, the host's memory that they reach, and what a pointer points to. That of other
-// processes: peer_memory.h.
+// GPU memory, pinned host memory, and pointer classification. peer_memory.h has memory of other
+// processes.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace tutti::cuda {
 inline CUdeviceptr address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 inline std::byte* pointer(CUdeviceptr address) { return reinterpret_cast<std::byte*>(address); }
 
-// Of a device; the host must not touch it. Aligned to 256 bytes, of any contents at first. Its
+// Device memory, not accessible to the host. It is aligned to 256 bytes and uninitialised. The
 // destructor waits for the device's work, as cudaFree does.
 class DeviceMemory {
  public:
@@ -28,13 +28,13 @@ class DeviceMemory {
   Cleanup free_;
 };
 
-// Of the host, pinned, and within reach of the kernels of all devices.
+// Pinned host memory that kernels of all devices can access.
 class PinnedMemory {
  public:
   PinnedMemory(const Context& context, size_t bytes);
 
   std::byte* data() const { return data_; }
-  std::byte* device_data() const { return device_data_; }  // where kernels find it
+  std::byte* device_data() const { return device_data_; }  // the address in kernels
   size_t size() const { return size_; }
 
  private:
@@ -45,29 +45,29 @@ class PinnedMemory {
 };
 
 enum class MemoryKind : int {
-  host,     // CUDA knows nothing of it
-  pinned,   // the host's, allocated or registered by CUDA
-  device,   // a GPU's
-  managed,  // it moves between the host and the GPUs
+  host,     // host memory unknown to CUDA
+  pinned,   // host memory allocated or registered by CUDA
+  device,   // memory of a GPU
+  managed,  // managed memory, which migrates between host and GPUs
 };
 
 struct PointerInfo {
   MemoryKind kind = MemoryKind::host;
-  int device = -1;              // ordinal; -1: of none
-  CUcontext context = nullptr;  // in which it was allocated, if in any
+  int device = -1;              // ordinal; -1: not a device's
+  CUcontext context = nullptr;  // context of the allocation, if any
 };
 
 PointerInfo describe(const void* pointer);
 
-// The whole allocation that a device pointer lies in.
+// The whole allocation that contains a device pointer.
 struct Allocation {
   std::byte* base = nullptr;
   size_t size = 0;
 };
 Allocation allocation_of(const void* device_pointer);
 
-// In the order of the stream, from and to memory of any kind. The host's memory must be pinned to
-// be copied while the caller goes on. The stream's context is current.
+// Copies between memory of any kind, in stream order. The copy is asynchronous only if host memory
+// is pinned. The stream's context must be current.
 void copy_async(void* to, const void* from, size_t bytes, CUstream stream);
 void fill_async(void* to, std::byte value, size_t bytes, CUstream stream);
 

@@ -40,9 +40,10 @@ CUfunction Module::function(const char* name) const {
   CUfunction function = nullptr;
   const CUresult result = api().module_get_function.result(&function, handle_, name);
   if (result == CUDA_ERROR_NOT_FOUND) {
-    throw Error(ErrorCode::unsupported, cat("CUDA: there is no kernel ", name, " in this build"),
-                {.cause = "its kernels are of another version, or were built without this one",
-                 .remedy = "build all of Tutti anew"});
+    throw Error(
+        ErrorCode::unsupported, cat("CUDA kernel ", name, " is missing from this build"),
+        {.cause = "the kernels come from another version, or from a build without this kernel",
+         .remedy = "rebuild Tutti completely"});
   }
   if (result != CUDA_SUCCESS) throw failure(api().module_get_function.name(), result);
   return function;

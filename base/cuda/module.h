@@ -1,4 +1,4 @@
-// Kernels: code that was compiled for GPUs, its functions, and how they are launched.
+// GPU kernels: compiled code, its functions, and their launch.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,22 @@
 namespace tutti::cuda {
 
 struct FunctionInfo {
-  int registers = 0;        // of a thread
-  size_t local_bytes = 0;   // of a thread; more than 0: registers are spilled to memory
-  size_t shared_bytes = 0;  // of a block, beside those that a launch asks for
-  int most_threads = 0;     // of a block
+  int registers = 0;        // per thread
+  size_t local_bytes = 0;   // per thread; above 0, registers are spilled to memory
+  size_t shared_bytes = 0;  // per block, beside those that a launch asks for
+  int most_threads = 0;     // per block
 };
 
 FunctionInfo function_info(CUfunction function);
-// Needed once for launches that ask for more than 48 KiB a block.
+// Must be called once before launches that ask for more than 48 KiB per block.
 void allow_shared_bytes(CUfunction function, size_t bytes);
 
-// In one context; the code stays loaded while this lives.
+// Code loaded into one context; it is unloaded on destruction.
 class Module {
  public:
-  // `image`: a cubin, fat binary or PTX. Throws Error(unsupported) where it has nothing for this
-  // GPU.
+  // `image`: a cubin, fat binary or PTX. Throws Error(unsupported) if it has no code for this GPU.
   Module(const Context& context, const void* image);
-  // Throws Error(unsupported) where it has none of the name.
+  // Throws Error(unsupported) if the module has no function of that name.
   CUfunction function(const char* name) const;
 
  private:
@@ -37,15 +36,15 @@ class Module {
 
 struct Grid {
   unsigned blocks = 1;
-  unsigned threads = 32;  // of a block
+  unsigned threads = 32;  // per block
   unsigned shared_bytes = 0;
 };
 
-// `parameters` has a pointer to each of them; they are copied before this returns. The stream's
-// context is current.
+// `parameters` has a pointer to each parameter; they are copied before this returns. The stream's
+// context must be current.
 void launch(CUfunction function, const Grid& grid, CUstream stream, void** parameters);
 
-// A kernel of one parameter.
+// Launches a kernel that has one parameter.
 template <typename Parameter>
 void launch(CUfunction function, const Grid& grid, CUstream stream, const Parameter& parameter) {
   void* parameters[] = {const_cast<Parameter*>(&parameter)};

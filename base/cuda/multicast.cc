@@ -8,15 +8,15 @@ namespace tutti::cuda {
 namespace {
 
 Error no_multicast(int device, const std::string& cause) {
-  return Error(ErrorCode::unsupported, cat("GPU ", device, " cannot take part in multicast"),
-               {.cause = cause, .remedy = "use algorithms without it"});
+  return Error(ErrorCode::unsupported, cat("GPU ", device, " does not support multicast"),
+               {.cause = cause, .remedy = "use an algorithm without multicast"});
 }
 
-// Throws where it has none.
+// Returns the context's device; throws if it does not support multicast.
 CUdevice multicast_device(const Context& context) {
   const int ordinal = context.ordinal();
   if (!device_info(ordinal).has_multicast) {
-    throw no_multicast(ordinal, "it is older than Hopper, or not connected by NVSwitches");
+    throw no_multicast(ordinal, "the GPU is older than Hopper, or not connected by NVSwitches");
   }
   CUdevice device = 0;
   api().device_get(&device, ordinal);
@@ -48,7 +48,8 @@ Multicast::Multicast(const Context& context, int devices, size_t bytes)
     if (is_created) break;
   }
   if (!is_created) {
-    throw no_multicast(context.ordinal(), "no handle of it can be given to other processes");
+    throw no_multicast(context.ordinal(),
+                       "no handle of its memory can be shared with other processes");
   }
   add_device();
 }
@@ -61,7 +62,7 @@ Multicast::Multicast(const Context& context, const ExportedMulticast& exported)
   add_device();
 }
 
-// False where CUDA refuses that way of sharing.
+// Returns false if CUDA refuses that way of sharing.
 bool Multicast::create(int devices, size_t bytes, Sharing sharing) {
   const CurrentContext current(context_);
   CUmulticastObjectProp properties{.numDevices = static_cast<unsigned>(devices),
@@ -90,9 +91,9 @@ void Multicast::add_device() {
 void Multicast::bind(const AllocationHandle& memory, size_t bytes) {
   if (!memory || bytes < size()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("a multicast object of ", size(), " bytes cannot bind this memory of ", bytes,
-                    memory ? "" : ", which cudaMalloc made"),
-                {.cause = "the memory is too small, or of a device without virtual memory "
+                cat("a multicast object of ", size(), " bytes cannot bind ", bytes,
+                    " bytes of memory", memory ? "" : " from cudaMalloc"),
+                {.cause = "the memory is too small, or its device does not support virtual memory "
                           "management",
                  .remedy = "allocate SharedMemory of the object's size()"});
   }

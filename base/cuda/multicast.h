@@ -1,6 +1,6 @@
-// Multicast over NVSwitch (NVLS): one range of addresses that stands for equally large memory of
-// several GPUs. What a kernel stores there (multimem.st, .red) goes to all of them, what it loads
-// (multimem.ld_reduce) is their sum; ordinary loads and stores must not touch it.
+// Multicast over NVSwitch (NVLS): one address range that maps equally large memory of several
+// GPUs. A store to it (multimem.st, .red) reaches all of them, and a load (multimem.ld_reduce)
+// returns their sum; ordinary loads and stores must not touch it.
 //
 // All ranks, one of each device, in this order:
 //
@@ -11,9 +11,9 @@
 //     mine.bind(memory, bytes)                  mine.bind(memory, bytes)
 //                    barrier: all memory is bound; kernels may use data()
 //                    ... all kernels have ended; barrier
-//                    whoever has one destroys it, then its memory
+//                    every rank destroys its Multicast, then its memory
 //
-// The driver waits in bind() for devices that are missing, for ever: hence the first barrier.
+// The driver blocks in bind() until all devices have been added: hence the first barrier.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,8 @@
 
 namespace tutti::cuda {
 
-// Plain bytes. The creator's Multicast must live until all have imported it.
+// A multicast handle as plain bytes. The creator's Multicast must live until all ranks have
+// imported it.
 struct ExportedMulticast {
   uint64_t size = 0;
   uint64_t granularity = 0;
@@ -35,24 +36,24 @@ struct ExportedMulticast {
 };
 static_assert(std::is_trivially_copyable_v<ExportedMulticast>);
 
-// Of a device's memory that is to be bound: no fewer bytes than these.
+// Rounds up to a size at which memory of the context's device can be bound.
 size_t round_up_for_multicast(const Context& context, size_t bytes);
 
 class Multicast {
  public:
-  // Creates it for so many devices, of at least so many bytes of each, and adds the context's.
-  // Throws Error(unsupported) where the device has no multicast.
+  // Creates a multicast object for `devices` devices with at least `bytes` bytes each, and adds the
+  // context's device. Throws Error(unsupported) if the device has no multicast.
   Multicast(const Context& context, int devices, size_t bytes);
-  // Imports one that another rank created, and adds the context's device.
+  // Imports an object that another rank created, and adds the context's device.
   Multicast(const Context& context, const ExportedMulticast& exported);
 
   size_t size() const { return exported_.size; }
-  const ExportedMulticast& exported() const { return exported_; }  // the creator's only
+  const ExportedMulticast& exported() const { return exported_; }  // valid on the creator only
 
-  // Binds the first size() bytes of this device's memory, of `bytes`, which are kept by the caller,
-  // and maps all devices'. Once.
+  // Binds the first size() bytes of this device's `memory` (`bytes` long, owned by the caller) and
+  // maps the memory of all devices. May be called once.
   void bind(const AllocationHandle& memory, size_t bytes);
-  std::byte* data() const { return mapping_.data(); }  // once bound
+  std::byte* data() const { return mapping_.data(); }  // valid after bind()
 
  private:
   bool create(int devices, size_t bytes, Sharing sharing);

@@ -38,8 +38,8 @@ class Opened {
   Cleanup close_;
 };
 
-// What is open, by context and handle. It is closed with the last of its users, under the lock, so
-// that nobody finds what is being closed.
+// The open mappings by context and handle. The last user closes a mapping under the lock, so that
+// no thread can find a mapping that is being closed.
 class OpenedTable {
  public:
   std::shared_ptr<const Opened> open(const Context& context, const ExportedMemory& exported) {
@@ -80,7 +80,7 @@ OpenedTable& opened_table() {
   return table;
 }
 
-// Memory of this process.
+// Enables peer access to memory of this process.
 void let_reach(const Context& context, const ExportedMemory& exported) {
   const std::byte* const memory = pointer(exported.pointer);
   if (exported.handle.sharing != Sharing::ipc) {
@@ -100,9 +100,9 @@ void let_reach(const Context& context, const ExportedMemory& exported) {
 ExportedMemory export_memory(const void* device_pointer) {
   const PointerInfo info = describe(device_pointer);
   if (info.kind != MemoryKind::device) {
-    throw Error(ErrorCode::invalid_argument, "only a GPU's memory can be exported to other ranks",
-                {.cause = "the pointer is one into the host's memory, or into managed memory",
-                 .remedy = "allocate it by cudaMalloc"});
+    throw Error(ErrorCode::invalid_argument, "only GPU memory can be exported to other ranks",
+                {.cause = "the pointer refers to host memory or managed memory",
+                 .remedy = "allocate the buffer by cudaMalloc"});
   }
   const Allocation allocation = allocation_of(device_pointer);
   ExportedMemory exported{
@@ -117,9 +117,9 @@ ExportedMemory export_memory(const void* device_pointer) {
   exported.handle.bytes = std::bit_cast<decltype(exported.handle.bytes)>(handle);
   if (result == CUDA_SUCCESS) return exported;
   throw Error(ErrorCode::unsupported, failure(api().ipc_get_mem_handle.name(), result).what(),
-              {.cause = "the memory is of a pool (cudaMallocAsync) or mapped by cuMemMap, which "
-                        "CUDA's IPC does not share",
-               .remedy = "allocate it by cudaMalloc; PyTorch: PYTORCH_CUDA_ALLOC_CONF="
+              {.cause = "the memory comes from a pool (cudaMallocAsync) or cuMemMap, which CUDA "
+                        "IPC does not support",
+               .remedy = "allocate the buffer by cudaMalloc; PyTorch: PYTORCH_CUDA_ALLOC_CONF="
                          "expandable_segments:False"});
 }
 
@@ -132,9 +132,9 @@ OfferedMemory::OfferedMemory(const Context& context, const void* device_pointer)
   }
   const std::vector<Sharing> sharings = sharings_of(handle_);
   if (sharings.empty()) {
-    throw Error(ErrorCode::unsupported, "this memory of a GPU cannot be shared with other ranks",
-                {.cause = "it was mapped by cuMemMap from an allocation without a handle type",
-                 .remedy = "allocate it by cudaMalloc or the library; PyTorch: "
+    throw Error(ErrorCode::unsupported, "this GPU memory cannot be shared with other ranks",
+                {.cause = "cuMemMap mapped it from an allocation without a shareable handle type",
+                 .remedy = "allocate the buffer by cudaMalloc or by Tutti; PyTorch: "
                            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"});
   }
   const Allocation allocation = allocation_of(device_pointer);
@@ -156,7 +156,7 @@ SharedMemory::SharedMemory(const Context& context, size_t bytes) {
   exported_ = export_memory(plain_->data());
 }
 
-// False where CUDA refuses that way of sharing.
+// Returns false if CUDA refuses that way of sharing.
 bool SharedMemory::create(const Context& context, size_t bytes, Sharing sharing) {
   const CurrentContext current(context);
   const CUmemAllocationProp properties{
@@ -189,7 +189,7 @@ std::byte* SharedMemory::data() const { return plain_ ? plain_->data() : mapping
 ImportedMemory::ImportedMemory(const Context& context, const ExportedMemory& exported)
     : size_(exported.size - exported.offset) {
   if (exported.offset >= exported.size) {
-    throw Error(ErrorCode::invalid_argument, "what describes another rank's memory is damaged");
+    throw Error(ErrorCode::invalid_argument, "a peer's memory descriptor is corrupted");
   }
   if (exported.process == this_process()) {
     data_ = pointer(exported.pointer);

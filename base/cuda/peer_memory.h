@@ -1,9 +1,9 @@
-// A GPU's memory in the hands of another rank: of another process by a handle, of another thread of
-// this one as it is.
+// GPU memory shared with other ranks: by a handle between processes, by pointer between threads of
+// one process.
 //
-// Memory that is allocated to be shared (SharedMemory) comes from CUDA's virtual memory management
-// where that can be handed over, as a fabric handle or a descriptor; else, as memory that a caller
-// brings (export_memory), from cudaMalloc, by CUDA's IPC.
+// SharedMemory comes from CUDA's virtual memory management where the system can share it by a
+// fabric handle or a descriptor; otherwise it comes from cudaMalloc and is shared by CUDA IPC, as
+// the caller's own memory is (export_memory).
 #pragma once
 
 #include <cstddef>
@@ -18,31 +18,31 @@
 
 namespace tutti::cuda {
 
-// What one rank tells another of a place in its GPU's memory: plain bytes. The memory must stay
-// until nobody has it open; CUDA does not say what happens else.
+// The description of a location in a rank's GPU memory, as plain bytes. The memory must stay
+// allocated until every importer has closed it; CUDA leaves the opposite undefined.
 struct ExportedMemory {
   uint64_t process = 0;  // this_process()
-  uint64_t pointer = 0;  // as the exporting process has it
-  uint64_t offset = 0;   // of the pointer in its allocation
-  uint64_t size = 0;     // of the allocation, from its base
+  uint64_t pointer = 0;  // address in the exporting process
+  uint64_t offset = 0;   // offset of the pointer in its allocation
+  uint64_t size = 0;     // bytes of the allocation, from its base
   ShareableHandle handle = {};
   Uuid device = {};
 };
 static_assert(std::is_trivially_copyable_v<ExportedMemory>);
 
-// Of any device pointer that cuMemAlloc or cudaMalloc made, or one into the middle of that. A
-// context of its device is current.
+// Exports any pointer into memory from cuMemAlloc or cudaMalloc. A context of its device must be
+// current.
 ExportedMemory export_memory(const void* device_pointer);
 
-// Memory that a caller brings, made ready for other ranks: as export_memory(), or by the handle
-// that it was mapped from. Lives until nobody will import it any more.
+// The caller's memory, exported for other ranks as export_memory() does, or by the handle that it
+// was mapped from. It must live until the last rank has imported it.
 class OfferedMemory {
  public:
-  // Throws Error(unsupported) where it cannot be shared: it was not made for that.
+  // Throws Error(unsupported) if the memory was allocated in a way that cannot be shared.
   OfferedMemory(const Context& context, const void* device_pointer);
 
-  const ExportedMemory& exported() const { return exported_; }  // of the pointer
-  // Empty where the memory is not from virtual memory management.
+  const ExportedMemory& exported() const { return exported_; }  // refers to the pointer passed in
+  // Empty if the memory does not come from virtual memory management.
   const AllocationHandle& handle() const { return handle_; }
 
  private:
@@ -51,15 +51,16 @@ class OfferedMemory {
   ExportedMemory exported_;
 };
 
-// Of a device, at least so many bytes, to be shared and perhaps bound to a Multicast.
+// At least `bytes` bytes of device memory that can be shared and, if supported, bound to a
+// Multicast.
 class SharedMemory {
  public:
   SharedMemory(const Context& context, size_t bytes);
 
   std::byte* data() const;
   size_t size() const { return exported_.size; }
-  const ExportedMemory& exported() const { return exported_; }  // of data()
-  // Empty where the memory is not from virtual memory management.
+  const ExportedMemory& exported() const { return exported_; }  // refers to data()
+  // Empty if the memory does not come from virtual memory management.
   const AllocationHandle& handle() const { return handle_; }
 
  private:
@@ -68,18 +69,18 @@ class SharedMemory {
   AllocationHandle handle_;
   ExportedHandle exported_handle_;
   Mapping mapping_;
-  std::optional<DeviceMemory> plain_;  // where there is no handle
+  std::optional<DeviceMemory> plain_;  // used if there is no handle
   ExportedMemory exported_;
 };
 
-// Such memory as `context` reaches it, for as long as this lives. Each allocation is opened once in
-// a context, by whatever places of it are imported.
+// Imported memory, as `context` accesses it, while this object lives. Each allocation is opened
+// once per context, however many of its locations are imported.
 class ImportedMemory {
  public:
   ImportedMemory(const Context& context, const ExportedMemory& exported);
 
   std::byte* data() const { return data_; }
-  size_t size() const { return size_; }  // from data() to the allocation's end
+  size_t size() const { return size_; }  // bytes from data() to the end of the allocation
 
  private:
   std::byte* data_ = nullptr;

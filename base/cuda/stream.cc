@@ -6,7 +6,7 @@
 namespace tutti::cuda {
 namespace {
 
-// True, or false where CUDA says "not ready".
+// Returns true on success, false if CUDA reports "not ready".
 bool is_ready(const char* call, CUresult result) {
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) throw failure(call, result);
   return result == CUDA_SUCCESS;

@@ -1,7 +1,7 @@
 // The order of work on a GPU: streams, events, and graphs captured from streams.
 //
-// A stream is a CUstream wherever it is used, so that a caller's own (a cudaStream_t; 0, or
-// per_thread_stream()) will do. Its context is current in the thread.
+// Every CUstream parameter accepts a caller's stream (a cudaStream_t; 0, or per_thread_stream()).
+// The stream's context must be current in the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tutti::cuda {
 
-// One of our own, which does not wait for the legacy stream.
+// A stream owned by Tutti, which does not synchronise with the legacy stream.
 class Stream {
  public:
   explicit Stream(const Context& context);
@@ -25,14 +25,14 @@ class Stream {
 
 void synchronize(CUstream stream);
 bool is_done(CUstream stream);
-// Calls `function` in a thread of the driver's once all before it is done; what comes after waits.
-// It must call nothing of CUDA. In a captured stream it is called at each replay.
+// Calls `function` on a thread of the driver once all earlier work has completed; later work waits
+// for it. The function must not call CUDA. In a captured stream, each replay calls it.
 void call_on_host(CUstream stream, CUhostFn function, void* user_data);
-// What comes after waits until the word, of the device's memory or of pinned memory as the device
-// has it, is `least` or more.
+// Makes later work wait until the word is `least` or more. The word is in device memory, or in
+// pinned memory at its device address.
 void wait_for_word(CUstream stream, const uint32_t* device_word, uint32_t least);
-// Of the same kinds of memory, or another device's that this one reaches: once all before it is
-// done, and seen by whoever sees the word.
+// Writes the word once all earlier work has completed and is visible to readers of the word. The
+// word is in the same kinds of memory, or in that of a peer device that this one can access.
 void write_word(CUstream stream, uint32_t* device_word, uint32_t value);
 
 // A point in a stream's work.
@@ -45,27 +45,27 @@ class Event {
 
   void record(CUstream stream);
   void synchronize() const;
-  bool is_done() const;  // also of one that was not recorded
-  // What is put into `stream` from now on waits for what was recorded.
+  bool is_done() const;  // also true if it was never recorded
+  // Makes later work of `stream` wait for the recorded point.
   void hold(CUstream stream) const;
-  float milliseconds_since(const Event& start) const;  // both with timing, and done
+  float milliseconds_since(const Event& start) const;  // both events need timing and must be done
 
  private:
   CUevent handle_ = nullptr;
   Cleanup destroy_;
 };
 
-// Calls that follow each other in whatever streams they are put into. (Also in equal handles: the
-// driver gives them again.) What is captured follows what its graph has before it; the graph's
-// launches follow each other as their streams do.
+// Orders calls after each other, whichever streams they are enqueued on. (The driver reuses stream
+// handles, so equal handles are not enough.) A captured call follows the calls captured before it
+// in the same graph; the launches of a graph follow each other in stream order.
 class CallOrder {
  public:
   explicit CallOrder(const Context& context) : ended_(context) {}
 
-  // Around what a call puts into the stream.
+  // Brackets the work that a call enqueues on the stream.
   void begin(CUstream stream);
   void end(CUstream stream);
-  // Returns when the last call that was not captured has ended.
+  // Blocks until the last call that was not captured has completed.
   void drain() const;
 
  private:
@@ -73,7 +73,7 @@ class CallOrder {
   bool has_calls_ = false;
 };
 
-// Work that was captured, to be run again and again. Its launches follow each other.
+// A captured graph that can be launched repeatedly. Its launches follow each other.
 class Graph {
  public:
   void launch(CUstream stream) const;
@@ -86,12 +86,12 @@ class Graph {
   Cleanup destroy_;
 };
 
-// While it lives, work put into the stream by this thread is not run but recorded; also that of
-// other streams which wait for events of it, and which it has to wait for before the end.
+// While it lives, work that this thread enqueues on the stream is recorded, not run; so is work of
+// other streams that wait for events of it. The stream must wait for those streams before the end.
 class Capture {
  public:
   Capture(const Context& context, CUstream stream);
-  ~Capture();  // drops what was captured, unless end() gave it
+  ~Capture();  // drops the recording unless end() returned it
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
@@ -103,8 +103,8 @@ class Capture {
   bool is_over_ = false;
 };
 
-// While it lives, this thread may allocate and wait although a stream is captured: for work that
-// the graph has no part in.
+// While it lives, this thread may allocate and synchronise although a stream is being captured: for
+// work that does not belong to the graph.
 class BesideCaptures {
  public:
   BesideCaptures();
@@ -116,7 +116,7 @@ class BesideCaptures {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-// Whether the stream is being captured, by whomever.
+// Returns true if the stream is being captured by any user.
 bool is_captured(CUstream stream);
 
 }  // namespace tutti::cuda

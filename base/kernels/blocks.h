@@ -1,5 +1,5 @@
-// Whole blocks of base/block_format.h, from floats and to floats, in plain loops that the compiler
-// turns into vector code. Compiled once per instruction set, as convert.h is, and with its rules.
+// Conversions between floats and whole blocks of base/block_format.h, in plain loops that the
+// compiler vectorises. They are compiled once per instruction set under the rules of convert.h.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace {
 
 constexpr uint32_t kInfinityBits = 0x7f800000U;
 constexpr uint8_t kNanScale = 0xff;
-constexpr int kScaleBias = 127;  // of E8M0
+constexpr int kScaleBias = 127;  // bias of E8M0
 constexpr size_t kMxValues = 32;
 constexpr size_t kInt8Values = 256;
 constexpr size_t kSignValues = 256;
 
-// The floats of one block of an array, which need no alignment.
+// The floats of one block of an array, without alignment.
 template <size_t kCount>
 inline void load_block(const void* values, size_t block, float* to) {
   constexpr size_t kBytes = kCount * sizeof(float);
@@ -30,8 +30,8 @@ inline void store_block(void* values, size_t block, const float* from) {
   __builtin_memcpy(static_cast<char*>(values) + block * kBytes, from, kBytes);
 }
 
-// The largest magnitude, as bits: of floats without signs these are ordered as the values are, NaNs
-// last.
+// Returns the bits of the largest magnitude: as integers, bits of unsigned floats order like the
+// values, with NaNs last.
 template <size_t kCount>
 inline uint32_t largest_bits(const float* values) {
   uint32_t most = 0;
@@ -42,12 +42,12 @@ inline uint32_t largest_bits(const float* values) {
   return most;
 }
 
-// 2^exponent, from 2^-126 to 2^127.
+// Returns 2^exponent, for -126 to 127.
 inline float power_of_two(int exponent) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// E8M0 of a block whose largest value has these bits.
+// Returns the E8M0 scale of a block whose largest value has these bits.
 inline uint8_t mx_scale(uint32_t largest, int most_exponent) {
   if (largest >= kInfinityBits) return kNanScale;
   if (largest == 0) return 0;
@@ -57,7 +57,7 @@ inline uint8_t mx_scale(uint32_t largest, int most_exponent) {
   return static_cast<uint8_t>((scale < -kScaleBias ? -kScaleBias : scale) + kScaleBias);
 }
 
-// Multiplies by 2^exponent, for exponents that no float has, too: in two steps.
+// Multiplies by 2^exponent in two steps, so that the exponent may exceed a float's range.
 inline void multiply(float* values, int exponent) {
   const int half = exponent / 2;
   const float first = power_of_two(half);
@@ -70,7 +70,8 @@ inline float clamped(float value, float most) {
   return above > most ? most : above;
 }
 
-// The values over their scale, within +-most; zeros where a value is no number.
+// Divides the values by their block's scale, which it returns, and clamps them to +-most. The
+// values of a block with a NaN or an infinity become zeros.
 inline uint8_t scale_down(float* values, int most_exponent, float most) {
   const uint8_t scale = mx_scale(largest_bits<kMxValues>(values), most_exponent);
   if (scale == kNanScale) {
@@ -112,7 +113,7 @@ void decode_mx8(void* values, const void* blocks, size_t count) {
   }
 }
 
-// E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6. Halfway values go to the even code.
+// Encodes E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6. Ties go to the even code.
 inline uint32_t e2m1(float value) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, value);
   const float x = __builtin_bit_cast(float, bits & 0x7fffffffU);
@@ -122,7 +123,7 @@ inline uint32_t e2m1(float value) {
   return code | (bits >> 31) << 3;
 }
 
-// Its value: from code 2 on, 1 or 1.5 times a power of two.
+// Decodes E2M1: from code 2 on, 1 or 1.5 times a power of two.
 inline float value_of_e2m1(uint32_t code) {
   const uint32_t magnitude = code & 7;
   const uint32_t normal = (126 + (magnitude >> 1)) << 23 | (magnitude & 1) << 22;
@@ -162,7 +163,7 @@ void decode_mx4(void* values, const void* blocks, size_t count) {
 void encode_int8(void* blocks, const void* values, size_t count) {
   constexpr size_t kBytes = sizeof(float) + kInt8Values;
   constexpr float kMost = 127;
-  // 1.5 * 2^23: adding it rounds to whole numbers, ties to even.
+  // 1.5 * 2^23: adding it rounds to an integer, ties to even.
   constexpr float kRound = 12582912.0f;
   auto* to = static_cast<uint8_t*>(blocks);
   for (size_t block = 0; block < count; ++block, to += kBytes) {
@@ -217,7 +218,7 @@ void encode_sign(void* blocks, const void* values, size_t count) {
     const float scale = there < kSignValues ? -mean : mean;
     __builtin_memcpy(to, &scale, sizeof(scale));
     uint8_t* const signs = to + sizeof(scale);
-    // Without branches: signs are as good as random.
+    // Branch-free, because signs are as good as random.
     for (size_t first = 0; first < kSignValues; first += 8) {
       uint32_t eight = 0;
       for (size_t i = 0; i < 8; ++i) eight |= uint32_t{at[first + i] < 0} << i;
@@ -238,7 +239,7 @@ void decode_sign(void* values, const void* blocks, size_t count) {
     size_t there = kSignValues;
     if ((scale & kSignBit) != 0) {
       while (there > 0 && bit(there - 1) == 0) --there;
-      if (there > 0) --there;  // the 1 behind the last sign
+      if (there > 0) --there;  // excludes the marker bit behind the last sign
     }
     float at[kSignValues];
     for (size_t i = 0; i < kSignValues; ++i) {

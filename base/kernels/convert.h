@@ -10,22 +10,22 @@
 namespace tutti::kernels {
 namespace {
 
-// A sign bit, exponent bits, and `mantissa` bits, as in IEEE 754. `largest` is the encoding of the
-// largest finite value, `overflow` of what lies beyond (infinity, or NaN where there is none),
-// `nan` of the quiet NaN; above `overflow` come the other NaNs.
+// A floating-point encoding with a sign bit, exponent bits, and `mantissa` bits, as in IEEE 754.
+// `largest` encodes the largest finite value, `overflow` the values beyond (infinity, or NaN if
+// there is none), `nan` the quiet NaN; codes above `overflow` are the other NaNs.
 template <typename Encoding, int mantissa, int bias, uint32_t largest, uint32_t overflow,
           uint32_t nan>
 struct SmallFloat {
   using Bits = Encoding;
 
   static constexpr int kSignBit = 8 * static_cast<int>(sizeof(Bits)) - 1;
-  static constexpr int kShift = 23 - mantissa;  // to the place of float's mantissa
+  static constexpr int kShift = 23 - mantissa;  // distance to the position of float's mantissa
 
   static constexpr float widen(Bits bits) {
     const uint32_t sign = (uint32_t{bits} >> kSignBit) << 31;
     const uint32_t magnitude = bits & ((1u << kSignBit) - 1);
     const uint32_t normal = (magnitude << kShift) + (uint32_t{127 - bias} << 23);
-    // Subnormals are whole multiples of the smallest one.
+    // Subnormals are integer multiples of the smallest one.
     constexpr float kSmallest = __builtin_bit_cast(float, uint32_t{128 - bias - mantissa} << 23);
     const float subnormal = static_cast<float>(static_cast<int32_t>(magnitude)) * kSmallest;
     const uint32_t special =
@@ -40,10 +40,10 @@ struct SmallFloat {
     const uint32_t bits = __builtin_bit_cast(uint32_t, value);
     const uint32_t sign = (bits >> 31) << kSignBit;
     const uint32_t magnitude = bits & 0x7fffffffu;
-    // Half a unit of the last place is added, less a bit where the result is even already.
+    // Adds half a unit in the last place, minus one bit if the result is already even.
     const uint32_t rounded = magnitude + ((1u << (kShift - 1)) - 1) + ((magnitude >> kShift) & 1);
     const uint32_t normal = (rounded >> kShift) - (uint32_t{127 - bias} << mantissa);
-    // Next to this number, floats are as far apart as the type's subnormals: adding it rounds.
+    // Floats near this number are spaced like the type's subnormals, so adding it rounds.
     constexpr uint32_t kMagic = uint32_t{151 - bias - mantissa} << 23;
     const float shifted = __builtin_bit_cast(float, magnitude) + __builtin_bit_cast(float, kMagic);
     const uint32_t subnormal = __builtin_bit_cast(uint32_t, shifted) - kMagic;
@@ -60,7 +60,7 @@ using F16 = SmallFloat<uint16_t, 10, 15, 0x7bff, 0x7c00, 0x7e00>;
 using F8E4M3 = SmallFloat<uint8_t, 3, 7, 0x7e, 0x7f, 0x7f>;
 using F8E5M2 = SmallFloat<uint8_t, 2, 15, 0x7b, 0x7c, 0x7e>;
 
-// The upper half of a float.
+// bfloat16 is the upper half of a float.
 struct BF16 {
   using Bits = uint16_t;
 

@@ -1,4 +1,4 @@
-// The kernels of base/reduce.h, as each instruction set offers them.
+// The kernel table behind base/reduce.h, one per instruction set.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ using MeanKernel = void (*)(void* dst, const void* a, const void* b, size_t coun
 using Convert = void (*)(void* to, const void* from, size_t count);
 using Scale = void (*)(void* dst, const void* src, size_t count, double factor);
 
-// Null where the operation does not exist for the type. avg and premul_sum are sum.
+// Entries are null if the operation does not exist for the type. avg and premul_sum map to sum.
 struct Kernels {
   Reduce (*reduce)(DType type, ReduceOp op);
   MeanKernel (*mean)(DType type);
@@ -24,7 +24,7 @@ struct Kernels {
   Scale (*scale)(DType type);
 };
 
-// What stands for a missing value in a block of signs: a NaN that no arithmetic makes.
+// Marks padding in a `sign` block: a NaN that no arithmetic produces.
 inline constexpr uint32_t kPaddingBits = 0x7fc0b10cU;
 
 namespace baseline {

@@ -1,8 +1,8 @@
-// What the reduction operators compute, one value at a time: read by the processor's kernels
-// (kernels.inc) and by those of GPUs (collectives/gpu), so that both give the same bits.
+// The reduction operators, one value at a time. The CPU kernels (kernels.inc) and the GPU kernels
+// (collectives/gpu) both use them, so that both give the same bits.
 //
-// As in convert.h, all of it sits in an anonymous namespace and calls nothing of the standard
-// library. Everything is constexpr, which lets nvcc compile it for a device, too.
+// As in convert.h, everything is in an anonymous namespace and calls nothing of the standard
+// library. Everything is constexpr, which lets nvcc compile it for a device as well.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 namespace tutti::kernels {
 namespace {
 
-// --- elements: what is in memory (Stored), and what is computed with (Value) ---
+// --- elements: the type in memory (Stored) and the type of arithmetic (Value) ---
 
-// Integers wrap around: sums and products are taken of the unsigned type.
+// Integers wrap around: sums and products use the unsigned type.
 template <typename T, typename Unsigned>
 struct Integer {
   using Stored = T;
@@ -57,7 +57,8 @@ struct Prod {
   template <typename E>
   static constexpr typename E::Value apply(typename E::Value a, typename E::Value b) {
     using W = typename E::Wrapping;
-    if constexpr (E::kBitwise) {  // 1u: short types would be promoted to int, which may overflow
+    // 1u, because short types would be promoted to int, which may overflow
+    if constexpr (E::kBitwise) {
       return static_cast<typename E::Value>(1u * static_cast<W>(a) * static_cast<W>(b));
     } else {
       return a * b;
@@ -101,8 +102,9 @@ struct Xor {
   }
 };
 
-// The mean of `ranks` >= 2 values, of which some add up to a and the others to b. Where a + b
-// overflows, though neither has, half of it is divided: the mean is finite wherever a and b are.
+// Returns the mean of `ranks` >= 2 values, some of which add up to a and the others to b. If a + b
+// overflows although neither a nor b does, half of the sum is divided: the mean is finite wherever
+// a and b are.
 struct Mean {
   template <typename E>
   static constexpr typename E::Value apply(typename E::Value a, typename E::Value b, int ranks) {
@@ -116,11 +118,11 @@ struct Mean {
       return overflows ? mean + mean : mean;
     }
   }
-  // The mean of values that add up to `sum`.
+  // Returns the mean of values that add up to `sum`.
   template <typename E>
   static constexpr typename E::Value apply(typename E::Value sum, int ranks) {
     using Value = typename E::Value;
-    if constexpr (E::kBitwise && sizeof(Value) < sizeof(int)) {  // ranks may not fit
+    if constexpr (E::kBitwise && sizeof(Value) < sizeof(int)) {  // `ranks` may not fit
       return static_cast<Value>(sum / ranks);
     } else {
       return sum / static_cast<Value>(ranks);
@@ -136,7 +138,8 @@ struct Pair {
   using Index = I;
 };
 
-// Whether a's pair is taken: of two NaNs, or two equal values, the one with the lower index.
+// Returns true if a's pair is taken: of two NaNs, or two equal values, the one with the lower
+// index.
 template <bool kMax, typename V, typename I>
 constexpr bool takes_left(V a, I a_index, V b, I b_index) {
   const bool a_is_nan = a != a;  // NOLINT

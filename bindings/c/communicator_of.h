@@ -1,4 +1,4 @@
-// From the C interface to the C++ one: for what is built with the shared library that it runs with.
+// Converts C handles to C++ objects, for code that is built with the shared library it runs with.
 #pragma once
 
 #include "bindings/c/tutti.h"
@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-// The communicator behind a handle. Throws Error(invalid_argument) for NULL. It lives on when the
-// handle is freed.
+// Returns the communicator behind a handle; it stays valid after the handle is freed. Throws
+// Error(invalid_argument) for NULL.
 Communicator communicator_of(tutti_comm_t* comm);
 
 }  // namespace tutti

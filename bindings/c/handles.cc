@@ -68,15 +68,15 @@ tutti_comm_t* handle_of(Communicator communicator) {
 }
 
 std::chrono::nanoseconds nanoseconds_of(double seconds) {
-  if (!(seconds >= 0)) invalid(cat(seconds, " is no number of seconds"));
+  if (!(seconds >= 0)) invalid(cat("invalid number of seconds ", seconds));
   return duration_of(seconds);
 }
 
 OptionsOfCall::OptionsOfCall(const tutti_call_options_t* given) {
   const tutti_call_options_t known = known_part(given, "tutti_call_options_t");
-  if (known.after_count > 0) checked(known.after, "the list of works to follow");
+  if (known.after_count > 0) checked(known.after, "the list of works in `after`");
   for (size_t i = 0; i < known.after_count; ++i) {
-    works_.push_back(checked(known.after[i], "a work to follow").work);
+    works_.push_back(checked(known.after[i], "a work in `after`").work);
   }
   options_.after = works_;
   if (known.algorithm != nullptr) options_.algorithm = known.algorithm;
@@ -86,17 +86,18 @@ OptionsOfCall::OptionsOfCall(const tutti_call_options_t* given) {
   options_.tag = known.tag;
   options_.may_be_shorter = known.may_be_shorter != 0;
   if (known.wire < 0 || known.wire >= static_cast<int64_t>(kAllWireFormats.size())) {
-    invalid(cat("wire ", known.wire, " is no tutti_wire_t"));
+    invalid(cat("wire ", known.wire, " is not a tutti_wire_t"));
   }
   options_.wire = static_cast<WireFormat>(known.wire);
   options_.queue = known.queue > INT32_MAX ? INT32_MAX : static_cast<int>(known.queue);
 }
 
 tutti_message_t& checked_message(tutti_message_t* message) {
-  tutti_message_t& checked = c::checked(message, "where to tell the message");
+  tutti_message_t& checked = c::checked(message, "the output pointer for the message");
   known_part(message, "tutti_message_t");
   if (checked.size < sizeof(tutti_message_t)) {
-    invalid(cat("tutti_message_t->size is ", checked.size, ", not the size of the struct"));
+    invalid(
+        cat("tutti_message_t->size is ", checked.size, ", which is not the size of the struct"));
   }
   return checked;
 }
@@ -110,10 +111,10 @@ void tell(const MessageInfo& info, tutti_message_t& message) {
 
 Buffer buffer_from(const tutti_buffer_t& given) {
   if (given.dtype < 0 || given.dtype >= static_cast<int32_t>(kAllDTypes.size())) {
-    invalid(cat("dtype ", given.dtype, " is no tutti_dtype_t"));
+    invalid(cat("dtype ", given.dtype, " is not a tutti_dtype_t"));
   }
   if (given.space != TUTTI_HOST && given.space != TUTTI_DEVICE) {
-    invalid(cat("memory space ", given.space, " is no tutti_space_t"));
+    invalid(cat("memory space ", given.space, " is not a tutti_space_t"));
   }
   return {given.data, given.count, static_cast<DType>(given.dtype),
           static_cast<MemorySpace>(given.space)};
@@ -123,10 +124,10 @@ ConstBuffer const_buffer_from(const tutti_buffer_t& given) { return as_const(buf
 
 ReduceOp op_from(tutti_op_t op) {
   if (op < 0 || op >= static_cast<int32_t>(kAllReduceOps.size())) {
-    invalid(cat("op ", op, " is no tutti_op_t"));
+    invalid(cat("op ", op, " is not a tutti_op_t"));
   }
   if (op == TUTTI_PREMUL_SUM || op == TUTTI_USER) {
-    throw Error(ErrorCode::invalid_argument, cat("op ", op, " needs more than its number"),
+    throw Error(ErrorCode::invalid_argument, cat("op ", op, " needs a factor or a function"),
                 {.remedy = "fill in a tutti_request_t, and use tutti_run() or tutti_start()"});
   }
   return static_cast<ReduceOp>(op);

@@ -1,5 +1,5 @@
-// What the files of the C interface share: handles, exceptions turned into codes, values checked,
-// options of any age.
+// Shared parts of the C interface: handles, translation of exceptions to codes, checked arguments,
+// and options of any version.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct tutti_comm {
   std::mutex mutex;
   std::map<void*, tutti::Memory<std::byte>> allocations;  // guarded by mutex
   std::map<void*, tutti::Registration> registrations;     // guarded by mutex
-  std::map<void*, tutti::Registration> windows;           // likewise
+  std::map<void*, tutti::Registration> windows;           // guarded by mutex
 };
 
 struct tutti_window {
@@ -42,7 +42,7 @@ struct tutti_work {
 
 namespace tutti::c {
 
-// The calling thread's.
+// The last error of the calling thread.
 struct LastError {
   std::string text;
   int32_t rank = -1;
@@ -51,7 +51,7 @@ LastError& last_error();
 tutti_status_t failed(ErrorCode code, const char* text, int rank = -1);
 [[noreturn]] void invalid(const std::string& what);
 
-// No exception crosses the border.
+// Runs an action and converts its exception to a status: no exception crosses the C interface.
 template <typename Action>
 tutti_status_t guarded(Action action) noexcept {
   try {
@@ -62,7 +62,7 @@ tutti_status_t guarded(Action action) noexcept {
   } catch (const std::bad_alloc&) {
     return failed(ErrorCode::system, "out of memory");
   } catch (const std::length_error&) {
-    return failed(ErrorCode::system, "out of memory: the call needs more than there can be");
+    return failed(ErrorCode::system, "out of memory: the requested size exceeds any memory");
   } catch (const std::exception& error) {
     return failed(ErrorCode::internal, error.what());
   }
@@ -77,24 +77,24 @@ T& checked(T* pointer, const char* what) {
 Communicator& of(tutti_comm_t* comm);
 tutti_comm_t* handle_of(Communicator communicator);
 
-// A caller compiled against an older header passes a shorter struct, whose missing members are
-// zero; a newer caller may pass a longer one, if it asks for nothing that this library has not
-// heard of.
+// Copies options of any version. A caller compiled against an older header passes a shorter struct,
+// whose missing members become zero; a newer caller may pass a longer one if its additional members
+// are zero.
 template <typename Options>
 Options known_part(const Options* given, const char* what) {
   Options options{};
   if (given == nullptr) return options;
   const size_t size = given->size;
-  constexpr size_t kMost = 4096;  // more than any version's
+  constexpr size_t kMost = 4096;  // limit above the size in any version
   if (size < sizeof(size_t) || size > kMost) {
-    invalid(cat(what, "->size is ", size, ", not the size of the struct"));
+    invalid(cat(what, "->size is ", size, ", which is not the size of the struct"));
   }
   const char* bytes = reinterpret_cast<const char*>(given);
   std::memcpy(&options, bytes, std::min(size, sizeof(Options)));
   for (size_t i = sizeof(Options); i < size; ++i) {
     if (bytes[i] != 0) {
       throw Error(ErrorCode::unsupported,
-                  cat(what, " has a member set that version ", tutti_version(), " does not know"),
+                  cat(what, " sets a member that version ", tutti_version(), " does not know"),
                   {.remedy = "install the version that the program was compiled against"});
     }
   }
@@ -102,8 +102,8 @@ Options known_part(const Options* given, const char* what) {
 }
 
 std::chrono::nanoseconds nanoseconds_of(double seconds);
-// A call's options, with the works that these point to: for the time of the call, since a Work is a
-// handle on its communicator.
+// A call's options, including the works that they refer to. It must live only as long as the call,
+// because a Work holds a handle on its communicator.
 class OptionsOfCall {
  public:
   explicit OptionsOfCall(const tutti_call_options_t* given);
@@ -116,18 +116,18 @@ class OptionsOfCall {
   CallOptions options_;
 };
 inline OptionsOfCall options_of(const tutti_call_options_t* given) { return OptionsOfCall(given); }
-// Where a message is to be told. Throws Error(invalid_argument, unsupported).
+// Checks the caller's destination for a message. Throws Error(invalid_argument, unsupported).
 tutti_message_t& checked_message(tutti_message_t* message);
 void tell(const MessageInfo& info, tutti_message_t& message);
 Buffer buffer_from(const tutti_buffer_t& given);
 ConstBuffer const_buffer_from(const tutti_buffer_t& given);
 ReduceOp op_from(tutti_op_t op);
 
-// Begins a call and hands out its handle.
+// Starts a call and returns its handle to the caller.
 template <typename Begin>
 tutti_status_t begin(tutti_work_t** work, Begin call) {
   return guarded([&] {
-    checked(work, "where to put the work") = nullptr;
+    checked(work, "the output pointer for the work") = nullptr;
     auto handle = std::make_unique<tutti_work>();
     handle->work = call();
     *work = handle.release();

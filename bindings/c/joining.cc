@@ -16,7 +16,7 @@
 namespace tutti::c {
 namespace {
 
-// The functions of the caller's as the bootstrap's rendezvous.
+// Adapts the caller's store functions to the bootstrap's rendezvous.
 class StoreOfCaller final : public Rendezvous {
  public:
   explicit StoreOfCaller(const tutti_store_t& store) : store_(store) {
@@ -48,7 +48,7 @@ class StoreOfCaller final : public Rendezvous {
     if (answer >= 0) return;
     throw Error(ErrorCode::bootstrap,
                 cat("the caller's store failed: ", function, "(\"", key, "\") returned ", answer),
-                {.cause = "the process that serves the store ended, or cannot be reached"});
+                {.cause = "the process that serves the store ended, or is unreachable"});
   }
 
   const tutti_store_t store_;
@@ -59,10 +59,10 @@ Job job_from(const tutti_init_options_t& options) {
   constexpr int32_t kMostRanks = 1 << 24;
   if (options.ranks < 0 || options.ranks > kMostRanks || options.rank < 0 ||
       options.rank >= options.ranks) {
-    invalid(cat("rank ", options.rank, " of ", options.ranks, " is impossible"));
+    invalid(cat("rank ", options.rank, " of ", options.ranks, " is out of range"));
   }
   if (options.master_port < 0 || options.master_port > 65535) {
-    invalid(cat("master_port ", options.master_port, " is no port"));
+    invalid(cat("master_port ", options.master_port, " is not a port number"));
   }
   KnownJob known{.rank = options.rank, .size = options.ranks};
   if (options.master_address != nullptr) known.master_address = options.master_address;
@@ -78,7 +78,7 @@ Job job_from(const tutti_init_options_t& options) {
   return job;
 }
 
-// Misspelt variables are worth a line, once per process.
+// Logs misspelt variables once per process.
 void log_settings_warnings() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -95,7 +95,7 @@ using tutti::c::guarded;
 
 tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* options) {
   return guarded([&] {
-    checked(comm, "where to put the communicator") = nullptr;
+    checked(comm, "the output pointer for the communicator") = nullptr;
     const auto known = tutti::c::known_part(options, "tutti_init_options_t");
     tutti::c::log_settings_warnings();
     *comm = tutti::c::handle_of(tutti::Communicator::init(tutti::c::job_from(known)));
@@ -104,7 +104,7 @@ tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* optio
 
 tutti_status_t tutti_init_begin(tutti_joining_t** joining, const tutti_init_options_t* options) {
   return guarded([&] {
-    checked(joining, "where to put the handle") = nullptr;
+    checked(joining, "the output pointer for the handle") = nullptr;
     const auto known = tutti::c::known_part(options, "tutti_init_options_t");
     tutti::c::log_settings_warnings();
     auto handle = std::make_unique<tutti_joining>();
@@ -116,7 +116,7 @@ tutti_status_t tutti_init_begin(tutti_joining_t** joining, const tutti_init_opti
 tutti_status_t tutti_init_end(tutti_joining_t* joining, tutti_comm_t** comm) {
   const std::unique_ptr<tutti_joining> owned(joining);
   return guarded([&] {
-    checked(comm, "where to put the communicator") = nullptr;
+    checked(comm, "the output pointer for the communicator") = nullptr;
     *comm = tutti::c::handle_of(checked(owned.get(), "the handle").communicator.get());
   });
 }

@@ -1,4 +1,4 @@
-// Calls as values: every collective in every form, through one struct.
+// Calls as values: one struct describes every collective in every form.
 
 #include <memory>
 #include <utility>
@@ -22,7 +22,8 @@ static_assert(kCollectives[TUTTI_EXSCAN] == Collective::exscan &&
               kCollectives[TUTTI_GATHER] == Collective::gather &&
               static_cast<int>(Collective::send_recv) == TUTTI_SEND);
 
-// Only of a buffer that consists of blocks on this rank: elsewhere the pointers may be anything.
+// Reads the counts only if this rank's buffer consists of blocks: otherwise the pointers may be
+// invalid.
 Blocks blocks_of(bool used, const uint64_t* counts, const uint64_t* displacements, int size) {
   if (!used || counts == nullptr) return {};
   const auto p = static_cast<size_t>(size);
@@ -33,7 +34,7 @@ Blocks blocks_of(bool used, const uint64_t* counts, const uint64_t* displacement
 Reduction reduction_of(const tutti_request_t& given) {
   if (given.op == TUTTI_PREMUL_SUM) return Reduction::premul_sum(given.factor);
   if (given.op != TUTTI_USER) return op_from(given.op);
-  if (given.function == nullptr) invalid("op TUTTI_USER without a function");
+  if (given.function == nullptr) invalid("op TUTTI_USER needs a function");
   const auto combine = [function = given.function, context = given.context](
                            void* dst, const void* a, const void* b, uint64_t count, DType dtype) {
     function(dst, a, b, count, static_cast<tutti_dtype_t>(dtype), context);
@@ -50,7 +51,7 @@ Request request_of(const tutti_request_t* pointer, const Communicator& comm) {
   const bool combines = given.collective == TUTTI_RECV_REDUCE;
   const bool receives = given.collective == TUTTI_RECV || combines;
   if (!receives && (given.collective < 0 || given.collective > TUTTI_EXSCAN)) {
-    invalid(cat("collective ", given.collective, " is no tutti_collective_t"));
+    invalid(cat("collective ", given.collective, " is not a tutti_collective_t"));
   }
   Request request;
   request.collective = receives ? Collective::send_recv : kCollectives[given.collective];
@@ -99,7 +100,7 @@ tutti_status_t tutti_start(tutti_comm_t* comm, const tutti_request_t* request,
 tutti_status_t tutti_prepare(tutti_comm_t* comm, const tutti_request_t* request,
                              const tutti_call_options_t* options, tutti_prepared_t** prepared) {
   return guarded([&] {
-    checked(prepared, "where to put the prepared call") = nullptr;
+    checked(prepared, "the output pointer for the prepared call") = nullptr;
     auto handle = std::make_unique<tutti_prepared>();
     handle->call = of(comm).prepare(request_of(request, of(comm)), options_of(options));
     *prepared = handle.release();

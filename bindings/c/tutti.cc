@@ -36,14 +36,14 @@ const char* tutti_error_text(void) { return tutti::c::last_error().text.c_str();
 int32_t tutti_error_rank(void) { return tutti::c::last_error().rank; }
 
 const char* tutti_error_name(tutti_status_t status) {
-  return tutti::name(static_cast<tutti::ErrorCode>(status)).data();  // a literal
+  return tutti::name(static_cast<tutti::ErrorCode>(status)).data();  // points to a literal
 }
 
 // ---- communicators ----
 
 tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t key, tutti_comm_t** result) {
   return guarded([&] {
-    checked(result, "where to put the communicator") = nullptr;
+    checked(result, "the output pointer for the communicator") = nullptr;
     tutti::Communicator part = of(comm).split(color, key);
     if (part.valid()) *result = tutti::c::handle_of(std::move(part));
   });
@@ -51,14 +51,14 @@ tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t key, tutti
 
 tutti_status_t tutti_shrink(tutti_comm_t* comm, tutti_comm_t** left) {
   return guarded([&] {
-    checked(left, "where to put the communicator") = nullptr;
+    checked(left, "the output pointer for the communicator") = nullptr;
     *left = tutti::c::handle_of(of(comm).shrink());
   });
 }
 
 tutti_status_t tutti_grow(tutti_comm_t* comm, int32_t count, tutti_comm_t** grown) {
   return guarded([&] {
-    checked(grown, "where to put the communicator") = nullptr;
+    checked(grown, "the output pointer for the communicator") = nullptr;
     *grown = tutti::c::handle_of(of(comm).grow(count));
   });
 }
@@ -66,7 +66,7 @@ tutti_status_t tutti_grow(tutti_comm_t* comm, int32_t count, tutti_comm_t** grow
 tutti_status_t tutti_agree(tutti_comm_t* comm, uint64_t* flags, int32_t* living, size_t* count) {
   return guarded([&] {
     const uint64_t given = checked(flags, "the flags");
-    if (living != nullptr) checked(count, "where to put the number of ranks");
+    if (living != nullptr) checked(count, "the output pointer for the number of ranks");
     const tutti::Agreement agreement = of(comm).agree(given);
     *flags = agreement.flags;
     if (count != nullptr) *count = agreement.living.size();
@@ -77,7 +77,7 @@ tutti_status_t tutti_agree(tutti_comm_t* comm, uint64_t* flags, int32_t* living,
 void tutti_destroy(tutti_comm_t* comm) {
   const std::unique_ptr<tutti_comm> owned(comm);
   if (owned == nullptr) return;
-  // Calls first: until the communicator is gone one of them may still be writing to the memory.
+  // Ends the calls first: until the communicator is gone they may still write to the memory.
   owned->communicator = {};
   owned->allocations.clear();
   owned->registrations.clear();
@@ -87,11 +87,12 @@ void tutti_destroy(tutti_comm_t* comm) {
 tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t count, int32_t tag,
                             tutti_comm_t** created) {
   return guarded([&] {
-    checked(created, "where to put the communicator") = nullptr;
+    checked(created, "the output pointer for the communicator") = nullptr;
     if (count > 0) checked(ranks, "the list of ranks");
-    // Before the list is read: it cannot be as long as that.
+    // Checked before the list is read, because a longer list cannot be valid.
     if (count > static_cast<size_t>(of(comm).size())) {
-      invalid(cat("a list of ", count, " ranks, of a communicator of ", of(comm).size()));
+      invalid(
+          cat("a list of ", count, " ranks exceeds the communicator's size of ", of(comm).size()));
     }
     const std::vector<int> members(ranks, ranks + count);
     auto handle = std::make_unique<tutti_comm>();
@@ -133,8 +134,8 @@ int32_t tutti_size(const tutti_comm_t* comm) {
 
 tutti_status_t tutti_alloc(tutti_comm_t* comm, size_t bytes, void** data) {
   return guarded([&] {
-    checked(data, "where to put the memory") = nullptr;
-    // At least a byte, so that each allocation has an address of its own.
+    checked(data, "the output pointer for the memory") = nullptr;
+    // Allocates at least one byte, so that each allocation has a distinct address.
     tutti::Memory<std::byte> memory = of(comm).allocate<std::byte>(std::max<size_t>(bytes, 1));
     void* const address = memory.get();
     const std::lock_guard lock(comm->mutex);
@@ -159,8 +160,8 @@ tutti_status_t tutti_register(tutti_comm_t* comm, void* data, size_t bytes) {
     of(comm);
     const std::lock_guard lock(comm->mutex);
     if (data == nullptr || comm->registrations.contains(data)) {
-      tutti::c::invalid(data == nullptr ? "there is no memory at NULL"
-                                        : "the memory is registered already");
+      tutti::c::invalid(data == nullptr ? "the memory is NULL"
+                                        : "the memory is already registered");
     }
     comm->registrations[data] = of(comm).register_memory(data, bytes);
   });
@@ -178,7 +179,7 @@ tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data) {
 
 tutti_status_t tutti_alloc_on_device(tutti_comm_t* comm, size_t bytes, void** data) {
   return guarded([&] {
-    checked(data, "where to put the memory") = nullptr;
+    checked(data, "the output pointer for the memory") = nullptr;
     of(comm);
     auto memory = tutti::Communicator::allocate_on_device<std::byte>(std::max<size_t>(bytes, 1));
     void* const address = memory.get();
@@ -193,7 +194,7 @@ tutti_status_t tutti_register_window(tutti_comm_t* comm, void* data, size_t byte
     tutti::Communicator& communicator = of(comm);
     {
       const std::lock_guard lock(comm->mutex);
-      if (comm->windows.contains(data)) tutti::c::invalid("the memory is a window already");
+      if (comm->windows.contains(data)) tutti::c::invalid("the memory is already a window");
     }
     tutti::Registration window = communicator.register_window(data, bytes);
     const std::lock_guard lock(comm->mutex);
@@ -206,7 +207,7 @@ tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data) {
     of(comm);
     const std::lock_guard lock(comm->mutex);
     if (comm->windows.erase(data) == 0) {
-      tutti::c::invalid("the memory is no window of this communicator");
+      tutti::c::invalid("the memory is not a window of this communicator");
     }
   });
 }

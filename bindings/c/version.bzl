@@ -2,5 +2,5 @@
 
 VERSION = "0.1.0"
 
-# Prints a header as it is installed: what it includes of Tutti's is below tutti/.
+# Prints a header in its installed form: Tutti's includes are below tutti/.
 BELOW_TUTTI = """sed -E 's,^( *# *include ")(base|collectives|topology|training|transport)/,\\1tutti/\\2/,'"""

@@ -20,7 +20,7 @@ tutti::DType dtype_from(tutti_dtype_t dtype) {
 tutti_status_t tutti_window_create(tutti_comm_t* comm, void* memory, size_t bytes,
                                    const tutti_window_options_t* options, tutti_window_t** window) {
   return c::guarded([&] {
-    c::checked(window, "where to put the window") = nullptr;
+    c::checked(window, "the output pointer for the window") = nullptr;
     const tutti_window_options_t known = c::known_part(options, "tutti_window_options_t");
     const auto members =
         known.members_may_die != 0 ? tutti::Members::may_die : tutti::Members::end_together;
@@ -78,7 +78,7 @@ tutti_status_t tutti_compare_and_swap(tutti_window_t* window, tutti_dtype_t dtyp
                                       uint64_t expected, uint64_t desired, int32_t rank,
                                       uint64_t offset, uint64_t* found) {
   return c::guarded([&] {
-    c::checked(found, "where to put what was there") =
+    c::checked(found, "the output pointer for the previous value") =
         of(window).compare_and_swap(dtype_from(dtype), expected, desired, rank, offset);
   });
 }

@@ -1,4 +1,4 @@
-// The C interface on top of Communicator: calls under way, and what is known of messages.
+// The C interface on top of Communicator: calls in flight, and messages.
 #include <memory>
 #include <utility>
 
@@ -24,7 +24,7 @@ tutti_status_t tutti_recv_message(tutti_comm_t* comm, tutti_buffer_t buffer, int
     tutti_message_t& told = checked_message(message);
     if (tutti::internal::in_group()) {
       invalid(
-          "tutti_recv_message() cannot tell what has come between tutti_group_begin() and "
+          "tutti_recv_message() is not available between tutti_group_begin() and "
           "tutti_group_end(): use tutti_recv_async() and, after the group, tutti_work_message()");
     }
     tell(of(comm).recv(buffer_from(buffer), from, options_of(options)), told);
@@ -42,7 +42,7 @@ tutti_status_t tutti_probe(tutti_comm_t* comm, int32_t from, int32_t tag,
 tutti_status_t tutti_probe_now(tutti_comm_t* comm, int32_t from, int32_t tag, int* found,
                                tutti_message_t* message) {
   return guarded([&] {
-    checked(found, "where to put the answer") = 0;
+    checked(found, "the output pointer for the answer") = 0;
     tutti_message_t& told = checked_message(message);
     if (const auto there = of(comm).probe(from, tag)) {
       tell(*there, told);
@@ -59,14 +59,14 @@ tutti_status_t tutti_wait(tutti_work_t* work) {
 
 tutti_status_t tutti_test(tutti_work_t* work, int* done) {
   return guarded([&] {
-    checked(done, "where to put the answer") = 0;
+    checked(done, "the output pointer for the answer") = 0;
     *done = checked(work, "the work").work.test() ? 1 : 0;
   });
 }
 
 tutti_status_t tutti_wait_for(tutti_work_t* work, double seconds, int* done) {
   return guarded([&] {
-    checked(done, "where to put the answer") = 0;
+    checked(done, "the output pointer for the answer") = 0;
     const auto time = tutti::c::nanoseconds_of(seconds);
     *done = checked(work, "the work").work.wait_for(time) ? 1 : 0;
   });
@@ -77,7 +77,7 @@ tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callba
     if (callback == nullptr) invalid("the callback is NULL");
     checked(work, "the work").work.on_end([callback, context](const tutti::Error* error) {
       if (error == nullptr) return callback(TUTTI_OK, "", context);
-      // The thread is anybody's, and so is its last error.
+      // The callback may run on any thread, so that thread's last error is preserved.
       tutti::c::LastError of_thread = std::exchange(tutti::c::last_error(), {});
       const tutti_status_t status = tutti::c::failed(error->code(), error->what(), error->rank());
       callback(status, error->what(), context);

@@ -46,7 +46,7 @@ def _impl(ctx):
         DefaultInfo(files = depset(headers)),
     ]
 
-# Its files are the layer's headers; who links it gets all of the layer's objects.
+# Its files are the layer's headers; a dependent target gets all of the layer's objects.
 layer = rule(
     implementation = _impl,
     attrs = {

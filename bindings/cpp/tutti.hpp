@@ -1,13 +1,15 @@
-// Tutti for programs in C++: collectives among the ranks of a communicator.
+// The C++ interface of Tutti: collectives among the ranks of a communicator.
 //
 //   #include <tutti/tutti.hpp>
 //
 //   tutti::Communicator world = tutti::Communicator::init();
 //   std::vector<float> gradients(n);
 //   world.all_reduce(gradients);                                  // sum over all ranks, in place
-//   world.all_gather(mine, of_all);                               // vectors, arrays and spans are buffers
+//   world.all_gather(mine, of_all);                               // vectors, arrays and spans are
+//   buffers
 //
-// Installed by tools/install. The training layer has headers of its own: <tutti/training/trainer.h>.
+// Installed by tools/install. The training layer has headers of its own:
+// <tutti/training/trainer.h>.
 #pragma once
 
 #include "base/buffer.h"

@@ -1,4 +1,4 @@
-// The one-sided functions that stand before the MPI library's own.
+// The intercepted one-sided functions.
 #include <mpi.h>
 
 #include "bindings/mpi/accesses.h"

@@ -14,7 +14,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// Bytes of an element of the types that most calls have; 0 for any other type.
+// Returns the bytes of an element of common types; 0 for any other type.
 inline uint64_t common_size(MPI_Datatype type) {
   if (type == MPI_BYTE || type == MPI_CHAR) return 1;
   if (type == MPI_DOUBLE) return 8;
@@ -24,7 +24,7 @@ inline uint64_t common_size(MPI_Datatype type) {
 bool is_refused_target(const ServedWindow& window, const Target& target) {
   if (target.rank < 0 || target.rank >= window.size()) return true;
   if (target.count < 0 || target.type == MPI_DATATYPE_NULL) return true;
-  char somewhere = 0;  // the place is the window's
+  char somewhere = 0;  // the window determines the location
   return common_size(target.type) == 0 && is_refused(&somewhere, target.count, target.type);
 }
 
@@ -49,10 +49,10 @@ bool is_refused_elements(const Elements& elements) {
 
 [[noreturn]] void refuse_counts(uint64_t bytes, uint64_t others) {
   throw ClassedError(MPI_ERR_TRUNCATE,
-                     cat(bytes, " bytes do not fit ", others, " bytes of the target"));
+                     cat(bytes, " bytes do not match the target's ", others, " bytes"));
 }
 
-// In bytes from the start of the part, of which [low, high) of the place are used.
+// Returns the offset in bytes from the start of the part, of which the access uses [low, high).
 int64_t checked_offset(const ServedWindow& window, const Target& target, int64_t low,
                        int64_t high) {
   const Part& part = window.part(target.rank);
@@ -64,14 +64,14 @@ int64_t checked_offset(const ServedWindow& window, const Target& target, int64_t
   return offset;
 }
 
-// Bytes of the target's elements, each of `size`.
+// Returns the bytes of the target's elements, each of `size` bytes.
 int64_t bytes_of(const ServedWindow& window, const Target& target, uint64_t size) {
   int64_t bytes = 0;
   if (__builtin_mul_overflow(target.count, size, &bytes)) refuse_range(window, target);
   return bytes;
 }
 
-// Where the elements are in this rank's memory. Those without a byte may be anywhere.
+// Returns the address of the elements in this rank's memory. Empty ranges may have any address.
 std::byte* place_of(const ServedWindow& window, const Target& target) {
   if (target.count == 0) return window.data(target.rank);
   if (const uint64_t size = common_size(target.type); size != 0) {
@@ -107,9 +107,10 @@ void move(Run from, Run to) {
   to.unpack();
 }
 
-// ---- what is combined
+// ---- reductions
 
-// The predefined type that all of a type's elements have; null: it has several, or does not tell.
+// Returns the predefined type of which a type's elements consist; null: there are several, or it is
+// unknown.
 MPI_Datatype base_of(MPI_Datatype type) {
   int integers = 0;
   int addresses = 0;
@@ -141,7 +142,7 @@ MPI_Datatype combined_type(MPI_Datatype type) {
   return base;
 }
 
-// Elements of a base type one behind the other: where they are, or a copy aside.
+// Contiguous elements of a base type: in place, or in a temporary copy.
 class Row {
  public:
   Row(const void* data, int64_t count, MPI_Datatype type, MPI_Datatype base)
@@ -178,7 +179,7 @@ class Row {
   std::vector<std::byte> aside_;
 };
 
-// The operator that updates an element of the window: MPI_NO_OP, MPI_REPLACE, or a reduction.
+// The update of a window element: MPI_NO_OP, MPI_REPLACE, or a reduction.
 class Update {
  public:
   Update(MPI_Datatype base, MPI_Op op)
@@ -199,7 +200,7 @@ class Update {
   }
 
   bool keeps() const { return keeps_; }
-  // By accumulate() of Tutti's windows.
+  // True if accumulate() of Tutti's windows supports the operator.
   bool has_kernel() const { return kind_ != nullptr && kind_->op.op != ReduceOp::user; }
   const Reducible& kind() const { return *kind_; }
 
@@ -210,7 +211,7 @@ class Update {
     } else if (has_kernel()) {
       reduce_kernel(kind_->dtype, kind_->op.op)(to, to, from, elements, {});
     } else if (kind_ == nullptr) {
-      constexpr uint64_t kMost = 1 << 30;  // elements of one call
+      constexpr uint64_t kMost = 1 << 30;  // elements per call
       for (uint64_t done = 0; done < elements; done += kMost) {
         PMPI_Reduce_local(from + done * bytes_, to + done * bytes_,
                           static_cast<int>(std::min(kMost, elements - done)), base_, op_);
@@ -316,7 +317,7 @@ bool compare_and_swap(ServedWindow& window, const void* origin, const void* comp
       result == nullptr) {
     return false;
   }
-  // Integers, logicals and bytes: the types that MPI defines these operators for.
+  // MPI defines these operators for integers, logicals and bytes.
   if (!is_named(target.type) || (reducible(target.type, MPI_BAND) == nullptr &&
                                  reducible(target.type, MPI_LAND) == nullptr)) {
     refuse_type();

@@ -1,6 +1,6 @@
 // Implements the one-sided calls on windows that Tutti serves, for counts of any integer type. The
-// last argument is the MPI library's own function with the caller's arguments: for
-// windows of the MPI library's, and for arguments that it refuses.
+// last argument calls the MPI library's own function with the caller's arguments: for windows of
+// the MPI library, and for arguments that it rejects.
 #pragma once
 
 #include <mpi.h>
@@ -27,8 +27,8 @@ struct Target {
   MPI_Datatype type;
 };
 
-// Each returns once the access is complete; false: the MPI library refuses an argument. They throw
-// ClassedError(MPI_ERR_RMA_RANGE) for places outside the part.
+// Each returns once the access is complete; false: the MPI library rejects an argument. They throw
+// ClassedError(MPI_ERR_RMA_RANGE) for locations outside the part.
 bool put(ServedWindow& window, const Elements& origin, const Target& target);
 bool get(ServedWindow& window, const Elements& result, const Target& target);
 bool accumulate(ServedWindow& window, const Elements& origin, const Target& target, MPI_Op op);
@@ -36,10 +36,10 @@ bool get_accumulate(ServedWindow& window, const Elements& origin, const Elements
                     const Target& target, MPI_Op op);
 bool compare_and_swap(ServedWindow& window, const void* origin, const void* compare, void* result,
                       const Target& target);
-// The request of a call that is complete.
+// Creates the request of a completed call.
 int complete_request(MPI_Request* request);
 
-// One call on a window: by `ours` where it is Tutti's, which says whether it has taken the call.
+// Executes one call on a window: by `ours` if Tutti serves it and `ours` returns true.
 template <typename Theirs, typename Ours>
 int on_window(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   ServedWindow* const window = served(win);
@@ -59,7 +59,8 @@ int on_window(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   return MPI_SUCCESS;
 }
 
-// The same for calls that are not counted: in epochs, and at their ends. `call`: what began it.
+// As above for uncounted calls: within epochs, and at their ends. `call`: the call that opened the
+// epoch.
 template <typename Theirs, typename Ours>
 int in_epoch(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   ServedWindow* const window = served(win);
@@ -71,7 +72,7 @@ int in_epoch(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   }
 }
 
-// The same with a request.
+// As above for calls with a request.
 template <typename Theirs, typename Ours>
 int on_window(Call call, MPI_Win win, MPI_Request* request, Theirs theirs, Ours ours) {
   bool is_ours = false;

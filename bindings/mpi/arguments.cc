@@ -8,11 +8,11 @@ namespace tutti::mpi {
 
 namespace {
 
-// From MPI_Init to MPI_Finalize.
+// Valid from MPI_Init to MPI_Finalize.
 MPI_Comm quiet = MPI_COMM_NULL;
 bool refuses_aliases = false;
 
-// No function says so; MPI_Pack of no elements refuses a type that is not.
+// MPI has no query for this; MPI_Pack of no elements rejects an uncommitted type.
 bool is_committed(MPI_Datatype type) {
   if (is_common(type) || is_named(type)) return true;
   char byte = 0;
@@ -33,7 +33,7 @@ bool begins_at_its_address(MPI_Datatype type) {
 QuietComm::QuietComm() {
   PMPI_Comm_dup(MPI_COMM_SELF, &quiet);
   PMPI_Comm_set_errhandler(quiet, MPI_ERRORS_RETURN);
-  // Open MPI gives this error to the world's handler, and overlooks a single element.
+  // Open MPI reports this error to the world's handler, and ignores a single element.
   MPI_Errhandler worlds = MPI_ERRHANDLER_NULL;
   PMPI_Comm_get_errhandler(MPI_COMM_WORLD, &worlds);
   PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

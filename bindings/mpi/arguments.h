@@ -1,6 +1,6 @@
-// Arguments that the MPI library refuses, as far as one rank can see. A call that has one is the
-// MPI library's: the error's class, its text and the handler are those that the program expects,
-// and nothing was exchanged in Tutti.
+// Detects arguments that the MPI library rejects, as far as one rank can. Such a call is left to
+// the MPI library: the program gets the expected error class, text and handler, and Tutti has
+// exchanged nothing.
 #pragma once
 
 #include <mpi.h>
@@ -9,8 +9,8 @@
 
 namespace tutti::mpi {
 
-// A communicator of this rank alone that returns errors, for questions to the MPI library whose
-// answer is an error. One object, from MPI_Init to MPI_Finalize.
+// A communicator of this rank alone that returns errors, for queries whose answer is an error. One
+// object exists from MPI_Init to MPI_Finalize.
 class QuietComm {
  public:
   QuietComm();
@@ -18,28 +18,28 @@ class QuietComm {
   QuietComm(const QuietComm&) = delete;
   QuietComm& operator=(const QuietComm&) = delete;
 };
-// MPI_COMM_SELF where there is no QuietComm.
+// Returns MPI_COMM_SELF if there is no QuietComm.
 MPI_Comm quiet_comm();
 
-// True if `rank` is a rank of the communicator. MPI_ROOT, of one between groups, is none.
+// True if `rank` is a rank of the communicator; false for MPI_ROOT.
 bool has_rank(MPI_Comm comm, int rank);
 // True if `rank` is the calling rank.
 bool is_own_rank(MPI_Comm comm, int rank);
 
-// True if `count` elements of the type cannot be at `data`: it is MPI_IN_PLACE, or null (unless the
+// True if `data` is invalid for `count` elements of the type: MPI_IN_PLACE, or null (unless the
 // type has absolute addresses).
 bool is_refused_place(const void* data, int64_t count, MPI_Datatype type);
-// The same; or `count` is negative, or the type is null or not committed.
+// Also true if `count` is negative, or the type is null or not committed.
 bool is_refused(const void* data, int64_t count, MPI_Datatype type);
-// The same, but `data` may be MPI_IN_PLACE.
+// As above, but `data` may be MPI_IN_PLACE.
 inline bool is_refused_apart(const void* data, int64_t count, MPI_Datatype type) {
   return data != MPI_IN_PLACE && is_refused(data, count, type);
 }
-// The own buffer of a call with a root: the root may give MPI_IN_PLACE.
+// For the own buffer of a call with a root: the root may pass MPI_IN_PLACE.
 inline bool is_refused_own(bool is_root, const void* data, int64_t count, MPI_Datatype type) {
   return is_root ? is_refused_apart(data, count, type) : is_refused(data, count, type);
 }
-// The same for a block of elements to or from each rank.
+// For one block of elements per rank.
 template <typename Count>
 bool is_refused(const void* data, const Count* counts, int blocks, MPI_Datatype type) {
   int64_t total = 0;
@@ -49,7 +49,7 @@ bool is_refused(const void* data, const Count* counts, int blocks, MPI_Datatype 
   }
   return is_refused(data, total, type);
 }
-// True if the MPI library refuses that input and output are the same memory (MPICH does).
+// True if the MPI library rejects equal input and output addresses (MPICH does).
 bool are_refused_aliases(const void* in, const void* out, int64_t count);
 
 }  // namespace tutti::mpi

@@ -1,4 +1,4 @@
-// The blocking functions that stand before the MPI library's own.
+// The intercepted blocking functions.
 #include <mpi.h>
 
 #include "bindings/mpi/calls.h"

@@ -1,9 +1,9 @@
-// What Tutti does for each call of MPI's, whatever integers its counts come in. The first argument
-// says whether it blocks (session.h); the last is the MPI library's own function with the caller's
-// arguments, for what falls through.
+// Tutti's implementation of each MPI call, for counts of any integer type. The first argument
+// selects blocking or not (session.h); the last calls the MPI library's own function with the
+// caller's arguments, for calls that fall through.
 //
-// Movements of data are decided by bytes, of which MPI says that all ranks name the same number;
-// where a rank knows its own only (the v-calls with roots, alltoallv), by nothing.
+// For data movements the decision depends on bytes, which MPI requires to be equal on all ranks; if
+// a rank knows only its own (v-calls with roots, alltoallv), it depends on nothing.
 #pragma once
 
 #include <mpi.h>
@@ -27,13 +27,13 @@ inline Decision of_bytes(int64_t count, MPI_Datatype type) {
   return {.bytes = static_cast<uint64_t>(count) * size_of_type(type)};
 }
 
-// Of a buffer of which a rank may know nothing: the root's, in place.
+// Uses whichever buffer is significant on this rank, for example at the root in place.
 inline Decision of_either(bool first, int64_t count, MPI_Datatype type, int64_t other_count,
                           MPI_Datatype other_type) {
   return first ? of_bytes(count, type) : of_bytes(other_count, other_type);
 }
 
-// As many as a v-call has counts; none between two groups, which are not for Tutti.
+// Returns the number of counts of a v-call; 0 for an intercommunicator, which Tutti does not serve.
 inline int blocks_of(MPI_Comm comm) {
   if (comm == MPI_COMM_NULL) return 0;
   int is_inter = 0;
@@ -45,14 +45,14 @@ inline int blocks_of(MPI_Comm comm) {
 
 // ---- reductions
 
-// One whose buffers are the program's own.
+// A reduction on the program's own buffers.
 struct PlainTask {
   Request request;
   void keep() {}
   void finish() {}
 };
 
-// One whose result goes aside, and then to where the program wants it.
+// A reduction into a temporary buffer, which is copied to the program's buffer at the end.
 struct TaskAside {
   std::vector<std::byte> aside;
   void* out = nullptr;
@@ -67,7 +67,7 @@ struct ReductionOf {
   const Reducible* kind;
   Decision decision;
 
-  // `in` and `out`: those of this rank that the call reads and writes.
+  // `in` and `out`: this rank's buffers that the call reads and writes.
   ReductionOf(const void* in, const void* out, int64_t count, MPI_Datatype type, MPI_Op op)
       : kind(reducible(type, op)) {
     if (kind == nullptr) {
@@ -90,7 +90,7 @@ struct ReductionOf {
   }
 };
 
-// MPI_IN_PLACE: what is to be read lies where the result goes.
+// For MPI_IN_PLACE, the input is in the output buffer.
 inline const void* input_of(const void* in, const void* out) {
   return in == MPI_IN_PLACE ? out : in;
 }
@@ -141,8 +141,8 @@ int exscan(How how, const void* in, void* out, int64_t count, MPI_Datatype type,
   });
 }
 
-// In place the input is the whole output buffer, whose start gets the result: Tutti puts a rank's
-// result where its block is, so that goes aside.
+// In place, the input is the whole output buffer, and the result goes to its start. Tutti puts a
+// rank's result at its block, so it uses a temporary buffer.
 inline TaskAside task_aside(const void* in, void* out, uint64_t bytes) {
   return {.aside = std::vector<std::byte>(in == MPI_IN_PLACE ? bytes : 0), .out = out};
 }
@@ -175,7 +175,7 @@ int reduce_scatter(How how, const void* in, void* out, const Count* counts, MPI_
                    MPI_Op op, MPI_Comm comm, Theirs theirs) {
   const int size = blocks_of(comm);
   const int64_t total = std::accumulate(counts, counts + size, int64_t{0});
-  // A rank that gets nothing may have no place for it.
+  // A rank without a result may pass no buffer.
   const void* const read = input_of(in, out);
   ReductionOf reduction(read, size > 0 && own_count(comm, counts) == 0 ? read : out, total, type,
                         op);
@@ -196,9 +196,9 @@ int reduce_scatter(How how, const void* in, void* out, const Count* counts, MPI_
   });
 }
 
-// ---- movements
+// ---- data movements
 
-// From and to runs of elements, which may have to be packed.
+// Moves data between runs of elements, which may have to be packed.
 template <typename From, typename To>
 struct Movement {
   From from;
@@ -228,14 +228,14 @@ int broadcast(How how, void* data, int64_t count, MPI_Datatype type, int root, M
   });
 }
 
-// What a rank itself gives or gets: a buffer of its own, or in place its block of the others'.
+// This rank's own contribution or result: a separate buffer, or in place its block of the whole.
 inline Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const void* blocks,
                    int rank, int64_t count, MPI_Datatype type) {
   return own == MPI_IN_PLACE ? block_run(blocks, rank, count, type)
                              : Run(own, static_cast<uint64_t>(own_count), own_type);
 }
 
-// Where it is not in place, counts and displacements need not be there.
+// Unless in place, counts and displacements may be invalid.
 template <typename Count, typename Displacement>
 Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const void* blocks, int rank,
             const Count* counts, const Displacement* displacements, MPI_Datatype type) {
@@ -316,7 +316,7 @@ int gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type, voi
   });
 }
 
-// In place the root's own block stays where it is, and Tutti is given that place.
+// In place the root's own block stays where it is, and Tutti receives its address.
 template <typename How, typename Theirs>
 int scatter(How how, const void* in, int64_t count, MPI_Datatype type, void* out, int64_t out_count,
             MPI_Datatype out_type, int root, MPI_Comm comm, Theirs theirs) {

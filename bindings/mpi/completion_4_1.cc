@@ -1,5 +1,4 @@
-// The functions of MPI 4.1 that tell whether requests are complete; earlier ones are in
-// completion.cc.
+// The completion functions that MPI 4.1 added; earlier ones are in completion.cc.
 #include <mpi.h>
 
 #include "bindings/mpi/requests.h"

@@ -1,5 +1,5 @@
-// MPICH's functions for Fortran call C's, which are stood before; but for those of `use mpi_f08`
-// that begin and end MPI.
+// MPICH's Fortran functions call the intercepted C functions, except those of `use mpi_f08` that
+// initialise and finalise MPI.
 #include <mpi.h>
 
 extern "C" {

@@ -1,4 +1,4 @@
-// The blocking functions with the large counts of MPI 4, for libraries that have them.
+// The blocking functions with MPI 4's large counts, for libraries that have them.
 #include <mpi.h>
 
 #include "bindings/mpi/calls.h"

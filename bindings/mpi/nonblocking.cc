@@ -1,4 +1,4 @@
-// The non-blocking functions that stand before the MPI library's own.
+// The intercepted non-blocking functions.
 #include <mpi.h>
 
 #include "bindings/mpi/calls.h"

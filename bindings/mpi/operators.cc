@@ -32,8 +32,7 @@ struct HashOfBoth {
   }
 };
 
-// An operator that Tutti has no kernel for: element by element, of which none depends on another's
-// result, wherever `dst` is.
+// An operator without a Tutti kernel, applied element by element; `dst` may alias either input.
 template <typename T, typename Combine>
 Reduction by_elements(Combine combine) {
   const auto all = [combine](void* dst, const void* a, const void* b, uint64_t bytes, DType) {
@@ -51,13 +50,13 @@ Reduction by_elements(Combine combine) {
       std::make_shared<const UserOp>(UserOp{.combine = all, .width = sizeof(T)}));
 }
 
-// Without C's search for infinities behind a NaN, which takes longer than the product.
+// Omits C's check for infinities behind a NaN, which takes longer than the product.
 template <typename T>
 std::complex<T> product_of(const std::complex<T>& a, const std::complex<T>& b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
 
-// All predefined operators on the types that MPI defines them for.
+// All predefined operators on the types for which MPI defines them.
 class Predefined {
  public:
   Predefined() {
@@ -91,7 +90,7 @@ class Predefined {
     add(type, MPI_BXOR, dtype, ReduceOp::bxor);
   }
 
-  // True is 1, in C and in Fortran's compilers that these MPI libraries are built with.
+  // True is 1, in C and in the Fortran compilers with which these MPI libraries are built.
   template <typename T>
   void add_logical(MPI_Datatype type) {
     static const Reduction both = by_elements<T>([](T a, T b) -> T { return a && b ? 1 : 0; });
@@ -114,8 +113,8 @@ class Predefined {
     add_logical<T>(type);
   }
 
-  // MPI_CHAR and MPI_WCHAR are texts, which MPI does not reduce; MPI_BYTE is for bitwise operators
-  // only. How wide Fortran's own are was decided when the MPI library was built.
+  // MPI_CHAR and MPI_WCHAR are text, which MPI does not reduce; MPI_BYTE supports bitwise operators
+  // only. The width of Fortran's own types was fixed when the MPI library was built.
   void add_integers() {
     add_integer<signed char>(MPI_SIGNED_CHAR);
     add_integer<unsigned char>(MPI_UNSIGNED_CHAR);
@@ -193,7 +192,7 @@ class Predefined {
     add_complex<Long>(MPI_CXX_LONG_DOUBLE_COMPLEX);
   }
 
-  // Of equal values the one of the lower index.
+  // Ties go to the lower index.
   template <typename Value, typename Index>
   void add_pair(MPI_Datatype type) {
     struct Pair {
@@ -239,8 +238,8 @@ bool is_predefined(MPI_Op op) {
   return false;
 }
 
-// Elements that lie one behind the other and fill their memory, so that Tutti may write all of it:
-// no bytes of others are between. (In the pairs of C there may be some, which belong to them.)
+// True unless elements are contiguous without gaps, so that Tutti may write every byte. (C's pair
+// types may contain padding, which belongs to them.)
 bool has_gaps(MPI_Datatype type) {
   MPI_Aint low = 0;
   MPI_Aint extent = 0;
@@ -252,13 +251,14 @@ bool has_gaps(MPI_Datatype type) {
   return size_of_type(type) != static_cast<uint64_t>(extent) && !is_named(type);
 }
 
-// The program's function, by means of the MPI library, which knows its language and its counts.
+// The program's own function, called through the MPI library, which knows its language and count
+// type.
 class ProgramsFunction {
  public:
   ProgramsFunction(MPI_Datatype type, MPI_Op op, uint64_t element)
       : type_(type), op_(op), element_(element) {}
 
-  // It combines its first argument with its second, and leaves the result in that.
+  // Combines the first argument with the second, and stores the result in the second.
   void operator()(void* dst, const void* a, const void* b, uint64_t bytes, DType) const {
     const bool direct = dst != a && is_aligned(dst) && is_aligned(a);
     if (direct) {
@@ -266,7 +266,7 @@ class ProgramsFunction {
       apply(a, dst, bytes);
       return;
     }
-    // operator new aligns to what any type of C needs.
+    // operator new aligns for all C types.
     const std::vector<std::byte> left(static_cast<const std::byte*>(a),
                                       static_cast<const std::byte*>(a) + bytes);
     std::vector<std::byte> right(static_cast<const std::byte*>(b),
@@ -288,8 +288,8 @@ class ProgramsFunction {
   uint64_t element_;
 };
 
-// The last one that this thread asked for is kept, so that calls that are made again are planned
-// once. A handle may be another's by now: what the function depends on is compared.
+// The thread's last result is cached, so that repeated calls are planned once. A handle may have
+// been reused, so the properties that the function depends on are compared.
 const Reducible* programs(MPI_Datatype type, MPI_Op op) {
   struct Last {
     MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -308,7 +308,7 @@ const Reducible* programs(MPI_Datatype type, MPI_Op op) {
     const auto width = static_cast<uint64_t>(element);
     last.type = type;
     last.op = op;
-    // GCC 12 has zeros for these where they are the member's initializers.
+    // GCC 12 zeroes these members if they have initialisers.
     last.reducible.dtype = DType::u8;
     last.reducible.is_programs = true;
     last.reducible.op = Reduction::user(

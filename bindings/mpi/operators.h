@@ -1,4 +1,4 @@
-// Which of MPI's reductions Tutti does, and in which of its own terms.
+// Maps MPI's reductions to Tutti's.
 #pragma once
 
 #include <mpi.h>
@@ -12,17 +12,17 @@ namespace tutti::mpi {
 
 struct Reducible {
   DType dtype = DType::u8;
-  Reduction op;  // an element of MPI's is op.width() of the dtype's
-  // The program's own function: it may run inside the program's calls only.
+  Reduction op;  // one MPI element has op.width() elements of the dtype
+  // True for the program's own function, which may run only inside the program's calls.
   bool is_programs = false;
 
   uint64_t element_bytes() const { return op.width() * size_of(dtype); }
 };
 
-// What MPI reduces by this operator in elements of this type; null: that falls through. Of the
-// predefined ones all that MPI defines but for 16-byte integers and what Fortran has of 16-byte
-// reals; of the program's all of elements without gaps, up to 256 bytes each. Valid until this
-// thread asks again.
+// Returns Tutti's reduction for this operator and type; null: the call falls through. Covers all
+// predefined combinations that MPI defines except 16-byte integers and Fortran's 16-byte reals, and
+// the program's operators on elements without gaps of up to 256 bytes. Valid until this thread
+// calls again.
 const Reducible* reducible(MPI_Datatype type, MPI_Op op);
 
 }  // namespace tutti::mpi

@@ -1,4 +1,4 @@
-// The persistent calls of MPI 4, for libraries that have them: counted, and left to those.
+// MPI 4's persistent calls, for libraries that have them: counted, and left to the library.
 #include <mpi.h>
 
 #include "bindings/mpi/report.h"

@@ -47,7 +47,7 @@ const Ranges kStarting = {{
     kNever,              // win_allocate
 }};
 
-const Ranges kPersistent = {};  // none is asked for
+const Ranges kPersistent = {};  // unused
 
 }  // namespace
 

@@ -74,7 +74,7 @@ void count(Form form, Call call, Fate fate) {
       counts[static_cast<size_t>(form)][static_cast<size_t>(call)][static_cast<size_t>(fate)];
   if (is_atomic) {
     number.fetch_add(1, std::memory_order_relaxed);
-  } else {  // a quarter of what a put takes
+  } else {  // counted at a quarter of a put's cost
     number.store(number.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 }

@@ -1,5 +1,5 @@
-// Counts the program's collective and one-sided calls: how many Tutti served, how many fell through
-// to the MPI library, and why.
+// Counts the program's collective and one-sided calls: the number that Tutti served, the number
+// that fell through to the MPI library, and the reasons.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ enum class Call : uint8_t {
   exscan,
   barrier,
   win_create,
-  win_allocate,  // the last one that is taken by its size (ranges.h)
+  win_allocate,  // the last call that is selected by size (ranges.h)
   win_fence,
   win_lock,
   win_lock_all,
@@ -47,34 +47,34 @@ enum class Call : uint8_t {
 inline constexpr size_t kRangedCalls = 18;
 inline constexpr size_t kCalls = 33;
 
-// MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init.
+// For example MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init.
 enum class Form : uint8_t { blocking, starting, persistent };
 inline constexpr size_t kForms = 3;
 
 enum class Fate : uint8_t {
-  through,       // Tutti did it
-  size,          // of which the MPI library is faster (ranges.h, TUTTI_MPI_SMALLEST)
-  type_or_op,    // a reduction that Tutti does not have
-  communicator,  // of one rank, between groups, or with ranks of another job
-  first_use,     // of a communicator by a call that must not block
-  persistent,    // all of these are the MPI library's
-  argument,      // wrong; the MPI library says so by its own means
+  through,       // handled by Tutti
+  size,          // the MPI library is faster at this size (ranges.h, TUTTI_MPI_SMALLEST)
+  type_or_op,    // a reduction that Tutti does not support
+  communicator,  // one rank, an intercommunicator, or ranks of another job
+  first_use,     // first use of a communicator by a call that must not block
+  persistent,    // persistent calls are left to the MPI library
+  argument,      // invalid; the MPI library reports it
   not_joined,    // before MPI_Init, or Tutti could not start
-  memory,        // of a window, which its ranks do not share
-  window,        // a call on a window that is the MPI library's
+  memory,        // window memory that the ranks do not share
+  window,        // a call on a window of the MPI library
 };
 inline constexpr size_t kFates = 10;
 
-// "Allreduce"
+// Returns "Allreduce".
 std::string_view name(Call call);
-// "Iallreduce"
+// Returns "Iallreduce".
 std::string name(Form form, Call call);
 
-// True once the program's threads may call MPI at the same time, and so count().
+// Set once the program's threads may call MPI, and thus count(), concurrently.
 void count_atomically(bool atomically);
 void count(Form form, Call call, Fate fate);
 
-// A table of this process's calls, a line for each kind that there was; empty: none at all.
+// Returns a table of this process's calls, a line per kind; empty if there were none.
 std::string report();
 
 }  // namespace tutti::mpi

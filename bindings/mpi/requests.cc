@@ -10,12 +10,12 @@ namespace tutti::mpi {
 
 namespace {
 
-// Between the helper's looks: short ones while calls move.
+// Shortest pause of the helper, while calls progress.
 constexpr std::chrono::microseconds kShortestNap(50);
 constexpr std::chrono::microseconds kLongestNap(1000);
-// To look and find nothing takes less.
+// A poll that takes less time has found nothing.
 constexpr std::chrono::microseconds kMoved(5);
-constexpr int kIdleNaps = 100;  // after so many without a call the helper waits for the next
+constexpr int kIdleNaps = 100;  // idle polls after which the helper waits for the next call
 
 }  // namespace
 
@@ -25,7 +25,7 @@ Pending::Pending(Call call, std::shared_ptr<Channel> channel)
 Pending::~Pending() = default;
 
 Requests& requests() {
-  // Never destroyed: a child of fork() that exits has no helper to wait for.
+  // Never destroyed: a forked child that exits has no helper to wait for.
   static Requests& all = *std::make_unique<Requests>().release();
   return all;
 }
@@ -43,7 +43,8 @@ int Requests::release(void* pending) {
   return MPI_SUCCESS;
 }
 
-int Requests::cancel(void*, int) { return MPI_SUCCESS; }  // MPI allows none of collective calls
+// MPI does not allow cancelling collective calls
+int Requests::cancel(void*, int) { return MPI_SUCCESS; }
 
 void Requests::start(std::unique_ptr<Pending> pending, MPI_Request* request) {
   Pending& call = *pending;
@@ -68,7 +69,7 @@ void Requests::look_after() {
   {
     const std::lock_guard lock(mutex_);
     ++turns_;
-    if (!pending_.empty()) pending_.front()->work_.poll();  // and with it all others
+    if (!pending_.empty()) pending_.front()->work_.poll();  // which progresses all others
     std::erase_if(pending_, [&](Pending* pending) {
       if (!pending->ended_.load(std::memory_order_acquire)) return false;
       ended.push_back(pending);
@@ -78,7 +79,7 @@ void Requests::look_after() {
   for (Pending* pending : ended) end(*pending);
 }
 
-// When the request is complete another thread may free it at once.
+// Once the request is complete, another thread may free it.
 void Requests::end(Pending& pending) {
   if (pending.failure_) {
     pending.status_ = fail(pending.channel_->comm, pending.call_, *pending.failure_);
@@ -100,7 +101,7 @@ void Requests::wait(MPI_Request request) {
   }
   try {
     work.wait();
-  } catch (const std::exception&) {  // the request has it, too
+  } catch (const std::exception&) {  // the request reports it as well
   }
 }
 
@@ -128,7 +129,7 @@ void Requests::help(const std::stop_token& stop) {
   }
 }
 
-// And with it all others. True if that seems to have moved something.
+// Progresses all calls. Returns true if something probably progressed.
 bool Requests::poll_first() {
   const auto start = std::chrono::steady_clock::now();
   pending_.front()->work_.poll();

@@ -1,10 +1,10 @@
-// Non-blocking calls that Tutti does, behind requests of the MPI library.
+// Tutti's non-blocking calls, behind requests of the MPI library.
 //
-// The program gets a generalized request, which is the MPI library's own: it may stand in one array
-// with requests on messages. Who tests or waits for any request (completion.cc) moves Tutti's calls
-// on the way, and completes the requests of those that have ended, so that no thread but the
-// program's own calls MPI. Should the program be elsewhere for a millisecond, in a receive or a
-// loop of its own, a helper moves Tutti's calls: others may wait for this rank's part in them.
+// The program receives a generalized request of the MPI library, which may be in one array with
+// message requests. Every test or wait on any request (completion.cc) progresses Tutti's calls, and
+// completes the requests of finished ones, so that only the program's own threads call MPI. If the
+// program makes no such call for a millisecond, because it is in a receive or computes, a helper
+// thread progresses Tutti's calls, because others may wait for this rank.
 #pragma once
 
 #include <mpi.h>
@@ -27,7 +27,7 @@ namespace tutti::mpi {
 
 struct Channel;
 
-// One call under way. The MPI library's request owns it.
+// A call in flight. The MPI library's request owns it.
 class Pending {
  public:
   Pending(Call call, std::shared_ptr<Channel> channel);
@@ -38,8 +38,8 @@ class Pending {
  private:
   friend class Requests;
   virtual Work start(Communicator& communicator) = 0;
-  // Stores what has come where the program wants it (unless the call failed), and lets go of all
-  // that the call needed: the request is freed where MPI may not be called.
+  // Stores the results in the program's buffers (unless the call failed), and releases all
+  // resources of the call: the request may be freed where MPI must not be called.
   virtual void finish(bool stores) = 0;
 
   const Call call_;
@@ -47,24 +47,24 @@ class Pending {
   Work work_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   int status_ = MPI_SUCCESS;
-  std::optional<Error> failure_;     // written before
-  std::atomic<bool> ended_ = false;  // Tutti's call is over
+  std::optional<Error> failure_;     // written before ended_
+  std::atomic<bool> ended_ = false;  // Tutti's call has ended
 };
 
-// All of this process. Any thread may call.
+// All requests of this process. Thread-safe.
 class Requests {
  public:
-  // Throws what starting the call does.
+  // Throws what the start of the call throws.
   void start(std::unique_ptr<Pending> pending, MPI_Request* request);
   static bool any() { return under_way_.load(std::memory_order_acquire) > 0; }
-  // Moves all calls, and completes the requests of those that have ended.
+  // Progresses all calls, and completes the requests of those that have ended.
   void look_after();
-  // Returns when Tutti has done the call behind this request; at once if there is none.
+  // Blocks until Tutti's call behind this request has ended; returns at once if there is none.
   void wait(MPI_Request request);
-  // The helper does nothing meanwhile: while a function of the program's may run, which is for the
-  // program's threads only.
+  // Suspends the helper while a function of the program may run, which only the program's threads
+  // may execute.
   void hold_helper(bool hold);
-  // Before MPI is left.
+  // Must be called before MPI_Finalize.
   void close();
 
  private:
@@ -76,9 +76,9 @@ class Requests {
   bool poll_first();
 
   static inline std::atomic<int> under_way_{0};
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards the following members
   std::vector<Pending*> pending_;
-  uint64_t turns_ = 0;  // of look_after()
+  uint64_t turns_ = 0;  // number of look_after() calls
   int held_ = 0;
   std::condition_variable_any started_;
   bool helper_sleeps_ = false;
@@ -87,13 +87,12 @@ class Requests {
 
 Requests& requests();
 
-// Costs next to nothing while there are none.
+// Almost free while there are no calls.
 inline void look_after_requests() {
   if (Requests::any()) requests().look_after();
 }
 
-// Repeats a test of MPI's until it is done or fails: test(done) sets whether it is. As the MPI
-// libraries wait, without sleep.
+// Repeats an MPI test until test(done) sets `done` or fails. It spins, as the MPI libraries do.
 template <typename Test>
 int test_until_done(Test test) {
   for (;;) {

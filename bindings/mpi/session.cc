@@ -26,7 +26,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// A line of text from the communicator's rank 0 to all.
+// Broadcasts a line of text from the communicator's rank 0.
 std::string broadcast_text(const std::string& text, MPI_Comm comm) {
   uint64_t length = text.size();
   PMPI_Bcast(&length, 1, MPI_UINT64_T, 0, comm);
@@ -36,11 +36,11 @@ std::string broadcast_text(const std::string& text, MPI_Comm comm) {
   return result;
 }
 
-// MPI_Bcast as the place where ranks meet: the bootstrap asks for one value, rank 0's address.
+// A rendezvous by MPI_Bcast: the bootstrap needs one value, rank 0's address.
 class MpiRendezvous final : public Rendezvous {
  public:
   MpiRendezvous(MPI_Comm comm, int rank) : comm_(comm), rank_(rank) {}
-  // The others wait for a word of rank 0's, even where it has none.
+  // The others wait for the broadcast even if rank 0 has no value.
   ~MpiRendezvous() override {
     if (!value_) broadcast_text("", comm_);
   }
@@ -52,7 +52,8 @@ class MpiRendezvous final : public Rendezvous {
   std::optional<std::string> get(const std::string& key) override {
     if (!value_) value_ = broadcast_text("", comm_);
     if (!value_->empty()) return value_;
-    throw Error(ErrorCode::bootstrap, "rank 0 could not start", {.remedy = "see what it says"});
+    throw Error(ErrorCode::bootstrap, "rank 0 could not start",
+                {.remedy = "check rank 0's output"});
   }
 
  private:
@@ -61,8 +62,8 @@ class MpiRendezvous final : public Rendezvous {
   std::optional<std::string> value_;
 };
 
-// A receive that nothing is ever sent to: to test it makes the MPI library look after its own
-// messages. (To probe a communicator of one rank does not, in some of them.)
+// A receive that is never matched: testing it makes the MPI library progress its own messages. (In
+// some libraries, probing a communicator of one rank does not.)
 class Progress {
  public:
   explicit Progress(MPI_Comm world) {
@@ -77,7 +78,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // One thread at a time may test a request; one is enough.
+  // Only one thread may test a request at a time; one is enough.
   void make() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     int done = 0;
@@ -105,11 +106,11 @@ class Session {
       functions_ = programs_ = from(parse_bytes(smallest));
       for (Ranges& ranges : ranges_) ranges.fill(functions_);
     }
-    // A rank may compute for hours before it comes to a call: MPI knows no deadline.
+    // A rank may compute for hours before it calls: MPI has no deadlines.
     if (settings().value("TUTTI_TIMEOUT").origin == "default") {
       settings().set("TUTTI_TIMEOUT", "inf", "MPI");
     }
-    if (world_->size == 1) return;  // nothing to gain
+    if (world_->size == 1) return;  // no benefit
     progress_.emplace(MPI_COMM_WORLD);
     join();
   }
@@ -143,7 +144,7 @@ class Session {
     Channel* const found = find(comm);
     return found != nullptr ? *found : add(comm);
   }
-  // Null: no blocking call has come to Tutti on this communicator yet.
+  // Returns null if no blocking call has used this communicator with Tutti yet.
   Channel* find(MPI_Comm comm) {
     if (comm == MPI_COMM_WORLD) return world_.get();
     void* found = nullptr;
@@ -152,16 +153,17 @@ class Session {
     return flag != 0 ? static_cast<Channel*>(found) : nullptr;
   }
 
-  // Calls under way keep it until they have ended.
+  // Calls in flight keep it alive until they have ended.
   void remove(void* channel) {
     static_cast<Channel*>(channel)->comm = MPI_COMM_NULL;
-    decltype(channels_)::node_type gone;  // leaves without the lock: others make communicators
+    // destroyed outside the lock, because other threads create communicators
+    decltype(channels_)::node_type gone;
     const std::lock_guard lock(mutex_);
     gone = channels_.extract(channel);
   }
 
  private:
-  // All ranks join, or none: what falls through must do so everywhere.
+  // All ranks join or none does: calls must fall through on all ranks alike.
   void join() {
     std::string problem;
     try {
@@ -178,7 +180,8 @@ class Session {
     int all_joined = 0;
     PMPI_Allreduce(&joined, &all_joined, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (!problem.empty()) {
-      log(LogLevel::warning, cat("MPI runs without Tutti, rank ", world_->rank, ": ", problem));
+      log(LogLevel::warning,
+          cat("MPI continues without Tutti, rank ", world_->rank, ": ", problem));
     }
     if (all_joined == 0) world_->communicator = {};
   }
@@ -193,7 +196,8 @@ class Session {
     return channel;
   }
 
-  // Alike on all ranks of the communicator, which come here in their first call on it.
+  // Gives the same result on all ranks of the communicator, which call this in their first call on
+  // it.
   void make(MPI_Comm comm, Channel& channel) {
     int is_inter = 0;
     PMPI_Comm_test_inter(comm, &is_inter);
@@ -202,12 +206,13 @@ class Session {
     PMPI_Comm_size(comm, &channel.size);
     if (is_inter != 0 || channel.size == 1 || !world_->communicator.valid()) return;
     const std::vector<int> ranks = ranks_in_world(comm, channel.size);
-    // Ranks of a job that this one spawned or met: nobody of that one finds himself in this world.
+    // Ranks of a spawned or connected job are not part of this world.
     if (std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end()) return;
-    // Threads may make communicators of the same ranks at the same time, in any order.
+    // Threads may create communicators of the same ranks concurrently, in any order.
     int tag = next_tag_.fetch_add(1) % kLargestTag;
     PMPI_Bcast(&tag, 1, MPI_INT, 0, comm);
-    // The others may be done with it, and their first call may have failed: it fails here, too.
+    // The other ranks may be finished with it, and their first call may have failed: it fails here,
+    // too.
     try {
       channel.communicator = world_->communicator.create(ranks, tag);
     } catch (const Error& error) {
@@ -241,8 +246,8 @@ class Session {
   std::map<void*, std::shared_ptr<Channel>> channels_;  // guarded by mutex_
 };
 
-// From MPI_Init to MPI_Finalize: no other call may be concurrent to these two. A program that ends
-// without MPI_Finalize leaves it, since MPI may not be called any more then.
+// Exists from MPI_Init to MPI_Finalize, which no other call may overlap. A program that exits
+// without MPI_Finalize leaks it, because MPI must not be called then.
 Session* session = nullptr;
 
 int forget(MPI_Comm comm, int keyval, void* value, void* extra) {
@@ -250,7 +255,7 @@ int forget(MPI_Comm comm, int keyval, void* value, void* extra) {
   return MPI_SUCCESS;
 }
 
-// MPI's word for it: ranks that call for different numbers of bytes are MPI's truncation.
+// The MPI error class: ranks that pass different numbers of bytes are a truncation in MPI.
 int class_of(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return MPI_ERR_NO_MEM;
   const auto* const classed = dynamic_cast<const ClassedError*>(&error);
@@ -287,7 +292,7 @@ void begin() {
   count_atomically(level == MPI_THREAD_MULTIPLE);
   try {
     session = std::make_unique<Session>().release();
-  } catch (const std::exception& error) {  // a setting that is wrong is wrong on all ranks
+  } catch (const std::exception& error) {  // an invalid setting is invalid on all ranks
     std::cerr << cat("tutti mpi: ", error.what(), '\n');
     PMPI_Abort(MPI_COMM_WORLD, 1);
   }
@@ -311,7 +316,7 @@ Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
   if (form == Form::starting && decision.runs_program) return fall(Fate::type_or_op);
   if (!session->takes(form, call, decision)) return fall(Fate::size);
   if (comm == MPI_COMM_NULL) return fall(Fate::argument);
-  // To make a communicator ranks wait for each other, which these calls must not.
+  // Creating a communicator blocks until other ranks do, which these calls must not.
   Channel* const channel =
       form == Form::starting ? session->find(comm) : &session->channel_of(comm);
   if (channel == nullptr) return fall(Fate::first_use);

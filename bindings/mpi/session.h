@@ -1,9 +1,9 @@
-// Tutti beside an MPI library in one process: from MPI_Init to MPI_Finalize.
+// Tutti's job beside an MPI library in one process, from MPI_Init to MPI_Finalize.
 //
-// The ranks of MPI_COMM_WORLD join a job of Tutti's in MPI_Init, by means of the MPI library
-// itself: rank 0's address and a fresh token go out by MPI_Bcast. Other communicators are made of
-// that one when they are first used, by their members only; until then they cost nothing. What
-// belongs to a communicator hangs on it as an attribute, and goes when MPI frees it.
+// The ranks of MPI_COMM_WORLD join a Tutti job in MPI_Init, using the MPI library itself: MPI_Bcast
+// distributes rank 0's address and a fresh token. Other communicators are created on first use, by
+// their members only; until then they cost nothing. A communicator's Tutti state is attached to it
+// as an attribute, and is freed with it.
 #pragma once
 
 #include <mpi.h>
@@ -23,46 +23,48 @@
 
 namespace tutti::mpi {
 
-// A communicator of MPI's, as Tutti has it.
+// Tutti's counterpart of an MPI communicator.
 struct Channel : std::enable_shared_from_this<Channel> {
-  Communicator communicator;  // empty where Tutti cannot serve it: on all of its ranks alike
-  // None any more when the program has freed it, as it may while calls are under way.
+  Communicator communicator;  // empty, on all of its ranks alike, if Tutti cannot serve it
+  // Null after the program has freed it, which it may do while calls are in flight.
   std::atomic<MPI_Comm> comm = MPI_COMM_NULL;
   int rank = 0;
   int size = 1;
-  std::optional<Error> failure;  // why there is no communicator, though Tutti could serve it
+  std::optional<Error> failure;  // why its creation failed although Tutti could serve it
 };
 
-// After PMPI_Init. Collective. Where one rank cannot join, none does, and all calls fall through.
+// Called after PMPI_Init. Collective. Either all ranks join, or none does and all calls fall
+// through.
 void begin();
-// Before PMPI_Finalize: shows the report, and leaves.
+// Called before PMPI_Finalize: prints the report, and leaves the job.
 void end();
 
-// What a call may decide by: only what MPI makes equal on all its ranks. Else one of them would
-// wait in Tutti for others that wait in MPI.
+// The inputs of a decision: only values that MPI requires to be equal on all ranks. Otherwise a
+// rank could wait in Tutti for others that wait in MPI.
 struct Decision {
   Fate fate = Fate::through;
   uint64_t bytes = kUnknown;
-  bool by_function = false;   // a reduction that Tutti has no kernel for
-  bool runs_program = false;  // by a function of the program's, which needs the program's thread
+  bool by_function = false;   // a reduction without a Tutti kernel
+  bool runs_program = false;  // by a function of the program, which needs the program's thread
 
-  // Falls through where the MPI library refuses an argument.
+  // Makes the call fall through if the MPI library rejects an argument.
   Decision& refuse_if(bool is_refused) {
     if (is_refused && fate == Fate::through) fate = Fate::argument;
     return *this;
   }
 };
 
-// Null: it falls through, and is counted as such. Throws why the communicator could not be made.
+// Returns null if the call falls through, and counts it. Throws the error of the communicator's
+// creation.
 Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision);
 
-// Writes the error to standard error and calls the communicator's error handler, as MPI's own
-// errors do. Returns the error's class.
+// Writes the error to standard error and calls the communicator's error handler, as for MPI's own
+// errors. Returns the error's class.
 int fail(MPI_Comm comm, Call call, const std::exception& error);
-// The same by the window's error handler.
+// As above, by the window's error handler.
 int fail_on_window(MPI_Win win, Call call, const std::exception& error);
 
-// An error of a class that Tutti's own errors have not.
+// An error with an MPI class that Tutti's own codes lack.
 class ClassedError : public Error {
  public:
   ClassedError(int error_class, const std::string& what)
@@ -73,19 +75,19 @@ class ClassedError : public Error {
   int error_class_;
 };
 
-// Memory of Tutti's, which the ranks of the host share; null: Tutti does not take windows of so
-// many bytes, or could not start.
+// Returns memory that the ranks of the host share; null: Tutti does not handle windows of `bytes`
+// bytes, or could not start.
 std::shared_ptr<void> allocate_for_windows(uint64_t bytes);
-// While a rank waits for others elsewhere than in Tutti's calls.
+// Progresses MPI while a rank waits outside Tutti's calls.
 void make_mpi_progress();
 
-// How a call is made: it returns when it is done, or leaves a request.
+// The form of a call: it returns on completion, or leaves a request.
 struct Blocking {};
 struct Starting {
   MPI_Request* request;
 };
 
-// While a function of the program's may run.
+// Suspends the helper while a function of the program may run.
 class HelperHeld {
  public:
   explicit HelperHeld(bool holds) : holds_(holds) {
@@ -101,8 +103,8 @@ class HelperHeld {
   const bool holds_;
 };
 
-// Counts the call with what became of it. What Tutti has no way for on any rank, which it says
-// before anything has moved, is the MPI library's.
+// Counts the call with its outcome. Calls that Tutti supports on no rank, which it reports before
+// any data moves, fall through.
 template <typename Theirs, typename Ours>
 int counted(Form form, Call call, MPI_Comm comm, Theirs theirs, Ours ours) {
   try {
@@ -118,7 +120,7 @@ int counted(Form form, Call call, MPI_Comm comm, Theirs theirs, Ours ours) {
   return MPI_SUCCESS;
 }
 
-// One call: by `ours` with the channel where Tutti takes it, by `theirs` otherwise.
+// Executes one call: by `ours` with the channel if Tutti handles it, otherwise by `theirs`.
 template <typename Theirs, typename Ours>
 int on_channel(Form form, Call call, MPI_Comm comm, const Decision& decision, Theirs theirs,
                Ours ours) {
@@ -132,9 +134,8 @@ int on_channel(Form form, Call call, MPI_Comm comm, const Decision& decision, Th
   return counted(form, call, comm, theirs, [&] { ours(*channel); });
 }
 
-// One call: where Tutti takes it, as a task that `make` makes of it, with a `request` to Tutti,
-// keep() for what must outlive the call, and finish() for what is to be done at its end; by
-// `theirs` otherwise.
+// Executes one call: if Tutti handles it, as a task from `make` with a `request`, keep() for what
+// must outlive the call, and finish() for the work at its end; otherwise by `theirs`.
 template <typename Theirs, typename Make>
 int route(Blocking, Call call, MPI_Comm comm, const Decision& decision, Theirs theirs, Make make) {
   return on_channel(Form::blocking, call, comm, decision, theirs, [&](Channel& channel) {

@@ -12,8 +12,8 @@ namespace tutti::mpi {
 
 namespace {
 
-// Whether elements lie one behind the other, each without gaps and in its signature's order: basic
-// types, and rows of such. Others may be so too; packing them costs time, not correctness.
+// True if elements are contiguous, each without gaps and in the order of its signature: basic
+// types, and arrays of those. Others may qualify too; packing them costs time, not correctness.
 bool is_plain(MPI_Datatype type) {
   if (is_common(type)) return true;
   int integers = 0;
@@ -29,7 +29,7 @@ bool is_plain(MPI_Datatype type) {
   int number = 0;
   MPI_Aint address = 0;
   MPI_Datatype inner = MPI_DATATYPE_NULL;
-  // A type made by a large-count function tells nothing to this one.
+  // Types from large-count functions cannot be queried by this function.
   if (PMPI_Type_get_contents(type, integers, addresses, types, &number, &address, &inner) !=
       MPI_SUCCESS) {
     return false;
@@ -39,10 +39,10 @@ bool is_plain(MPI_Datatype type) {
   return plain;
 }
 
-// MPI_Pack counts in int: in pieces of at most so many bytes.
+// MPI_Pack counts in int: data is packed in pieces of at most this size.
 constexpr uint64_t kPiece = uint64_t{1} << 30;
 
-// move(place, elements, bytes of them, where they are among the packed ones)
+// Calls move(address, elements, bytes, position among the packed bytes) for each piece.
 template <typename Move>
 void in_pieces(std::byte* place, uint64_t count, MPI_Datatype type, Move move) {
   const uint64_t size = size_of_type(type);
@@ -56,9 +56,9 @@ void in_pieces(std::byte* place, uint64_t count, MPI_Datatype type, Move move) {
   }
 }
 
-// A place and a type of elements there. MPI_BOTTOM, where types have absolute addresses, is null,
-// which MPICH 4.0's MPI_Pack refuses: then the place is where the elements begin, and the type is
-// moved back by as much.
+// An address and a type of the elements there. MPI_BOTTOM, used with absolute addresses, is null,
+// which MPICH 4.0's MPI_Pack rejects: then the address is that of the first element, and the type
+// is shifted back.
 class Located {
  public:
   Located(std::byte* place, MPI_Datatype type) : place_(place), type_(type) {
@@ -187,7 +187,7 @@ Run element_run(const void* data, int64_t start, int64_t count, MPI_Datatype typ
   return {place, static_cast<uint64_t>(count), type};
 }
 
-// Tutti's blocks are not before the start of their buffer; MPI's may be, and are set aside then.
+// Tutti's blocks have nonnegative displacements; MPI's may be negative, and are then copied.
 BlockRun::BlockRun(const void* data, std::vector<int64_t> counts,
                    std::vector<int64_t> displacements, MPI_Datatype type)
     : data_(writable(data)),
@@ -202,7 +202,7 @@ BlockRun::BlockRun(const void* data, std::vector<int64_t> counts,
     const uint64_t bytes = static_cast<uint64_t>(counts_[r]) * element;
     const uint64_t start = is_plain_ ? static_cast<uint64_t>(displacements_[r]) * element : size_;
     blocks_.counts.push_back(bytes);
-    // Where an empty block is said to lie does not matter, and may be anywhere.
+    // An empty block's displacement has no meaning and may be any value.
     blocks_.displacements.push_back(bytes == 0 ? 0 : start);
     if (bytes > 0) size_ = std::max(size_, start + bytes);
   }

@@ -1,4 +1,4 @@
-// MPI's types and buffers in Tutti's terms.
+// Converts MPI's types and buffers to Tutti's.
 #pragma once
 
 #include <mpi.h>
@@ -14,16 +14,17 @@
 
 namespace tutti::mpi {
 
-// Of one element's data, without gaps: equal on all ranks where elements correspond.
+// Returns the bytes of one element's data, without gaps: equal on all ranks for corresponding
+// elements.
 uint64_t size_of_type(MPI_Datatype type);
-// From one element to the next.
+// Returns the distance between elements.
 int64_t extent_of(MPI_Datatype type);
-// True for the types that most calls have: known at once, without a question to the MPI library.
+// True for common types: known at once, without a query to the MPI library.
 bool is_common(MPI_Datatype type);
-// MPI's own, which nobody may free.
+// True for predefined types, which must not be freed.
 bool is_named(MPI_Datatype type);
 
-// A type that outlives the program's handle on it.
+// Keeps a type alive after the program has freed its handle.
 class TypeInUse {
  public:
   explicit TypeInUse(MPI_Datatype type);
@@ -36,17 +37,17 @@ class TypeInUse {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-// `count` elements of a type in the caller's memory, as bytes in the order of their signature: what
-// ranks agree on, since one rank's type may have gaps where another's has none. The bytes are the
-// caller's memory itself where the type allows it, and else a copy aside, which pack() fills and
-// unpack() stores.
+// `count` elements of a type in the caller's memory, as bytes in the order of their signature: the
+// representation that ranks agree on, because one rank's type may have gaps that another's lacks.
+// The bytes are the caller's memory itself if the type allows it, otherwise a copy, which pack()
+// fills and unpack() stores.
 class Run {
  public:
-  Run() = default;  // of nothing
+  Run() = default;  // no elements
   Run(const void* data, uint64_t count, MPI_Datatype type);
   void pack();
   void unpack();
-  void keep();  // the type, which the program may free before unpack()
+  void keep();  // keeps the type, which the program may free before unpack()
   ConstBuffer input() const { return {bytes(), size_, DType::u8}; }
   Buffer output() { return {bytes(), size_, DType::u8}; }
 
@@ -62,25 +63,25 @@ class Run {
   mutable std::vector<std::byte> aside_;
 };
 
-// The same from the `start`-th element after `data` on, in extents.
+// As above from the `start`-th element after `data` on, in extents.
 Run element_run(const void* data, int64_t start, int64_t count, MPI_Datatype type);
 // Block `rank` of blocks of `count` elements.
 inline Run block_run(const void* data, int rank, int64_t count, MPI_Datatype type) {
   return element_run(data, rank * count, count, type);
 }
 
-// The same for a block of elements from and to each rank, anywhere in the caller's memory.
+// As above, for one block of elements per rank, anywhere in the caller's memory.
 class BlockRun {
  public:
   BlockRun() = default;
-  // Displacements from `data` on, in extents of the type.
+  // Displacements are relative to `data`, in extents of the type.
   template <typename Count, typename Displacement>
   BlockRun(const void* data, const Count* counts, const Displacement* displacements, int blocks,
            MPI_Datatype type)
       : BlockRun(data, {counts, counts + blocks}, {displacements, displacements + blocks}, type) {}
   void pack();
   void unpack();
-  void keep();  // the type, which the program may free before unpack()
+  void keep();  // keeps the type, which the program may free before unpack()
   ConstBuffer input() const { return {bytes(), size_, DType::u8}; }
   Buffer output() { return {bytes(), size_, DType::u8}; }
   // In bytes of the buffer.

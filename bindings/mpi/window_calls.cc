@@ -1,4 +1,4 @@
-// The functions of windows that stand before the MPI library's own.
+// The intercepted window functions.
 #include <mpi.h>
 
 #include <exception>
@@ -24,7 +24,7 @@ int MPI_Alloc_mem(MPI_Aint bytes, MPI_Info info, void* base) {
   void* memory = nullptr;
   try {
     memory = allocate_memory(bytes, info);
-  } catch (const std::exception&) {  // the MPI library may have some, or says what is wrong
+  } catch (const std::exception&) {  // the MPI library may have memory, or reports the error
   }
   if (memory == nullptr) return PMPI_Alloc_mem(bytes, info, base);
   *static_cast<void**>(base) = memory;
@@ -45,7 +45,7 @@ int MPI_Win_allocate(MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm, voi
                          [&] { return PMPI_Win_allocate(bytes, unit, info, comm, base, win); });
 }
 
-// The attributes' functions may read the memory.
+// The callbacks of attributes may read the memory.
 int MPI_Win_free(MPI_Win* win) {
   ServedWindow* const window = served(*win);
   if (window == nullptr) return PMPI_Win_free(win);
@@ -58,7 +58,7 @@ int MPI_Win_free(MPI_Win* win) {
   return PMPI_Win_free(win);
 }
 
-// The handle has no memory, and is allocated in any case.
+// The handle itself has no memory, and always counts as allocated.
 int MPI_Win_get_attr(MPI_Win win, int key, void* value, int* flag) {
   static int created = MPI_WIN_FLAVOR_CREATE;
   ServedWindow* const window = served(win);

@@ -1,5 +1,5 @@
-// How windows are made: the ranks tell each other what they bring, and Tutti's window is tried
-// where all of them may have it. Nothing that only one rank knows decides alone.
+// Creates windows: the ranks exchange what they contribute, and Tutti's window is used if all of
+// them support it. No decision depends on knowledge of one rank only.
 #include <mpi.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// A rank's part of the decision. The largest `fate` of all ranks counts.
+// A rank's contribution to the decision. The largest `fate` of all ranks counts.
 struct Brought {
   int64_t bytes = 0;
   int64_t unit = 1;
@@ -36,7 +36,7 @@ bool all_agree(bool own, MPI_Comm comm) {
   return all != 0;
 }
 
-// True if the memory has the alignment that an info key of MPI 4 may ask for.
+// True if the memory has the alignment that MPI 4's info key requests.
 bool is_aligned(const void* memory, MPI_Info info) {
   if (info == MPI_INFO_NULL) return true;
   constexpr int kDigits = 20;
@@ -47,14 +47,14 @@ bool is_aligned(const void* memory, MPI_Info info) {
   return alignment <= 1 || reinterpret_cast<uintptr_t>(memory) % alignment == 0;
 }
 
-// One window, from the arguments to the handle.
+// Creates one window, from the arguments to the handle.
 class WindowMaking {
  public:
   WindowMaking(Call call, MPI_Comm comm, MPI_Info info, MPI_Win* win,
                const std::function<int()>& theirs)
       : call_(call), comm_(comm), info_(info), win_(win), theirs_(theirs) {}
 
-  // `program_memory`: of Win_create. `base`: where Win_allocate tells its memory.
+  // `program_memory`: of Win_create. `base`: receives the memory of Win_allocate.
   int make(const Brought& own, std::byte* program_memory, void* base) {
     if (comm_ == MPI_COMM_NULL) return fall(Fate::argument);
     int is_inter = 0;
@@ -120,7 +120,7 @@ class WindowMaking {
       std::shared_ptr<void> own = channel.communicator.allocate<std::byte>(
           ServedWindow::bytes_with_control(bytes, channel.size));
       return is_aligned(own.get(), info_) ? own : nullptr;
-    } catch (const std::exception&) {  // the MPI library may have some, or says what is wrong
+    } catch (const std::exception&) {  // the MPI library may have memory, or reports the error
       return nullptr;
     }
   }
@@ -128,7 +128,7 @@ class WindowMaking {
   int give_handle(std::unique_ptr<ServedWindow> window, void* base) {
     const int unit = static_cast<int>(window->part(window->rank()).unit);
     void* nothing = nullptr;
-    // Open MPI has no window of Win_create on some communicators.
+    // Open MPI does not support Win_create on some communicators.
     const int status = PMPI_Win_allocate(0, unit, info_, comm_, static_cast<void*>(&nothing), win_);
     if (status != MPI_SUCCESS) return status;
     if (base != nullptr) *static_cast<void**>(base) = window->memory();
@@ -146,7 +146,7 @@ class WindowMaking {
   std::vector<Brought> brought_;
 };
 
-// Larger units than `int` has are only in the large functions of MPI 4, which keep them.
+// Only MPI 4's large-count functions accept units beyond `int`, and they store them.
 Brought brought(MPI_Aint bytes, int64_t unit, Fate fate) {
   if (bytes < 0 || unit <= 0 || unit > INT32_MAX) fate = Fate::argument;
   return {.bytes = bytes, .unit = unit, .fate = static_cast<int64_t>(fate)};

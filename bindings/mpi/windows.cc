@@ -12,9 +12,9 @@
 
 namespace tutti::mpi {
 
-// Zeroed at first. Behind it are two counters for each rank.
+// Initially zero. Two counters per rank follow.
 struct ServedWindow::Control {
-  static constexpr uint64_t kExclusive = uint64_t{1} << 32;  // beside it the number of shared locks
+  static constexpr uint64_t kExclusive = uint64_t{1} << 32;  // added to the number of shared locks
   alignas(64) std::atomic<uint64_t> lock;
 
   std::atomic<uint64_t>& posts_from(int rank) { return counters()[2 * rank]; }
@@ -35,7 +35,7 @@ constexpr uint64_t lines(int64_t bytes) {
   return (static_cast<uint64_t>(bytes) + kLine - 1) / kLine * kLine;
 }
 
-// A part of no bytes would not be mapped by the others.
+// The other ranks could not map an empty part.
 std::shared_ptr<void> stand_in_for(Channel& channel, int64_t bytes) {
   if (bytes > 0) return nullptr;
   return channel.communicator.allocate<std::byte>(kLine);
@@ -85,7 +85,7 @@ ServedWindow::~ServedWindow() {
 
 // ---- epochs
 
-// While ready() is false others may need this rank's part in messages of MPI's.
+// While ready() is false, others may need this rank's part in MPI messages.
 template <typename Ready>
 void ServedWindow::wait_until(const Ready& ready) {
   constexpr int kSpins = 100;
@@ -121,7 +121,7 @@ void ServedWindow::lock(int type, int rank, int assertion) {
       unchecked ? Held::unchecked : (exclusive ? Held::exclusive : Held::shared);
 }
 
-// All locks or none: who has some and waits for others could wait for a rank that waits for it.
+// Takes all locks or none: a rank that holds some while it waits could deadlock with another.
 void ServedWindow::lock_all(int assertion) {
   const bool unchecked = (assertion & MPI_MODE_NOCHECK) != 0;
   const auto try_all = [&] {
@@ -155,12 +155,12 @@ void ServedWindow::unlock_all() {
   }
 }
 
-// A program may flush again and again until it sees what another rank has written.
+// A program may flush repeatedly until it sees another rank's write.
 void ServedWindow::flush() {
   constexpr uint32_t kFlushes = 64;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const uint32_t flushes =
-      flushes_.load(std::memory_order_relaxed) + 1;  // of threads some are lost
+      flushes_.load(std::memory_order_relaxed) + 1;  // concurrent increments may be lost
   flushes_.store(flushes, std::memory_order_relaxed);
   if (flushes % kFlushes == 0) make_mpi_progress();
 }
@@ -173,7 +173,7 @@ std::vector<int> ServedWindow::ranks_of(MPI_Group group) const {
   std::iota(own.begin(), own.end(), 0);
   PMPI_Group_translate_ranks(group, count, own.data(), group_, ranks.data());
   if (std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end()) {
-    throw ClassedError(MPI_ERR_GROUP, "the group has ranks that the window has not");
+    throw ClassedError(MPI_ERR_GROUP, "the group contains ranks that are not in the window");
   }
   return ranks;
 }
@@ -214,13 +214,13 @@ void ServedWindow::wait() {
 
 namespace {
 
-// The window that a thread looked up last, and the number of changes of the table before that.
+// The window that a thread looked up last, and the version of the table at that time.
 struct LastWindow {
   uint64_t changes = 0;
   MPI_Win win = MPI_WIN_NULL;
   ServedWindow* window = nullptr;
 };
-// The library is loaded when the program starts, so its variables need no look-up.
+// The library is loaded at program start, so its thread-local variables need no look-up.
 [[gnu::tls_model("initial-exec")]] thread_local LastWindow last_window;
 
 class WindowTable {
@@ -278,7 +278,7 @@ class WindowTable {
   std::atomic<uint64_t> changes_{0};
 };
 
-// Never destroyed: as Requests.
+// Never destroyed, as Requests.
 WindowTable& window_table = *std::make_unique<WindowTable>().release();
 
 }  // namespace
@@ -319,7 +319,7 @@ void* allocate_memory(MPI_Aint bytes, MPI_Info info) {
 
 bool free_memory(void* memory) {
   AllocatedMemory& all = allocated_memory();
-  decltype(all.pieces)::node_type piece;  // freed without the lock
+  decltype(all.pieces)::node_type piece;  // freed outside the lock
   const std::lock_guard lock(all.mutex);
   piece = all.pieces.extract(static_cast<std::byte*>(memory));
   return !piece.empty();

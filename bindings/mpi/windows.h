@@ -1,9 +1,9 @@
-// MPI's windows that Tutti serves: those whose memory all ranks of the window have mapped.
+// MPI windows that Tutti serves: those whose memory all ranks of the window have mapped.
 //
-// A window is Tutti's on all ranks or the MPI library's, which is decided when it is made. Tutti's
-// has a handle of the MPI library's, a window without memory: it carries the group, the attributes,
-// the name, the info and the error handler. All accesses to the memory, and all that opens, closes
-// and completes epochs, are Tutti's. An access is complete when its call returns.
+// A window belongs to Tutti on all ranks, or to the MPI library; its creation decides. A window of
+// Tutti's has a handle of the MPI library, a window without memory, which carries the group, the
+// attributes, the name, the info and the error handler. Tutti handles all accesses to the memory,
+// and opens, closes and completes epochs. An access is complete when its call returns.
 //
 //   Win_allocate    part of rank r   | the program's memory | control of rank r |
 //   Win_create      part of rank r   | the program's memory |    and a window of controls
@@ -30,22 +30,22 @@ namespace tutti::mpi {
 // A rank's part of a window, as all ranks know it.
 struct Part {
   int64_t bytes = 0;
-  int64_t unit = 1;  // bytes of a displacement
+  int64_t unit = 1;  // bytes per displacement
 };
 
 class ServedWindow {
  public:
-  // Collective among the ranks of the channel. `memory` is the program's, `own` what this rank has
-  // of it if it is Tutti's. There is no handle yet.
+  // Collective among the ranks of the channel. `memory` is the program's; `own` keeps this rank's
+  // memory alive if Tutti allocated it. The window has no handle yet.
   ServedWindow(Channel& channel, std::vector<Part> parts, std::byte* memory,
                std::shared_ptr<void> own);
   ~ServedWindow();
   ServedWindow(const ServedWindow&) = delete;
   ServedWindow& operator=(const ServedWindow&) = delete;
-  // Bytes to allocate for a part with its control.
+  // Returns the bytes to allocate for a part with its control block.
   static uint64_t bytes_with_control(int64_t bytes, int ranks);
 
-  // True if all parts are mapped here.
+  // True if this rank has mapped all parts.
   bool is_whole() const { return is_whole_; }
   void set_handle(MPI_Win handle);
   // Collective: completes all accesses. Only the destructor may follow.
@@ -58,17 +58,17 @@ class ServedWindow {
   const Part& part(int rank) const { return parts_[static_cast<size_t>(rank)]; }
   bool is_allocated() const { return own_ != nullptr; }
   std::byte* memory() const { return memory_; }
-  MPI_Aint* bytes() { return &bytes_; }  // MPI_WIN_SIZE
+  MPI_Aint* bytes() { return &bytes_; }  // for MPI_WIN_SIZE
   std::byte* data(int rank) const { return data_[static_cast<size_t>(rank)]; }
 
-  // Passive targets.
+  // Passive target synchronisation.
   void lock(int type, int rank, int assertion);
   void lock_all(int assertion);
   void unlock(int rank);
   void unlock_all();
-  // Completes accesses, for this rank and for the targets.
+  // Completes accesses at this rank and at the targets.
   void flush();
-  // Active targets: what MPI's functions of these names do with a group.
+  // Active target synchronisation: MPI's functions of the same names.
   void post(MPI_Group group);
   void start(MPI_Group group);
   void complete();
@@ -91,12 +91,12 @@ class ServedWindow {
   std::byte* const memory_;
   MPI_Aint bytes_;
   const std::vector<Part> parts_;
-  const std::shared_ptr<void> stand_in_;  // a part where the program gives no memory
+  const std::shared_ptr<void> stand_in_;  // a part for a rank whose program passes no memory
   Window window_;
-  std::optional<Window> controls_;  // of Win_create
+  std::optional<Window> controls_;  // for Win_create
   MPI_Group group_ = MPI_GROUP_NULL;
   bool is_whole_ = true;
-  std::vector<std::byte*> data_;  // by rank, as the rest
+  std::vector<std::byte*> data_;  // by rank, as the following members
   std::vector<Control*> control_;
   std::vector<Held> held_;
   bool all_held_ = false;
@@ -105,22 +105,22 @@ class ServedWindow {
   std::atomic<uint32_t> flushes_{0};
 };
 
-// Null: the window is the MPI library's.
+// Returns null if the window belongs to the MPI library.
 ServedWindow* served(MPI_Win win);
-// Makes the window of this handle known to served(), or no more.
+// Registers or unregisters the window of this handle for served().
 void add_window(MPI_Win win, std::unique_ptr<ServedWindow> window);
 std::unique_ptr<ServedWindow> remove_window(MPI_Win win);
-// Those that the program has not freed, before MPI is left.
+// Ends windows that the program has not freed; called before MPI_Finalize.
 void end_windows();
 
-// Memory of MPI_Alloc_mem, which may become a window. Null: Tutti gives none.
+// Allocates memory for MPI_Alloc_mem, which may become a window. Null: Tutti provides none.
 void* allocate_memory(MPI_Aint bytes, MPI_Info info);
-// False: it is not of allocate_memory().
+// Returns false if the memory does not come from allocate_memory().
 bool free_memory(void* memory);
-// True if these bytes are the memory of one allocate_memory(), or of a window that was allocated.
+// True if these bytes are the memory of one allocate_memory(), or of an allocated window.
 bool is_allocated_memory(const void* memory, MPI_Aint bytes);
 
-// Implement the two functions that make windows. `base` gets the memory's address.
+// Implement the two functions that create windows. `base` receives the memory's address.
 int create_window(void* memory, MPI_Aint bytes, int64_t unit, MPI_Info info, MPI_Comm comm,
                   MPI_Win* win, const std::function<int()>& theirs);
 int allocate_window(MPI_Aint bytes, int64_t unit, MPI_Info info, MPI_Comm comm, void* base,

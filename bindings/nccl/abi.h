@@ -1,6 +1,5 @@
-// NCCL's interface as programs that are linked with libnccl.so.2 know it: the names and values of
-// nccl.h 2.28, and its functions. A program's cudaStream_t is a pointer here, so that nothing of
-// CUDA is needed to build.
+// NCCL's ABI for programs linked with libnccl.so.2: the names and values of nccl.h 2.28, and its
+// functions. A program's cudaStream_t is a pointer here, so that building needs no CUDA.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +36,7 @@ enum ncclRedOp_t : int {
   ncclMax = 2,
   ncclMin = 3,
   ncclAvg = 4,
-  ncclNumOps = 5,  // from here on: those that ncclRedOpCreatePreMulSum made
+  ncclNumOps = 5,  // from here on: created by ncclRedOpCreatePreMulSum
 };
 
 enum ncclDataType_t {
@@ -61,7 +60,7 @@ enum ncclScalarResidence_t { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 }
 inline constexpr int NCCL_SPLIT_NOCOLOR = -1;
 inline constexpr int NCCL_SHRINK_DEFAULT = 0;
 
-// What they hold guides NCCL's own choices.
+// Their contents tune NCCL's own choices.
 struct ncclConfig_t;
 struct ncclSimInfo_t;
 

@@ -1,5 +1,5 @@
-// NCCL's functions that communicate: each is a request of Tutti's on device memory, put into the
-// caller's stream, or collected by the group.
+// NCCL's communication functions: each becomes a request on device memory, enqueued on the caller's
+// stream, or collected by the group.
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -29,7 +29,7 @@ constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, Reduc
 static_assert(std::size(kOps) == ncclNumOps);
 
 DType type_of(ncclDataType_t type) {
-  if (type < 0 || type >= ncclNumTypes) invalid(cat("there is no ncclDataType_t ", int{type}));
+  if (type < 0 || type >= ncclNumTypes) invalid(cat("unknown ncclDataType_t ", int{type}));
   return kTypes[type];
 }
 
@@ -37,7 +37,7 @@ Reduction reduction_of(ncclComm& comm, ncclRedOp_t op) {
   if (op >= 0 && op < ncclNumOps) return kOps[op];
   const std::lock_guard lock(comm.mutex);
   const auto found = comm.factors.find(op);
-  if (found == comm.factors.end()) invalid(cat("there is no ncclRedOp_t ", int{op}));
+  if (found == comm.factors.end()) invalid(cat("unknown ncclRedOp_t ", int{op}));
   return Reduction::premul_sum(found->second);
 }
 
@@ -54,7 +54,7 @@ struct Call {
   void run(const Request& request) const { comm.communicator.run(request, {.stream = {stream}}); }
 };
 
-// `act` has a Call, and makes it.
+// `act` takes a Call and executes it.
 template <typename Act>
 ncclResult_t call(ncclComm_t comm, ncclDataType_t type, cudaStream_t stream, const Act& act) {
   return guarded([&] {
@@ -71,7 +71,7 @@ double read_as(const std::byte* bytes) {
   if constexpr (std::is_integral_v<T>) {
     if (const std::optional<double> factor = exact_double(value)) return *factor;
     throw Error(ErrorCode::unsupported, cat("the scalar ", value, " has more than 53 bits"),
-                {.cause = "Tutti's factors are of type double, which does not hold it",
+                {.cause = "Tutti's factors are of type double, which cannot represent it",
                  .remedy = "multiply the input by it, and use ncclSum"});
   } else {
     return value;
@@ -134,11 +134,11 @@ using tutti::nccl::Use;
 
 // ---- operators
 
-// A scalar on the device is read now, and not when a collective runs.
+// A scalar on the device is read now, not when a collective runs.
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
                                       ncclScalarResidence_t residence, ncclComm_t comm) {
   return guarded([&] {
-    checked(op, "where to put the operator");
+    checked(op, "the output pointer for the operator");
     checked(static_cast<char*>(scalar), "the scalar");
     const double factor = tutti::nccl::scalar_of(scalar, tutti::nccl::type_of(type), residence);
     const Use own = use(comm);
@@ -154,7 +154,7 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
     const Use own = use(comm);
     const std::lock_guard lock(own->mutex);
     if (own->factors.erase(op) == 0)
-      invalid("ncclRedOpDestroy of no operator of this communicator");
+      invalid("ncclRedOpDestroy: not an operator of this communicator");
   });
 }
 

@@ -19,9 +19,9 @@ namespace tutti::nccl {
 
 namespace {
 
-// In an ncclUniqueId.
+// The content of an ncclUniqueId.
 struct Place {
-  char what[8];  // kWhat
+  char what[8];  // equals kWhat
   char address[64];
   uint16_t port;
   char token[33];
@@ -29,7 +29,7 @@ struct Place {
 static_assert(sizeof(Place) <= NCCL_UNIQUE_ID_BYTES);
 constexpr char kWhat[8] = "tutti 1";
 
-// The sockets of jobs whose rank 0 has not come yet, by token.
+// The listening sockets of jobs whose rank 0 has not joined yet, by token.
 class Listeners {
  public:
   static Listeners& of_process() {
@@ -58,7 +58,7 @@ class Listeners {
 class Members {
  public:
   static Members& of_process() {
-    // Never destroyed: a program that ends without ncclCommDestroy leaves nothing.
+    // Never destroyed: a program that exits without ncclCommDestroy leaks nothing else.
     static Members& members = *std::make_unique<Members>().release();
     return members;
   }
@@ -69,13 +69,13 @@ class Members {
     known_.emplace(handle, std::move(comm));
     return handle;
   }
-  // Null: there is none any more.
+  // Returns null if it no longer exists.
   std::shared_ptr<ncclComm> find(ncclComm_t handle) const {
     const std::lock_guard lock(mutex_);
     const auto found = known_.find(handle);
     return found == known_.end() ? nullptr : found->second;
   }
-  // Those that go now.
+  // Returns the communicators that are released now.
   std::vector<std::shared_ptr<ncclComm>> remove(const std::shared_ptr<ncclComm>& comm) {
     const std::lock_guard lock(mutex_);
     known_.erase(comm.get());
@@ -101,12 +101,12 @@ thread_local std::string error_text;
 
 using Actions = std::vector<std::function<void()>>;
 
-// What a thread's group collects.
+// The state that a thread's group collects.
 struct Meetings {
   int depth = 0;
   std::map<const void*, Actions> by_rank;
-  std::vector<Use> uses;                           // of calls that its end makes
-  std::vector<std::shared_ptr<ncclComm>> leaving;  // at its end
+  std::vector<Use> uses;                           // of calls that the group's end makes
+  std::vector<std::shared_ptr<ncclComm>> leaving;  // at the group's end
 };
 thread_local Meetings meetings;
 
@@ -144,7 +144,7 @@ ncclResult_t result_of(ErrorCode code) {
       return ncclSystemError;
     case ErrorCode::internal:
       return ncclInternalError;
-    default:  // another rank's
+    default:  // a failure caused by another rank
       return ncclRemoteError;
   }
 }
@@ -161,15 +161,16 @@ const std::string& last_error() { return error_text; }
 void invalid(const std::string& what) { throw Error(ErrorCode::invalid_argument, what); }
 
 void unsupported(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorCode::unsupported, what + " is not in Tutti's libnccl", {.remedy = remedy});
+  throw Error(ErrorCode::unsupported, what + " is not supported by Tutti's libnccl",
+              {.remedy = remedy});
 }
 
 namespace {
 
 [[noreturn]] void refuse_ended() {
-  throw Error(ErrorCode::invalid_argument, "there is no such communicator",
-              {.cause = "ncclCommDestroy or ncclCommAbort has ended it",
-               .remedy = "make no call on it after that"});
+  throw Error(ErrorCode::invalid_argument, "the communicator does not exist",
+              {.cause = "ncclCommDestroy or ncclCommAbort has released it",
+               .remedy = "make no further calls on it"});
 }
 
 std::shared_ptr<ncclComm> known(ncclComm_t comm) {
@@ -208,12 +209,12 @@ ncclComm_t join(const ncclUniqueId& id, int rank, int ranks) {
   Place place{};
   std::memcpy(&place, id.internal, sizeof place);
   if (std::memcmp(place.what, kWhat, sizeof kWhat) != 0) {
-    throw Error(ErrorCode::invalid_argument, "the ncclUniqueId was not made by this library",
-                {.cause = "it did not reach this rank whole, or another libnccl made it",
-                 .remedy = "hand the id of rank 0's ncclGetUniqueId to all ranks"});
+    throw Error(ErrorCode::invalid_argument, "the ncclUniqueId was not created by this library",
+                {.cause = "it reached this rank incomplete, or another libnccl created it",
+                 .remedy = "pass the id of rank 0's ncclGetUniqueId to all ranks"});
   }
   if (ranks < 1 || rank < 0 || rank >= ranks)
-    invalid(cat("there is no rank ", rank, " of ", ranks));
+    invalid(cat("rank ", rank, " is out of range for ", ranks, " ranks"));
   Job job = job_from_environment({.rank = rank,
                                   .size = ranks,
                                   .master_address = place.address,
@@ -223,10 +224,11 @@ ncclComm_t join(const ncclUniqueId& id, int rank, int ranks) {
   job.token = place.token;
   if (rank == 0) {
     Fd listener(Listeners::of_process().release(place.token));
-    if (ranks > 1) job.listen_fd = listener.release();  // alone there is nobody to listen to
+    if (ranks > 1) job.listen_fd = listener.release();  // a single rank does not need to listen
     if (job.listen_fd < 0 && ranks > 1) {
-      throw Error(ErrorCode::unsupported, "rank 0 is not where the ncclUniqueId was made",
-                  {.remedy = "call ncclGetUniqueId in rank 0's process, once for a communicator"});
+      throw Error(ErrorCode::unsupported,
+                  "rank 0 runs in another process than the one that created the ncclUniqueId",
+                  {.remedy = "call ncclGetUniqueId in rank 0's process, once per communicator"});
     }
   }
   auto comm = std::make_shared<ncclComm>();
@@ -300,7 +302,7 @@ void begin_group() {
 
 void end_group() {
   if (meetings.depth == 0) {
-    throw Error(ErrorCode::unsupported, "ncclGroupEnd without a ncclGroupStart");
+    throw Error(ErrorCode::unsupported, "ncclGroupEnd without an ncclGroupStart");
   }
   std::exception_ptr failure;
   const auto try_to = [&failure](const auto& action) {

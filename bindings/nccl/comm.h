@@ -1,4 +1,4 @@
-// What stands behind an ncclComm_t, how ranks meet by an ncclUniqueId, and how they leave.
+// The object behind an ncclComm_t, the rendezvous by ncclUniqueId, and leaving.
 #pragma once
 
 #include <atomic>
@@ -18,12 +18,12 @@
 struct ncclComm {
   tutti::Communicator communicator;
   int device = 0;
-  std::string group;  // the same for the ranks of this process that are in the communicator
+  std::string group;  // the same for all ranks of the communicator in this process
   std::atomic<int> splits = 0;
-  tutti::UseGate gate;  // of all of it
+  tutti::UseGate gate;  // guards the whole object
   std::mutex mutex;
   std::map<int, double> factors;  // of operators, by number; guarded by mutex
-  int operators_made = 0;         // likewise
+  int operators_made = 0;         // guarded by mutex
 };
 
 struct ncclWindow_vidmem {
@@ -35,7 +35,7 @@ namespace tutti::nccl {
 ncclResult_t failed(ErrorCode code, const std::string& text);
 const std::string& last_error();  // of the calling thread
 
-// No exception crosses the border.
+// Runs an action and converts its exception to a result: no exception crosses the C interface.
 template <typename Action>
 ncclResult_t guarded(const Action& action) noexcept {
   try {
@@ -58,11 +58,11 @@ T& checked(T* pointer, const char* what) {
   return *pointer;
 }
 
-// A call's use of a communicator, which stays as long: a watchdog may abort it, or another thread
-// end it, at any time.
+// A call's use of a communicator, which keeps it alive: a watchdog may abort it, or another thread
+// destroy it, at any time.
 class Use {
  public:
-  // Throws Error(invalid_argument) where the communicator has been destroyed or aborted.
+  // Throws Error(invalid_argument) if the communicator has been destroyed or aborted.
   explicit Use(std::shared_ptr<ncclComm> comm);
   ncclComm& operator*() const { return *comm_; }
   ncclComm* operator->() const { return comm_.get(); }
@@ -73,29 +73,29 @@ class Use {
   UseGate::Use inside_;
 };
 
-// By its handle. Throws Error(invalid_argument) for one that is NULL, or of no communicator any
-// more.
+// Looks up a handle. Throws Error(invalid_argument) if it is NULL, or its communicator no longer
+// exists.
 Use use(ncclComm_t comm);
 
-// Listens for the job's ranks, in the process that calls, which must be rank 0's.
+// Starts listening for the job's ranks, in the calling process, which must be rank 0's.
 ncclUniqueId make_id();
-// Blocks until all ranks are there. With the current device.
+// Blocks until all ranks have joined. Uses the current device.
 ncclComm_t join(const ncclUniqueId& id, int rank, int ranks);
-// A part of `comm`; `name` tells it apart from others that its ranks make of it.
+// Wraps a part of `comm`; `name` distinguishes it from other parts that its ranks create.
 ncclComm_t part_of(ncclComm& comm, Communicator part, const std::string& name);
-// Refuses further calls, waits for those of other threads, and leaves; within a group, at its end.
-// The communicator goes when all its ranks of this process have left: one thread may be several of
-// them, and those that leave wait for each other.
+// Rejects further calls, waits for those of other threads, and leaves; within a group, at its end.
+// The communicator is released when all its ranks in this process have left: one thread may drive
+// several of them, and leaving ranks wait for each other.
 void leave(ncclComm_t comm);
-// The same, but makes all calls on the communicator fail first, at once.
+// As above, but first makes all calls on the communicator fail at once.
 void abort(ncclComm_t comm);
 
-// Now, or within a group at its end: then each `rank`'s in a thread of its own, for one thread may
-// be several ranks, in the order in which they were asked for.
+// Runs the action now, or within a group at its end: then each `rank`'s actions run in a thread of
+// their own, in order, because one thread may drive several ranks.
 void meet_others(const void* rank, std::function<void()> action);
-// The same for what is done with a communicator, which is then used by that thread.
+// As above for an action on a communicator, which that thread then uses.
 void meet_others(const Use& comm, std::function<void(ncclComm&)> action);
-// Within a group the communicator stays until its end, when the call is made.
+// Within a group, keeps the communicator alive until its end, when the call is made.
 void use_in_group(Use comm);
 void begin_group();
 void end_group();

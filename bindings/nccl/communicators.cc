@@ -1,4 +1,4 @@
-// NCCL's functions about communicators, memory and errors.
+// NCCL's functions for communicators, memory and errors.
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -25,10 +25,10 @@ using tutti::nccl::Use;
 
 namespace {
 
-// The version whose interface this is.
+// The NCCL version whose interface this is.
 constexpr int kVersion = 22809;
 
-// Of ncclMemAlloc, by address.
+// Allocations of ncclMemAlloc, by address.
 struct Allocations {
   std::mutex mutex;
   std::map<void*, tutti::Memory<std::byte>> memory;
@@ -59,12 +59,12 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   return guarded([&] {
-    checked(comm, "where to put the communicator") = nullptr;
+    checked(comm, "the output pointer for the communicator") = nullptr;
     meet_others(comm, [=] { *comm = tutti::nccl::join(id, rank, ranks); });
   });
 }
 
-// Of the configuration nothing is needed: what is not blocking may be so.
+// The configuration is ignored: non-blocking mode permits blocking.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t*) {
   return ncclCommInitRank(comm, ranks, id, rank);
@@ -73,16 +73,17 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
                                       ncclUniqueId* ids, ncclConfig_t*) {
   if (id_count < 1 || ids == nullptr) {
-    return failed(ErrorCode::invalid_argument, "ncclCommInitRankScalable without an id");
+    return failed(ErrorCode::invalid_argument, "ncclCommInitRankScalable needs an id");
   }
   return ncclCommInitRank(comm, ranks, ids[0], rank);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   return guarded([&] {
-    checked(comms, "where to put the communicators");
-    if (count < 1) invalid(cat("there are no ", count, " devices"));
-    std::vector<tutti::cuda::Context> contexts;  // before the group, for there may be none
+    checked(comms, "the output pointer for the communicators");
+    if (count < 1) invalid(cat("invalid number of devices ", count));
+    // collected before the group, because there may be none
+    std::vector<tutti::cuda::Context> contexts;
     for (int rank = 0; rank < count; ++rank) {
       contexts.emplace_back(devices == nullptr ? rank : devices[rank]);
       comms[rank] = nullptr;
@@ -114,13 +115,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommRevoke(ncclComm_t, int) {
-  return guarded([] { unsupported("ncclCommRevoke", "call ncclCommAbort, and make a new one"); });
+  return guarded(
+      [] { unsupported("ncclCommRevoke", "call ncclCommAbort, and create a new communicator"); });
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t*) {
   return guarded([&] {
     const Use own = use(comm);
-    checked(made, "where to put the communicator") = nullptr;
+    checked(made, "the output pointer for the communicator") = nullptr;
     const int number = ++own->splits;
     meet_others(own, [color, key, made, number](ncclComm& whole) {
       Communicator part = whole.communicator.split(color == NCCL_SPLIT_NOCOLOR ? -1 : color, key);
@@ -134,9 +136,9 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
                             ncclConfig_t*, int flags) {
   return guarded([&] {
     const Use own = use(comm);
-    checked(made, "where to put the communicator") = nullptr;
+    checked(made, "the output pointer for the communicator") = nullptr;
     if (flags != NCCL_SHRINK_DEFAULT) {
-      unsupported("NCCL_SHRINK_ABORT", "call ncclCommAbort, and make a new communicator");
+      unsupported("NCCL_SHRINK_ABORT", "call ncclCommAbort, and create a new communicator");
     }
     const std::vector<int> left = survivors(own->communicator, excluded, excluded_count);
     const int number = ++own->splits;
@@ -169,7 +171,7 @@ ncclResult_t ncclGroupEnd() {
 }
 
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*) {
-  return guarded([] { unsupported("ncclGroupSimulateEnd", "see `tutti explain --gpu`"); });
+  return guarded([] { unsupported("ncclGroupSimulateEnd", "use `tutti explain --gpu`"); });
 }
 
 // ---- errors
@@ -181,19 +183,19 @@ const char* ncclGetErrorString(ncclResult_t result) {
     case ncclUnhandledCudaError:
       return "CUDA failed";
     case ncclSystemError:
-      return "the operating system, or the network, refused something";
+      return "an operating system or network call failed";
     case ncclInternalError:
       return "a bug in Tutti";
     case ncclInvalidArgument:
-      return "an argument is wrong";
+      return "an argument is invalid";
     case ncclInvalidUsage:
-      return "the call is not supported, or does not fit the other ranks'";
+      return "the call is not supported, or does not match the other ranks' calls";
     case ncclRemoteError:
       return "another rank failed, or left";
     case ncclInProgress:
       return "in progress";
   }
-  return "no error code of NCCL's";
+  return "unknown NCCL error code";
 }
 
 const char* ncclGetLastError(ncclComm_t) { return tutti::nccl::last_error().c_str(); }
@@ -215,7 +217,7 @@ void ncclResetDebugInit() {}
 
 ncclResult_t ncclMemAlloc(void** memory, size_t size) {
   return guarded([&] {
-    checked(memory, "where to put the memory") = nullptr;
+    checked(memory, "the output pointer for the memory") = nullptr;
     auto made = Communicator::allocate_on_device<std::byte>(std::max<size_t>(size, 1));
     Allocations& all = Allocations::of_process();
     const std::lock_guard lock(all.mutex);
@@ -230,11 +232,11 @@ ncclResult_t ncclMemFree(void* memory) {
     if (memory == nullptr) return;
     Allocations& all = Allocations::of_process();
     const std::lock_guard lock(all.mutex);
-    if (all.memory.erase(memory) == 0) invalid("ncclMemFree of what ncclMemAlloc did not give");
+    if (all.memory.erase(memory) == 0) invalid("ncclMemFree: the memory is not from ncclMemAlloc");
   });
 }
 
-// Of one rank alone: others are not told of it, so that it changes nothing. Windows are.
+// Registration is local to one rank, so it changes nothing. Windows are collective.
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, size_t, void** handle) {
   return guarded([&] {
     use(comm);
@@ -246,12 +248,12 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void*) {
   return guarded([&] { use(comm); });
 }
 
-// A window that is NULL says that there is no faster way.
+// A NULL window means that there is no faster path.
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
                                     ncclWindow_t* window, int) {
   return guarded([&] {
     const Use own = use(comm);
-    checked(window, "where to put the window") = nullptr;
+    checked(window, "the output pointer for the window") = nullptr;
     meet_others(own, [=](ncclComm& whole) {
       tutti::Registration made = whole.communicator.register_window(memory, bytes);
       if (!made) return;
@@ -262,7 +264,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   return guarded([&] {
-    std::unique_ptr<ncclWindow_vidmem> ended(window);  // also where the communicator has gone
+    std::unique_ptr<ncclWindow_vidmem> ended(window);  // also if the communicator no longer exists
     const Use own = use(comm);
     ended.reset();
   });

@@ -1,4 +1,4 @@
-// What plugins say goes through NCCL's own logger, and no exception passes into NCCL.
+// Routes plugin messages to NCCL's logger, and keeps exceptions out of NCCL.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace tutti::nccl {
 
-// NCCL has one for all plugins. Null is none.
+// NCCL has one logger for all plugins. Null: none.
 void set_logger(ncclDebugLogger_t log);
 void warn(unsigned long subsystems, const std::string& text);
 void inform(unsigned long subsystems, const std::string& text);
 
-// Says the error that is being handled, and what NCCL is to know of it.
+// Logs the exception being handled, and returns NCCL's result code for it.
 ncclResult_t result_of_exception(unsigned long subsystems) noexcept;
 
-// The body of a plugin's function.
+// Runs the body of a plugin's function.
 template <typename Body>
 ncclResult_t guarded(unsigned long subsystems, Body&& body) noexcept {
   try {

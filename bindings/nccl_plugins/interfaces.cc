@@ -20,10 +20,10 @@ namespace tutti::nccl {
 
 namespace {
 
-// What NCCL's own sockets assume.
+// The default of NCCL's own sockets.
 constexpr int kUsualMbits = 10'000;
 
-// A link that is down says -1, and so do some virtual ones.
+// The system reports -1 for a link that is down, and for some virtual ones.
 int speed_of(const std::string& name) {
   int mbits = 0;
   std::ifstream file(cat("/sys/class/net/", name, "/speed"));

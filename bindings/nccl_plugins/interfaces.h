@@ -1,4 +1,4 @@
-// The network interfaces that NCCL gets to see as devices.
+// The network interfaces that NCCL sees as devices.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 namespace tutti::nccl {
 
 struct Interface {
-  std::string name;      // "eth0", or an address, as TUTTI_INTERFACE has it
-  std::string pci_path;  // in /sys; empty: it is no PCI device
-  int mbits = 0;         // per second; 10 000 where the system does not know
+  std::string name;      // "eth0", or an address, as in TUTTI_INTERFACE
+  std::string pci_path;  // in /sys; empty: not a PCI device
+  int mbits = 0;         // per second; 10 000 if unknown
 };
 
-// Those of TUTTI_INTERFACE; else all that are up and have an address, but for loopback and the
-// bridges of containers, which no other host reaches; these where there is nothing else.
+// Returns the interfaces of TUTTI_INTERFACE; otherwise all that are up and have an address, except
+// loopback and container bridges, which other hosts cannot reach; those if there is nothing else.
 std::vector<Interface> find_interfaces();
 
 }  // namespace tutti::nccl

@@ -1,5 +1,5 @@
-// The network plugin: one implementation, and for each version of NCCL's interface the struct by
-// which NCCL finds it.
+// The network plugin: one implementation, and for each version of NCCL's interface the struct that
+// NCCL looks up.
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -17,8 +17,8 @@ namespace tutti::nccl {
 namespace {
 
 constexpr char kName[] = "Tutti";
-// Each takes descriptors, whose limit is raised as far as the system lets us; NCCL's own sockets
-// say the same.
+// Each connection uses descriptors, whose limit is raised as far as possible; NCCL's own sockets
+// report the same.
 constexpr int kMostComms = 65536;
 
 template <typename Body>
@@ -36,10 +36,10 @@ const Interface& interface_of(int device) {
     return interfaces()[static_cast<size_t>(device)];
   }
   throw Error(ErrorCode::invalid_argument,
-              cat("there is no network device ", device, "; there are ", interfaces().size()));
+              cat("network device ", device, " does not exist: there are ", interfaces().size()));
 }
 
-// NCCL hands these out and takes them back as void*.
+// NCCL stores these objects as void*.
 template <typename T>
 void* hand_out(std::unique_ptr<T> owned) {
   return owned.release();
@@ -154,13 +154,13 @@ ncclResult_t connect_of_v11(void*, int device, void* handle, void** sender,
   return connect(device, handle, sender, offload);
 }
 
-// --- memory: the host's, of which a socket needs to know nothing before ---
+// --- memory: host memory needs no registration for sockets ---
 
 ncclResult_t register_memory(void*, void*, size_t, int type, void** memory) {
   return net([&] {
     *memory = nullptr;
     if (type == NCCL_PTR_HOST) return;
-    throw Error(ErrorCode::unsupported, "this network takes host memory only",
+    throw Error(ErrorCode::unsupported, "this network supports host memory only",
                 {.remedy = "leave NCCL_NET_GDR_LEVEL and the like unset: NCCL then copies"});
   });
 }
@@ -192,8 +192,9 @@ ncclResult_t receive(void* receiver, int n, void** data, Size* sizes, int* tags,
   return net([&] {
     *request = nullptr;
     if (n != 1) {
-      throw Error(ErrorCode::invalid_argument, cat("a receive of ", n, " messages at once"),
-                  {.cause = "this network says that it takes one (maxRecvs)"});
+      throw Error(ErrorCode::invalid_argument,
+                  cat("a receive of ", n, " messages at once is not supported"),
+                  {.cause = "this network reports maxRecvs = 1"});
     }
     *request =
         static_cast<Receiver*>(receiver)->post(data[0], static_cast<uint64_t>(sizes[0]), tags[0]);
@@ -204,7 +205,7 @@ ncclResult_t receive_of_v10(void* receiver, int n, void** data, size_t* sizes, i
   return receive(receiver, n, data, sizes, tags, memories, request);
 }
 
-// What was received into the host's memory is there.
+// Data received into host memory is already visible.
 ncclResult_t flush(void*, int, void**, int*, void**, void** request) {
   *request = nullptr;
   return ncclSuccess;
@@ -220,7 +221,7 @@ ncclResult_t test(void* request, int* done, int* sizes) {
   });
 }
 
-// What all versions have alike; each is this and its own few.
+// The common part of all versions; each adds a few members.
 template <typename Net>
 constexpr Net common() {
   Net net{};
@@ -237,8 +238,8 @@ constexpr Net common() {
   net.closeSend = take_back<Sender>;
   net.closeRecv = take_back<Receiver>;
   net.closeListen = take_back<Listener>;
-  // Null, as in NCCL's own sockets: no work for GPUs (getDeviceMr, irecvConsumed), no devices made
-  // of several (makeVDevice).
+  // Null, as in NCCL's own sockets: no GPU-driven network (getDeviceMr, irecvConsumed), no virtual
+  // devices (makeVDevice).
   return net;
 }
 

@@ -1,5 +1,6 @@
-// NCCL's network plugins, versions 8 to 12 (src/include/plugin/net/net_v8.h to net_v12.h and
-// nccl_device/net_device.h). NCCL 2.20 and newer ask for one of them, the highest that they know.
+// The ABI of NCCL's network plugins, versions 8 to 12 (src/include/plugin/net/net_v8.h to net_v12.h
+// and nccl_device/net_device.h). NCCL 2.20 and newer look for one of them, the highest that they
+// support.
 #pragma once
 
 #include "bindings/nccl_plugins/plugin_abi.h"
@@ -14,7 +15,7 @@ inline constexpr size_t NCCL_MAX_NET_SIZE_BYTES = size_t{1} << 40;
 inline constexpr int NCCL_NET_DEVICE_HOST = 0;
 inline constexpr int16_t NCCL_NET_ID_UNDEF = -1;
 
-// Of networks whose work GPUs do: not of this one.
+// For GPU-driven networks, which this plugin is not.
 struct ncclNetDeviceHandle_t;
 
 struct ncclNetVDeviceProps_v9_t {  // up to v11
@@ -201,7 +202,7 @@ struct ncclNet_v10_t {
 };
 }
 
-// v11 and v12 differ in the two types only.
+// v11 and v12 differ in these two types only.
 template <typename Properties, typename VDeviceProps>
 struct ncclNet_v11_or_later_t {
   const char* name;

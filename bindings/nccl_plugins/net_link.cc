@@ -17,21 +17,21 @@ namespace tutti::nccl {
 
 namespace {
 
-// A slice pays for its header and its system call many times over; a message is spread over all
-// streams, but into no larger pieces than let an idle one help.
+// A slice of this size easily outweighs its header and system call; a message is spread over all
+// streams, in pieces small enough for an idle stream to help.
 constexpr uint64_t kLeastSlice = 64 << 10;
 constexpr uint64_t kMostSlice = 1 << 20;
-// To be confirmed: seldom enough to cost nothing.
+// Interval between checks of confirmed bytes: long enough to be free.
 constexpr int64_t kBetweenLooks = 1'000'000'000;
-// Of what a stream moves in one turn, so that all get theirs.
+// Limit on what one stream moves per turn, so that all get their turn.
 constexpr int kMovesAtOnce = 16;
 
 void set_option(int socket, int level, int option, int value) {
   ::setsockopt(socket, level, option, &value, sizeof(value));
 }
 
-// A peer whose host has gone is noticed within half a minute, also by an end that only receives. A
-// few probes of an idle stream may be lost beside those that fill the network.
+// Detects a peer whose host is gone within half a minute, also at an end that only receives. A few
+// probes of an idle stream may be lost beside those that fill the network.
 void watch_over(int socket) {
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 10);
@@ -43,7 +43,7 @@ std::string name_of_peer(const Streams& streams) {
   try {
     return bootstrap::peer_address(streams.at(0).get()).text();
   } catch (const Error&) {
-    return "a peer that has gone already";
+    return "a peer that has already gone";
   }
 }
 
@@ -87,7 +87,7 @@ void Link::fail_of_end(const std::string& peer, int error) {
   fail(ErrorCode::connection_lost,
        cat("the connection with ", peer, " broke: ", bootstrap::explain_close(error)),
        {.cause = "that process has ended, or its host or the network is down",
-        .remedy = "look at what that rank said last"});
+        .remedy = "check that rank's last output"});
 }
 
 void Link::throw_failure() const {
@@ -101,7 +101,7 @@ Sender::Sender(Streams streams)
       streams_(make_streams<SendStream>(std::move(streams))),
       on_stream_(streams_.size(), nullptr) {}
 
-// A socket that is closed with something unread in it drops what it has not sent yet.
+// Closing a socket with unread input discards unsent output.
 Sender::~Sender() { read_posts(); }
 
 Transfer* Sender::offer(const void* memory, uint64_t bytes, int tag) {
@@ -113,7 +113,7 @@ Transfer* Sender::offer(const void* memory, uint64_t bytes, int tag) {
     fail(ErrorCode::mismatch,
          cat("a message of ", bytes, " bytes for ", peer_, " (tag ", tag,
              ") is longer than the receive of ", post->bytes, " bytes that waits for it"),
-         {.cause = "the ranks call with different sizes",
+         {.cause = "the ranks called with different sizes",
           .remedy = "give all ranks the same count and type"});
     throw_failure();
   }
@@ -153,7 +153,7 @@ void Sender::take_post(const Post& post) {
   if (post.magic == Post().magic) {
     posts_.push_back(post);
   } else {
-    fail(ErrorCode::internal, cat(peer_, " sent something that is no post of a receive"));
+    fail(ErrorCode::internal, cat(peer_, " sent a malformed post of a receive"));
   }
 }
 
@@ -226,7 +226,7 @@ void Receiver::progress() {
   look_for_end();
 }
 
-// A sender that has gone is no failure here: what it sent before may still be on its way.
+// A sender that has gone is not a failure here: earlier bytes may still be in transit.
 void Receiver::send_posts() {
   while (!unsent_.empty()) {
     const ssize_t sent =
@@ -245,8 +245,8 @@ void Receiver::advance(ReceiveStream& stream) {
     if (moved == Moved::end) {
       stream.set_ended();
       if (error != 0) last_error_ = error;
-      // Sockets of a process that has ended say no more than that, each when all that came before
-      // has been read; all else is this stream's own trouble, of which the sender may never hear.
+      // Sockets of an exited process report only this, each after all earlier bytes have been read;
+      // other errors are local to this stream, and the sender may never learn of them.
       const bool may_have_left = error == 0 || error == ECONNRESET || error == EPIPE;
       if (!stream.between_slices() || !may_have_left) fail_of_end(peer_, error);
       return;
@@ -263,7 +263,7 @@ bool Receiver::place(ReceiveStream& stream) {
                     (!transfer->is_known || slice.total == transfer->bytes) &&
                     slice.offset <= slice.total && slice.bytes <= slice.total - slice.offset;
   if (!fits) {
-    fail(ErrorCode::internal, cat(peer_, " sent a part of a message that no receive waits for"));
+    fail(ErrorCode::internal, cat(peer_, " sent a slice for which no receive is posted"));
     return false;
   }
   transfer->bytes = slice.total;
@@ -278,7 +278,7 @@ void Receiver::take(const Slice& slice) {
   transfer->is_done = transfer->arrived == transfer->bytes;
 }
 
-// All streams end when the sender leaves; what it sent before has arrived by then.
+// All streams end when the sender leaves; everything it sent has arrived by then.
 void Receiver::look_for_end() {
   if (std::ranges::all_of(streams_, &ReceiveStream::ended)) fail_of_end(peer_, last_error_);
 }

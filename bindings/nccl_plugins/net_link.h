@@ -1,13 +1,14 @@
-// A connection's two ends, as NCCL's proxy drives them: one thread at a time, which asks again and
-// again (test()) and never waits. Nothing moves unless it asks.
+// The two ends of a connection, driven by NCCL's proxy: one thread at a time, which polls (test())
+// and never blocks. Nothing progresses unless it polls.
 //
 //     Receiver                                  Sender
 //     post(): memory, tag  -- Post, stream 0 -->  offer(): the first post of that tag takes it
 //     into that memory     <- slices, any stream --
 //
-// A message has a place before it is sent: nothing is kept in between, messages of different tags
-// need not be received in the order in which they were sent, and large ones are spread over all
-// streams. NCCL posts receives some messages ahead, so that mostly the sender finds one.
+// A message has a destination before it is sent: nothing is buffered in between, messages of
+// different tags need not be received in the order in which they were sent, and large ones are
+// spread over all streams. NCCL posts receives some messages ahead, so that mostly the sender finds
+// one.
 #pragma once
 
 #include <array>
@@ -26,17 +27,17 @@ namespace tutti::nccl {
 
 class Link;
 
-// One of a link's; NCCL's `request` points at it.
+// A transfer of a link; NCCL's `request` points to it.
 struct Transfer {
   Link* link = nullptr;
   bool used = false;
   uint64_t number = 0;  // of the receive
   std::byte* memory = nullptr;
-  uint64_t bytes = 0;     // of the message; of a receive the most, until the first slice tells
-  bool is_known = false;  // bytes is the message's
-  uint64_t begun = 0;     // of a send: bytes handed to streams
-  int under_way = 0;      // of a send: slices that streams have
-  uint64_t arrived = 0;   // of a receive: bytes
+  uint64_t bytes = 0;  // of the message; for a receive the maximum, until the first slice arrives
+  bool is_known = false;  // bytes is the message's size
+  uint64_t begun = 0;     // send: bytes handed to streams
+  int under_way = 0;      // send: slices in flight
+  uint64_t arrived = 0;   // receive: bytes
   bool is_done = false;
 };
 
@@ -47,8 +48,8 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // The bytes of the message once it is through: the transfer is free again. Throws
-  // Error(rank_died, connection_lost, mismatch) when the link has failed.
+  // Returns the bytes of the message once it is complete, and frees the transfer. Throws
+  // Error(rank_died, connection_lost, mismatch) if the link has failed.
   std::optional<uint64_t> test(Transfer& transfer);
 
  protected:
@@ -70,7 +71,8 @@ class Sender final : public Link {
   explicit Sender(Streams streams);
   ~Sender() override;
 
-  // Null: nothing is posted for this tag yet, or too much is under way. Throws as test().
+  // Returns null if nothing is posted for this tag yet, or too many transfers are in flight. Throws
+  // as test().
   Transfer* offer(const void* memory, uint64_t bytes, int tag);
 
  private:
@@ -83,10 +85,10 @@ class Sender final : public Link {
 
   std::string peer_;
   std::vector<SendStream> streams_;
-  std::vector<Transfer*> on_stream_;  // whose slice each stream has
-  std::deque<Post> posts_;            // that no message has taken
-  std::deque<Transfer*> waiting_;     // not handed to streams as a whole
-  Post post_;                         // that is being read
+  std::vector<Transfer*> on_stream_;  // the transfer whose slice each stream carries
+  std::deque<Post> posts_;            // posts without a message
+  std::deque<Transfer*> waiting_;     // transfers not completely handed to streams
+  Post post_;                         // the post being read
   size_t post_bytes_ = 0;
   int64_t next_look_ns_ = 0;
 };
@@ -95,7 +97,7 @@ class Receiver final : public Link {
  public:
   explicit Receiver(Streams streams);
 
-  // Null: too much is under way. Throws as test().
+  // Returns null if too many transfers are in flight. Throws as test().
   Transfer* post(void* memory, uint64_t bytes, int tag);
 
  private:
@@ -109,7 +111,7 @@ class Receiver final : public Link {
 
   std::string peer_;
   std::vector<ReceiveStream> streams_;
-  std::vector<std::byte> unsent_;  // posts
+  std::vector<std::byte> unsent_;  // queued posts
   uint64_t next_number_ = 1;
   int last_error_ = 0;
 };

@@ -13,10 +13,10 @@ namespace tutti::nccl {
 namespace {
 
 constexpr uint64_t kMagic = 0x74756e6363317475;
-// To the handshake both ends are ranks of a world of two: the listener 0, the connector 1.
+// In the handshake, both ends are ranks of a world of two: the listener 0, the connector 1.
 constexpr int kEnds = 2;
 constexpr int kConnector = 1;
-// What one TCP connection carries is limited by its window and by one processor of the system's.
+// One TCP connection is limited by its window and by one processor of the system.
 constexpr int kUsualStreams = 4;
 
 int streams_wanted() {
@@ -42,7 +42,7 @@ bootstrap::Decision judge(const bootstrap::Hello& hello, int streams) {
   return fits ? bootstrap::Decision::accept : bootstrap::Decision::not_in_job;
 }
 
-// What is ready, and no more.
+// Handles ready descriptors without blocking.
 void turn(bootstrap::PollSet& set) {
   set.wake_at(Clock::now());
   set.run();
@@ -56,9 +56,9 @@ Handle read_handle(const void* memory) {
   const bool sound = handle.magic == kMagic && handle.streams > 0 &&
                      handle.streams <= kMostStreams && handle.address.back() == 0;
   if (!sound) {
-    throw Error(ErrorCode::invalid_argument, "the handle to connect to is not one of Tutti's",
+    throw Error(ErrorCode::invalid_argument, "the connection handle was not created by Tutti",
                 {.cause = "the other rank uses another network plugin",
-                 .remedy = "set NCCL_NET_PLUGIN alike on all ranks"});
+                 .remedy = "set NCCL_NET_PLUGIN to the same value on all ranks"});
   }
   return handle;
 }

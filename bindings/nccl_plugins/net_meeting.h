@@ -1,12 +1,11 @@
-// How two ends of a connection between NCCL's proxies find each other: listen, connect, accept,
-// none of which waits.
+// Connects NCCL's proxies: listen, connect and accept, none of which blocks.
 //
 //     receiver                                     sender
 //     Listener: a port and a key  -- handle, by NCCL -->  Connecting: one socket for each stream,
 //     accept: all streams of one sender                   each by the handshake of the bootstrap
 //
-// The handshake is bootstrap/handshake.h's, with the listener's key in place of a job's token, so
-// whoever does not know the handle is dropped before a word of it is parsed.
+// The handshake is bootstrap/handshake.h's, with the listener's key in place of a job's token, so a
+// peer that does not know the handle is dropped before anything else is parsed.
 #pragma once
 
 #include <array>
@@ -27,26 +26,26 @@ namespace tutti::nccl {
 
 inline constexpr int kMostStreams = 16;
 
-// Connected, non-blocking, by number.
+// Connected, non-blocking sockets, by number.
 using Streams = std::vector<Fd>;
 
 class Connecting;
 
-// What NCCL carries from the one end to the other.
+// The handle that NCCL passes from one end to the other.
 struct Handle {
   uint64_t magic = 0;
-  // The connecting side's own, kept here between its calls, as NCCL's own networks do: NCCL hands
-  // over the same memory each time, until it has its connection.
+  // State of the connecting side, kept here between its calls, as NCCL's own networks do: NCCL
+  // passes the same memory each time, until the connection exists.
   Connecting* connecting = nullptr;
   std::array<char, 32> key = {};
-  std::array<char, 64> address = {};  // numeric, ends with 0
+  std::array<char, 64> address = {};  // numeric, zero-terminated
   uint16_t port = 0;
   uint16_t streams = 0;
 };
 static_assert(sizeof(Handle) <= NCCL_NET_HANDLE_MAXSIZE);
 
-// From NCCL's memory, which need not be aligned. Throws Error(invalid_argument) for what no
-// Listener wrote.
+// Reads a handle from NCCL's memory, which may be unaligned. Throws Error(invalid_argument) if no
+// Listener wrote it.
 Handle read_handle(const void* memory);
 void write_handle(const Handle& handle, void* memory);
 
@@ -56,7 +55,7 @@ class Listener {
   explicit Listener(const std::string& interface);
 
   const Handle& handle() const { return handle_; }
-  // One turn; the streams of a sender that has opened all of them.
+  // Performs one turn; returns the streams of a sender that has opened all of them.
   std::optional<Streams> accept();
 
  private:
@@ -72,7 +71,8 @@ class Connecting {
  public:
   explicit Connecting(const Handle& handle);
 
-  // One turn; all streams once they are open. Throws Error(connection_lost, bootstrap, system).
+  // Performs one turn; returns all streams once they are open. Throws Error(connection_lost,
+  // bootstrap, system).
   std::optional<Streams> advance();
 
  private:

@@ -9,7 +9,7 @@ namespace tutti::nccl {
 
 namespace {
 
-// EAGAIN: nothing. `got` is what send or receive returned.
+// EAGAIN means nothing moved. `got`: the result of send or receive.
 Moved moved(ssize_t got, int& error) {
   if (got > 0) return Moved::some;
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Moved::nothing;

@@ -1,5 +1,5 @@
-// One socket of a connection: slices of messages, each behind a header, sent from the caller's
-// memory and received straight into it. Nothing waits.
+// One socket of a connection: slices of messages, each after a header, sent from the caller's
+// memory and received directly into it. Never blocks.
 #pragma once
 
 #include <sys/uio.h>
@@ -17,25 +17,25 @@
 
 namespace tutti::nccl {
 
-// A receive that was posted: what the receiver tells the sender.
+// A posted receive, as the receiver announces it to the sender.
 struct Post {
   uint32_t magic = 0x54504f53;
   int32_t tag = 0;
-  uint64_t number = 0;  // of the receive, by which slices name it
-  uint64_t bytes = 0;   // the most that it takes
+  uint64_t number = 0;  // of the receive; slices refer to it
+  uint64_t bytes = 0;   // capacity of the receive
 };
 
-// What stands before a part of a message.
+// The header of a part of a message.
 struct Slice {
   uint32_t magic = 0x54534c49;
   uint32_t reserved = 0;
   uint64_t number = 0;  // Post::number
-  uint64_t total = 0;   // bytes of the message
+  uint64_t total = 0;   // size of the message
   uint64_t offset = 0;  // of this part
   uint64_t bytes = 0;
 };
 
-enum class Moved { nothing, some, end };  // end: of the connection, or its failure (errno, 0: EOF)
+enum class Moved { nothing, some, end };  // end: the connection ended or failed (errno, 0: EOF)
 
 class SendStream {
  public:
@@ -43,10 +43,10 @@ class SendStream {
 
   int fd() const { return socket_.get(); }
   bool idle() const { return left_ == 0; }
-  // When idle(). `payload` stays until the slice is away.
+  // Requires idle(). `payload` must stay valid until the slice has been sent.
   void begin(const Slice& slice, const std::byte* payload);
   Moved advance(int& error);
-  // Empty, or that nobody has confirmed for long what was sent.
+  // Returns an error text if sent bytes have not been confirmed for long, otherwise an empty text.
   std::string outage(int64_t now_ns) {
     return outage_.look(socket_.get(), now_ns, network_timeout());
   }
@@ -55,7 +55,7 @@ class SendStream {
   Fd socket_;
   Slice slice_;
   const std::byte* payload_ = nullptr;
-  uint64_t left_ = 0;  // of header and payload
+  uint64_t left_ = 0;  // remaining bytes of header and payload
   Outage outage_;
 };
 
@@ -66,12 +66,13 @@ class ReceiveStream {
   int fd() const { return socket_.get(); }
   bool ended() const { return ended_; }
   void set_ended() { ended_ = true; }
-  // Nothing of a slice is here.
+  // True if no part of a slice has arrived.
   bool between_slices() const { return header_bytes_ == 0; }
-  // A slice whose payload has no place yet: it has to be placed before the next advance().
+  // Returns a slice whose payload has no destination yet; it must be placed before the next
+  // advance().
   const Slice* arrived() const { return !placed_ && header_is_whole() ? &slice_ : nullptr; }
   void place(std::byte* destination);
-  // The payload is in its place: after this the next slice comes.
+  // True once the payload is complete: the next slice follows.
   bool complete() const { return placed_ && payload_left_ == 0; }
   Slice take();
   Moved advance(int& error);

@@ -1,5 +1,5 @@
-// What NCCL and all of its plugins share: results and the logger. The layouts in this folder's
-// *_abi.h are NCCL's interface, declared anew from its headers (NVIDIA/nccl, src/include/plugin and
+// The common part of NCCL's plugin ABIs: results and the logger. The layouts in this directory's
+// *_abi.h are NCCL's interface, redeclared from its headers (NVIDIA/nccl, src/include/plugin and
 // plugins/*/example/nccl: Copyright NVIDIA CORPORATION, BSD 3-clause up to 2.28, Apache-2.0 since).
 #pragma once
 
@@ -23,7 +23,7 @@ inline constexpr unsigned long NCCL_TUNING = 64;
 
 using ncclDebugLogger_t = void (*)(ncclDebugLogLevel level, unsigned long flags, const char* file,
                                    int line, const char* format, ...);
-// By which a network tells NCCL's profiler of events of its own.
+// The callback by which a network reports its own events to NCCL's profiler.
 using ncclProfilerCallback_t = ncclResult_t (*)(void** event, int type, void* parent,
                                                 int64_t plugin, void* data);
 }

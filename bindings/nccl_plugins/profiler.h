@@ -1,9 +1,9 @@
-// What NCCL does on one communicator, as a file in Chrome's trace event format, as
+// Records NCCL's activity on one communicator to a file in Chrome's trace event format, as
 // training/core/trace.h writes it: a rank is a process; groups, calls and the proxy's work have
 // threads of their own.
 //
 // Times are in microseconds of this machine's steady clock, so files of the ranks of a host can be
-// put side by side.
+// merged.
 #pragma once
 
 #include <cstddef>
@@ -25,31 +25,31 @@ class Recording;
 
 struct Event {
   Recording* recording = nullptr;
-  const void* parent = nullptr;  // compared only: it may be another process's
+  const void* parent = nullptr;  // only compared: it may belong to another process
   EventKind kind = EventKind::group;
   std::string name;
   int64_t start_ns = 0;
-  int64_t end_ns = 0;  // 0: not yet
+  int64_t end_ns = 0;  // 0: still running
   std::vector<std::pair<const char*, Json>> arguments;
-  std::vector<std::pair<const char*, int64_t>> states;  // entered when
+  std::vector<std::pair<const char*, int64_t>> states;  // entry time by state
 };
 
-// Any thread may write an event of its own.
+// Thread-safe, as long as each event belongs to one thread.
 class Recording {
  public:
   static constexpr size_t kMost = size_t{1} << 18;
 
-  // Writes to `path`, with what tells the communicator and the rank in front of its extension.
+  // Writes to `path`, with communicator and rank inserted before its extension.
   Recording(std::string path, std::string communicator, int rank);
 
-  // A handle that stays until the end; null: there are too many.
+  // Returns a handle that is valid until the end; null: too many events.
   Event* start(Event event);
   static void stop(Event& event);
   static void enter(Event& event, const char* state, int64_t bytes);
 
-  // Where nothing was told before, an event tells the rank.
+  // Sets the rank from an event, if it was not known before.
   void set_rank(int rank);
-  // Throws Error(system). Returns the file's name.
+  // Returns the file's name. Throws Error(system).
   std::string write();
 
  private:

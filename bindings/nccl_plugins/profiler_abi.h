@@ -1,5 +1,6 @@
-// NCCL's profiler plugins, versions 3 to 6 (src/include/plugin/profiler/profiler_v3.h to
-// profiler_v6.h and nccl_profiler.h), without what is said of events that ours does not ask for.
+// The ABI of NCCL's profiler plugins, versions 3 to 6 (src/include/plugin/profiler/profiler_v3.h to
+// profiler_v6.h and nccl_profiler.h), without the members for events that this plugin does not
+// request.
 #pragma once
 
 #include <sys/types.h>
@@ -108,7 +109,7 @@ struct ncclProfilerEventDescr_v4_t {
   };
 };
 
-// v6 has more in the union, of events of copy engines.
+// v6 has more union members, for events of copy engines.
 struct ncclProfilerEventDescr_v5_t {
   uint64_t type;
   void* parentObj;

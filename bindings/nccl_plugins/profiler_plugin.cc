@@ -1,5 +1,5 @@
-// The profiler plugin: one implementation, and for each version of NCCL's interface the struct by
-// which NCCL finds it. Nothing that goes wrong here stops a call of NCCL's.
+// The profiler plugin: one implementation, and for each version of NCCL's interface the struct that
+// NCCL looks up. A failure here never stops a call of NCCL.
 #include <unistd.h>
 
 #include <atomic>
@@ -34,11 +34,11 @@ std::string hexadecimal(uint64_t number) {
   return text;
 }
 
-// --- what an event says ---
+// --- event descriptions ---
 
 std::string text_of(const char* text) { return text == nullptr ? "?" : text; }
 
-// Of NCCL's queues: what a kernel does.
+// Describes work in NCCL's queues: what a kernel does.
 template <typename Description>
 Event call_of(const Description& what) {
   Event event{.kind = EventKind::call, .name = text_of(what.coll.func)};
@@ -78,7 +78,7 @@ Event proxy_op_of(const ncclProfilerProxyOp& op) {
   return event;
 }
 
-// Nothing: of a kind that was not asked for.
+// Returns nullopt for a kind that was not requested.
 template <typename Description>
 std::optional<Event> event_of(const Description& what) {
   switch (what.type) {
@@ -148,7 +148,7 @@ bool is_of_step(ncclProfilerEventState_t state) {
          state == ncclProfilerProxyStepSendPeerWait_v4;
 }
 
-// --- what NCCL calls ---
+// --- entry points ---
 
 ncclResult_t begin(void** context, int* mask, int wanted, const std::string& communicator, int rank,
                    ncclDebugLogger_t log) {
@@ -163,7 +163,7 @@ ncclResult_t begin(void** context, int* mask, int wanted, const std::string& com
   });
 }
 
-// v3 tells neither: processes and their communicators are counted.
+// v3 provides neither: processes and their communicators are numbered here.
 ncclResult_t begin_of_v3(void** context, int* mask) {
   static std::atomic<int> communicators{0};
   return begin(context, mask, kBeforeV5, cat(::getpid(), "-", communicators++), -1, nullptr);
@@ -180,7 +180,7 @@ ncclResult_t begin_of_v5(void** context, uint64_t communicator, int* mask, const
 }
 
 // A proxy may work for another process of the host (PXN): then neither the context nor the parent
-// is memory of this one, and the work is left out.
+// is memory of this process, and the event is skipped.
 template <typename Description>
 Recording* recording_of(void* context, const Description& what) {
   if (what.type == ncclProfileProxyOp && what.proxyOp.pid != ::getpid()) return nullptr;
@@ -232,7 +232,7 @@ ncclResult_t end(void* context) {
   if (context == nullptr) return ncclSuccess;
   try_to([&] {
     const std::unique_ptr<Recording> recording(static_cast<Recording*>(context));
-    inform(NCCL_INIT, cat("the profile is in ", recording->write()));
+    inform(NCCL_INIT, cat("the profile was written to ", recording->write()));
   });
   return ncclSuccess;
 }

@@ -15,17 +15,17 @@ namespace tutti::nccl {
 
 namespace {
 
-// Longer than any that NCCL runs within a host: the plans of all ranks are walked.
+// Above the largest host that NCCL supports: the cost model walks the plans of all ranks.
 constexpr size_t kMostRanks = 72;
 
-// Of data in one of the eight steps of NCCL's buffers (src/include/device.h, comm.h): Simple's 4
+// Data bytes in one of the eight steps of NCCL's buffers (src/include/device.h, comm.h): Simple's 4
 // MiB; LL's 512 threads with 8 lines of 8 bytes each; LL128's 640 threads with 120 words each, of
 // which 15 in 16 are data.
 constexpr GpuSlots kSlots = {.simple_bytes = (4 << 20) / 8, .lines_bytes = 512 * 8 * 8};
 constexpr GpuSlots kSlotsOfLL128 = {.simple_bytes = kSlots.simple_bytes,
                                     .lines_bytes = 640 * 120 * 8 / 16 * 15};
 
-// 120 of 128 bytes in a line are data. How much later than LL it comes is NCCL's figure: 1.9 us a
+// 120 of 128 bytes in a line are data. Its additional latency over LL is NCCL's figure: 1.9 us a
 // hop over NVLink, against 0.6 us (hwLatencies, src/graph/tuning.cc).
 constexpr double kOfALine = 120.0 / 128;
 constexpr double kLaterThanLL = 1.3e-6;
@@ -45,7 +45,7 @@ GpuCosts with_ll128(GpuCosts costs) {
 
 struct Call {
   Collective collective;
-  bool has_blocks;  // NCCL counts the bytes of all ranks, we those of one
+  bool has_blocks;  // NCCL counts the bytes of all ranks, Tutti those of one
 };
 
 std::optional<Call> call_of(ncclFunc_t function) {
@@ -64,13 +64,13 @@ std::optional<Call> call_of(ncclFunc_t function) {
   return std::nullopt;
 }
 
-// Null: it has none of ours.
+// Returns null if Tutti has no equivalent.
 const Algorithm* program_of_nccl(Collective collective, int algorithm) {
   if (algorithm == NCCL_ALGO_TREE) {
     return collective == Collective::all_reduce ? &tree_within_host() : nullptr;
   }
   if (algorithm != NCCL_ALGO_RING) return nullptr;
-  // To or from a root NCCL's ring is a pipeline along it.
+  // To or from a root, NCCL's ring is a pipeline along the ring.
   const bool rooted = collective == Collective::broadcast || collective == Collective::reduce;
   return find_algorithm(collective, rooted ? "chain" : "ring");
 }
@@ -103,7 +103,7 @@ std::string find_gpu_class(std::string& why) {
   try {
     const std::string name = cuda::device_info(cuda::current_device()).name;
     if (const std::string_view gpu = gpu_class_of(name); !gpu.empty()) return std::string(gpu);
-    why = cat("there are no costs of the GPU '", name, "'; TUTTI_NCCL_GPU names others");
+    why = cat("the costs of the GPU '", name, "' are unknown; set TUTTI_NCCL_GPU to a known class");
   } catch (const Error& error) {
     why = error.what();
   }
@@ -123,11 +123,11 @@ const Algorithm& tree_within_host() {
 
 Tuner::Tuner(size_t ranks, size_t nodes) {
   std::string why;
-  if (nodes != 1) why = "it has several hosts";
-  if (ranks < 2 || ranks > kMostRanks) why = cat("it has ", ranks, " ranks");
+  if (nodes != 1) why = "the communicator spans several hosts";
+  if (ranks < 2 || ranks > kMostRanks) why = cat("the communicator has ", ranks, " ranks");
   const std::string gpu = why.empty() ? find_gpu_class(why) : std::string();
   if (gpu.empty()) {
-    inform(NCCL_TUNING, cat("what NCCL reckons stays for this communicator: ", why));
+    inform(NCCL_TUNING, cat("NCCL's own predictions are kept for this communicator: ", why));
     return;
   }
   ranks_ = static_cast<int>(ranks);
@@ -136,7 +136,7 @@ Tuner::Tuner(size_t ranks, size_t nodes) {
   planner_ = std::make_unique<GpuPlanner>(shape, costs, std::vector<const Algorithm*>(), kSlots);
   planner_of_ll128_ = std::make_unique<GpuPlanner>(shape, with_ll128(costs),
                                                    std::vector<const Algorithm*>(), kSlotsOfLL128);
-  inform(NCCL_TUNING, cat("ring and tree are reckoned for ", ranks, " GPUs of class ", gpu));
+  inform(NCCL_TUNING, cat("ring and tree are predicted for ", ranks, " GPUs of class ", gpu));
 }
 
 void Tuner::fill(ncclFunc_t function, size_t bytes, float* table, int algorithms, int protocols) {

@@ -1,5 +1,5 @@
-// NCCL's tuner plugins, versions 3 to 6 (src/include/plugin/tuner/tuner_v3.h to tuner_v6.h and
-// nccl_tuner.h).
+// The ABI of NCCL's tuner plugins, versions 3 to 6 (src/include/plugin/tuner/tuner_v3.h to
+// tuner_v6.h and nccl_tuner.h).
 #pragma once
 
 #include "bindings/nccl_plugins/plugin_abi.h"
@@ -25,14 +25,14 @@ inline constexpr int NCCL_PROTO_SIMPLE = 2;
 inline constexpr int NCCL_NUM_PROTOCOLS = 3;
 inline constexpr float NCCL_ALGO_PROTO_IGNORE = -1;
 
-// Which this tuner leaves alone.
+// Unused by this tuner.
 struct ncclNvlDomainInfo_t;
 struct ncclTunerConstants_t;
 
 struct ncclTuner_v3_t {
   const char* name;
   ncclResult_t (*init)(size_t ranks, size_t nodes, ncclDebugLogger_t log, void** context);
-  // The table is in truth float[algorithms][protocols], whatever its type says.
+  // The table is actually float[algorithms][protocols], whatever its type says.
   ncclResult_t (*getCollInfo)(void* context, ncclFunc_t function, size_t bytes, int pipelined,
                               float** table, int algorithms, int protocols, int* channels);
   ncclResult_t (*destroy)(void* context);

@@ -1,4 +1,4 @@
-// The tuner plugin: for each version of NCCL's interface the struct by which NCCL finds it.
+// The tuner plugin: for each version of NCCL's interface the struct that NCCL looks up.
 #include <memory>
 
 #include "bindings/nccl_plugins/host_log.h"
@@ -23,7 +23,7 @@ ncclResult_t init_of_v5(void** context, uint64_t, size_t ranks, size_t nodes, nc
   return init(ranks, nodes, log, context);
 }
 
-// How many channels a call takes is left to NCCL: ours are not its own.
+// The number of channels is left to NCCL, because Tutti's channels differ.
 ncclResult_t fill(void* context, ncclFunc_t function, size_t bytes, int, float** table,
                   int algorithms, int protocols, int, int*) {
   return guarded(NCCL_TUNING, [&] {

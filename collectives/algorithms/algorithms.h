@@ -1,4 +1,5 @@
-// One function per algorithm: its row of the catalogue (collectives/program/algorithm.cc).
+// One function per algorithm. Each returns the algorithm's row of the catalogue
+// (collectives/program/algorithm.cc).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace tutti::algorithms {
 
-// All of them (catalogue.cc), simplest first.
+// Returns every built-in algorithm (catalogue.cc), the simplest first.
 std::vector<Algorithm> built_in();
 
 Algorithm all_reduce_naive();
@@ -70,42 +71,44 @@ Algorithm exscan_recursive_doubling();
 Algorithm exscan_chain();
 Algorithm barrier_dissemination(int32_t radix);
 
-// Rounds of doubling until p ranks are covered: the logarithm to base 2, rounded up.
+// Returns ceil(log2(ranks)): the rounds of doubling that reach all ranks.
 int32_t doublings(int32_t ranks);
 
-// For Algorithm::supports.
+// Implements Algorithm::supports for algorithms that need a power of two of ranks.
 std::string powers_of_two_only(const Shape& shape);
 
-// All ranks but this one, the next one first.
+// Returns all ranks except this one, starting with the next rank and wrapping around.
 std::vector<int32_t> others(const Shape& shape);
 
-// Chunks first to first + count - 1, where chunk 0 follows the last one: at most two ranges.
+// Returns chunks first .. first + count - 1 modulo `chunks`, as at most two ranges.
 RangeList around(Space space, int32_t first, int32_t count, int32_t chunks);
 
-// Most distinct ranks that any rank sends to, for algorithms without a simple formula.
+// Returns the largest number of distinct ranks that any rank sends to, by generating all programs.
+// For algorithms without a closed formula.
 int32_t largest_fan_out(int32_t ranks,
                         const std::function<std::vector<Step>(int32_t ranks, int32_t rank)>& steps);
 
-// fan_out(radix, ranks), which looks at every rank, is computed once for the programs of all of
-// them that a thread makes one after another.
+// Returns fan_out(radix, ranks). The last result is cached per thread, because fan_out() looks at
+// every rank and each rank's program declares its value.
 int32_t remembered(int32_t (*fan_out)(int32_t radix, int32_t ranks), int32_t radix, int32_t ranks);
 
-// Appends the reduction of one chunk of every rank's into `result`, by the canonical tree. `of(r)`
-// is where rank r's contribution lies: at most one of them is not in scratch. Partial sums
-// overwrite those that are.
+// Appends local steps that reduce one chunk of each rank into `result` by the canonical tree.
+// `of(r)` is the location of rank r's contribution; at most one contribution is outside scratch.
+// Partial sums overwrite the contributions in scratch.
 void reduce_canonically(int32_t ranks, const std::function<ChunkRange(int32_t rank)>& of,
                         ChunkRange result, std::vector<Step>& steps);
 
-// A value to be reduced: it comes from `peer`, as `wire`; or, without a peer, it lies at `here`.
+// One operand of a reduction. It arrives from `peer` in the format `wire`, or is local at `here` if
+// peer is -1.
 struct Contribution {
   int32_t peer = -1;
   Wire wire = Wire::element;
   ChunkRange here = {};
 };
 
-// Appends the reception of contributions 0 to count - 1 and their reduction into `result`, by the
-// canonical tree; there is more than one. Every second message is reduced straight from where it
-// arrives. `slot(0)` to `slot(slots_to_reduce(count) - 1)` are scratch for partial sums.
+// Appends steps that receive contributions 0 .. count - 1 (count > 1) and reduce them into `result`
+// by the canonical tree. Every second message is reduced directly from the receive slot. `slot(0)`
+// .. `slot(slots_to_reduce(count) - 1)` are scratch chunks for partial sums.
 void receive_and_reduce_canonically(int32_t count, const std::function<Contribution(int32_t i)>& of,
                                     const std::function<ChunkRange(int32_t slot)>& slot,
                                     ChunkRange result, std::vector<Step>& steps);

@@ -1,16 +1,16 @@
-// All-pairs all-gather and reduce-scatter: everyone exchanges with everyone, in one round.
+// All-pairs all-gather and reduce-scatter: all ranks exchange with each other in one round.
 //
 //   all-gather         block   0 1 2 3       reduce-scatter     block   0 1 2 3
-//                     rank 0   ■ ← ← ←       everyone sends    rank 0   ■ → → →
-//   everyone sends its     1   → ■ ← ←       block r to rank r,     1   ← ■ → →
+//                     rank 0   ■ ← ← ←       each rank sends   rank 0   ■ → → →
+//   each rank sends its    1   → ■ ← ←       block r to rank r,     1   ← ■ → →
 //   block to all           2   → → ■ ←       which reduces all      2   ← ← ■ →
 //                          3   → → → ■       of them                3   ← ← ← ■
 //
-// p - 1 messages of one block from every rank: the least volume, and the least latency where
-// messages cost little. An all-gather's block is one message for all its readers: on shared memory,
-// one copy. A reduce-scatter's inputs travel as they are and are reduced in the canonical order, so
-// that 16-bit floats travel as such, and are still rounded once. (Pairwise exchange is the same
-// program: it pairs the ranks up differently in every round, but no round waits for another.)
+// Each rank sends p - 1 messages of one block: the minimum volume, and the minimum latency where
+// messages cost little. An all-gather's block is one message with p - 1 readers: on shared memory,
+// one copy. A reduce-scatter's inputs travel unreduced and are reduced in the canonical order, so
+// 16-bit floats travel in 16 bits and are still rounded only once. (Pairwise exchange would be the
+// same program: it pairs the ranks differently in each round, but no round waits for another.)
 //
 // All-pairs: A. Shah et al.: MSCCL++, 2025. Pairwise reduce-scatter: R. Thakur, R. Rabenseifner, W.
 // Gropp, IJHPCA 19(1), 2005.

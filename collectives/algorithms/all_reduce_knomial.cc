@@ -1,14 +1,16 @@
 // k-nomial tree all-reduce: reduce to rank 0 on a tree of radix k, and broadcast on the same tree.
 //
-//   k = 4, p = 16:      0 ←── 1, 2, 3      groups of 4 ranks meet at their first rank,
+//   k = 4, p = 16:      0 ←── 1, 2, 3      round 1: groups of 4 ranks reduce to their first rank
 //                       4 ←── 5, 6, 7
 //                       8 ←── 9, 10, 11
 //                      12 ←── 13, 14, 15
-//                       0 ←── 4, 8, 12     then groups of 16; then all arrows backwards
+//                       0 ←── 4, 8, 12     round 2: groups of 16; then all arrows in reverse
 //
-// 2 ceil(log_k p) rounds and 2(p-1) messages, the fewest that there can be: it costs the least
-// where many ranks share few processors. The program is that of reduce, then that of broadcast
-// (knomial.cc).
+// A rank's parent clears its lowest non-zero digit in base 4: 14 = 32 (base 4) → 30 (base 4) = 12 →
+// 0.
+//
+// 2 ceil(log_k p) rounds and 2(p-1) messages, the minimum: this is cheapest where many ranks share
+// few processors. The program is that of reduce followed by that of broadcast (knomial.cc).
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH. IJHPCA 19(1), 2005.
@@ -31,7 +33,7 @@ Program emit_all_reduce_knomial(const Algorithm& reduce, const Algorithm& broadc
   const int32_t chunks = std::lcm(up.input_chunks, down.input_chunks);
   Program program{.input_chunks = chunks,
                   .output_chunks = chunks,
-                  // Rank 0 sends to its children only, and has the most of them.
+                  // Rank 0 sends only to its children and has the most of them.
                   .fan_out = down.fan_out};
   const auto append = [&](const Program& inner, Space from) {
     const Embedding embedding{.rank_of = [](int32_t rank) { return rank; },

@@ -1,12 +1,17 @@
-// Bruck all-to-all: blocks travel by the binary digits of their distance.
+// Bruck all-to-all: the binary digits of a block's distance (destination minus source, mod p) are
+// its hops.
 //
-//   p = 6, the block from 0 to 5 (distance 101):   0 ──→ 1 ──────────────→ 5
-//                                                    +1         +4
+//   p = 6, the block from 0 to 5 (distance 5 = 101b):   0 ──→ 1 ──────────────→ 5
+//                                                         +1         +4
 //
-// In round k every rank sends, in one message, all blocks it has whose distance has bit k to the
-// rank 2^k further. ceil(log2 p) messages instead of p - 1, for about (n/2) log2 p bytes instead of
-// n: for small blocks. A block goes straight from the input at its first hop, and to the output at
-// its last, unless (in place) the block that was there has not left yet.
+//   round 0: r sends to r + 1 the blocks at distances 1 = 001b, 3 = 011b, 5 = 101b
+//   round 1: r sends to r + 2 the blocks at distances 2 = 010b, 3 = 011b
+//   round 2: r sends to r + 4 the blocks at distances 4 = 100b, 5 = 101b
+//
+// In round k every rank sends all blocks whose distance has bit k, in one message, to the rank 2^k
+// further. ceil(log2 p) messages instead of p - 1, for about (n/2) log2 p bytes instead of n: for
+// small blocks. A block's first hop reads it from the input and its last hop writes it to the
+// output, unless (in place) the block stored there has not been sent yet.
 //
 // J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
 // Communications in Multiport Message-Passing Systems. IEEE TPDS 8(11), 1997.
@@ -32,7 +37,7 @@ Program emit_all_to_all_bruck(const Shape& shape) {
                   .output_chunks = p,
                   .scratch_chunks = p > 2 ? p : 0,
                   .fan_out = std::max(1, doublings(p))};
-  // Output block (r - i) may be the memory of the input block at distance p - i.
+  // In place, output block (r - i) is the memory of the input block at distance p - i.
   const auto lands_at_once = [&](int32_t i) { return lowest_bit(p - i) <= highest_bit(i); };
   for (int32_t bit = 1; bit < p; bit *= 2) {
     RangeList out;

@@ -1,14 +1,15 @@
-// Hierarchical all-to-all: blocks change hosts in bundles.
+// Hierarchical all-to-all: blocks cross between hosts in bundles.
 //
 //   2 hosts of 3 ranks:     host 0: 0  1  2       host 1: 3  4  5
 //
-//     inside:   rank 1 gives rank 2 what goes to 2 and to 5, the ranks at its position in each host
-//     across:   rank 2 gives rank 5 the blocks of 0, 1 and 2 for rank 5, in one message
+//     inside:   rank 1 sends rank 2 its blocks for 2 and 5, the ranks at position 2 of each host
+//     across:   rank 2 sends rank 5 the blocks of 0, 1 and 2 for rank 5, in one message
 //
-// With h hosts of g ranks, a rank sends g - 1 messages of h blocks inside and h - 1 of g blocks
-// across, not g (h - 1) of one block: fewer, larger messages where they are dear. Hosts of other
-// sizes send to each rank elsewhere from one of theirs (carriers.h). What hosts fall into, and the
-// racks that they are in, are left aside: each level costs a copy of nearly all blocks.
+// With h hosts of g ranks, a rank sends g - 1 messages of h blocks inside and h - 1 messages of g
+// blocks across, instead of g (h - 1) messages of one block: fewer and larger messages between
+// hosts. If hosts have unequal sizes, one rank of a host carries the blocks for each rank elsewhere
+// (carriers.h). Levels inside hosts and racks of hosts are not used, because each level costs a
+// copy of nearly all blocks.
 //
 // J. L. Träff, A. Rougier: MPI Collectives and Datatypes for Hierarchical All-to-All Communication.
 // EuroMPI 2014. Also NCCL's PXN.
@@ -26,7 +27,7 @@ namespace {
 
 constexpr int32_t kLevels = 1;
 
-// Where a rank keeps the block of one rank for another: what it is no end of, in scratch.
+// Location of the block from one rank to another on this rank; forwarded blocks are in scratch.
 class Blocks {
  public:
   explicit Blocks(int32_t rank) : rank_(rank) {}
@@ -37,7 +38,7 @@ class Blocks {
     const auto slot = static_cast<int32_t>(slots_.size());
     return scratch(slots_.try_emplace({from, to}, slot).first->second);
   }
-  // Those of a group for some ranks.
+  // Returns the blocks from all ranks of a group to some ranks.
   RangeList at(const NestedGroups::Group& from, const std::vector<int32_t>& to) {
     RangeList ranges;
     for (const int32_t block : to) {
@@ -67,7 +68,7 @@ Program emit_all_to_all_hierarchical(const Shape& shape) {
     for (const int32_t charge : carriers.charges(stage, rank)) {
       program.steps.push_back(send({charge}, blocks.at(own, carriers.blocks(stage, charge))));
     }
-    // Those that turn to this rank first are those before it.
+    // The sources are the ranks whose carriers include this rank, in reverse order.
     const std::vector<int32_t> mine = carriers.blocks(stage, rank);
     const std::vector<int32_t> sources = carriers.carriers(stage, rank);
     for (const int32_t source : sources | std::views::reverse) {

@@ -1,15 +1,15 @@
-// All-to-all by leaders: one message from each host to each other one.
+// All-to-all by leaders: one message from each host to each other host.
 //
 //   3 hosts of 4 ranks      host 0: 0  1  2  3      host 1: 4  5  6  7      host 2: 8  9  10  11
 //
-//     inside:   all of host 0 give rank 1 what goes to host 1, and rank 2 what goes to host 2; and
-//               each other what stays
-//     across:   rank 1 gives rank 4 the 4 x 4 blocks of host 0 for host 1, and gets those of host 1
-//     inside:   rank 1 gives each rank of host 0 its blocks from host 1
+//     inside:   all ranks of host 0 send their blocks for host 1 to rank 1 and those for host 2 to
+//               rank 2; blocks for host 0 go to their destinations
+//     across:   rank 1 sends rank 4 the 4 x 4 blocks from host 0 to host 1, and gets the reverse
+//     inside:   rank 1 sends each rank of host 0 its blocks from host 1
 //
-// A host's rank at position b mod g is its leader for host b. So each rank sends some (h - 1) / g
-// messages to other hosts, not h - 1 as in the hierarchical all-to-all, for a third step inside:
-// for small blocks, where messages between hosts are what costs.
+// A host's rank at position b mod g is its leader for host b. Each rank thus sends about (h - 1) /
+// g messages to other hosts, instead of h - 1 as in the hierarchical all-to-all, at the price of a
+// third step inside: for small blocks, where the messages between hosts dominate.
 //
 // The three steps of A. Bienz, W. D. Gropp, L. N. Olson: Node Aware Sparse Matrix-Vector
 // Multiplication. JPDC 130, 2019.
@@ -41,12 +41,12 @@ std::vector<Host> hosts_of(const Layout& layout) {
   return hosts;
 }
 
-// The most that any rank does.
+// Maxima over all ranks.
 struct Most {
   int32_t fan_out = 0;        // ranks sent to
-  int32_t blocks_within = 0;  // in a message to a rank of the same host
+  int32_t blocks_within = 0;  // per message within a host
   int32_t blocks_across = 0;
-  int32_t bundles = 0;  // blocks of those that one gathers
+  int32_t bundles = 0;  // gathered blocks held by a leader
 };
 
 Most most_of(const std::vector<Host>& hosts) {
@@ -54,7 +54,7 @@ Most most_of(const std::vector<Host>& hosts) {
   for (const Host& own : hosts) {
     const auto size = static_cast<size_t>(own.size);
     std::vector<int32_t> led(size);     // hosts, by leader
-    std::vector<int32_t> blocks(size);  // ranks of these
+    std::vector<int32_t> blocks(size);  // ranks of these hosts
     for (const Host& other : hosts) {
       if (other.number == own.number) continue;
       const auto position = static_cast<size_t>(own.leader(other) - own.first);
@@ -93,8 +93,8 @@ class Writer {
   }
 
  private:
-  // Calls visit(host, slot) for the hosts that a rank of this host leads for, with where their
-  // blocks lie in its scratch.
+  // Calls visit(host, slot) for the hosts that a rank of this host leads for; `slot` is the
+  // position of the host's blocks in the leader's scratch.
   template <typename Visit>
   void visit_led(int32_t leader, const Visit& visit) const {
     int32_t slot = 0;
@@ -110,12 +110,12 @@ class Writer {
       visit(own_.first + (rank_ - own_.first + k) % own_.size);
     }
   }
-  // Of one of this host's ranks for another host, as its leader has them.
+  // Returns the blocks from a rank of this host for another host, as its leader holds them.
   ChunkRange outgoing(int32_t from, const Host& to, int32_t slot) const {
     if (from == rank_) return input(to.first, to.size);
     return scratch(slot + (from - own_.first) * to.size, to.size);
   }
-  // From rank i of another host, for one of this host's.
+  // Returns the block from rank i of another host for a rank of this host, as its leader holds it.
   ChunkRange incoming(const Host& from, int32_t i, int32_t to, int32_t slot) const {
     if (to == rank_) return output(from.first + i);
     return scratch(incoming_ + slot + i * own_.size + to - own_.first);
@@ -176,7 +176,7 @@ class Writer {
   const int32_t rank_;
   const std::vector<Host> hosts_;
   const Host own_;
-  int32_t incoming_ = 0;  // first scratch chunk of what came from other hosts
+  int32_t incoming_ = 0;  // first scratch chunk of blocks from other hosts
   Program program_;
 };
 

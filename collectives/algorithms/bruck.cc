@@ -1,10 +1,11 @@
-// Bruck all-gather: in round k everyone sends what it has, up to 2^k blocks, 2^k ranks down.
+// Bruck all-gather: in round k every rank sends its first (up to) 2^k blocks to the rank 2^k below.
 //
-//   p = 5, blocks at rank 0:   0            from 1:  0 1            from 2:  0 1 2 3
-//                                          from 4:  0 1 2 3 4 (one block is missing)
+//   p = 5, rank 0:    round 0: from 1 = 0 + 2^0:   block 1       has 0 1
+//                     round 1: from 2 = 0 + 2^1:   blocks 2 3    has 0 1 2 3
+//                     round 2: from 4 = 0 + 2^2:   block 4       has 0 1 2 3 4 (one was missing)
 //
-// ceil(log2 p) rounds for every p, and p - 1 blocks received: the fewest of both. Blocks go
-// straight to their places in the output, so there is no rotation at the end.
+// ceil(log2 p) rounds for every p, and p - 1 blocks received: the minimum of both. Blocks are
+// received at their final places in the output, so no rotation is needed at the end.
 //
 // J. Bruck, C. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
 // Communications in Multiport Message-Passing Systems. TPDS 8(11), 1997.
@@ -20,7 +21,7 @@ namespace {
 
 Program emit_bruck(const Shape& shape) {
   const int32_t p = shape.ranks;
-  // Blocks after the last round that doubles their number.
+  // Number of blocks after the last round that doubles it.
   const auto whole = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(p)));
   Program program{.input_chunks = 1,
                   .output_chunks = p,

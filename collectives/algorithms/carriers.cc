@@ -50,13 +50,14 @@ std::vector<int32_t> Carriers::blocks(int32_t stage, int32_t rank) const {
 
 namespace {
 
-// How many blocks a rank answers for at a stage; what it does at all of them.
+// Number of blocks that a rank holds at a stage, and its totals over all stages.
 struct Count {
   int32_t blocks = 1;
   CarriersLimits total = {};
 };
 
-// `blocks_of`: of another rank. Returns how many more the rank answers for after the stage.
+// `blocks_of` returns another rank's number of blocks. Returns how many more blocks the rank holds
+// after the stage.
 template <typename BlocksOf>
 int32_t count_stage(const Carriers& carriers, int32_t stage, int32_t rank,
                     const BlocksOf& blocks_of, Count& count) {
@@ -76,7 +77,7 @@ int32_t count_stage(const Carriers& carriers, int32_t stage, int32_t rank,
   return sum;
 }
 
-// If the groups of each stage have equally many ranks, all ranks do alike.
+// If the groups of each stage have equal sizes, all ranks have equal counts.
 bool is_even(const NestedGroups& groups, int32_t ranks) {
   for (int32_t stage = 0; stage <= groups.stages(); ++stage) {
     const int32_t size = groups.group(stage, 0).size;

@@ -1,17 +1,17 @@
-// Who carries whose blocks from group to group: what the hierarchical all-gather, reduce-scatter
-// and all-to-all have in common.
+// Carriers: the ranks that forward blocks between groups in the hierarchical all-gather,
+// reduce-scatter and all-to-all.
 //
-// At each stage (nested_groups.h), the parts of a group exchange with each other. Rank j of a part
-// of g ranks answers there for what positions j, j + g, j + 2g ... of each other part answer for
-// already:
+// At each stage (nested_groups.h), the parts of a group exchange blocks with each other. Rank j of
+// a part with g ranks is the carrier, within its part, of the blocks that positions j, j+g, j+2g
+// ... of each other part hold after the stages before:
 //
-//     host A    0   1   2   3   4     rank 5 carries what goes between host B and ranks 0, 2 and 4;
-//               │ ╲ │ ╱ │ ╲ │ ╱       rank 6, what goes between it and ranks 1 and 3.
-//     host B    5   6                 Rank 0 carries for rank 5, rank 1 for rank 6.
+//     host A    0   1   2   3   4     rank 5 carries the blocks of ranks 0, 2 and 4 in host B,
+//               │ ╲ │ ╱ │ ╲ │ ╱       rank 6 those of ranks 1 and 3.
+//     host B    5   6                 Rank 0 carries rank 5's block in host A, rank 1 rank 6's.
 //
-// So each block has one carrier in each part, and passes between two of them only once, however
-// many ranks they have; where these are equally many, each exchanges with its counterparts. Two
-// ranks exchange one message at most in each direction: at the stage where their ways part.
+// So each block has one carrier in each part and crosses between two parts once, however many ranks
+// the parts have. Parts of equal size exchange between counterparts. Two ranks exchange at most one
+// message in each direction, at the first stage at which they are in different parts.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,12 @@ class Carriers {
   explicit Carriers(NestedGroups groups) : groups_(std::move(groups)) {}
 
   const NestedGroups& groups() const { return groups_; }
-  // One rank of each other part, that of the next part first: who carries, there, what this rank
-  // answers for.
+  // Returns the carriers of this rank's blocks: one rank in each other part, the next part first.
   std::vector<int32_t> carriers(int32_t stage, int32_t rank) const;
-  // The other way round: the ranks of other parts that this one carries for.
+  // Inverse of carriers(): returns the ranks in other parts that this rank carries for.
   std::vector<int32_t> charges(int32_t stage, int32_t rank) const;
-  // The blocks (by rank) that a rank answers for within its group of a stage, ascending: its own,
-  // and those that it carries at the stages before.
+  // Returns the blocks (by rank, ascending) that a rank holds within its group of a stage: its own
+  // block and the blocks that it carries at the stages before.
   std::vector<int32_t> blocks(int32_t stage, int32_t rank) const;
 
  private:
@@ -44,19 +43,19 @@ class Carriers {
   const NestedGroups groups_;
 };
 
-// The most that any rank has to do.
+// Maxima over all ranks.
 struct CarriersLimits {
-  int32_t carriers = 0;    // at all stages
-  int32_t charges = 0;     // at all stages
-  int32_t blocks = 1;      // in an exchange between a rank and its carrier
-  int32_t pairs = 1;       // in such an exchange: blocks, times ranks of the carrier's part
-  int32_t in_transit = 0;  // such pairs that a rank carries and is no end of
+  int32_t carriers = 0;    // per rank, summed over stages
+  int32_t charges = 0;     // per rank, summed over stages
+  int32_t blocks = 1;      // in one exchange between a rank and its carrier
+  int32_t pairs = 1;       // (block, destination) pairs in one such exchange
+  int32_t in_transit = 0;  // pairs that a rank forwards for other ranks
 };
-// Those of the last layout that a thread asked for are remembered: all ranks' programs declare
-// them.
+// Returns the maxima. Each thread caches the result of its last layout, because every rank's
+// program declares these numbers.
 CarriersLimits limits_of(const Shape& shape, int32_t levels);
 
-// Appends a chunk, to the last range where it follows it.
+// Appends a chunk to `ranges`, merging it with the last range if it is adjacent.
 void append(RangeList& ranges, ChunkRange chunk);
 
 }  // namespace tutti::algorithms

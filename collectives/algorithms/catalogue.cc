@@ -1,4 +1,5 @@
-// Every built-in algorithm. One that wins nowhere and teaches nothing does not belong here.
+// The list of built-in algorithms. An algorithm that is never the fastest belongs here only if it
+// is worth showing.
 
 #include "collectives/algorithms/algorithms.h"
 

@@ -1,20 +1,20 @@
-// Chains: broadcast, reduce, scan and exscan from neighbour to neighbour.
+// Chains: broadcast, reduce, scan and exscan along a line of neighbours.
 //
 //   broadcast, p = 4, root 1:      1 ──→ 2 ──→ 3 ──→ 0          slice s is on the third link while
-//   reduce, p = 4, root 1:         1 ←── 2 ←── 3 ←── 0          s + 1 is on the second
+//   reduce, p = 4, root 1:         1 ←── 2 ←── 3 ←── 0          slice s + 1 is on the second
 //   scan, p = 4:                   0 ──→ 1 ──→ 2 ──→ 3
 //
-// Slices of a call are independent of each other, so a chain is a pipeline: its p - 1 rounds are
-// paid once, for the first slice; from then on every rank passes on what it gets at full speed.
-// Each sends the buffer once, the least that is possible, and only the last rank of a host sends to
-// another host: for large buffers and moderate p.
+// Slices of a call are independent, so a chain is a pipeline: its p - 1 rounds are paid once, for
+// the first slice, and then every rank forwards data at full speed. Each rank sends the buffer
+// once, the minimum, and only the last rank of a host sends to another host: for large buffers and
+// moderate p.
 //
-// A slice may be long where a transport has few lanes. chain_8 and chain_32 cut the buffer into so
-// many chunks themselves, which follow each other as slices do: more messages, and less that each
-// rank waits for the first of them.
+// Slices may be long where a transport has few lanes. chain_8 and chain_32 therefore divide the
+// buffer into 8 or 32 chunks, which are pipelined as slices are: more messages, but a shorter wait
+// of each rank for the first one.
 //
-// Sums travel as elements, rounded by every rank; the order is that of the chain. (A right-leaning
-// tree for reduce, a left-leaning one for scan, so neither is canonical.)
+// Sums travel as elements, rounded by every rank, in the order of the chain. (Reduce builds a
+// right-leaning tree and scan a left-leaning one, so neither is canonical.)
 //
 // J. L. Träff, A. Ripke: Optimal Broadcast for Fully Connected Processor-Node Networks. JPDC 68(7),
 // 2008 (on pipelines); "chain" and "pipeline" in Open MPI.
@@ -78,8 +78,8 @@ Program emit_scan(const Shape& shape) {
   return program;
 }
 
-// In place the result would overwrite the input, which the next rank's result needs: so the result
-// waits in scratch until it has been used.
+// In place, the result would overwrite the input, which the next rank's result needs. The result
+// stays in scratch until the input has been used.
 Program emit_exscan(const Shape& shape) {
   Program program{.scratch_chunks = shape.ranks > 2 ? 2 : 0};
   const bool is_first = shape.rank == 0;

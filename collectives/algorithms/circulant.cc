@@ -1,15 +1,15 @@
 // Circulant-graph reduce-scatter and all-reduce: skips that halve, for any p.
 //
-//   p = 6, skips 3, 2, 1:            what rank r holds and sends, by distance from r of the block's
-//                                    owner (block b ends at rank b):
+//   p = 6, skips 3, 2, 1:            blocks of which rank r has a partial sum, by distance (block b
+//                                    has distance b - r and ends at rank b); [] are sent
 //     round 1: r sends to r + 3      0 1 2 [3 4 5]      left: 0 1 2
 //     round 2: r sends to r + 2      0 1 [2]            left: 0 1
 //     round 3: r sends to r + 1      0 [1]              left: 0, complete
-//     all-reduce, and back: r sends to r - 1, r - 2, r - 3 what it has complete
+//     all-reduce: then r sends its complete blocks to r - 1, r - 2, r - 3
 //
-// Skips: half of p, rounded up, half of that, rounded up ... 1. A reduce-scatter takes ceil(log2 p)
-// rounds and sends p - 1 blocks from every rank, an all-reduce twice that: both the least that
-// there can be, for every p. Sums are rounded at every hop.
+// The skips are p / 2 rounded up, half of that rounded up, and so on to 1 (p = 7: 4, 2, 1). A
+// reduce-scatter takes ceil(log2 p) rounds and sends p - 1 blocks from every rank, an all-reduce
+// takes twice as much: both are minimal for every p. Sums are rounded at every hop.
 //
 // J. L. Träff: Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms. arXiv:2410.14234,
 // 2024.
@@ -23,7 +23,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// The ranges that a round moves: those at distances `skip` to `reach` - 1.
+// The ranges that a round moves: distances `skip` .. `reach` - 1.
 struct Round {
   int32_t skip;
   int32_t reach;
@@ -37,12 +37,12 @@ std::vector<Round> rounds_of(int32_t ranks) {
   return rounds;
 }
 
-// The reduce-scatter: `space` has partial sums of the blocks up to some distance, and in the end
-// `result` has that of this rank's own.
+// Appends the reduce-scatter. `space` holds partial sums of the blocks up to some distance; at the
+// end `result` holds the sum of this rank's block.
 void circulant_reduce_scatter(const Shape& shape, Space space, ChunkRange result,
                               std::vector<Step>& steps) {
   const int32_t p = shape.ranks;
-  int32_t summed = 0;  // blocks up to this distance have partial sums
+  int32_t summed = 0;  // blocks below this distance have partial sums
   const auto partial = [&](int32_t begin, int32_t end) {
     const int32_t middle = std::clamp(summed, begin, end);
     RangeList list = around(space, shape.rank + begin, middle - begin, p);

@@ -1,4 +1,4 @@
-// What several algorithms share.
+// Functions shared by several algorithms.
 
 #include <algorithm>
 #include <bit>
@@ -12,12 +12,12 @@ namespace tutti::algorithms {
 
 namespace {
 
-// Where the canonical tree splits `size` contributions: at the largest power of two below it.
+// Returns where the canonical tree splits `size` contributions: the largest power of two below it.
 int32_t split(int32_t size) {
   return static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(size - 1)));
 }
 
-// Reduces the contributions of ranks first .. last - 1 and says where the result is.
+// Reduces the contributions of ranks first .. last - 1 and returns the result's location.
 ChunkRange reduce_group(const std::function<ChunkRange(int32_t)>& of, int32_t first, int32_t last,
                         const ChunkRange* result, std::vector<Step>& steps) {
   const int32_t size = last - first;
@@ -35,8 +35,8 @@ struct Reception {
   const std::function<ChunkRange(int32_t)>& slot;
   std::vector<Step>& steps;
 
-  // Reduces contributions first .. last - 1 and says where the result is: at `into`, but for a
-  // single one that is here already. Slots from `level` on are free.
+  // Reduces contributions first .. last - 1 and returns the result's location: `into`, or where a
+  // single local contribution already is. Slots from `level` on are free.
   ChunkRange reduce_group(int32_t first, int32_t last, int32_t level, ChunkRange into) const {
     if (last - first == 1) {
       const Contribution one = of(first);

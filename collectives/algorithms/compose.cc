@@ -17,8 +17,8 @@ std::vector<const Step*> sends_to(const Program& program, int32_t peer) {
   return sends;
 }
 
-// What was an input is a partial sum now: messages carry it unrounded, as they do whatever is not
-// in the output (results there are complete).
+// The algorithm's input is a partial sum here, so messages carry it unrounded, as they carry
+// everything outside the output (where results are complete).
 Wire wire_of(const Step& send) {
   const bool complete = std::ranges::all_of(
       send.src, [](const ChunkRange& range) { return range.space == Space::output; });
@@ -63,7 +63,7 @@ void append_embedded(const Program& inner, const Embedding& embedding, std::vect
   }
 }
 
-// Receivers look up what their senders send.
+// A receiver takes the wire format from its sender's program.
 Program on_partial_sums(const Algorithm& all_reduce, const Shape& shape) {
   Program program = all_reduce.emit(shape);
   std::map<int32_t, Program> senders;

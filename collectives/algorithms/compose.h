@@ -1,4 +1,4 @@
-// Programs made of programs: the ranks and chunks of a small one are mapped into a larger one.
+// Composition of programs: an inner program's ranks and chunks are mapped into an outer program.
 #pragma once
 
 #include <array>
@@ -11,35 +11,37 @@
 
 namespace tutti::algorithms {
 
-// Where a program (the inner one) goes in another one (the outer one). Size classes are kept: inner
-// class i is outer classes (of the place where it goes) i * scale to i * scale + scale - 1.
+// Maps an inner program's ranks and chunks to those of an outer program. Size classes are
+// preserved: inner class i becomes outer classes i * scale .. i * scale + scale - 1 of the mapped
+// buffer.
 struct Embedding {
   struct Place {
     Space space;
     int32_t first;  // outer chunk of inner chunk 0
   };
 
-  std::function<int32_t(int32_t rank)> rank_of;  // the outer rank of an inner one
+  std::function<int32_t(int32_t rank)> rank_of;  // outer rank of an inner rank
   Place input;
   Place output;
   Place scratch;
-  int32_t scale = 1;  // outer chunks of one inner chunk
-  int32_t inner_classes =
-      1;  // size classes of the programs: after so many inner chunks of scratch,
-  int32_t outer_classes = 1;  // the next one is so many outer chunks further
+  int32_t scale = 1;  // outer chunks per inner chunk
+  // Size classes of the two programs. In scratch, inner chunk inner_classes is outer_classes outer
+  // chunks after inner chunk 0.
+  int32_t inner_classes = 1;
+  int32_t outer_classes = 1;
 
   RangeList embed(const RangeList& ranges) const;
   Step embed(Step step) const;
-  // Outer scratch chunks that so many inner ones need.
+  // Returns the number of outer scratch chunks that the inner program's scratch takes.
   int32_t scratch_chunks(const Program& inner) const;
 };
 
-// Appends the inner program's steps; copies of chunks onto themselves are left out.
+// Appends the inner program's steps, skipping copies of a chunk onto itself.
 void append_embedded(const Program& inner, const Embedding& embedding, std::vector<Step>& steps);
 
-// A rank's program for an all_reduce whose inputs are accumulators, in scratch when embedded:
-// partial sums of another program. What the algorithm may send as elements, since it is an input,
-// is not rounded either.
+// Returns a rank's program for an all_reduce whose inputs are partial sums of another program, held
+// as accumulators (in scratch when embedded). Messages that would carry unreduced input as elements
+// carry accumulators instead, so that partial sums are not rounded.
 Program on_partial_sums(const Algorithm& all_reduce, const Shape& shape);
 
 }  // namespace tutti::algorithms

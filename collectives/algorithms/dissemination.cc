@@ -1,15 +1,16 @@
-// Dissemination barrier: in every round everyone tells others that it has heard from all between.
+// Dissemination barrier: in every round each rank reports to others that it has heard from all
+// ranks in between.
 //
-//   k = 2, p = 5, whom rank 0 has heard from:    0    4 0    2 3 4 0    0 1 2 3 4
-//     round 0: r → r + 1                          ──→     ──→        ──→
-//     round 1: r → r + 2                        round 0  round 1   round 2
+//   k = 2, p = 5, ranks that rank 0 has heard from:   0    4 0    2 3 4 0    0 1 2 3 4
+//     round 0: r → r + 1                                ──→     ──→        ──→
+//     round 1: r → r + 2                              round 0  round 1   round 2
 //     round 2: r → r + 4
 //
-//   k = 4: r → r + 1, r + 2, r + 3, then r + 4, r + 8, r + 12, and so on: half the rounds
+//   k = 4: r → r + 1, r + 2, r + 3, then r + 4, r + 8, r + 12, and so on: half as many rounds
 //
 // ceil(log_k p) rounds of tokens, which carry no data: a token says that all earlier receives of
-// its sender are done. Where one message reaches many, a large k is better: up to k ranks meet in a
-// single round.
+// its sender are done. A large k is better where one message reaches many ranks: up to k ranks
+// synchronize in a single round.
 //
 // D. Hensgen, R. Finkel, U. Manber: Two Algorithms for Barrier Synchronization. IJPP 17(1), 1988.
 // T. Hoefler, T. Mehlan, F. Mietke, W. Rehm: Fast Barrier Synchronization for InfiniBand. IPDPS

@@ -8,9 +8,12 @@
 //       ╱   ╲     ╱                            ╲     ╱   ╲
 //      0     2   4                              1   3     5
 //
-// Chunks are reduced on their way up and sent back down. A rank that is an inner node in one tree
-// (trees.h) is a leaf in the other, so both directions of every rank's link are used about equally,
-// and the depth is logarithmic.
+// Rank r has label r + 1, and a label's lowest set bit decides its parent (trees.h): in tree 0 rank
+// 4 has label 5 = 101b, its parent label 110b = 6 is rank 5, whose parent label 100b = 4 is rank 3.
+//
+// Chunks are reduced on their way up and sent back down. An inner node of one tree is a leaf of the
+// other, so both directions of every rank's link are used about equally, and the depth is
+// logarithmic.
 //
 // P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
 // and scan. Parallel Computing 35(12), 2009. Also NCCL 2.4's trees.
@@ -22,7 +25,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// Ranks are the labels 0 to p - 1 of both trees.
+// Ranks 0 .. p - 1 are labels 1 .. p of both trees.
 struct Place {
   int32_t parent;  // -1: none
   std::vector<int32_t> children;

@@ -1,16 +1,16 @@
 // Double tree: broadcast and reduce over two binary trees, each with half of the buffer.
 //
 //   p = 7, root 0:          0                            0            The other ranks, counted from
-//              half 0       │               half 1       │            the root on, form both trees
+//              half 0       │               half 1       │            the root, form both trees
 //                           4                            3            (trees.h). Inner nodes of one
 //                         ╱   ╲                        ╱   ╲          are leaves of the other.
 //                        2     6                      1     5
 //                      ╱  ╲   ╱                        ╲   ╱  ╲
 //                     1    3 5                          2 4    6
 //
-// A rank receives n bytes and sends at most n (in one tree, to two children half of the buffer
-// each), after about log2 p rounds: as good as a chain for large buffers, without its latency.
-// Reduce runs the same trees backwards; sums travel as elements, rounded by every rank.
+// A rank receives n bytes and sends at most n (half of the buffer to each of two children in one
+// tree), after about log2 p rounds: as efficient as a chain for large buffers, without its latency.
+// Reduce runs the same trees in reverse; sums travel as elements, rounded by every rank.
 //
 // P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
 // and scan. Parallel Computing 35(12), 2009.
@@ -22,7 +22,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// A rank's neighbours in one of the trees. The root stands above the top of both.
+// A rank's neighbours in one of the trees. The root is the parent of the top of both trees.
 struct Seat {
   std::vector<int32_t> children;
   int32_t parent = -1;  // -1: the root

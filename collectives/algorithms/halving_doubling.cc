@@ -1,23 +1,30 @@
 // Halving-doubling all-reduce (Rabenseifner): reduce-scatter by recursive halving, all-gather by
 // recursive doubling.
 //
-//   p = 4, which part of the buffer rank 0 works on:
+//   p = 4, the part of the buffer that rank 0 works on:
 //
 //     exchange with 1, keep half      ████░░░░      the nearest partner comes first, with the most
-//     exchange with 2, keep half      ██░░              data: aligned pairs, fours, eights merge,
-//     sum complete                    ██                which is the canonical tree
+//     exchange with 2, keep half      ██░░          data: aligned pairs, fours, eights merge, which
+//     sum complete                    ██            is the canonical tree
 //     exchange with 2                 ████
 //     exchange with 1                 ████████
 //
-//   p = 7 = 4 + 2 + 1: such a reduce-scatter within 0-3, within 4-5, within 6. Then 6 hands its
-//   parts on to 4 and 5, who reduce them onto theirs, and these theirs to 0 ... 3: the canonical
-//   tree again. 0 ... 3 send each complete part to one rank of every team; all-gather in each.
+//   p = 8, rank 6 = 110b: a round's partner differs in one bit, and that bit of the rank selects
+//   the half to keep:
 //
-// 2 log2 p rounds (rounded down), and 2(p-1)/p of the buffer from each rank where p is a power of
-// two, else hardly more than 2. Partial sums travel unrounded.
+//     partner 7 = 111b, bit 0 is 0: keeps the lower half    chunks 0-3
+//     partner 4 = 100b, bit 1 is 1: keeps the upper half    chunks 2-3
+//     partner 2 = 010b, bit 2 is 1: keeps the upper half    chunk 3 = 011b (mirrored)
 //
-// R. Rabenseifner: Optimization of Collective Reduction Operations. ICCS 2004. The teams, in place
-// of its folding, keep the order.
+//   p = 7 = 4 + 2 + 1: such a reduce-scatter within 0-3, within 4-5, within 6. Then 6 sends its
+//   parts to 4 and 5, which add them to theirs and send the sums to 0 ... 3: again the canonical
+//   tree. 0 ... 3 send each complete part to one rank of every team; each team does an all-gather.
+//
+// 2 log2 p rounds (rounded down). Each rank sends 2(p-1)/p of the buffer if p is a power of two,
+// and hardly more than 2 buffers otherwise. Partial sums travel unrounded.
+//
+// R. Rabenseifner: Optimization of Collective Reduction Operations. ICCS 2004. Teams replace its
+// folding, which would change the order of summation.
 
 #include <algorithm>
 #include <utility>
@@ -29,7 +36,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// Chunks that a rank has to do with.
+// A range of chunks.
 struct Part {
   int32_t first;
   int32_t count;
@@ -38,8 +45,7 @@ struct Part {
   ChunkRange in(Space space) const { return {space, first, count}; }
 };
 
-// The lowest bits of `value` (as many as doublings make `size`) in the opposite order: the first
-// partner decides about the largest half.
+// Reverses the log2(size) lowest bits of `value`: the first partner's bit selects the largest half.
 int32_t mirrored(int32_t value, int32_t size) {
   int32_t result = 0;
   for (int32_t bit = 1; bit < size; bit *= 2) {
@@ -48,13 +54,13 @@ int32_t mirrored(int32_t value, int32_t size) {
   return result;
 }
 
-// What is left to a rank at the end of the reduce-scatter in its team.
+// Returns the part that a rank holds at the end of its team's reduce-scatter.
 Part part_of(const Team& team, int32_t rank, int32_t chunks) {
   const int32_t count = chunks / team.size;
   return {mirrored(rank - team.first, team.size) * count, count};
 }
 
-// The rank of the team to which this chunk is left.
+// Returns the rank of the team that holds this chunk at the end of the reduce-scatter.
 int32_t owner(const Team& team, int32_t chunk, int32_t chunks) {
   return team.first + mirrored(chunk / (chunks / team.size), team.size);
 }
@@ -108,7 +114,7 @@ class Emitter {
     }
   }
 
-  // The next team's parts are larger: this rank's lies within one of them.
+  // The next team's parts are larger, so one of them contains this rank's part.
   void take_from_next_team() {
     if (in_last()) return;
     const Team& next = teams_[team_ + 1];
@@ -129,8 +135,8 @@ class Emitter {
     }
   }
 
-  // Complete parts, from the first team to one rank of every other. The first partner of the
-  // all-gather gets the same.
+  // Sends complete parts from the first team to one rank of every other team. The same message
+  // serves the first partner of the all-gather.
   void spread() {
     if (in_first()) {
       std::vector<int32_t> targets;
@@ -158,8 +164,8 @@ class Emitter {
     }
   }
 
-  // In the first team: its partners, and one rank of every other team. Elsewhere: its partners, and
-  // those of the team before that share its part.
+  // First team: its partners and one rank of every other team. Other teams: the partners and the
+  // ranks of the preceding team that share the part.
   int32_t fan_out() const {
     int32_t most = doublings(teams_[0].size) + static_cast<int32_t>(teams_.size()) - 1;
     for (size_t team = 1; team < teams_.size(); ++team) {
@@ -171,10 +177,10 @@ class Emitter {
 
   int32_t rank_;
   std::vector<Team> teams_;
-  int32_t chunks_;  // as many as ranks in the first team
+  int32_t chunks_;  // as many as the first team has ranks
   size_t team_ = 0;
   Part mine_{};
-  Space sum_ = Space::input;  // where this rank's sums are
+  Space sum_ = Space::input;  // location of this rank's sums
   std::vector<Step> steps_;
 };
 

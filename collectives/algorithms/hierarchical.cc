@@ -3,21 +3,22 @@
 //
 //   3 hosts of 2 ranks:      0 ⇄ 1        2 ⇄ 3        4 ⇄ 5      1. reduce-scatter: rank i of each
 //                            ■ □          ■ □          ■ □           host has part i of its sum
-//                            0 ──────── 2 ──────── 4              2. all-reduce among those with
+//                            0 ──────── 2 ──────── 4              2. all-reduce among ranks with
 //                              1 ──────── 3 ──────── 5               the same part
 //                            0 ⇄ 1        2 ⇄ 3        4 ⇄ 5      3. all-gather
 //
-// Where hosts have unequally many ranks, as many of each take part as the smallest one has. The
-// others give their inputs to one of these before, and get the results from it afterwards.
+// If hosts have unequal numbers of ranks, as many ranks of each host participate as the smallest
+// host has. The other ranks send their input to a participating rank first and receive the result
+// from it at the end.
 //
 //   hosts of 2 and 3:        0 ⇄ 1        2 ⇄ 3
 //                                         4 ⇡⇣
 //
-// On a single host, what its ranks share instead is a NUMA node, or a last-level cache. Where the
-// phase across is hierarchical itself, the groups of this one are those of a level further inside.
-// Across hosts, each rank moves only its part: 1/g of the buffer for g ranks on a host. The program
-// is the three algorithms' programs, one after the other, with their ranks and chunks renumbered;
-// chunk by chunk, a phase starts as soon as the one before it is done.
+// On a single host, the groups are NUMA nodes or last-level caches instead of hosts. If the phase
+// across groups is itself hierarchical, this composition's groups are one level further inside.
+// Across hosts each rank moves only its part: 1/g of the buffer for g ranks per host. The program
+// is the concatenation of the three algorithms' programs with renumbered ranks and chunks. A phase
+// starts on a chunk as soon as the phase before has finished it.
 //
 // N. T. Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective
 // Operation Performance. IPDPS 2000. In this form: M. Cho et al.: BlueConnect. SysML 2019.
@@ -50,15 +51,15 @@ struct Phases {
   Algorithm all_reduce;
   Algorithm all_gather;
 
-  // Sums go from the first phase to the second one unrounded, in scratch; else in the output.
+  // Sums pass from the first to the second phase unrounded, in scratch; otherwise in the output.
   bool canonical() const {
     return reduce_scatter.grade == Grade::canonical && all_reduce.grade == Grade::canonical;
   }
-  // Whose groups are "hosts" here; those outside it are the second phase's.
+  // The layout level whose groups are called hosts here; outer levels belong to the second phase.
   int32_t level() const { return all_reduce.levels; }
 };
 
-// Where a rank is.
+// Position of a rank in its host.
 struct Spot {
   Spot(const Layout& layout, int32_t level, int32_t rank)
       : host(layout.group_of(level, rank)),
@@ -68,15 +69,15 @@ struct Spot {
         position(rank - first) {}
 
   int32_t host;
-  int32_t first;    // rank of the host
-  int32_t size;     // ranks of the host
-  int32_t columns;  // ranks of each host that take part in the phases
+  int32_t first;    // first rank of the host
+  int32_t size;     // number of ranks of the host
+  int32_t columns;  // participating ranks per host
   int32_t position;
 
   bool takes_part() const { return position < columns; }
-  // Of one that does not: the rank that it gives its input to.
+  // For a rank that does not participate: the rank that receives its input.
   int32_t helper() const { return first + position % columns; }
-  // Of one that does: those that give theirs to it.
+  // For a participating rank: the ranks that send it their input.
   std::vector<int32_t> helped() const {
     std::vector<int32_t> ranks;
     for (int32_t i = position + columns; i < size; i += columns) ranks.push_back(first + i);
@@ -92,8 +93,8 @@ std::set<int32_t> targets(const Program& program) {
   return ranks;
 }
 
-// Most ranks that one sends to within its host, in the first and the last phase. All ranks'
-// programs declare it, so that the last answer of a thread is remembered.
+// Returns the largest number of ranks that a rank sends to within its host, in the first and the
+// last phase. Each thread caches its last result, because every rank's program declares it.
 int32_t fan_out_inside(const Phases& phases, int32_t columns) {
   using Question = std::tuple<std::string, std::string, int32_t>;
   thread_local std::pair<Question, int32_t> last;
@@ -110,7 +111,7 @@ int32_t fan_out_inside(const Phases& phases, int32_t columns) {
   return last.second;
 }
 
-// One rank's program. What is the same on all ranks is counted on those too that do not take part.
+// One rank's program. Limits that are equal on all ranks include the ranks that do not participate.
 class Composer {
  public:
   Composer(const Phases& phases, const Shape& shape)
@@ -127,7 +128,7 @@ class Composer {
     reduce_ =
         canonical_ ? on_partial_sums(phases.all_reduce, across) : phases.all_reduce.emit(across);
     gather_ = phases.all_gather.emit(inside);
-    // A rank's part has so many chunks that each phase's chunks are whole numbers of them.
+    // The number of chunks in a rank's part is a common multiple of the phases' numbers.
     part_ = std::lcm(std::lcm(scatter_.output_chunks, reduce_.input_chunks), gather_.input_chunks);
     mine_ = position * part_;
     program_.input_chunks = program_.output_chunks = spot_.columns * part_;
@@ -147,7 +148,7 @@ class Composer {
   }
 
  private:
-  // A scratch chunk of each size class, so many times; the first one's number.
+  // Allocates `times` scratch chunks of each size class; returns the first one.
   int32_t take_scratch(int32_t times) {
     const int32_t first = program_.scratch_chunks;
     program_.scratch_chunks += times * program_.input_chunks;
@@ -220,12 +221,12 @@ class Composer {
   const int32_t level_;
   const bool canonical_;
   const Spot spot_;
-  const int32_t most_helped_;  // by one rank
+  const int32_t most_helped_;  // largest helped() of any rank
   Program scatter_;
   Program reduce_;
   Program gather_;
   int32_t part_ = 1;  // chunks of a rank's part
-  int32_t mine_ = 0;  // the first of this rank's
+  int32_t mine_ = 0;  // first chunk of this rank's part
   Program program_;
 };
 
@@ -291,7 +292,7 @@ const Algorithm* parse_hierarchical(std::string_view text) {
   if (!text.starts_with(kStart) || !text.ends_with(')')) return nullptr;
   text.remove_prefix(kStart.size());
   text.remove_suffix(1);
-  const size_t comma = text.find(',');  // the phase between may have commas of its own
+  const size_t comma = text.find(',');  // the middle phase may contain commas
   const size_t last = text.rfind(',');
   if (comma == last) return nullptr;
   const std::string_view scatter = text.substr(0, comma);
@@ -311,9 +312,9 @@ namespace algorithms {
 
 namespace {
 
-// Of so many levels, one inside the other. Inside, ranks exchange directly: they wait for their
-// neighbours once in each phase, where those of a ring wait for each of them in turn, which takes
-// long on hosts that have more ranks than cores.
+// Nests `levels` levels. Inside a group, ranks exchange directly: they wait for their peers once
+// per phase, whereas the ranks of a ring wait for each peer in turn, which takes long on hosts with
+// more ranks than cores.
 Algorithm nested(int32_t levels) {
   return compose_hierarchical(reduce_scatter_pairwise(),
                               levels > 1 ? nested(levels - 1) : all_reduce_halving_doubling(),
@@ -322,7 +323,7 @@ Algorithm nested(int32_t levels) {
 
 }  // namespace
 
-// Over all levels of a layout.
+// Uses all levels of a layout.
 Algorithm all_reduce_hierarchical() {
   Algorithm algorithm = nested(1);
   algorithm.name = "hierarchical";

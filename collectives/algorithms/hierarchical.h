@@ -1,5 +1,5 @@
-// All-reduce in three phases: within groups of a layout, across them, within them; each by any
-// algorithm of the catalogue.
+// All-reduce in three phases: reduce-scatter within the groups of a layout, all-reduce across
+// groups, all-gather within groups. Each phase is any algorithm of the catalogue.
 #pragma once
 
 #include <string_view>
@@ -8,18 +8,19 @@
 
 namespace tutti {
 
-// "hierarchical(ring,recursive_doubling,ring)". `all_reduce` may be hierarchical itself: then it is
-// among the groups of the layout's outer levels, and these phases are for the next level inside.
-// Canonical where both reducing ones are (then groups need a power of two of ranks, all alike: the
-// tree over a group is a part of the tree over all); else partial sums are rounded after the first
-// phase, and all ranks have the same bits if `all_reduce` gives them. Throws
-// Error(invalid_argument) for algorithms of other collectives.
+// Returns the composition, for instance "hierarchical(ring,recursive_doubling,ring)". `all_reduce`
+// may itself be hierarchical: it then spans the groups of the layout's outer levels, and the other
+// two phases run on the next inner level. The result is canonical if both reducing phases are
+// (groups must then be equal and a power of two, so that the tree over a group is a subtree of the
+// tree over all ranks). Otherwise partial sums are rounded after the first phase, and all ranks
+// hold the same bits if `all_reduce` guarantees that. Throws Error(invalid_argument) for algorithms
+// of other collectives.
 Algorithm compose_hierarchical(const Algorithm& reduce_scatter, const Algorithm& all_reduce,
                                const Algorithm& all_gather);
 
-// The composition that is named so, which it adds to the catalogue when it is new; null where the
-// name does not have that form. Throws Error(invalid_argument) that lists the names there are, for
-// parts that the catalogue does not have. Any thread.
+// Parses the name of a composition and adds it to the catalogue if it is new. Returns null if the
+// name does not have that form. Throws Error(invalid_argument), listing the known names, if a part
+// is not in the catalogue. Thread-safe.
 const Algorithm* parse_hierarchical(std::string_view name);
 
 }  // namespace tutti

@@ -10,12 +10,16 @@
 //      │
 //      3
 //
-// The tree hands aligned groups of neighbours from rank to rank (trees.h). Reduce merges them with
-// the lower ranks' result on the left, unrounded: the canonical order, whoever the root. In gather
-// and scatter, a message is the blocks of a whole group.
+// With root 0 and k = 2, a rank's parent clears its lowest set bit: 7 = 111b → 110b = 6 → 100b = 4
+// → 0. With k = 4 it clears the lowest non-zero digit in base 4. Another root takes the place of
+// the first rank of each group that contains it.
 //
-// A larger k has fewer rounds; a rank then serves more others at once, which costs little where one
-// message reaches several.
+// The tree passes aligned groups of neighbours from rank to rank (trees.h). Reduce merges them with
+// the lower ranks' result on the left, unrounded: the canonical order for every root. In gather and
+// scatter, a message contains the blocks of a whole group.
+//
+// A larger k has fewer rounds. A rank then serves more children at once, which costs little where
+// one message reaches several ranks.
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH. IJHPCA 19(1), 2005. Other radices as in MPICH's and Libfabric's k-nomial trees.
@@ -59,7 +63,7 @@ Program emit_knomial_reduce(const Shape& shape, int32_t radix) {
     program.steps = {copy({input(0)}, {output(0)})};
     return program;
   }
-  // Of two, one is here and the other is combined as it comes.
+  // With radix 2, one contribution is local and the other is reduced on reception.
   program.scratch_chunks = 1 + (radix > 2 ? slots_to_reduce(radix) : 0);
   const KnomialTree tree = knomial_tree(shape, radix);
   ChunkRange mine = input(0);
@@ -80,7 +84,8 @@ Program emit_knomial_reduce(const Shape& shape, int32_t radix) {
   return program;
 }
 
-// What a rank holds in passing: its own block, the first of its group, and the others in scratch.
+// Returns the blocks that a rank forwards: its own, the first of its group, and the others in
+// scratch.
 RangeList held(const Group& group, ChunkRange own_block) {
   RangeList ranges = {own_block};
   if (size_of(group) > 1) ranges.push_back(scratch(group.first + 1, size_of(group) - 1));

@@ -1,10 +1,10 @@
-// Naive all-reduce: everyone sends its input to everyone, and everyone reduces all of them.
+// Naive all-reduce: every rank sends its input to all others and reduces all inputs.
 //
-//        0 ─────── 1          p(p-1) messages of the whole buffer, in one round. Each rank reduces
-//        │ ╲   ╱   │          in the canonical order, so the result does not depend on who arrives
-//        │   ╳     │          first.
+//        0 ─────── 1          p(p-1) messages of the whole buffer in one round. Each rank reduces
+//        │ ╲   ╱   │          in the canonical order, so the result does not depend on the order
+//        │   ╳     │          of arrival.
 //        │ ╱   ╲   │
-//        2 ─────── 3          The all-to-all broadcast of every textbook; here to be compared with.
+//        2 ─────── 3          The textbook all-to-all broadcast, kept as a baseline for comparison.
 
 #include <numeric>
 

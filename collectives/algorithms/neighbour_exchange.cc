@@ -1,11 +1,11 @@
-// Neighbour exchange all-gather: pairs of blocks wander both ways round a ring, in half of the
+// Neighbour exchange all-gather: pairs of blocks travel both ways round a ring, in half of the
 // ring's rounds.
 //
 //   p = 6:     0 ⇄ 1   2 ⇄ 3   4 ⇄ 5       round 1: own blocks, so that each pair has two
-//              5 ⇄ 0   1 ⇄ 2   3 ⇄ 4       round 2: the two blocks of one's pair
-//              0 ⇄ 1   2 ⇄ 3   4 ⇄ 5       round 3: what came in the round before
+//              5 ⇄ 0   1 ⇄ 2   3 ⇄ 4       round 2: the rank's own pair of blocks
+//              0 ⇄ 1   2 ⇄ 3   4 ⇄ 5       round 3: the pair received in the round before
 //
-// p/2 rounds, for even p, and p - 1 blocks received. Each rank talks to its two neighbours only.
+// p/2 rounds for even p, and p - 1 blocks received. Each rank talks only to its two neighbours.
 //
 // J. Chen, L. Zhang, Y. Zhang, W. Yuan: Performance Evaluation of Allgather Algorithms on
 // Terascale Linux Cluster with Fast Ethernet. HPC Asia 2005.
@@ -31,7 +31,7 @@ Program emit_neighbour_exchange(const Shape& shape) {
   steps.push_back(send({first_partner}, {output(rank)}));
   steps.push_back(recv(first_partner, {output(first_partner)}));
 
-  // Pairs come from near and far, in turn from both sides.
+  // Pairs arrive alternately from both sides, from increasing distances.
   const int32_t own_pair = rank - rank % 2;
   ChunkRange pair = output(own_pair, 2);
   for (int32_t round = 2; round <= p / 2; ++round) {

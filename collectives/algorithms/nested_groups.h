@@ -1,5 +1,6 @@
-// The groups of a layout as stages: at stage 0 all ranks fall into hosts, then each host into what
-// it falls into, and at the last stage an innermost group into its ranks.
+// The groups of a layout as stages: stage 0 divides all ranks into the outermost groups (hosts),
+// each further stage divides those groups, and the last stage divides an innermost group into
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +21,22 @@ class NestedGroups {
     bool has(int32_t rank) const { return first <= rank && rank < end(); }
   };
 
-  // Over so many of the layout's levels, the outermost ones.
+  // Uses the outermost `levels` levels of the layout.
   NestedGroups(const Shape& shape, int32_t levels)
       : ranks_(shape.ranks), levels_(levels), layout_(shape.layout) {}
 
   int32_t stages() const { return levels_ + 1; }
-  // The one of this rank that falls into parts at a stage; after the last stage, the rank alone.
+  // Returns the group of this rank that the stage divides into parts; after the last stage, the
+  // rank alone.
   Group group(int32_t stage, int32_t rank) const;
-  // These parts, numbered from 0 within that group: how many, the rank's, and the first rank of
-  // one.
+  // Parts are numbered from 0 within the group. parts() returns their number, part_of() this rank's
+  // part, first_of_part() the first rank of a part.
   int32_t parts(int32_t stage, int32_t rank) const;
   int32_t part_of(int32_t stage, int32_t rank) const;
   int32_t first_of_part(int32_t stage, int32_t rank, int32_t part) const;
 
-  // The parts of all groups of a stage, numbered from 0: the rank's, and one by its number.
+  // The same with the parts of all groups of a stage numbered from 0: number() returns this rank's
+  // part, part() the part with a number.
   int32_t number(int32_t stage, int32_t rank) const;
   Group part(int32_t stage, int32_t number) const;
 
@@ -43,10 +46,10 @@ class NestedGroups {
   Layout layout_;
 };
 
-// For Algorithm::supports.
+// Implements Algorithm::supports for algorithms that need at least two groups.
 std::string several_groups_only(const Shape& shape);
 
-// Without the racks that hosts are in.
+// Returns the shape without the levels above hosts (racks).
 Shape of_hosts(Shape shape);
 
 }  // namespace tutti::algorithms

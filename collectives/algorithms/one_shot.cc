@@ -1,11 +1,11 @@
-// One-shot all-reduce: everyone sends its input to everyone, and everyone reduces all of them.
+// One-shot all-reduce: every rank sends its input to all others and reduces all inputs.
 //
-//        0 ─────── 1          One round, p(p-1) messages of the whole buffer: the shortest way for
-//        │ ╲   ╱   │          small buffers. Where a sent buffer can be read by many (shared
-//        │   ╳     │          memory, NVLink multicast), each rank writes it once.
+//        0 ─────── 1          One round, p(p-1) messages of the whole buffer: the lowest latency
+//        │ ╲   ╱   │          for small buffers. Where many can read one buffer (shared memory,
+//        │   ╳     │          NVLink multicast), each rank writes it once.
 //        │ ╱   ╲   │
-//        2 ─────── 3          The same messages as naive; but every second one is reduced right
-//                             where it arrives, and log2 p partial sums are kept in place of p - 1
+//        2 ─────── 3          The messages are those of naive, but every second one is reduced from
+//                             its receive slot, and log2 p partial sums are stored instead of p - 1
 //                             inputs.
 //
 // All-pairs one-phase all-reduce: A. Shah et al.: MSCCL++, 2025; NVIDIA TensorRT-LLM's "one-shot".

@@ -13,7 +13,7 @@ namespace {
 
 using OneRing = std::vector<int32_t>;
 
-// The most ranks that one sends to.
+// Returns the largest number of ranks that a rank sends to.
 int32_t fan_out_of(const std::vector<OneRing>& rings) {
   std::vector<std::set<int32_t>> next(rings.front().size());
   for (const OneRing& ring : rings) {
@@ -51,7 +51,7 @@ Program all_reduce_over_rings(const std::vector<OneRing>& rings, int32_t rank) {
     programs.push_back(ring.emit({.ranks = p, .rank = position}));
   }
   program.scratch_chunks = embeddings.front().scratch_chunks(programs.front());
-  for (size_t step = 0; step < programs.front().steps.size(); ++step) {  // as many in each
+  for (size_t step = 0; step < programs.front().steps.size(); ++step) {  // equally many in each
     for (size_t ring_number = 0; ring_number < programs.size(); ++ring_number) {
       const Program& one = programs[ring_number];
       program.steps.push_back(embeddings[ring_number].embed(one.steps[step]));

@@ -1,4 +1,4 @@
-// All-reduce over several rings at a time, each with its part of the buffer: NCCL's channels.
+// All-reduce over several rings at once, each with its share of the buffer, as NCCL's channels.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace tutti::algorithms {
 
-// A rank's program. Each ring is all ranks in an order of its own, at least one; results have the
-// same bits on all ranks.
+// Returns a rank's program. There is at least one ring; each is a permutation of all ranks. All
+// ranks get the same bits.
 Program all_reduce_over_rings(const std::vector<std::vector<int32_t>>& rings, int32_t rank);
 
 }  // namespace tutti::algorithms

@@ -1,11 +1,12 @@
-// Parameter-server all-reduce: all send to a manager, which reduces and sends the result back.
+// Parameter-server all-reduce: all ranks send to a manager, which reduces and sends the result
+// back.
 //
 //      1    2    3                  1    2    3
 //       ╲   │   ╱                   ↑    ↑    ↑
 //        ↘  ↓  ↙                     ╲   │   ╱
 //      0 (reduces)        then      0 (one message to all)
 //
-// 2(p-1) transfers, all through rank 0: its link carries everything. It reduces in the canonical
+// 2(p-1) transfers, all through rank 0, whose link is the bottleneck. It reduces in the canonical
 // order.
 //
 // M. Li et al.: Scaling Distributed Machine Learning with the Parameter Server. OSDI 2014.

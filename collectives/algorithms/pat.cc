@@ -1,22 +1,26 @@
 // PAT, parallel aggregated trees: all-gather and reduce-scatter over p binomial trees at once, one
-// from every rank, with few blocks on the long ways.
+// rooted at every rank, with few blocks on long-distance links.
 //
 //   the tree of rank r, p = 8:      r ──────────────→ r+4         round 1: 1 block to r + 4
 //                                   r ────→ r+2       r+4 ─→ r+6  round 2: 2 blocks to r + 2
 //                                   r → r+1   r+2 → r+3  ...      round 3: 4 blocks to r + 1
 //
-// In all-gather every rank is at one place of each tree: what it passes on in a round, of all
-// trees, goes to the same rank. Bruck's and recursive doubling's last round moves half of the data
-// half of the way round; here that goes to the neighbour. Reduce-scatter is the same backwards:
-// nearest first, and the sums of a rank's tree end at its root. Sums are rounded at every hop.
+// A place's parent clears its lowest set bit: r + 7 (111b) gets the block of r by way of r + 4
+// (100b) and r + 6 (110b).
+//
+// In all-gather every rank is at one place of each tree. In a round it forwards blocks of several
+// trees, all to the same rank. The last round of Bruck's algorithm and of recursive doubling sends
+// half of the data half way round; here that data goes to the neighbour. Reduce-scatter is the same
+// in reverse: nearest first, and the sums of a rank's tree end at its root. Sums are rounded at
+// every hop.
 //
 //   8 ranks, at most 2 blocks in a message:     round 3 is r, r+4 → r+1, r+5  then  r+2, r+6 → ...
 //
-// The paper bounds the blocks in a message. Then a round takes several messages, and each of them
-// depends on one message of the rounds before; so these overlap. It bounds the partial sums under
-// way, too, and walks subtrees one after the other for that; here each block has a scratch chunk of
-// its own (blocks may be uneven), p/2 of them are used, and no subtree waits for another.
-// ceil(log2 p) rounds for every p; p - 1 blocks sent and received.
+// The paper bounds the blocks in a message. A round then takes several messages, each of which
+// depends on one message of the rounds before, so they overlap. The paper also bounds the partial
+// sums in flight and for that walks subtrees one after another. Here each block has its own scratch
+// chunk (blocks may be uneven), p/2 of them are used, and no subtree waits for another. ceil(log2
+// p) rounds for every p; p - 1 blocks sent and received.
 //
 // S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale.
 // arXiv:2506.20252, 2025.
@@ -31,17 +35,17 @@ namespace tutti::algorithms {
 
 namespace {
 
-constexpr int32_t kMostBlocks = 8;  // in a message
+constexpr int32_t kMostBlocks = 8;  // per message
 
-// One message of an all-gather: blocks to the rank `distance` further on. Places in trees are
-// distances from their root; those of the receiver are first, first + stride ... below p.
+// One message of an all-gather: blocks to the rank `distance` further on. A place in a tree is its
+// distance from the root; the receiver's places are first, first + stride ... below p.
 struct Message {
   int32_t distance;
   int32_t first;
   int32_t stride;
 };
 
-// In the order of an all-gather.
+// Returns the messages in the order of an all-gather.
 std::vector<Message> messages(int32_t ranks) {
   const auto padded = static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(ranks)));
   // Subtrees of this size are walked in parallel, at most kMostBlocks of them.
@@ -56,8 +60,8 @@ std::vector<Message> messages(int32_t ranks) {
   return all;
 }
 
-// The blocks of a message by their number, as `in(place, block)` says where they are; at the
-// receiver, or at the sender (`towards_root` is the distance then).
+// Returns the chunks of a message: `in(place, block)` is the chunk of a block. At the receiver
+// `towards_root` is 0, at the sender it is the distance.
 template <typename In>
 RangeList blocks(const Message& message, const Shape& shape, int32_t towards_root, In in) {
   RangeList list;
@@ -102,7 +106,7 @@ Program emit_pat_reduce_scatter(const Shape& shape) {
   std::ranges::reverse(backwards);
   for (const Message& message : backwards) {
     const int32_t d = message.distance;
-    // The first child is the nearest one: whoever has children has that.
+    // The nearest child comes first: a place with any children has that one.
     const auto sent = [&](int32_t place, int32_t block) {
       return place % 2 == 0 && place + 1 < p ? scratch(block) : input(block);
     };

@@ -1,24 +1,29 @@
 // Recursive halving and doubling: reduce-scatter and all-gather by exchanges between partners.
 //
-//   p = 4, reduce-scatter,   0 1 2 3     with rank 1: sums of the blocks 0 2, gives away 1 3
-//   at rank 0:               0   2       with rank 2: sum of block 0, gives away 2
-//                            0           all-gather: the same backwards
+//   p = 4, reduce-scatter,   0 1 2 3     with rank 1: keeps the sums of blocks 0 2, sends 1 3
+//   at rank 0:               0   2       with rank 2: keeps the sum of block 0, sends 2
+//                            0           all-gather: the same in reverse
+//
+//   p = 8, rank 6 = 110b:    with 7 = 111b: keeps blocks 0 2 4 6 (bit 0 is 0), sends 1 3 5 7
+//                            with 4 = 100b: keeps blocks 2 6 (bits 10b), sends 0 4
+//                            with 2 = 010b: keeps block 6 (bits 110b), sends 2
 //
 //   p = 7 = 4 + 2 + 1: such a reduce-scatter of all blocks within 0-3, within 4-5, within 6. Then
-//   who has a team's sum of block b sends it to rank b: (0 1 2 3) + ((4 5) + 6). In all-gather,
-//   rank b first sends its block to one rank of every other team.
+//   the holder of a team's sum of block b sends it to rank b: (0 1 2 3) + ((4 5) + 6). In
+//   all-gather, rank b first sends its block to one rank of every other team.
 //
-// The nearest partner comes first in reduce-scatter, with the most data, so that aligned pairs,
-// fours, eights are summed, the lower ranks on the left: the canonical tree. A rank keeps the
-// blocks whose numbers agree with its own in the bits exchanged. Partial sums travel unrounded.
+// In reduce-scatter the nearest partner comes first, with the most data, so aligned pairs, fours
+// and eights are summed with the lower ranks on the left: the canonical tree. A rank keeps the
+// blocks whose numbers agree with its own in the bits exchanged so far. Partial sums travel
+// unrounded.
 //
-// ceil(log2 p) rounds for every p. A reduce-scatter sends, and an all-gather receives, p - 1 blocks
-// at every rank: the fewest of both. Where p is far from a power of two, a small team has messages
-// for many.
+// ceil(log2 p) rounds for every p. In a reduce-scatter every rank sends, and in an all-gather
+// receives, p - 1 blocks: both are minimal. If p is far from a power of two, a small team has
+// messages for many ranks.
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
-// MPICH. IJHPCA 19(1), 2005. Distances double in place of halving, for the order, and teams take
-// the place of its folding.
+// MPICH. IJHPCA 19(1), 2005. Here distances double instead of halving, and teams replace folding,
+// to preserve the order of summation.
 
 #include <algorithm>
 #include <utility>
@@ -31,17 +36,18 @@ namespace tutti::algorithms {
 
 namespace {
 
-// The blocks whose number agrees with `rank` below bit `distance`.
+// Returns the blocks whose number agrees with `rank` in the bits below `distance`.
 RangeList agreeing(Space space, int32_t rank, int32_t distance, int32_t ranks) {
   RangeList blocks;
   for (int32_t b = rank % distance; b < ranks; b += distance) blocks.push_back({space, b, 1});
   return blocks;
 }
 
-// Who has a team's sum of a block, or is the first of the team to get it.
+// Returns the rank that holds a team's sum of a block (reduce-scatter), or that is the first of the
+// team to receive it (all-gather).
 int32_t holder(const Team& team, int32_t block) { return team.first + block % team.size; }
 
-// Chunks of the last message of an all-gather, and the first one of a reduce-scatter.
+// Chunks of the last message of an all-gather and of the first one of a reduce-scatter.
 int32_t largest_message(int32_t ranks) { return (ranks + 1) / 2; }
 
 class ReduceScatter {
@@ -57,7 +63,7 @@ class ReduceScatter {
       hand_out();
       take();
     }
-    // Sums of this rank's own block: its team's, and that of all teams after it.
+    // Scratch for the sums of this rank's own block: its team's, and that of all teams after it.
     const int32_t sums = teams_.size() > 2 ? 2 : 1;
     return {.input_chunks = ranks_,
             .scratch_chunks = ranks_ > 2 ? sums * ranks_ : 0,
@@ -91,8 +97,8 @@ class ReduceScatter {
     }
   }
 
-  // The sum of this rank's block: that of the teams after its own, then its own, then, one by one,
-  // those before it.
+  // Sums this rank's block: the teams after its own, then its own team, then the teams before it
+  // one by one.
   void take() {
     const size_t last = teams_.size() - 1;
     const ChunkRange mine{space_, rank_, 1};
@@ -123,7 +129,7 @@ class ReduceScatter {
     return teams_[team].size == 1 ? Wire::element : Wire::accumulator;
   }
 
-  // Partners, and those who get a team's sum of their block.
+  // The partners, and the ranks that receive a team's sum of their block.
   int32_t fan_out() const {
     int32_t most = 1;
     for (const Team& team : teams_) {
@@ -137,7 +143,7 @@ class ReduceScatter {
   int32_t ranks_;
   std::vector<Team> teams_;
   size_t team_ = 0;
-  Space space_ = Space::input;  // where this rank's sums are
+  Space space_ = Space::input;  // location of this rank's sums
   std::vector<Step> steps_;
 };
 

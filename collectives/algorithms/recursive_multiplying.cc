@@ -1,19 +1,22 @@
 // Recursive multiplying all-reduce: in every round, groups of ranks merge k at a time. k = 2 is
 // recursive doubling.
 //
+//   k = 2, p = 8, partners of rank 5 = 101b: 4 = 100b, then 7 = 111b, then 1 = 001b
+//
 //   k = 2, p = 6:   0 ─ 1   2 ─ 3   4 ─ 5      round 1: groups of 1 exchange their results
 //                   0 ─ 2   1 ─ 3              round 2: groups of 2; the last group has no partner
-//                   0 ─ 4   1 ─ 5   and        round 3: the last group has only 2 ranks, which send
-//                   4 → 2   5 → 3                       their result to the others' partners, too
+//                   0 ─ 4   1 ─ 5   and        round 3: the last group has only 2 ranks, which also
+//                   4 → 2   5 → 3                       send their result to ranks 2 and 3
 //
-// Each rank sends its group's result to those at its own position in the k - 1 other groups, one
-// message for all, and reduces all k in the canonical order. Where k is a power of two, that makes
-// the canonical tree, for every p. ceil(log_k p) rounds of the whole buffer: a ragged group is
-// ready early, and where it has few ranks, its result spreads while the others are still at work.
+// Each rank sends its group's result to the ranks at its position in the k - 1 other groups, as one
+// message, and reduces all k results in the canonical order. If k is a power of two, that is the
+// canonical tree for every p. ceil(log_k p) rounds of the whole buffer. An incomplete ("ragged")
+// last group is ready early, and if it has few ranks, its result is forwarded while the others
+// still work.
 //
 // M. Ruefenacht, M. Bull, S. Booth: Generalisation of Recursive Doubling for AllReduce. Parallel
-// Computing 69, 2017; the ragged group in place of their folding keeps the order. k = 2: R. Thakur,
-// R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005.
+// Computing 69, 2017; the ragged group replaces their folding, to preserve the order. k = 2: R.
+// Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005.
 
 #include <algorithm>
 
@@ -24,8 +27,8 @@ namespace tutti::algorithms {
 
 namespace {
 
-// Groups that merge: `count` of them, `size` ranks each from rank `first` on, but for the last one,
-// which has `ragged` ranks (1 to size).
+// `count` groups that merge, of `size` ranks each from rank `first` on, except the last one, which
+// has `ragged` ranks (1 .. size).
 struct Merge {
   int32_t first;
   int32_t size;
@@ -34,15 +37,16 @@ struct Merge {
 
   int32_t ranks_in(int32_t group) const { return group + 1 == count ? ragged : size; }
   int32_t rank(int32_t group, int32_t position) const { return first + group * size + position; }
-  // A single rank's result is its input.
+  // The result of a single rank is its input.
   Wire wire(int32_t group) const {
     return ranks_in(group) == 1 ? Wire::element : Wire::accumulator;
   }
 };
 
-constexpr int32_t kSum = 0;        // scratch chunks: the result of this rank's group,
-constexpr int32_t kPassedOn = 1;   // the ragged group's,
-constexpr int32_t kFirstSlot = 2;  // and partial sums
+// Scratch chunks: this rank's group's result, the ragged group's result, and partial sums.
+constexpr int32_t kSum = 0;
+constexpr int32_t kPassedOn = 1;
+constexpr int32_t kFirstSlot = 2;
 
 std::vector<Merge> merges_of(int32_t radix, int32_t ranks, int32_t rank) {
   std::vector<Merge> merges;
@@ -58,18 +62,18 @@ std::vector<Merge> merges_of(int32_t radix, int32_t ranks, int32_t rank) {
   return merges;
 }
 
-// What a rank of group `group` has to do with the others in a merge.
+// The messages of a rank of group `group` in a merge.
 struct Share {
   int32_t group;
-  std::vector<int32_t> peers;  // get its group's result
-  // The ragged group's result comes from `source`, and is passed on to `passed_on`, in this group.
+  std::vector<int32_t> peers;  // receive its group's result
+  // The ragged group's result arrives from `source` and is forwarded to `passed_on`, in this group.
   int32_t source = -1;
   std::vector<int32_t> passed_on = {};
 };
 
 // Position i of the ragged group sends its result to positions i, i + ragged ... (k of them) of
-// each other group. Then it spreads there: positions that have it serve k - 1 further ones each,
-// until all have it.
+// each other group. There it spreads: in each round the positions that have it forward it to k - 1
+// others each.
 Share share_of(const Merge& merge, int32_t radix, int32_t rank) {
   const int32_t position = (rank - merge.first) % merge.size;
   const int32_t last = merge.count - 1;

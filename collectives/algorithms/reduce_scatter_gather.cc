@@ -1,8 +1,8 @@
-// Reduce by reduce-scatter and gather: all ranks share the arithmetic, and nobody but the root
-// receives more than about n bytes.
+// Reduce by reduce-scatter and gather: all ranks share the arithmetic, and only the root receives
+// more than about n bytes.
 //
 //   two_shot, p = 4, root 0:       piece    0 1 2 3
-//                                  rank 0   ■ → → →    rank r gets piece r of everyone's input,
+//                                  rank 0   ■ → → →    rank r receives piece r of every input,
 //                                       1   ← ■ → →    reduces it, and sends the sum to the root
 //                                       2   ← ← ■ →
 //                                       3   ← ← ← ■    2 rounds, any p
@@ -12,9 +12,9 @@
 //                                  0 ← 2   1 ← 3       sums of a quarter
 //                                  0 ← 1               of half     2 log2 p rounds, p = 2, 4, 8 ...
 //
-// Where a binomial tree's root reduces n log2 p, and a linear one's n (p - 1), every rank here
-// reduces n (p - 1)/p. In both the nearest ranks merge first, the lower one on the left: the
-// canonical tree. Sums are rounded when they are complete.
+// A binomial tree's root reduces n log2 p elements and a linear one's n (p - 1); here every rank
+// reduces n (p - 1)/p. In both algorithms the nearest ranks merge first, the lower one on the left:
+// the canonical tree. Sums are rounded when they are complete.
 //
 // R. Rabenseifner: Optimization of Collective Reduction Operations. ICCS 2004.
 
@@ -57,9 +57,9 @@ Program emit_reduce_two_shot(const Shape& shape) {
   return program;
 }
 
-// The pieces that a rank is to reduce: after the merge with the rank at `distance`, those whose
-// number agrees with its own in the bits up to there, the lowest bit deciding about the largest
-// half.
+// Returns the pieces that a rank reduces after the merge with the rank at `distance`: those
+// selected by its bits up to there, the lowest bit selecting the largest half (halving_doubling.cc
+// has an example).
 ChunkRange share(Space space, int32_t rank, int32_t distance, int32_t ranks) {
   ChunkRange range{space, 0, ranks};
   for (int32_t bit = 1; bit <= distance; bit *= 2) {
@@ -91,7 +91,7 @@ Program emit_scatter_gather(const Shape& shape) {
                                         : recv_reduce_right(peer, {kept}, {sum}, wire));
     space = Space::scratch;
   }
-  // Back the same way: of two partners, the one nearer to the root takes both shares.
+  // The gather runs in reverse: of two partners, the one nearer to the root takes both shares.
   for (int32_t distance = p / 2; distance > 0; distance /= 2) {
     const int32_t peer = rank ^ distance;
     if (((rank ^ shape.root) & distance) != 0) {

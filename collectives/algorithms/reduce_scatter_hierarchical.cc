@@ -1,16 +1,16 @@
-// Hierarchical reduce-scatter: inside each host first, then across. The hierarchical all-gather,
-// backwards.
+// Hierarchical reduce-scatter: inside each host first, then across. The reverse of the hierarchical
+// all-gather.
 //
 //   2 hosts of 3 ranks      host 0: 0  1  2       host 1: 3  4  5
 //
-//     inside:  rank 1 gives rank 2 what is for 2 and for 5, the ranks at its position in each host;
-//              rank 2 has its host's sums of these two blocks then
-//     across:  rank 2 gives rank 5 its host's sum of block 5
+//     inside:  rank 1 sends rank 2 its blocks for 2 and 5, the ranks at position 2 of each host;
+//              rank 2 then has its host's sums of these two blocks
+//     across:  rank 2 sends rank 5 its host's sum of block 5
 //
-// Where a host falls into NUMA nodes, and these into caches, sums are made in each cache first,
-// then in each node. Of each block, each host, node and cache sends one sum to the one where it
-// belongs, whatever their sizes (carriers.h), as with a ring; but in one round for each level, and
-// through all ranks of a host side by side.
+// If a host has NUMA nodes, and these have caches, sums are formed in each cache first, then in
+// each node. As with a ring, each host, node and cache sends one sum of each block towards its
+// destination, whatever their sizes (carriers.h), but in one round per level, and through all ranks
+// of a host in parallel.
 //
 // J. L. Träff: Efficient Allgather for Regular SMP-Clusters. EuroPVM/MPI 2006, reversed.
 
@@ -42,7 +42,7 @@ Program emit_reduce_scatter_hierarchical(const Shape& shape) {
     for (const int32_t charge : carriers.charges(stage, shape.rank)) {
       program.steps.push_back(send({charge}, blocks_in(sums, carriers.blocks(stage, charge))));
     }
-    // Those that turn to this rank first are those before it.
+    // The sources are the ranks whose carriers include this rank, in reverse order.
     std::vector<int32_t> sources = carriers.carriers(stage, shape.rank);
     const std::vector<int32_t> mine = carriers.blocks(stage, shape.rank);
     for (const int32_t source : sources | std::views::reverse) {

@@ -1,12 +1,15 @@
-// Ring: chunks travel from each rank to the next one, p - 1 hops for each phase.
+// Ring: chunks travel from each rank to the next one, p - 1 hops per phase.
 //
 //      0 ──→ 1        reduce-scatter: the partial sum of chunk c starts at rank c + 1; each rank
-//      ↑     │        adds its own part on the right, and the sum ends complete at rank c.
+//      ↑     │        adds its own contribution on the right; the sum is complete at rank c.
 //      │     ↓
 //      3 ←── 2        all-gather: rank c sends complete chunk c round the ring.
 //
-// All-reduce is the one after the other: 2(p-1) messages of 1/p of the buffer for every rank, on
-// every link the same: the least volume that an all-reduce can have.
+//   chunk 0, p = 4:   rank 1's contribution → 2 (1 + 2) → 3 ((1 + 2) + 3) → 0 (((1 + 2) + 3) + 0),
+//                     then the sum goes 0 → 1 → 2 → 3
+//
+// All-reduce is the one after the other: every rank sends 2(p-1) messages of 1/p of the buffer, and
+// every link carries the same: the minimum volume of an all-reduce.
 //
 // P. Patarasuk, X. Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations.
 // JPDC 69(2), 2009.
@@ -24,7 +27,7 @@ struct Ring {
         previous((shape.rank + shape.ranks - 1) % shape.ranks),
         rank(shape.rank) {}
 
-  // The chunk that this rank's `hops`-th predecessor owns.
+  // Returns the chunk owned by this rank's `hops`-th predecessor.
   int32_t chunk(int32_t hops) const { return (rank + ranks - hops % ranks) % ranks; }
 
   int32_t ranks;
@@ -33,7 +36,7 @@ struct Ring {
   int32_t rank;
 };
 
-// After it, rank r has chunk r; `partial(hop)` is where the sum taken in at a hop is kept.
+// Afterwards rank r has chunk r. `partial(hop)` is the location of the sum received at a hop.
 template <typename Partial>
 void ring_reduce_scatter(const Ring& ring, Partial partial, std::vector<Step>& steps) {
   ChunkRange mine = input(ring.chunk(1));
@@ -45,7 +48,7 @@ void ring_reduce_scatter(const Ring& ring, Partial partial, std::vector<Step>& s
   }
 }
 
-// `mine`: where this rank's own chunk is.
+// `mine`: location of this rank's own chunk.
 void ring_all_gather(const Ring& ring, ChunkRange mine, std::vector<Step>& steps) {
   for (int32_t hop = 1; hop < ring.ranks; ++hop) {
     steps.push_back(send({ring.next}, {mine}));
@@ -75,7 +78,7 @@ Program emit_ring_all_gather(const Shape& shape) {
   return program;
 }
 
-// The sum of block b is on its way in scratch(b).
+// The sum of block b in progress is in scratch(b).
 Program emit_ring_reduce_scatter(const Shape& shape) {
   const Ring ring(shape);
   Program program{.input_chunks = ring.ranks, .output_chunks = 1, .scratch_chunks = ring.ranks};

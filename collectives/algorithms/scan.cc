@@ -1,12 +1,15 @@
 // Scan and exscan by recursive doubling: aligned groups of ranks merge in pairs.
 //
-//   p = 6:   0 ⇄ 1   2 ⇄ 3   4 → 5       Each rank knows its group's total, and its own prefix of
-//            0 ⇄ 2   1 ⇄ 3               it. The left group's total goes in front of the prefixes
-//            0 → 4   1 → 5               (and totals) on the right.
+//   p = 6:   0 ⇄ 1   2 ⇄ 3   4 → 5       Each rank has its group's total and its own prefix within
+//            0 ⇄ 2   1 ⇄ 3               the group. The left group's total is prepended to the
+//            0 → 4   1 → 5               prefixes (and totals) on the right.
 //
-// ceil(log2 p) rounds of the whole buffer. What is in front of a rank's group is a group of the
-// canonical tree over the ranks up to it, so prefixes are canonical for every p. A total serves
-// those further right only: the right group sends its total where there are ranks behind it.
+//   rank 5 = 101b receives from 4 = 100b and then from 1 = 001b, where 1 has the total of 0-3:
+//   prefix (0-3) + (4 + 5)
+//
+// ceil(log2 p) rounds of the whole buffer. The ranks in front of a rank's group form a group of the
+// canonical tree over the ranks up to it, so prefixes are canonical for every p. A total is needed
+// only by ranks further right: the right group sends its total only if there are ranks behind it.
 //
 // W. D. Hillis, G. L. Steele: Data Parallel Algorithms. CACM 29(12), 1986; on messages in MPICH.
 
@@ -18,7 +21,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// One rank's part. The prefix ends before the rank itself where `exclusive`.
+// One rank's part. If `exclusive`, the prefix ends before the rank itself.
 class Scan {
  public:
   Scan(const Shape& shape, bool exclusive, std::vector<Step>& steps)
@@ -38,7 +41,7 @@ class Scan {
   }
 
  private:
-  // As the partner sends it: a group of one rank is an input.
+  // The wire format of the partner's message: a group of one rank is an input.
   Wire wire() const { return half_ == 1 ? Wire::element : Wire::accumulator; }
 
   void send_total(int32_t partner) {
@@ -55,7 +58,7 @@ class Scan {
 
   void merge_from_left(bool total_is_needed) {
     const int32_t partner = shape_.rank - half_;
-    const bool last = 2 * half_ > shape_.rank;  // nothing is further left
+    const bool last = 2 * half_ > shape_.rank;  // no group is further left
     const ChunkRange prefix = last ? output(0) : scratch(1);
     if (total_is_needed) {
       send_total(partner);
@@ -85,7 +88,7 @@ class Scan {
   int32_t half_ = 1;
   ChunkRange total_ = input(0);
   ChunkRange prefix_ = input(0);
-  bool is_first_ = true;  // merge from the left
+  bool is_first_ = true;  // no merge from the left yet
 };
 
 Program emit_scan(const Shape& shape, bool exclusive) {

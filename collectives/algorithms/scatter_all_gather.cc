@@ -1,15 +1,15 @@
-// Broadcast by scatter and all-gather (van de Geijn): the root's buffer is cut into one chunk per
-// rank, and the ranks spread the chunks among themselves.
+// Broadcast by scatter and all-gather (van de Geijn): the root's buffer is divided into one chunk
+// per rank, and the ranks exchange the chunks among themselves.
 //
 //   p = 4, root 0:     0 [0 1 2 3]                 binomial scatter: halves go to the first rank of
 //                      0 [0 1 2 3]   2 [2 3]       the other half of the ranks
 //                      0 [0 1 2 3] → 1 [1] → 2 [2 3] → 3 [3]
-//                                                  all-gather along the ring: each rank passes on
-//                                                  what its neighbour lacks
+//                                                  all-gather along the ring: each rank forwards
+//                                                  the chunks that its neighbour lacks
 //
-// Nobody sends more than about 2n bytes, whatever p, where a binomial tree's root sends n log2 p;
-// and every rank but the root receives each byte once. log2 p + p - 1 rounds, all of small
-// messages, so that it needs fewer slices than a chain to be under way.
+// No rank sends more than about 2n bytes, whatever p (a binomial tree's root sends n log2 p), and
+// every rank except the root receives each byte once. log2 p + p - 1 rounds of small messages, so
+// it needs fewer slices than a chain to fill the pipeline.
 //
 // M. Barnett, S. Gupta, D. Payne, L. Shuler, R. van de Geijn, J. Watts: Interprocessor Collective
 // Communication Library (InterCom). SHPCC 1994. MPICH's for long messages (Thakur, Rabenseifner,
@@ -71,7 +71,7 @@ std::vector<Step> steps_of(const Shape& shape) {
   return steps;
 }
 
-// As in the tree, nobody sends to more ranks than rank 0 or the root.
+// As in the tree, no rank sends to more ranks than rank 0 or the root.
 int32_t fan_out(const Shape& shape) {
   size_t most = 1;
   for (const int32_t rank : {0, shape.root}) {

@@ -1,15 +1,15 @@
-// Swing all-reduce: reduce-scatter and all-gather with partners that swing from side to side.
+// Swing all-reduce: reduce-scatter and all-gather with partners on alternating sides.
 //
 //   p = 8, partners of rank 0:     round 1   0 ─ 1                   distances 1, -1, 3, -5, 11 ...
-//                                  round 2   7 ─ 0  (−1)             from even ranks, their
-//                                  round 3   0 ───── 3               opposites from odd ones
+//                                  round 2   7 ─ 0  (−1)             from even ranks, the opposite
+//                                  round 3   0 ───── 3               from odd ones (5: 4, 6, 2)
 //
-// The same rounds and volume as halving-doubling for powers of two; but on a ring or torus partners
-// are a third closer (1, 1, 3, 5 in place of 1, 2, 4, 8), so that fewer messages share a link.
+// It has halving-doubling's rounds and volume for powers of two. On a ring or torus, partners are a
+// third closer (1, 1, 3, 5 instead of 1, 2, 4, 8), so fewer messages share a link.
 //
-// Each block is summed on a tree: from its owner, the rounds backwards reach every rank, each at
-// the first opportunity. Even p that are no powers of two work alike: what would reach a rank twice
-// does so once.
+// Each block is summed on a tree: going backwards through the rounds from the block's owner, every
+// rank is reached, each at the first opportunity. Even p that are not powers of two work the same
+// way; a rank that would be reached twice is reached once.
 //
 // D. De Sensi, T. Bonato, D. Saam, T. Hoefler: Swing: Short-cutting Rings for Higher Bandwidth
 // Allreduce. NSDI 2024.
@@ -39,8 +39,8 @@ struct Swing {
     return wrapped(rank % 2 == 0 ? rank + distances[round] : rank - distances[round]);
   }
 
-  // The round in which `rank` sends its sum of the block of `owner`. The graph looks the same from
-  // every even rank, and mirrored from every odd one.
+  // Returns the round in which `rank` sends its sum of `owner`'s block. The graph looks the same
+  // from every even rank, and mirrored from every odd one.
   int32_t sent_in(int32_t rank, int32_t owner) const {
     return tree[wrapped(owner % 2 == 0 ? rank - owner : owner - rank)];
   }
@@ -58,8 +58,8 @@ struct Swing {
   int32_t ranks;
   int32_t rounds;
   std::vector<int32_t> distances;
-  std::vector<int32_t> tree;   // by rank: the round in which its sum of block 0 goes to its partner
-  std::vector<int32_t> chunk;  // by rank: its own
+  std::vector<int32_t> tree;   // by rank: the round in which it sends its sum of block 0
+  std::vector<int32_t> chunk;  // by rank: its own chunk
 
  private:
   void find_tree() {
@@ -72,8 +72,8 @@ struct Swing {
     }
   }
 
-  // Neighbours in the tree get neighbouring chunks: then a message is few ranges, a single one
-  // where p is a power of two.
+  // Neighbours in the tree get neighbouring chunks, so that a message has few ranges: a single one
+  // if p is a power of two.
   void number_chunks(int32_t rank, int32_t round, int32_t& placed) {
     if (round < rounds) {
       number_chunks(rank, round + 1, placed);
@@ -84,7 +84,7 @@ struct Swing {
   }
 };
 
-// Ascending chunks as ranges; `space_of` says where each of them is.
+// Converts ascending chunks to ranges; `space_of` returns the space of a chunk.
 template <typename SpaceOf>
 RangeList ranges(const std::vector<int32_t>& chunks, SpaceOf space_of) {
   RangeList list;

@@ -1,16 +1,16 @@
-// Hierarchical trees: broadcast and reduce with as few messages between hosts as there can be.
+// Hierarchical trees: broadcast and reduce with the minimum number of messages between hosts.
 //
 //   hosts of 3, 2 and 3 ranks, root 4:
 //
-//     0  1  2 │ 3 [4] │ 5  6  7        a tree over hosts: the root stands for its own, the first
-//     ↑─────────────│                  rank for any other
+//     0  1  2 │ 3 [4] │ 5  6  7        a tree over hosts, represented by the root or by their first
+//     ↑─────────────│                  rank
 //     │             │───────↑
 //     │──↑──↑     ↑─│       │──↑──↑    then a tree inside each host
 //
-// h - 1 messages between h hosts, at most log h of them one after the other. A binomial tree over
-// ranks in their order does with as few only where hosts have a power of two of them: else its
-// groups lie across hosts. Where hosts fall into NUMA nodes, and these into caches, there are trees
-// over these in between. Partial sums of a reduce are those of neighbours, unrounded.
+// h - 1 messages between h hosts, at most log h of them in sequence. A binomial tree over ranks in
+// numerical order needs as few only if hosts have a power of two of ranks; otherwise its groups
+// straddle hosts. If hosts have NUMA nodes, and these have caches, there are trees over these in
+// between. The partial sums of a reduce combine neighbours and are not rounded.
 //
 // N. T. Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective
 // Operation Performance. IPDPS 2000.
@@ -30,19 +30,20 @@ namespace {
 
 constexpr int32_t kRadix = 2;
 
-// The trees as one rank sees them: over the parts of its group at each stage.
+// The trees as seen from one rank: over the parts of its group at each stage.
 class NestedTrees {
  public:
   explicit NestedTrees(const Shape& shape) : groups_(shape, shape.layout.levels()), shape_(shape) {}
 
   int32_t stages() const { return groups_.stages(); }
-  // The first stage where this rank stands for its part; at those after it, it holds the root.
+  // Returns the first stage at which this rank represents its part; at all later stages it holds
+  // the root.
   int32_t first_stage() const {
     int32_t stage = 0;
     while (leader(groups_.group(stage + 1, shape_.rank)) != shape_.rank) ++stage;
     return stage;
   }
-  // The tree's ranks are parts.
+  // The ranks of this tree are parts.
   KnomialTree tree(int32_t stage) const {
     const int32_t root = leader(groups_.group(stage, shape_.rank));
     return knomial_tree({.ranks = groups_.parts(stage, shape_.rank),
@@ -54,7 +55,7 @@ class NestedTrees {
     const int32_t first = groups_.first_of_part(stage, shape_.rank, part);
     return leader(groups_.group(stage + 1, first));
   }
-  // Whether these parts, the whole of a tree's group, are a single rank.
+  // Returns true if these parts, a whole group of the tree, are a single rank.
   bool is_one_rank(int32_t stage, const KnomialTree::Group& parts) const {
     const int32_t last = groups_.first_of_part(stage, shape_.rank, parts.last - 1);
     return parts.last - parts.first == 1 && groups_.group(stage + 1, last).size == 1;
@@ -69,14 +70,15 @@ class NestedTrees {
   const Shape& shape_;
 };
 
-// Who hands this rank's to the rest, or takes it: -1 at the root.
+// Returns the rank that sends to this one (broadcast) or receives from it (reduce); -1 at the root.
 int32_t parent_of(const NestedTrees& trees) {
   const int32_t stage = trees.first_stage();
   const int32_t part = trees.tree(stage).parent;
   return part < 0 ? -1 : trees.leader_of_part(stage, part);
 }
 
-// Most children that any rank has; remembered, as all ranks' programs declare it.
+// Returns the largest number of children of any rank; cached, because every rank's program declares
+// it.
 int32_t most_children(Shape shape) {
   thread_local std::optional<std::pair<Shape, int32_t>> last;
   shape.rank = 0;
@@ -96,7 +98,7 @@ int32_t most_children(Shape shape) {
 
 Program emit_tree_hierarchical_broadcast(const Shape& shape) {
   const NestedTrees trees(shape);
-  std::vector<int32_t> children;  // the outermost first, and largest groups first
+  std::vector<int32_t> children;  // outermost stage first, and largest groups first
   for (int32_t stage = trees.first_stage(); stage < trees.stages(); ++stage) {
     const KnomialTree tree = trees.tree(stage);
     for (const auto& merge : std::views::reverse(tree.merges)) {

@@ -28,15 +28,14 @@ KnomialTree knomial_tree(const Shape& shape, int32_t radix) {
       groups.push_back(group(start, size));
     }
     tree.own = merged;
-    if (groups.size() == 1) continue;  // the last ranks, too few to merge yet
+    if (groups.size() == 1) continue;  // the last ranks, too few to merge at this size
     tree.children += static_cast<int32_t>(groups.size()) - 1;
     tree.merges.push_back(std::move(groups));
   }
   return tree;
 }
 
-// Nobody's groups are fuller than those of rank 0, but it gives them away where the root is not
-// among them.
+// Rank 0 has the fullest groups, unless the root is in them and holds them instead.
 int32_t most_children(const Shape& shape, int32_t radix) {
   Shape at = shape;
   int32_t most = 1;
@@ -47,7 +46,7 @@ int32_t most_children(const Shape& shape, int32_t radix) {
   return most;
 }
 
-// No group elsewhere is larger than the largest that comes to the root.
+// The largest group that is merged into the root's is the largest anywhere.
 int32_t largest_group(const Shape& shape, int32_t radix) {
   Shape at = shape;
   at.rank = shape.root;
@@ -63,7 +62,7 @@ int32_t largest_group(const Shape& shape, int32_t radix) {
 
 namespace {
 
-// Where a right child would be beyond n, the nearest one that is not takes its place.
+// If a right child would exceed n, the nearest descendant within n takes its place.
 TwoTreeNode in_order_node(int32_t label, int32_t n) {
   const int32_t bit = label & -label;
   TwoTreeNode node;
@@ -76,7 +75,7 @@ TwoTreeNode in_order_node(int32_t label, int32_t n) {
   return node;
 }
 
-// The label in the second tree of the node that has this one in the first.
+// Maps a label of the first tree to the label of the same node in the second tree.
 int32_t in_second(int32_t label, int32_t n) {
   if (label == 0) return 0;
   return n % 2 == 0 ? n + 1 - label : label % n + 1;

@@ -1,4 +1,4 @@
-// The trees that several algorithms walk. Rank arithmetic only.
+// Trees shared by several algorithms. Rank arithmetic only.
 #pragma once
 
 #include <cstdint>
@@ -8,46 +8,50 @@
 
 namespace tutti::algorithms {
 
-// The k-nomial tree, seen from one rank. Ranks form aligned groups of 1, k, k^2 ... members; k
-// groups merge to one of the next size (fewer where the ranks end). Each group is held by its first
-// rank, or by the root where that is in the group. k = 2 is the binomial tree.
+// The k-nomial tree as seen from one rank. Ranks form aligned groups of 1, k, k^2 ... members; k
+// groups merge into one of the next size (fewer at the end of the ranks). The holder of a group is
+// its first rank, or the root if the root is in the group. k = 2 is the binomial tree.
 //
 //   p = 8, k = 2, root 5:     0 1 2 3 4 [5] 6 7
 //                             0 ← 1,  2 ← 3,  4 → 5,  6 ← 7     groups of 2
 //                             0 ← 2,          5 ← 6             groups of 4
 //                             0 → 5                             all
 //
-// Groups are neighbours, so most edges stay inside a host, and what a group holds is one range.
+// Groups are consecutive ranks, so most edges stay inside a host, and a group's data is one range.
 struct KnomialTree {
   struct Group {
     int32_t first;
     int32_t last;  // one past its last rank
     int32_t holder;
   };
-  // The merges into groups that this rank holds, smallest first; each lists its groups in rank
-  // order, one of them this rank's.
+  // The merges into groups that this rank holds, smallest first. Each lists its groups in rank
+  // order; one of them is held by this rank.
   std::vector<std::vector<Group>> merges;
   Group own;             // the largest group that this rank holds
-  int32_t parent = -1;   // who takes it; -1 at the root
-  int32_t children = 0;  // ranks that hand theirs to this one
+  int32_t parent = -1;   // holder of the group that `own` merges into; -1 at the root
+  int32_t children = 0;  // ranks whose parent is this rank
 };
 
 KnomialTree knomial_tree(const Shape& shape, int32_t radix);
 
 // Most children that any rank has.
 int32_t most_children(const Shape& shape, int32_t radix);
-// Ranks of the largest group that changes hands.
+// Returns the number of ranks in the largest group that a non-root rank holds.
 int32_t largest_group(const Shape& shape, int32_t radix);
 
-// A node of one of two binary trees over labels 1 to n, in the order of the labels. A label's
-// lowest set bit is its height; the leaves are 1, 3, 5 ... The second tree is the first one
-// mirrored (even n) or shifted by one (odd n): who is an inner node in one is a leaf in the other.
+// A node of one of two binary trees over labels 1 .. n, in label order. The lowest set bit of a
+// label is its height, so the leaves are 1, 3, 5 ... The second tree is the first one mirrored
+// (even n) or shifted by one (odd n), so that an inner node of one tree is a leaf of the other.
 //
 //   tree 0, n = 6:    4           tree 1:    3
 //                   ╱   ╲                  ╱   ╲
 //                  2     6                1     5
 //                ╱  ╲   ╱                  ╲   ╱  ╲
 //               1    3 5                    2 4    6
+//
+// The parent of label 6 = 110b in tree 0 clears the lowest set bit (10b) and sets the next one:
+// 100b = 4. Where that label exceeds n, the next higher ancestor takes its place: for n = 5, label
+// 5 = 101b would have parent 110b = 6 > 5, so its parent is 100b = 4.
 //
 // P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
 // and scan. Parallel Computing 35(12), 2009.
@@ -60,13 +64,13 @@ struct TwoTreeNode {
 };
 
 TwoTreeNode two_tree_node(int32_t tree, int32_t label, int32_t n);
-// The label without a parent.
+// Returns the label of the tree's root.
 int32_t two_tree_top(int32_t tree, int32_t n);
 
-// Ranks first to first + size - 1, where size is a power of two. The teams of p ranks are one for
-// each bit of p, the largest first: 7 = 4 + 2 + 1. `first` is a multiple of the size, so that ranks
-// of a team may pair up by their bits. The canonical tree is that of the first team, plus that of
-// all the others.
+// A team is ranks first .. first + size - 1 with size a power of two. p ranks form one team for
+// each set bit of p, the largest first: 7 = 111b = 4 + 2 + 1 gives ranks 0-3, 4-5 and 6. `first` is
+// a multiple of the size, so ranks of a team can pair up by their bits. The canonical tree over p
+// ranks is the tree of the first team plus that of all further teams.
 struct Team {
   int32_t first;
   int32_t size;

@@ -1,15 +1,15 @@
-// Two-shot all-reduce: rank r gets piece r of everyone's input, reduces it, and sends the sum to
+// Two-shot all-reduce: rank r receives piece r of every input, reduces it, and sends the sum to
 // all.
 //
 //        piece    0 1 2 3                            0 1 2 3
-//        rank 0   ■ → → →     everyone sends         ■           rank r has the sum of piece r ...
-//             1   ← ■ → →     piece r to rank r        ■
-//             2   ← ← ■ →                                ■       ... and sends it to everyone
+//        rank 0   ■ → → →     every rank sends       ■           rank r has the sum of piece r
+//             1   ← ■ → →     piece r to rank r        ■         and sends it to all
+//             2   ← ← ■ →                                ■
 //             3   ← ← ← ■                                  ■
 //
-// Two rounds, and 2(p-1)/p of the buffer from every rank: the least volume. Only inputs and
-// complete sums travel, both as elements; so 16-bit floats travel as such, and are still rounded
-// once, in the canonical order.
+// Two rounds, and every rank sends 2(p-1)/p of the buffer: the minimum volume. Only inputs and
+// complete sums travel, both as elements, so 16-bit floats travel in 16 bits and are still rounded
+// only once, in the canonical order.
 //
 // All-pairs two-phase all-reduce: A. Shah et al.: MSCCL++, 2025; the direct exchange of R.
 // Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005 (pairwise reduce-scatter).

@@ -21,8 +21,8 @@ namespace {
 constexpr int kFormat = 1;
 constexpr int kMostHosts = 1 << 20;
 constexpr int kMostGpus = 1 << 12;
-// Programs reach this part of the rate that is printed on the box: of NVLink (gpu_costs.cc), and of
-// PCI Express (topology/link_speeds.h).
+// Fraction of the data sheet bandwidth that programs reach: NVLink (gpu_costs.cc) and PCI Express
+// (topology/link_speeds.h).
 constexpr double kPartOfNvlink = 0.8;
 constexpr double kPartOfPcie = 0.76;
 
@@ -60,7 +60,7 @@ std::string names_of(std::span<const Published> all) {
   return names;
 }
 
-// "8x" before what is counted; nothing where it is not there.
+// Parses a count, "8x"; returns nullopt without changing `text` if there is none.
 std::optional<int> take_count(std::string_view& text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   if (digits == 0 || digits == text.size() || std::tolower(text[digits]) != 'x') return {};
@@ -74,7 +74,7 @@ constexpr char kLineRemedy[] =
     "write it as \"8xH100 x 128, NVLink 450, IB 8x50\": GPUs of a host, hosts, GB/s of a GPU's "
     "link, cards of a host and GB/s of each, in one direction";
 
-// One line's parts, from left to right.
+// Parses one line from left to right.
 class Line {
  public:
   explicit Line(const std::string& text) : text_(text) {
@@ -83,7 +83,7 @@ class Line {
     for (size_t i = 1; i < parts.size(); ++i) read_link(trimmed(parts[i]));
   }
 
-  // `fixed`: whether the line says how many hosts there are.
+  // Sets `fixed` if the line states the number of hosts.
   Cluster cluster(bool& fixed) {
     cluster_.name = text_;
     cluster_.gpu = gpu_;
@@ -172,7 +172,8 @@ class Line {
     cluster_.inside.step_us = steps_inside(nvlink);
     cluster_.inside.ll_GBps = ll_GBps;
     cluster_.inside.message_us = cluster_.inside.step_us[0];
-    // Hosts pass on what their GPUs have: a protocol that one kind of link lacks is not used.
+    // A protocol that one kind of link lacks is not used, because hosts forward their GPUs'
+    // messages.
     if (!nvlink) cluster_.between.step_us[static_cast<size_t>(MessageProtocol::ll128)] = 0;
     cluster_.source = gpu == nullptr ? "the line" : "published figures of its parts";
   }
@@ -181,11 +182,11 @@ class Line {
   Cluster cluster_;
   std::string gpu_;
   std::string inside_kind_;
-  double inside_GBps_ = 0;  // as printed on the box
+  double inside_GBps_ = 0;  // data sheet bandwidth
   bool has_hosts_ = false;
 };
 
-// "p5:32": the name, and how many hosts.
+// Splits "p5:32" into the name and the number of hosts.
 std::pair<std::string, std::optional<int>> name_and_hosts(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon == text.npos) return {text, std::nullopt};
@@ -274,7 +275,7 @@ bool is_cluster(const std::string& text) {
   }
   const std::string named = name_and_hosts(text).first;
   if (find_named(published_systems(), named) != nullptr) return true;
-  if (!named.empty() && !nearest(named, cluster_names()).empty()) return true;  // told which
+  if (!named.empty() && !nearest(named, cluster_names()).empty()) return true;  // a near miss
   std::string_view line = trimmed(text);
   const std::string_view first = line.substr(0, line.find_first_of(" ,"));
   if (find_named(published_gpus(), first) != nullptr) return true;
@@ -316,7 +317,7 @@ std::string network_of(const Cluster& cluster) {
   const auto speed = [](double GBps, const ClusterLink& link, std::string_view of) {
     const double way_us = link.step_us[static_cast<size_t>(MessageProtocol::ll)];
     return cat(of.empty() ? "bandwidth" : of, '=', GBps, "GB/s,", of, of.empty() ? "" : "-",
-               "latency=", way_us / 2, "us");  // a way over a switch crosses two links
+               "latency=", way_us / 2, "us");  // a path over a switch has two links
   };
   const double card_GBps = cluster.between.GBps / cluster.gpus;
   if (cluster.hosts == 1) {

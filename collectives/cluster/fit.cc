@@ -10,17 +10,18 @@ namespace tutti {
 
 namespace {
 
-constexpr double kUsualError = 0.1;  // of a measurement: farther away, it counts less
+constexpr double kUsualError =
+    0.1;  // relative error of a usual measurement; larger errors have reduced weight
 
-// A parameter, or a few that go together, by a factor. `spread`: the standard deviation of its
-// logarithm, as published figures are off.
+// A parameter, or a few scaled together. `spread`: prior standard deviation of the factor's
+// logarithm.
 struct Knob {
   std::vector<double*> values;
   double spread;
 };
 
 std::vector<Knob> knobs_of(Cluster& c) {
-  const auto quick = [](ClusterLink& link) {  // the two with flags among the data
+  const auto quick = [](ClusterLink& link) {  // ll and ll128
     return std::vector<double*>{&link.step_us[0], &link.step_us[1]};
   };
   return {{{&c.launch_us}, 0.7},
@@ -39,7 +40,7 @@ std::vector<Knob> knobs_of(Cluster& c) {
           {{&c.sums_us}, 0.7}};
 }
 
-// Gives the cluster as many hosts and GPUs as the call had, and predicts the call there.
+// Predicts the call on the cluster with the call's number of hosts and GPUs.
 double log_error(Cluster& cluster, const MeasuredCall& call) {
   cluster.hosts = call.hosts;
   cluster.gpus = call.gpus;
@@ -87,8 +88,8 @@ class Fit {
     return sum;
   }
 
-  // Along one parameter at a time, in steps that become smaller: the least of several algorithms
-  // has corners, at which derivatives say little.
+  // Coordinate descent with decreasing step size: the minimum over several algorithms has kinks,
+  // where derivatives are of little use.
   double descend(std::vector<double>& moved) {
     constexpr double kFirstStep = 0.4;
     constexpr double kLastStep = 0.005;

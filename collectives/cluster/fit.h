@@ -1,4 +1,4 @@
-// Parameters of a cluster from what was measured on it.
+// Fits a cluster's parameters to measurements.
 #pragma once
 
 #include <span>
@@ -8,12 +8,12 @@
 
 namespace tutti {
 
-// Begins with `prior`, and moves each parameter as far as the calls ask for: the sum of squared
-// logarithms of measured / predicted, of which far outliers count less, and of what parameters were
-// moved. Its hosts are the most that were measured. Cluster::error becomes what is left, by size.
+// Starts from `prior` and minimizes the sum of squared log(measured / predicted), with reduced
+// weight for outliers and a penalty on moved parameters. The result's number of hosts is the
+// largest measured one, and its errors are the residuals by size class.
 Cluster fit(const Cluster& prior, std::span<const MeasuredCall> calls);
 
-// The mean of |predicted / measured - 1| by error_class(); NaN where there is no such call.
+// Returns the mean of |predicted / measured - 1| by size class; NaN for a class without calls.
 std::array<double, 3> mean_errors(Cluster cluster, std::span<const MeasuredCall> calls);
 
 }  // namespace tutti

@@ -26,7 +26,7 @@ std::vector<std::string> words_of(std::string_view line) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-// Fields may stand in quotation marks, and a mark in them is doubled.
+// Splits a CSV line. Fields may be quoted; a quotation mark within is doubled.
 std::vector<std::string> fields_of(std::string_view line) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -45,7 +45,7 @@ std::vector<std::string> fields_of(std::string_view line) {
   return fields;
 }
 
-// Makes calls of a table's lines. Its errors name the line.
+// Converts a table's lines to calls. Its errors name the line.
 class Reader {
  public:
   Reader(const std::string& file, const TableDefaults& defaults,
@@ -79,7 +79,7 @@ class Reader {
   }
 
   void add(Collective collective, int hosts, int gpus, double bytes, double us) {
-    if (bytes <= 0 || us <= 0) return;  // calls of nothing
+    if (bytes <= 0 || us <= 0) return;  // empty calls
     calls_[{collective, hosts, gpus, bytes}].push_back(us);
   }
 
@@ -124,7 +124,7 @@ class Reader {
     return fields[found->second];
   }
 
-  // `given`: where the table does not say; 0: then it must.
+  // Returns a column's integer. `given` is the default; if it is 0, the column is required.
   int whole(const std::vector<std::string>& fields, const char* column, int given,
             const char* remedy) const {
     const std::string text = field(fields, column);
@@ -190,12 +190,12 @@ class Reader {
     add_printed(words, *size, *us);
   }
 
-  // "0:", of srun --label.
+  // Matches "0:", the prefix of srun --label.
   static bool is_label(std::string_view word) {
     return word.ends_with(':') && parse_number<int>(word.substr(0, word.size() - 1)).has_value();
   }
 
-  // "all_reduce_perf", in a command or a title.
+  // Finds "all_reduce_perf" in a command or a title.
   void read_program(std::string_view line) {
     const size_t end = line.find("_perf");
     if (end == line.npos || defaults_.collective) return;
@@ -206,13 +206,13 @@ class Reader {
     }
     try {
       collective_ = named_(std::string(line.substr(begin, end - begin)));
-    } catch (const Error&) {  // another program's name
+    } catch (const Error&) {  // not a collective
     }
   }
 
   // "Rank 0 Group 0 Pid 9023 on node1 device 0 [0x53] NVIDIA H100 80GB HBM3"
   void read_rank(const std::vector<std::string>& words) {
-    if (words[1] == "0") {  // of another job
+    if (words[1] == "0") {  // first rank of a job
       ranks_.clear();
       time_ = 0;
     }
@@ -242,7 +242,7 @@ class Reader {
     add(*collective_, hosts, gpus, size, us);
   }
 
-  // By what the two bandwidths are to each other.
+  // Guesses the collective from the ratio of the two bandwidths.
   Collective guess(const std::vector<std::string>& words, int ranks) const {
     const auto algbw = parse_number<double>(words[time_ + 1]);
     const auto busbw = parse_number<double>(words[time_ + 2]);
@@ -266,9 +266,9 @@ class Reader {
   std::map<std::tuple<Collective, int, int, double>, std::vector<double>> calls_;
   std::string gpu_;
   std::optional<Collective> collective_;
-  std::map<std::string, size_t> columns_;  // of CSV
+  std::map<std::string, size_t> columns_;  // column numbers of a CSV table, by name
   std::set<std::string> systems_;
-  std::map<std::string, int> ranks_;  // of each host, as nccl-tests lists them
+  std::map<std::string, int> ranks_;  // ranks per host, as nccl-tests lists them
   size_t time_ = 0;                   // which word it is; 0: no table has begun
   size_t redop_ = 0;
 };

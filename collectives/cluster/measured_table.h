@@ -1,5 +1,5 @@
-// Tables of measured collectives: what nccl-tests prints (with everything that mpirun and Slurm
-// print around it), or CSV.
+// Tables of measured collectives: the output of nccl-tests (lines of mpirun and Slurm are ignored)
+// or CSV.
 #pragma once
 
 #include <functional>
@@ -14,27 +14,27 @@ namespace tutti {
 struct MeasuredCall {
   Collective collective = Collective::all_reduce;
   int hosts = 1;
-  int gpus = 1;      // of a host
-  double bytes = 0;  // as nccl-tests counts them
+  int gpus = 1;      // per host
+  double bytes = 0;  // as nccl-tests counts bytes
   double us = 0;     // out of place
 };
 
 struct MeasuredTable {
   std::vector<MeasuredCall> calls;  // one for each collective, shape and size: the median
-  std::string gpu;                  // as CUDA calls it; empty where the table does not tell
+  std::string gpu;                  // CUDA's device name; empty if the table does not state it
 };
 
-// The caller's answers to what a table does not say.
+// Values that the caller supplies where the table does not state them.
 struct TableDefaults {
   std::optional<Collective> collective;
   std::optional<int> hosts;
   std::optional<int> gpus;
 };
 
-// nccl-tests lists its ranks with their hosts, and the program's name is that of the collective.
-// CSV has a line of names: size_bytes (size, bytes), time_us (oop_time_us, time) or busbw_GBps
-// (oop_busbw_GBps, busbw), and where they are not given otherwise collective, nodes (hosts) and
-// gpus (ranks: of all hosts). `named` knows collectives by all their names. Throws
+// Reads a table. nccl-tests' output lists the ranks with their hosts, and its program's name gives
+// the collective. CSV has a header line with size_bytes (size, bytes), time_us (oop_time_us, time)
+// or busbw_GBps (oop_busbw_GBps, busbw), and, unless `defaults` has them, collective, nodes (hosts)
+// and gpus (ranks: over all hosts). `named` maps every name of a collective. Throws
 // Error(invalid_argument) that names `file` and the line.
 MeasuredTable read_measured_table(const std::string& text, const std::string& file,
                                   const TableDefaults& defaults,

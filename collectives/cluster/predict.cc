@@ -11,15 +11,15 @@ namespace tutti {
 
 namespace {
 
-constexpr double kPerUs = 1e3;  // GB/s in bytes a microsecond
-// Trees reach this part of a ring's bandwidth (NCCL: 0.85 to 0.92).
+constexpr double kPerUs = 1e3;  // bytes/us per GB/s
+// Fraction of a ring's bandwidth that trees reach (NCCL: 0.85 to 0.92).
 constexpr double kPartOfTree = 0.9;
-// The tree between hosts reaches this part of the cards' bandwidth beside sums in a switch.
+// Fraction of the cards' bandwidth that the tree between hosts reaches beside sums in a switch.
 constexpr double kPartOfSwitchTree = 0.85;
-constexpr double kPartOfLl128 = 0.92;  // 120 of 128 bytes, and a little
+constexpr double kPartOfLl128 = 0.92;  // 120 of 128 bytes, rounded down
 constexpr double kPartOfLl = 0.5;
-// How much longer a whole slice's step of an all_reduce takes than one that only passes on (NCCL's
-// "plateau effect of ring").
+// Ratio of an all_reduce's step of a whole slice to a step that only forwards (NCCL's "plateau
+// effect of ring").
 constexpr double kReducingStep = 1.4;
 
 class Pricing {
@@ -80,7 +80,7 @@ class Pricing {
     return kPerUs * link.GBps;
   }
 
-  // Where all GPUs of a host send at once, and its cards carry one GPU's part.
+  // For calls in which all GPUs of a host send at once, and its cards carry one GPU's share.
   double ring_rate(MessageProtocol protocol) const {
     const double inside = rate(c_.inside, protocol);
     const double between = rate(c_.between, protocol);
@@ -144,7 +144,7 @@ class Pricing {
         n_ > 1 ? std::max(gpus_ > 1 ? inside : 0, between) : 0);
   }
 
-  // All that the root sends, or receives, goes over its own link and its own card.
+  // All data that the root sends or receives passes its own link and its own card.
   void add_rooted() {
     const double each = bytes_ / n_;
     const double inside = gpus_ > 1 ? each * (gpus_ - 1) / (kPerUs * c_.inside.GBps) : 0;

@@ -2,20 +2,20 @@
 //
 //   time = launch + steps x time of a step + bytes over a link / its bandwidth
 //
-// for each algorithm and protocol that there is; the least of them is the prediction, as NCCL takes
-// what its own such model finds least (src/graph/tuning.cc, whose form this has; the numbers are
-// those of the cluster). For n GPUs on N hosts of g, S bytes as nccl-tests count them:
+// The prediction is the minimum over the available algorithms and protocols, because NCCL chooses
+// by the minimum of such a model (src/graph/tuning.cc; this has its form with the cluster's
+// numbers). For n GPUs on N hosts of g GPUs, and S bytes as nccl-tests counts them:
 //
-//   ring        n - 1 steps, all_reduce twice as many (of whole slices 1.4 times as long, as they
-//               reduce); N of n are between hosts. On each link
-//               S (n-1)/n, all_reduce twice that; on all cards of a host together as much
+//   ring        n - 1 steps, twice as many for all_reduce (each 1.4 times as long with simple,
+//               because they reduce); N of n steps are between hosts. Each link carries
+//               S (n-1)/n, twice that for all_reduce; all cards of a host together carry as much
 //   tree        all_reduce on several hosts: 2 (g-1 + log2 N) steps; bytes as a ring's, times 1/0.9
-//   switch      all_reduce where a switch in the host adds up (NVLS): S (g+1)/g on a GPU's link; at
-//               the same time a tree between hosts, 2 S (N-1)/N on a host's cards (S with SHARP)
-//   direct      all_to_all: S/n to each other GPU, in turn; gather and scatter: all to or from one
+//   switch      all_reduce with a summing switch in the host (NVLS): S (g+1)/g on a GPU's link, and
+//               at the same time a tree between hosts, 2 S (N-1)/N on a host's cards (S with SHARP)
+//   direct      all_to_all: S/n to each peer in turn; gather and scatter: all to or from one GPU
 //
-// An interval holds nine measurements of ten, if errors are as large as those that the parameters
-// were judged by (Cluster::errors).
+// The interval holds nine of ten measurements if the errors are as large as those found when the
+// parameters were fitted or published (Cluster::errors).
 #pragma once
 
 #include <string_view>
@@ -29,7 +29,7 @@ namespace tutti {
 struct ClusterCandidate {
   std::string_view algorithm;
   MessageProtocol protocol = MessageProtocol::simple;
-  double steps_us = 0;  // the launch and all steps
+  double steps_us = 0;  // launch and all steps
   double bytes_us = 0;
   double time_us() const { return steps_us + bytes_us; }
 };
@@ -37,11 +37,11 @@ struct ClusterCandidate {
 struct ClusterPrediction {
   double time_us = 0;
   Interval interval_us;
-  std::vector<ClusterCandidate> candidates;  // the quickest first
+  std::vector<ClusterCandidate> candidates;  // fastest first
 };
 
-// All GPUs of the cluster take part. Throws Error(unsupported) for a collective that NCCL does not
-// have.
+// Predicts a call on all GPUs of the cluster. Throws Error(unsupported) for a collective that NCCL
+// does not provide.
 ClusterPrediction predict(const Cluster& cluster, Collective collective, double bytes);
 
 }  // namespace tutti

@@ -2,20 +2,20 @@
 
 namespace tutti {
 
-// Rates are those of the makers' data sheets, each direction.
+// Bandwidths are from the vendors' data sheets, per direction.
 //
-//   ll_GBps     what NCCL holds the first protocol to reach on one host (llMaxBws, src/graph/
-//               tuning.cc: Ampere 39, Hopper 87.7); kLlBetweenGBps: over hosts (19 to 22.5)
-//   step_us     NVLink: fitted to Polaris' tables (argonne-lcf/alcf-nccl-tests, 4 A100 a host,
-//               which is none of the systems below), between NCCL's default (0.6, 1.9 and 3.4:
-//               hwLatencies) and what it measured for Rubin (4.0, 5.5 and 14.3:
+//   ll_GBps     NCCL's limit of ll on one host (llMaxBws, src/graph/tuning.cc: Ampere 39, Hopper
+//               87.7); kLlBetweenGBps: between hosts (19 to 22.5)
+//   step_us     NVLink: fitted to Polaris' tables (argonne-lcf/alcf-nccl-tests, 4 A100 per host,
+//               none of the systems below), between NCCL's default (0.6, 1.9 and 3.4:
+//               hwLatencies) and its measurement for Rubin (4.0, 5.5 and 14.3:
 //               src/tuning/platform/rubin.h). PCI Express and InfiniBand: NCCL's default.
-//               EFA: 20 us of the network for a message (tuner_net_latency of aws-ofi-nccl) in
-//               place of InfiniBand's 5, and the same once more for what is acknowledged.
+//               EFA: 20 us network latency per message (tuner_net_latency of aws-ofi-nccl) instead
+//               of InfiniBand's 5, and the same again for acknowledged messages.
 //   part        InfiniBand: 370 to 390 of 400 GB/s (NVIDIA/nccl-tests, doc/PERFORMANCE.md and
 //               issues); Slingshot: 36 of 50 on Polaris; TCPXO: 185 to 190 of 200 (Google's page on
-//               A3 Mega); the rest in between
-//   all_to_all  fitted to Polaris' for Slingshot; else assumed
+//               A3 Mega); others: in between
+//   all_to_all  Slingshot: fitted to Polaris; others: assumed
 namespace {
 
 constexpr std::array kGpus = {

@@ -1,5 +1,5 @@
-// Published figures of GPUs, of networks between hosts and of whole systems, and the error that
-// predictions from them have.
+// Published figures of GPUs, of networks between hosts and of whole systems, and the errors of
+// predictions from these figures.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@ namespace tutti {
 
 struct PublishedGpu {
   std::string_view name;
-  std::string_view costs;  // the class in gpu_costs.h that has its link's rate
-  double raw_GBps;         // of its link as printed on the box, each direction
+  std::string_view costs;  // class in gpu_costs.h that has the link's bandwidth
+  double raw_GBps;         // data sheet bandwidth of the GPU's link, per direction
   double ll_GBps;
 };
 
 struct PublishedNetwork {
   std::string_view name;
-  double part;  // of the cards' rate that rings reach
+  double part;  // fraction of the cards' bandwidth that rings reach
   std::array<double, kMessageProtocols.size()> step_us;
   double message_us;
   double all_to_all;
@@ -27,7 +27,7 @@ struct PublishedNetwork {
 
 struct PublishedSystem {
   std::string_view name;
-  std::string_view line;  // of one host
+  std::string_view line;  // one host, as load_cluster() takes it
   std::string_view source;
 };
 
@@ -35,10 +35,10 @@ std::span<const PublishedGpu> published_gpus();
 std::span<const PublishedNetwork> published_networks();
 std::span<const PublishedSystem> published_systems();
 
-// Of links inside a host: NVLink's steps, or those over PCI Express.
+// Returns the step times of links inside a host: NVLink's, or those of PCI Express.
 std::array<double, kMessageProtocols.size()> steps_inside(bool nvlink);
 
-// Of a call, beside its steps.
+// Fixed times of a call.
 inline constexpr double kLaunchUs = 15;
 inline constexpr double kSumsUs = 45;
 inline constexpr double kLlBetweenGBps = 20;

@@ -11,9 +11,9 @@ namespace tutti {
 
 namespace {
 
-// What a step of a rank costs its processor; what it multiplies or divides on the way is in the
-// innermost cache then, and costs next to nothing. Slices that are walked are as the executor cuts
-// them (chunk_map.h): small calls fill only the first chunks.
+// Processor time of a rank's steps. Multiplying or dividing data on the way costs next to nothing,
+// because the data is in the L1 cache. Walked slices are cut as the executor does (chunk_map.h):
+// small calls fill only the first chunks.
 class StepCosts {
  public:
   StepCosts(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine)
@@ -34,7 +34,7 @@ class StepCosts {
     const uint64_t largest = std::min(chunk_, count_);
     const uint64_t widest = widest_form(plan.program, element_, widens_ ? accumulator_ : 0);
     slicing_ = slice_collective(collective, plan.program, largest, widest, false, machine.limits);
-    // All but the last one are alike.
+    // All slices except the last one are alike.
     slices_ = std::max(static_cast<double>(std::min<uint32_t>(slicing_.slices, 1)),
                        static_cast<double>(largest) / static_cast<double>(slicing_.elements));
     const uint64_t footprint =
@@ -48,7 +48,7 @@ class StepCosts {
   double latency(int32_t from, int32_t to) const { return link(from, to).latency; }
   const LinkCosts& near() const { return near_; }
   const LinkCosts& far() const { return far_; }
-  // The slices to walk, and how many more there are like the last of them.
+  // The number of slices to walk, and how many more are like the last of them.
   int walked() const { return static_cast<int>(std::min<uint32_t>(slicing_.slices, kWalked)); }
   double others() const { return std::max(0.0, slices_ - kWalked); }
   double times(int slice) const { return slice + 1 < walked() ? 1 : 1 + others(); }
@@ -77,7 +77,7 @@ class StepCosts {
       case StepKind::send:
         add_send(rank, step, wire, cost);
         if (machine_.in_kernel && index > 0 && can_forward(plan.program.steps[index - 1], step)) {
-          // No step of its own, and no further pass over the data.
+          // A fused send is not a step of its own and needs no further pass over the data.
           cost.messages -= std::min(far_.local, far_.send);
           cost.moving -= far_bytes_.send * wire;
         }
@@ -100,7 +100,7 @@ class StepCosts {
   }
 
   bool is_near(int32_t a, int32_t b) const { return machine_.hosts.near(a, b); }
-  // Of each message of the step that goes to another host or comes from there.
+  // Returns the wire time of each of the step's messages to or from another host.
   double wire(int32_t rank, const Step& step, int slice) const {
     const auto is_far = [&](int32_t peer) { return !is_near(rank, peer); };
     if (far_.wire == 0 || std::ranges::none_of(step.peers, is_far)) return 0;
@@ -109,15 +109,15 @@ class StepCosts {
   }
 
  private:
-  static constexpr int kWalked = 4;  // enough for the pipeline to run
+  static constexpr int kWalked = 4;  // enough to fill the pipeline
 
-  // Elements of the ranges' chunks that are in a slice.
+  // Returns the elements of the ranges' chunks within a slice.
   uint64_t count(const RangeList& ranges, int slice) const {
     const uint64_t start = static_cast<uint64_t>(slice) * slicing_.elements;
     const auto in_slice = [&](uint64_t length) {
       return length <= start ? 0 : std::min(slicing_.elements, length - start);
     };
-    const uint64_t whole = std::min(count_ / chunk_, per_block_);  // chunks of a block
+    const uint64_t whole = std::min(count_ / chunk_, per_block_);  // full chunks of a block
     const uint64_t each = in_slice(chunk_);
     const uint64_t rest = whole < per_block_ ? in_slice(count_ - whole * chunk_) : 0;
     const auto up_to = [&](uint64_t chunk) {
@@ -141,7 +141,7 @@ class StepCosts {
     return static_cast<double>(elements * (wide ? accumulator_ : element_));
   }
 
-  // Shared memory publishes a message once for all its readers; sockets take one each.
+  // Shared memory publishes a message once for all its readers; sockets send it once per reader.
   void add_send(int32_t rank, const Step& step, double bytes, Prediction& cost) const {
     bool published = false;
     for (const int32_t peer : step.peers) {
@@ -162,12 +162,12 @@ class StepCosts {
   const Machine& machine_;
   const LinkCosts& near_;
   const LinkCosts& far_;
-  bool widens_ = false;  // computes in an accumulator type of its own
+  bool widens_ = false;  // the accumulator type differs from the element type
   uint64_t element_ = 1;
   uint64_t accumulator_ = 1;
   uint64_t per_block_ = 1;  // chunks
-  uint64_t count_ = 0;      // elements of a block,
-  uint64_t chunk_ = 1;      // and of its chunks, but for the last ones
+  uint64_t count_ = 0;      // elements of a block
+  uint64_t chunk_ = 1;      // elements of a full chunk
   Slicing slicing_;
   double slices_ = 0;
   ByteCosts near_bytes_;
@@ -175,13 +175,13 @@ class StepCosts {
   double call_ = 0;
 };
 
-// For how long bytes are on the wire, by host.
+// Wire time by host and direction.
 struct Wires {
   std::vector<double> leaving;
   std::vector<double> entering;
 };
 
-// One rank's messages to other hosts, of all slices. Appends how long each is on the wire, by
+// Adds one rank's messages to other hosts over all slices, and appends each message's wire time by
 // slice.
 void add_wires(const Plan& plan, const StepCosts& costs, Timing& timing, Wires& wires) {
   const int32_t rank = plan.shape.rank;
@@ -202,7 +202,7 @@ void add_wires(const Plan& plan, const StepCosts& costs, Timing& timing, Wires& 
   }
 }
 
-// Of one rank: the longer of what it sends to other hosts and what it receives from there.
+// Returns one rank's wire time: the longer of its sends to and its receives from other hosts.
 double own_wire(const Plan& plan, const StepCosts& costs) {
   const int32_t rank = plan.shape.rank;
   double sent = 0;
@@ -217,7 +217,7 @@ double own_wire(const Plan& plan, const StepCosts& costs) {
   return std::max(sent, received);
 }
 
-// One rank's own steps, of all slices. Appends what each takes, by slice.
+// Returns the time of one rank's own steps over all slices, and appends each step's time by slice.
 Prediction busy_time(const Plan& plan, const StepCosts& costs,
                      std::vector<std::vector<double>>* steps) {
   Prediction busy;
@@ -236,8 +236,8 @@ Prediction busy_time(const Plan& plan, const StepCosts& costs,
   return busy;
 }
 
-// How long a rank waits for messages in one slice, if its k-th message comes from a rank that sent
-// it when this one sent its own k-th.
+// Returns how long a rank waits for messages in one slice if its k-th message comes from a rank
+// that sent it when this one sent its own k-th.
 double waiting_time(const Plan& plan, const StepCosts& costs) {
   std::vector<double> done;  // by step
   std::vector<double> sent;
@@ -288,7 +288,7 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
     work[timing.core_of(plan.shape.rank)] += busy.seconds;
     if (busy.seconds > prediction.seconds) prediction = busy;
   }
-  // No core and no card does its work in less than the time that it takes.
+  // No core and no card finishes sooner than its work takes.
   prediction.cores = std::ranges::max(work);
   for (const std::vector<double>* way : {&wires.leaving, &wires.entering}) {
     const auto busiest = std::ranges::max_element(*way);
@@ -306,7 +306,7 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
     return prediction;
   }
   double seconds = std::ranges::max(ends) + costs.call();
-  // The first slices fill the pipeline; between the last two it runs.
+  // The first slices fill the pipeline; the last two give its steady rate.
   if (costs.others() > 0) seconds += (ends.back() - ends[ends.size() - 2]) * costs.others();
   prediction.seconds = std::max(prediction.seconds, seconds);
   return prediction;

@@ -1,14 +1,14 @@
-// What a program will take: all ranks' steps, walked in virtual time (walk.h) with a cost model's
-// numbers.
+// Predicts the time of a program: walks all ranks' steps in virtual time (walk.h) with the numbers
+// of a cost model.
 //
 //   rank 0  [send c0][.....][recv c1 ]    each rank's steps take its processor one after another,
 //                ╲ latency ╱              each as soon as its data is there; ranks beyond a
 //   rank 1  [send c1][.....][recv c0 ]    host's cores take turns on them
 //
-// What goes to another host also takes its turn on the wire there, with all that leaves this host,
-// and with all that enters the other one.
+// A message to another host also queues for this host's outgoing wire and for the other host's
+// incoming wire.
 //
-// Slices are walked a few at a time; once the pipeline runs, each further one takes as long as the
+// Only a few slices are walked. Once the pipeline is full, each further slice takes as long as the
 // one before.
 #pragma once
 
@@ -24,46 +24,47 @@
 
 namespace tutti {
 
-// Where the ranks are.
+// The machine that a program runs on.
 struct Machine {
   CostModel model;
   Limits limits;
   Hosts hosts;
   bool near_shm = true;            // ranks of one host talk over shared memory
-  PathClass far = PathClass::tcp;  // all others
-  // Ranks are blocks of kernels (gpu_planner.h): each does its slices in turn, and sends on what it
-  // receives as it comes, where the next step is to do so.
+  PathClass far = PathClass::tcp;  // path between hosts
+  // Ranks are blocks of kernels (gpu_planner.h): each runs its slices in turn and forwards received
+  // data as it arrives if the next step sends it.
   bool in_kernel = false;
-  bool wire_for_each_pair = false;  // of hosts; else each has one for all
+  bool wire_for_each_pair = false;  // one wire per pair of hosts; otherwise one per host
 };
 
 struct Prediction {
   double seconds = 0;
-  // Of the busiest rank: how its time divides. What is left of `seconds` is waiting.
-  double messages = 0;  // handling messages, whatever their size
+  // How the busiest rank spends its time. The remainder of `seconds` is waiting.
+  double messages = 0;  // per-message overhead
   double moving = 0;    // bytes sent, received and copied
   double reducing = 0;
-  // Of the busiest host: for how long its card is busy with what leaves it or with what enters it,
-  // and for how long each of its cores is.
+  // Seconds for which the busiest host's card is busy (the busier direction), and each of its
+  // cores.
   double wire = 0;
   double cores = 0;
-  int32_t host = 0;     // whose card that is
-  bool enters = false;  // what enters it
-  bool rough = false;   // of one rank's steps: but for `seconds` nothing is known
+  int32_t host = 0;     // host of that card
+  bool enters = false;  // the busier direction is the incoming one
+  bool rough = false;   // from one rank's steps: only `seconds` is known
 };
 
-// `plans[r]` is rank r's. `bytes`: of one block (of the buffer, where there are no blocks). What
-// takes longer than `give_up` may be said to take any time above it.
+// Predicts the time of a call. `plans[r]` is rank r's plan; `bytes` is the size of one block (of
+// the buffer if there are no blocks). For a call that takes longer than `give_up`, any time above
+// it may be returned.
 Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, const Machine& machine,
                    double give_up = std::numeric_limits<double>::infinity());
-// Never more than that, at a small part of the price: one rank's own steps.
+// Returns a lower bound, from one rank's own steps, at a small part of predict()'s cost.
 double lower_bound(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
-// One rank's own steps, as if all others did the like, and every chunk held something: for programs
-// too long to walk.
+// Estimates the time from one rank's own steps, as if all ranks did the same and no chunk were
+// empty: for programs too long to walk.
 double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
-// Of a call.
+// Returns the number of slices of a call.
 uint32_t slices_of(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
 }  // namespace tutti

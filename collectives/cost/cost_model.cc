@@ -83,7 +83,7 @@ void read_members(const Json& json, Costs& costs) {
 LinkCosts read_link(const Json& json) {
   LinkCosts link;
   Json complete = json;
-  // Earlier builds counted it among what processors do.
+  // Earlier builds counted the wire time as processor time.
   if (!complete.contains("wire")) complete["wire"] = 0.0;
   read_members(complete, link);
   const Json& bytes = json.at("bytes");
@@ -116,7 +116,8 @@ GpuCosts read_gpu(const Json& json) {
   return gpu;
 }
 
-// What the numbers depend on: the processor, how many of them, and what is measured.
+// Identifies what the numbers depend on: the processor, the number of cores, and the measurement's
+// format.
 std::string fingerprint() {
   std::string text = cat("format ", kFormat, ", ", ::sysconf(_SC_NPROCESSORS_ONLN), " cores, ");
   std::ifstream cpuinfo("/proc/cpuinfo");
@@ -140,7 +141,7 @@ std::string cache_folder() {
 
 }  // namespace
 
-// Linear in the logarithm of the size.
+// Interpolates linearly in the logarithm of the size.
 ByteCosts LinkCosts::at(uint64_t footprint) const {
   if (footprint <= kFootprints.front()) return bytes.front();
   if (footprint >= kFootprints.back()) return bytes.back();
@@ -211,10 +212,10 @@ LinkCosts& CostModel::own_link(PathClass path) {
 
 namespace {
 
-// A fabric takes memory and time to open.
-constexpr double kWorthIt = 0.9;  // of TCP's time
+// Opening a fabric takes memory and time.
+constexpr double kWorthIt = 0.9;  // fraction of TCP's time
 
-// Of what a call of one message takes, over sizes.
+// Geometric mean over sizes of the time of a call with one message.
 double geometric_mean_time(const LinkCosts& link) {
   double sum = 0;
   const auto add = [&](uint64_t bytes) {
@@ -233,7 +234,7 @@ std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& 
   if (!model.ucx && !model.ofi) return std::nullopt;
   const auto time = [&](PathClass path) { return geometric_mean_time(model.link(path)); };
   std::vector<PathClass> quicker;
-  for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {  // what was not is as TCP
+  for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {  // unmeasured: as TCP
     if (time(fabric) < kWorthIt * time(PathClass::tcp)) quicker.push_back(fabric);
   }
   std::ranges::stable_sort(quicker, {}, time);

@@ -1,12 +1,12 @@
-// What things cost on this machine: the numbers that the cost walk (cost.h) puts into a program.
+// The cost of steps and messages on this machine: the numbers that the walk (cost.h) uses.
 //
-// In the spirit of LogGP and parametrised LogP (Kielmann, Bal, Verstoep: Fast Measurement of LogP
-// Parameters for Message Passing Platforms, IPDPS 2000): every step keeps its rank's processor busy
-// for a fixed time and a time per byte, and a message is seen by its reader a latency later. What a
-// byte costs depends on how large the call's buffers are, that is, on which cache they fit into.
-// Between hosts each byte also takes its time on the wire, which all ranks of a host share.
+// A variant of LogGP and parametrised LogP (Kielmann, Bal, Verstoep: Fast Measurement of LogP
+// Parameters for Message Passing Platforms, IPDPS 2000): every step occupies its rank's processor
+// for a fixed time plus a time per byte, and the reader sees a message a latency later. The cost of
+// a byte depends on the size of the call's buffers, that is, on the cache that they fit into.
+// Between hosts each byte also takes time on the wire, which all ranks of a host share.
 //
-// `tutti tune` measures them; without it the defaults stand, taken on a two-core virtual machine.
+// `tutti tune` measures these numbers. The defaults come from a two-core virtual machine.
 #pragma once
 
 #include <array>
@@ -23,15 +23,15 @@ namespace tutti {
 
 // Seconds per byte.
 struct ByteCosts {
-  double send = 0;         // into a slot, or a socket
-  double recv = 0;         // out of it
-  double recv_reduce = 0;  // out of it, reduced on the way
+  double send = 0;         // into a slot or a socket
+  double recv = 0;         // out of a slot or a socket
+  double recv_reduce = 0;  // out of a slot or a socket, reducing at the same time
   double reduce = 0;       // two operands in local memory, per byte of the result
   double copy = 0;
 };
 
 struct LinkCosts {
-  // Buffers of these sizes have byte costs of their own; in between they are interpolated.
+  // Buffer sizes with byte costs of their own; sizes in between are interpolated.
   static constexpr std::array<uint64_t, 7> kFootprints = {4 << 10, 32 << 10, 256 << 10, 1 << 20,
                                                           4 << 20, 16 << 20, 64 << 20};
   // Seconds.
@@ -41,63 +41,63 @@ struct LinkCosts {
   double recv = 0;     // per message
   double latency = 0;  // from the end of the send until the reader sees it
   double local = 0;    // per local step
-  double wire = 0;     // per byte that enters or leaves a host, by one card for all its ranks
+  double wire = 0;     // per byte that enters or leaves a host, over the card that its ranks share
   std::array<ByteCosts, kFootprints.size()> bytes = {};
 
   ByteCosts at(uint64_t footprint) const;
 };
 
-// Of programs that run inside a kernel of a GPU. What takes the place of a processor is a block of
-// threads, which does a slice's steps one after the other; the blocks of a GPU share its link, as
-// the ranks of a host share its card. So each protocol's costs are those of a link: `bytes` is what
-// one block takes to pass over them, `wire` what leaves a GPU or enters it, `call` a launch.
+// Costs of programs that run inside a GPU kernel. A block of threads replaces the processor: it
+// runs a slice's steps one after another. The blocks of a GPU share its link as the ranks of a host
+// share its card. Each protocol's costs are LinkCosts: `bytes` is the time of one block, `wire` the
+// time of the GPU's link, `call` a kernel launch.
 struct GpuCosts {
   LinkCosts simple;   // messages in slots, each with a fence and a flag
-  LinkCosts lines;    // each 8 bytes with flags of their own (NCCL's LL): no fence, half the link
-  double memory = 0;  // per byte that all blocks read or write in the device's memory
-  // Per byte on a GPU's link of what a switch adds up or copies to all; 0: none does.
+  LinkCosts lines;    // 8 bytes with a flag each (NCCL's LL): no fence, half the bandwidth
+  double memory = 0;  // per byte that blocks read or write in device memory
+  // Per byte on a GPU's link that a switch sums or multicasts. 0: there is no such switch.
   double multicast = 0;
-  int32_t blocks = 1;  // the most that a kernel is to have
-  bool mesh = false;   // each pair of GPUs has a link of its own: `wire` is that link's
+  int32_t blocks = 1;  // upper limit for a kernel
+  bool mesh = false;   // each pair of GPUs has its own link, and `wire` is that link's
 };
 
 struct CostModel {
   LinkCosts shm;
   LinkCosts tcp;
-  // Of fabrics, once `tutti tune --hosts` has measured them.
+  // Fabrics that `tutti tune --hosts` measured.
   std::optional<LinkCosts> ucx;
   std::optional<LinkCosts> ofi;
-  // By class of GPU ("h100"), once they have been measured; else published ones stand
-  // (gpu_costs.h).
+  // Measured classes of GPU ("h100"). Other classes use published figures (gpu_costs.h).
   std::map<std::string, GpuCosts> gpus;
-  double switch_time = 0;  // seconds for a core to change over to another rank
-  // The defaults are another machine's: the times of this one may be twice as long, or half.
+  double switch_time = 0;  // seconds for a core to switch to another rank
+  // The defaults come from another machine: times on this one may be half or twice as long.
   PredictionErrors errors = {{0.5, 0.5, 0.5}};
-  int32_t cores = 1;  // of each host
+  int32_t cores = 1;  // per host
 
   static CostModel defaults();
 
-  // Those of TCP for a fabric that was not measured.
+  // Returns the path's costs, or TCP's for a fabric that was not measured.
   const LinkCosts& link(PathClass path) const;
-  // To be measured: begins as link().
+  // Returns the path's own costs for writing. A fabric without any starts from link().
   LinkCosts& own_link(PathClass path);
 };
 
-// The fabrics by which messages of all sizes take clearly less time than by TCP, in the geometric
-// mean, the quickest first. Nothing where no fabric was measured.
+// Returns the fabrics that are clearly faster than TCP in the geometric mean over message sizes,
+// the fastest first; nullopt if no fabric was measured.
 std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& model);
 
-// JSON, on one line. parse() throws Error(invalid_argument) that says what is wrong with the text.
+// JSON on one line. parse_cost_model() throws Error(invalid_argument) that names the defect.
 std::string to_json(const CostModel& model);
 CostModel parse_cost_model(const std::string& json);
-// True for a file that `tutti tune` wrote, or that was meant as one.
+// Returns true for a file that `tutti tune` wrote, and for a damaged one.
 bool is_cost_model(const std::string& path);
 
-// Where `tutti tune` keeps this machine's numbers: TUTTI_TUNE_FILE, or a file in the user's cache
-// folder, named by a fingerprint of the machine. Empty: there is no such folder, or "none".
+// Returns the path of this machine's cost model: TUTTI_TUNE_FILE, or a file in the user's cache
+// folder named by a fingerprint of the machine. Empty if that folder does not exist or the setting
+// is "none".
 std::string cost_model_file();
-// From that file; the defaults, for this machine's number of cores, where there is none. A file
-// that cannot be used is a warning.
+// Loads that file. Without one, returns the defaults with this machine's number of cores. An
+// unusable file produces a warning.
 CostModel load_cost_model();
 
 }  // namespace tutti

@@ -16,24 +16,23 @@ namespace {
 
 constexpr double us = 1e-6;
 
-// As published. Bandwidths in 1e9 bytes a second, of one direction.
+// Published figures. Bandwidths in 1e9 bytes/s per direction.
 //
-//   link      a link's achievable rate times the links of a GPU: topology/link_speeds.h, which has
-//             them from NCCL (src/graph/topo.h). NVIDIA calls the fifth that is missing to the rate
-//             on the box the protocol's overhead (NVIDIA/nccl-tests, issue 212: 370 of 450).
-//   block     what one block forwards: NCCL's limit for a channel that reduces and sends
-//             (perChMaxTreeBws on one node, src/graph/tuning.cc); twice Hopper's for Blackwell
-//   memory    the data sheets' bandwidth of the device's memory
-//   MHz       the data sheets' boost clock
-//   way_us    a store's way to a peer that polls: NCCL's time of a hop by LL (hwLatencies, the same
-//             for all GPUs)
-//   fence_us  what a release adds to that. MSCCL++ measured 2.345 us for a signal there and back on
-//             two H100 (commit "red.release.sys", microsoft/mscclpp): 1.17 us one way, less way_us.
-//             Over PCIe in the ratio of the ways: no figure was found.
-//   multicast what a link carries of what the switch adds up and copies: NCCL's NVLS reaches a bus
-//             bandwidth of 480 on 8 H100 (NVIDIA/nccl-tests, doc/PERFORMANCE.md and issues), where
-//             9/8 of the buffer enter and leave each GPU, so 480 * 9/14; B200's in the ratio of the
-//             links. No such switch for A100.
+//   link      achievable bandwidth of a link times the links of a GPU (topology/link_speeds.h, from
+//             NCCL, src/graph/topo.h). The fifth missing to the data sheet bandwidth is protocol
+//             overhead according to NVIDIA (NVIDIA/nccl-tests, issue 212: 370 of 450).
+//   block     bandwidth at which one block forwards: NCCL's limit for a channel that reduces and
+//             sends (perChMaxTreeBws on one node, src/graph/tuning.cc); Blackwell: twice Hopper's
+//   memory    data sheet bandwidth of the device memory
+//   MHz       data sheet boost clock
+//   way_us    latency of a store to a polling peer: NCCL's LL hop (hwLatencies, equal for all GPUs)
+//   fence_us  additional time of a release. MSCCL++ measured 2.345 us for a signal round trip on
+//             two H100 (commit "red.release.sys", microsoft/mscclpp): 1.17 us one way, minus
+//             way_us. PCIe: scaled by the latency, because no figure was found.
+//   multicast bandwidth of a link for in-switch sums and copies: NCCL's NVLS reaches a bus
+//             bandwidth of 480 on 8 H100 (NVIDIA/nccl-tests, doc/PERFORMANCE.md and issues), at
+//             which 9/8 of the buffer enter and leave each GPU, so 480 * 9/14. B200: scaled by the
+//             links. A100: no such switch.
 struct Published {
   std::string_view name;
   double link;
@@ -53,36 +52,35 @@ const std::array kPublished = {
     Published{"h100", 18 * nvlink_GBps(90), 38.7, 3350, 1980, 0.6, 0.57, kMulticastOfH100},
     Published{"b200", 18 * nvlink_GBps(100), 77.4, 8000, 1965, 0.6, 0.57,
               kMulticastOfH100* nvlink_GBps(100) / nvlink_GBps(90)},
-    // With the processor and memory of GPUs that are sold for such slots: V100, A100, H100 NVL.
+    // With the processor and memory of GPUs sold for such slots: V100, A100, H100 NVL.
     Published{"pcie3", pci_GBps(8, 16), 24, 900, 1380, 1.0, 0.95},
     Published{"pcie4", pci_GBps(16, 16), 24, 1935, 1410, 1.0, 0.95},
     Published{"pcie5", pci_GBps(32, 16), 38.7, 3938, 1785, 1.0, 0.95},
-    // A link to each of seven others: 48 of 64 can be had (AMD, "Understanding RCCL Bandwidth and
-    // xGMI Performance on AMD Instinct MI300X", 2025). No figures were found of blocks and ways,
-    // for which an H100's stand.
+    // A link to each of seven others; 48 of 64 GB/s are achievable (AMD, "Understanding RCCL
+    // Bandwidth and xGMI Performance on AMD Instinct MI300X", 2025). No figures for blocks and
+    // latencies were found; an H100's are used.
     Published{"mi300x", 48, 38.7, 5300, 2100, 0.6, 0.57, 0, true},
 };
 
-// Cycles of a load from the first and the second level's cache on an H100 (an A100's are within
-// three of them; none were found of a B200): Luo et al., Benchmarking and Dissecting the Nvidia
-// Hopper GPU Architecture, IPDPS workshops 2024. A barrier of 16 warps is assumed to take 40.
+// Cycles of a load from the L1 and the L2 cache on an H100 (an A100's are within three of them;
+// none were found for a B200): Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU
+// Architecture, IPDPS workshops 2024. A barrier of 16 warps is assumed to take 40.
 constexpr double kFirstLevel = 41;
 constexpr double kSecondLevel = 263;
 constexpr double kBarrier = 40;
-// A step is between two barriers. One that sends reads what earlier steps had in their hands; one
-// that receives polls the memory, where the message just came in.
+// A step is between two barriers. A sending step reads data that earlier steps used recently; a
+// receiving step polls memory where the message has just arrived.
 constexpr double kSendCycles = kFirstLevel + 2 * kBarrier;
 constexpr double kReceiveCycles = kSecondLevel + 2 * kBarrier;
 
-// Assumed, for all of them: a launch is the host's and the driver's time more than the GPU's, and
-// what is published of kernels that do nothing goes from 1 us (back to back) to 5 us and more (to
-// the first instruction).
+// Assumed for all classes. A launch is mainly host and driver time; published times of empty
+// kernels range from 1 us (back to back) to 5 us and more (until the first instruction).
 constexpr double kLaunch = 4.5 * us;
 
-// Few of the more than 100 processors of a GPU, which compute meanwhile.
+// Few of a GPU's more than 100 processors, because the others compute meanwhile.
 constexpr int32_t kBlocks = gpu::kMailboxShape.blocks;
 
-// Of 16 bytes in a line, 8 are data: on the link and in the stores of a block.
+// 8 of a line's 16 bytes are data, both on the link and in a block's stores.
 constexpr double kOfALine = 0.5;
 
 LinkCosts protocol_of(const Published& gpu, double fence, double part) {
@@ -94,7 +92,7 @@ LinkCosts protocol_of(const Published& gpu, double fence, double part) {
                  .latency = gpu.way_us * us,
                  .local = kSendCycles * cycle,
                  .wire = 1e-9 / (part * gpu.link)};
-  // A block does not move faster what is in a cache: it waits for the way there, not for the rate.
+  // Caching does not speed up a block: it is limited by the latency, not by the bandwidth.
   link.bytes.fill({.send = pass,
                    .recv = pass,
                    .recv_reduce = pass,

@@ -1,5 +1,5 @@
-// What things cost on GPUs, by class: figures that others published, until they are measured. They
-// are figures of links, memories and kernels; what a collective takes is walked from them.
+// Costs on GPUs by class: published figures, used until measurements replace them. They describe
+// links, memories and kernels; the time of a collective is walked from them.
 #pragma once
 
 #include <span>
@@ -9,19 +9,19 @@
 
 namespace tutti {
 
-// GPUs of one host, each with one link (of several lanes) into a switch by which it reaches all
-// others: "a100", "h100", "b200" by NVLink and NVSwitch, "pcie3" to "pcie5" by 16 lanes each; or
-// "mi300x", with a link of xGMI to each other one.
+// Returns the classes: GPUs of one host, each with one link (of several lanes) into a switch that
+// reaches all others ("a100", "h100", "b200" over NVLink and NVSwitch, "pcie3" to "pcie5" over 16
+// lanes), or with an xGMI link to each other GPU ("mi300x").
 std::span<const std::string_view> gpu_classes();
 
-// The class of GPUs that CUDA calls by that name ("NVIDIA H100 80GB HBM3"); empty where there is
-// none. Those for PCIe slots are of none: how they are joined is not theirs to say.
+// Returns the class of a CUDA device name ("NVIDIA H100 80GB HBM3"), or an empty string. PCIe cards
+// have no class, because their name does not say how they are connected.
 std::string_view gpu_class_of(std::string_view device_name);
-// That whose costs calls take: the same, or the nearest guess.
+// Returns the class whose costs apply: gpu_class_of(), or the closest guess.
 std::string_view gpu_class_for(std::string_view device_name);
 
-// What was measured, as `model` has it; else what was published. Throws Error(invalid_argument)
-// that lists the classes.
+// Returns the measured costs in `model`, or the published ones. Throws Error(invalid_argument) that
+// lists the classes.
 GpuCosts gpu_costs(const CostModel& model, std::string_view gpu);
 
 }  // namespace tutti

@@ -6,17 +6,18 @@ namespace tutti {
 
 namespace {
 
-// Blocks that do alike need not all be walked, but several, so that some use the link while others
-// wait.
+// Not all of a kernel's similar blocks are walked, but several, so that some use the link while
+// others wait.
 constexpr int32_t kFewestWalked = 2;
 constexpr int32_t kMostWalked = 8;
-// Steps over all ranks, and over those of all blocks that are walked.
+// Limits of steps: over all ranks, and over all walked blocks of all ranks.
 constexpr size_t kLongestProgram = 25'000;
 constexpr size_t kLongestWalk = 2 * kLongestProgram;
-// Of the time: what twice as many blocks have to save.
+// Required ratio of times for using twice as many blocks.
 constexpr double kGpuWorthIt = 0.97;
 
-// A plan of a rank for each of its blocks: to the walk these are ranks, those of a GPU on one host.
+// Returns each rank's plan once per block: the walk treats blocks as ranks, and a GPU as their
+// host.
 std::vector<Plan> for_blocks(const std::vector<Plan>& plans, int32_t blocks) {
   std::vector<Plan> all;
   all.reserve(plans.size() * static_cast<size_t>(blocks));
@@ -40,7 +41,7 @@ size_t steps_of(const std::vector<Plan>& plans) {
   return std::max<size_t>(1, plans[0].program.steps.size() * plans.size());
 }
 
-// Of whole elements.
+// Rounded to whole elements.
 uint64_t share_of(uint64_t bytes, DType dtype, int32_t blocks) {
   const uint64_t all = bytes / size_of(dtype);
   const auto parts = static_cast<uint64_t>(blocks);
@@ -105,7 +106,7 @@ Prediction GpuPlanner::predict_named(const Algorithm& algorithm, GpuProtocol pro
   return predict_on(plans, protocol, useful_blocks(plans[0], protocol, wanted), wanted);
 }
 
-// As the kernel does it: what can be lent is.
+// As the kernel does: everything lendable is lent.
 bool GpuPlanner::price_windows(GpuCandidate& candidate, const std::vector<Plan>& plans,
                                const Wanted& wanted, Reach reach) const {
   if (shape_.ranks < 2) return false;
@@ -163,7 +164,7 @@ Machine GpuPlanner::machine_of(GpuProtocol protocol, int32_t blocks, int32_t wal
   LinkCosts& link = machine.model.tcp;
   link = simple ? costs_.simple : costs_.lines;
   link.wire *= static_cast<double>(blocks) / walked;
-  // All blocks together are no faster than the memory; to reduce reads two operands.
+  // All blocks together cannot exceed the memory bandwidth; a reduction reads two operands.
   const double access = blocks * costs_.memory;
   for (ByteCosts& bytes : link.bytes) {
     for (double* const moves : {&bytes.send, &bytes.recv, &bytes.copy}) {

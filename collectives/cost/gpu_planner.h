@@ -1,11 +1,12 @@
-// Chooses how a call of GPUs runs inside a kernel: by which algorithm, by which protocol, and on
-// how many blocks of threads. What the planner of processors does (planner.h), with blocks in place
-// of processors: a block does all steps of its slices, one slice after the other.
+// Chooses how a call on GPUs runs inside a kernel: the algorithm, the protocol and the number of
+// blocks. Corresponds to the planner of processors (planner.h) with blocks instead of processors: a
+// block runs all steps of its slices, one slice after another.
 //
-//   GPU 0   block 0  slices 0, B, 2B, ...   ╲ one link: what leaves goes one after the other,
-//           block 1  slices 1, B + 1, ...   ╱ and so does what enters
+//   GPU 0   block 0  slices 0, B, 2B, ...   ╲ one link: outgoing messages queue for it,
+//           block 1  slices 1, B + 1, ...   ╱ and incoming messages queue as well
 //
-// A few blocks are walked, with all their messages; each stands for its share of the kernel's.
+// A few blocks are walked with all their messages; each represents its share of the kernel's
+// blocks.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +29,14 @@ using GpuProtocol = gpu::Protocol;
 inline constexpr GpuProtocol kGpuProtocols[] = {GpuProtocol::simple, GpuProtocol::lines};
 std::string_view name(GpuProtocol protocol);
 
-// Of the memory by which blocks of two GPUs talk: bytes of data in one of a connection's slots.
+// Data bytes in one slot of a connection between blocks of two GPUs, by protocol.
 struct GpuSlots {
   size_t simple_bytes = gpu::kMailboxShape.simple_bytes;
   size_t lines_bytes = gpu::kMailboxShape.lines_data;
 };
 
-// How the messages of the simple protocol go: through slots, or where buffers are in windows lent,
-// joined into steps that read from all ranks, or these by the switch.
+// How messages of the simple protocol travel: through slots, as loans if buffers are in windows, or
+// with the loans joined into steps that read from all ranks (or leave the sum to the switch).
 enum class GpuWay : uint8_t { slots, lent, joined, by_switch };
 std::string_view name(GpuWay way);
 
@@ -48,26 +49,27 @@ struct GpuChoice {
 
 struct GpuCandidate {
   GpuChoice choice;
-  std::string excluded;   // why it is none; empty: it is
-  Prediction prediction;  // unless it is excluded; `wire` is of the busiest GPU's link
+  std::string excluded;   // reason; empty for a candidate
+  Prediction prediction;  // the candidate's; `wire` is that of the busiest GPU's link
 };
 
-// Not for several threads at a time.
+// Not thread-safe.
 class GpuPlanner {
  public:
-  // Of ranks that have a GPU each, all of this kind and on one host.
+  // For ranks with one GPU each, all of one class and on one host.
   GpuPlanner(const Shape& shape, const GpuCosts& costs, std::vector<const Algorithm*> more = {},
              const GpuSlots& slots = {})
       : shape_(shape), costs_(costs), more_(std::move(more)), slots_(slots) {}
 
-  // Throws Error(unsupported) if there is none. Made once per size class, as Planner's.
+  // Returns the cheapest choice. Computed once per size class, as in Planner. Throws
+  // Error(unsupported) if no algorithm supports the call.
   const GpuChoice& choose(const Wanted& wanted, Reach reach = Reach::slots);
-  // All algorithms by both protocols, the cheapest first, those that are excluded last.
+  // Returns all algorithms with both protocols, the cheapest first and the excluded ones last.
   std::vector<GpuCandidate> explain(const Wanted& wanted, Reach reach = Reach::slots);
-  // On the fewest blocks with which it does not take clearly longer than with more.
+  // Uses the fewest blocks with which the call is not clearly slower than with more.
   GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted,
                      Reach reach = Reach::slots);
-  // On all blocks that have something to do, as algorithms run that a caller names. Of slots.
+  // Uses every block that has work, as for an algorithm that the caller names. Through slots.
   Prediction predict_named(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted);
 
  private:
@@ -75,14 +77,14 @@ class GpuPlanner {
 
   GpuCandidate price_slots(GpuCandidate candidate, const std::vector<Plan>& plans,
                            const Wanted& wanted) const;
-  // False where the program lends nothing.
+  // Returns false if the program lends nothing.
   bool price_windows(GpuCandidate& candidate, const std::vector<Plan>& plans, const Wanted& wanted,
                      Reach reach) const;
   Prediction predict_on(const std::vector<Plan>& plans, GpuProtocol protocol, int32_t blocks,
                         const Wanted& wanted) const;
-  // Blocks beyond these would have nothing to do.
+  // Returns the number of blocks that have work.
   int32_t useful_blocks(const Plan& plan, GpuProtocol protocol, const Wanted& wanted) const;
-  // `walked` blocks stand for all.
+  // `walked` blocks represent all blocks.
   Machine machine_of(GpuProtocol protocol, int32_t blocks, int32_t walked) const;
   const std::vector<Plan>& plans_of(const Algorithm& algorithm, int root);
 

@@ -11,10 +11,10 @@ namespace tutti {
 
 namespace {
 
-// Programs with more steps, over all ranks, are not walked.
+// Programs with more steps over all ranks are not walked.
 constexpr size_t kLongestPlan = 20'000;
 
-// Two size classes to a doubling.
+// Two size classes per doubling.
 uint32_t size_class_of(uint64_t bytes) {
   if (bytes < 4) return static_cast<uint32_t>(bytes);
   const auto doublings = static_cast<uint32_t>(std::bit_width(bytes) - 1);
@@ -67,7 +67,7 @@ Error no_algorithm(const Shape& shape, const Wanted& wanted) {
               " ranks", has_root(wanted.collective) ? cat(" from root ", wanted.root) : "")};
 }
 
-// All ranks do so at the same time: a thousand on one host would be at it for minutes.
+// All ranks plan at the same time: a thousand on one host would take minutes.
 bool Planner::are_walked() const {
   constexpr int64_t kMostProgramsByACore = 8192;
   const int64_t ranks_on_a_core =
@@ -102,7 +102,7 @@ int Planner::typical_root(Collective collective, int root) {
   return known->second;
 }
 
-// Blocks of values are long: a message may have no room for one of each of its chunks.
+// Blocks of values are long, so a message may be too small for one block of each of its chunks.
 bool Planner::is_too_wide(const Plan& plan, DType dtype) const {
   if (!is_block(dtype)) return false;
   const uint64_t widest = widest_form(plan.program, size_of(dtype), accumulator_bytes(dtype));
@@ -110,7 +110,7 @@ bool Planner::is_too_wide(const Plan& plan, DType dtype) const {
          machine_.limits.collective_bytes();
 }
 
-// The promising ones first: the others are given up as soon as they take longer.
+// The most promising candidates come first; later ones are given up as soon as they take longer.
 const Algorithm& Planner::choose_anew(const Wanted& wanted) {
   std::vector<std::pair<double, const Algorithm*>> candidates;
   for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
@@ -118,7 +118,7 @@ const Algorithm& Planner::choose_anew(const Wanted& wanted) {
     candidates.emplace_back(rough_seconds(*algorithm, wanted), algorithm);
   }
   std::ranges::stable_sort(candidates, {}, [](const auto& c) { return c.first; });
-  // Nothing more is found out about those of a world that is too large to be walked.
+  // If the communicator is too large to be walked, the rough order decides.
   if (!are_walked() && !candidates.empty()) return *candidates[0].second;
   const Algorithm* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
@@ -152,7 +152,7 @@ std::vector<Candidate> Planner::explain(const Wanted& wanted) {
 }
 
 double Planner::rough_seconds(const Algorithm& algorithm, const Wanted& wanted) {
-  constexpr uint64_t kOfASlice = 16 << 10;  // or so
+  constexpr uint64_t kOfASlice = 16 << 10;  // approximately
   const Plan& first = plans_of(algorithm, wanted.root, false)[0];
   const double seconds = rough_time(first, wanted.bytes, wanted.dtype, machine_);
   if (!algorithm.is_pipeline) return seconds;

@@ -1,10 +1,10 @@
-// Chooses the algorithm of a call: the one that the cost walk finds cheapest, among those that run
-// on these ranks and give the bits that are wanted.
+// Chooses the algorithm of a call: the cheapest by the cost walk among those that support these
+// ranks and give the requested bits.
 //
-// The choice depends on what all ranks know alike (the call, the shape, the limits, and a cost
-// model that rank 0 told them), so all choose alike without talking. It is made once per size
-// class, of which there are two to a doubling, and for all roots that the same algorithms support;
-// after that it is a look-up.
+// The choice depends only on what all ranks know alike (the call, the shape, the limits, and rank
+// 0's cost model), so all ranks choose alike without communication. It is made once per size class
+// (two classes per doubling) and for all roots that the same algorithms support. Later calls look
+// it up.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@
 
 namespace tutti {
 
-// What has to be chosen for. `bytes`: of one block (of the buffer, where there are no blocks).
+// The call to choose for. `bytes` is the size of one block (of the buffer if there are no blocks).
 struct Wanted {
   Collective collective = Collective::barrier;
-  int root = 0;  // of a collective that has one
+  int root = 0;  // for rooted collectives
   uint64_t bytes = 0;
   DType dtype = DType::f32;
   Grade at_least = Grade::same_bits;
@@ -35,45 +35,45 @@ struct Wanted {
 
 struct Candidate {
   const Algorithm* algorithm = nullptr;
-  std::string excluded;   // why it is none; empty: it is
-  Prediction prediction;  // unless it is excluded
+  std::string excluded;   // reason; empty for a candidate
+  Prediction prediction;  // the candidate's
 };
 
-// The smallest size of its class, for which the choice is made.
+// Returns the smallest size of the size class, for which the choice is made.
 uint64_t typical_size(uint64_t bytes);
-// The built-in ones and those of `more`.
+// Returns the built-in algorithms of the collective and those of `more`.
 std::vector<const Algorithm*> algorithms_to_choose_from(Collective collective,
                                                         std::span<const Algorithm* const> more);
-// Why it is no candidate; empty: it is.
+// Returns the reason why the algorithm is excluded; empty for a candidate.
 std::string why_not(const Algorithm& algorithm, const Shape& shape, const Wanted& wanted);
 Error no_algorithm(const Shape& shape, const Wanted& wanted);
 
-// Not for several threads at a time.
+// Not thread-safe.
 class Planner {
  public:
-  // shape.rank and shape.root do not matter. Chooses among the built-in algorithms and `more`,
-  // which all ranks must have given alike.
+  // shape.rank and shape.root do not matter. The candidates are the built-in algorithms and `more`,
+  // which must be alike on all ranks.
   Planner(const Shape& shape, const Machine& machine, std::vector<const Algorithm*> more = {})
       : shape_(shape), machine_(machine), more_(std::move(more)) {}
 
-  // Throws Error(unsupported) if there is none.
+  // Throws Error(unsupported) if no algorithm supports the call.
   const Algorithm& choose(const Wanted& wanted);
-  // All algorithms of the collective, the cheapest first, those that are excluded last.
+  // Returns all algorithms of the collective, the cheapest first and the excluded ones last.
   std::vector<Candidate> explain(const Wanted& wanted);
 
   const Machine& machine() const { return machine_; }
 
  private:
   const Algorithm& choose_anew(const Wanted& wanted);
-  // Whether programs of all ranks are made, to walk them.
+  // Returns true if the programs of all ranks are generated and walked.
   bool are_walked() const;
-  // What only orders candidates, or prices those that are too long to be walked.
+  // Returns a rough price, which orders candidates and prices programs too long to walk.
   double rough_seconds(const Algorithm& algorithm, const Wanted& wanted);
-  // The first root that the same algorithms support: it stands for `root`, so that communicators of
-  // many ranks do not walk every program for each of them.
+  // Returns the first root that the same algorithms support. It represents `root`, so that large
+  // communicators do not walk every program for each root.
   int typical_root(Collective collective, int root);
   bool is_too_wide(const Plan& plan, DType dtype) const;
-  // As predict(), but for programs too long to walk.
+  // As predict(), also for programs too long to walk.
   Prediction price(const Algorithm& algorithm, const Wanted& wanted,
                    double give_up = std::numeric_limits<double>::infinity());
   const std::vector<Plan>& plans_of(const Algorithm& algorithm, int root, bool all_ranks);
@@ -83,7 +83,7 @@ class Planner {
   std::vector<const Algorithm*> more_;
   std::unordered_map<uint64_t, const Algorithm*> chosen_;
   std::map<std::pair<Collective, int>, int> typical_roots_;
-  // By algorithm and root: rank 0's, or all ranks'.
+  // By algorithm and root: rank 0's plan, or all ranks' plans.
   std::map<std::pair<uint64_t, int>, std::vector<Plan>> plans_;
 };
 

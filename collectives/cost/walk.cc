@@ -15,8 +15,8 @@ template <typename Value>
 using Earliest = std::priority_queue<std::pair<double, Value>,
                                      std::vector<std::pair<double, Value>>, std::greater<>>;
 
-// A core goes on with its rank while that has something to do, and then changes over to the one
-// that has been ready for longest.
+// A core runs its rank while that has ready steps, and then switches to the rank that has been
+// ready longest.
 class Walk {
  public:
   Walk(std::span<const Plan> plans, const Timing& timing)
@@ -48,7 +48,7 @@ class Walk {
       const auto [start, number] = turns_.top();
       turns_.pop();
       Core& core = cores_[number];
-      if (core.next < 0 || core.next_start != start) continue;  // planned anew since
+      if (core.next < 0 || core.next_start != start) continue;  // rescheduled since
       if (start > give_up) return {};
       Rank& rank = ranks_[core.next];
       const int32_t instance = rank.ready.top().second;
@@ -73,9 +73,9 @@ class Walk {
   struct Core {
     int32_t ranks = 0;
     double free = 0;
-    int32_t last = -1;        // the rank that it worked for
-    Earliest<int32_t> ready;  // ranks, by their first ready instance; outdated ones among them
-    int32_t next = -1;        // the rank that it works for next, and when
+    int32_t last = -1;        // rank that it ran last
+    Earliest<int32_t> ready;  // ranks by their first ready instance; may contain stale entries
+    int32_t next = -1;        // rank that it runs next, at next_start
     double next_start = 0;
   };
 
@@ -89,13 +89,13 @@ class Walk {
     if (timing_.slices_in_turn) finish_in_slice(instance, end);
   }
 
-  // One of those that it waits for has happened.
+  // Records one of the events that the instance waits for.
   void pass(int32_t instance, double at) {
     ready_at_[instance] = std::max(ready_at_[instance], at);
     if (--waits_[instance] == 0) make_ready(instance);
   }
 
-  // All steps of a slice wait for the one before, too.
+  // All steps of a slice also wait for the slice before.
   void take_slices_in_turn() {
     for (size_t i = static_cast<size_t>(graph_.steps()); i < waits_.size(); ++i) ++waits_[i];
     for (size_t slice = 0; slice < timing_.steps.size(); ++slice) {
@@ -115,7 +115,7 @@ class Walk {
     }
   }
 
-  // Messages that leave a host by a wire go one after the other, and those that enter one.
+  // Messages that leave a host by the same wire are serialized, and so are those that enter it.
   double arrival(const StepGraph::Message& message, int32_t sender, double sent) {
     if (timing_.hosts->near(message.from, message.to)) return sent + timing_.near_latency;
     const double wire = timing_.wires[sender / graph_.steps()][sender % graph_.steps()];
@@ -154,7 +154,7 @@ class Walk {
       }
       if (core.ready.empty()) return;
       next = core.ready.top().second;
-      // While they wait, ranks that share a core look for messages in turn.
+      // Ranks that share a core poll for messages in turn while they wait.
       start =
           std::max(core.free, core.ready.top().first) + (core.ranks > 1 ? timing_.switch_time : 0);
     }
@@ -169,10 +169,10 @@ class Walk {
   std::vector<int32_t> rank_of_;  // by step
   std::vector<Rank> ranks_;
   std::vector<Core> cores_;
-  Earliest<int32_t> turns_;             // cores, by when they go on; outdated ones among them
-  std::vector<int32_t> waits_;          // by instance: for so many others
+  Earliest<int32_t> turns_;             // cores by their next start; may contain stale entries
+  std::vector<int32_t> waits_;          // by instance: outstanding events
   std::vector<double> ready_at_;        // by instance
-  std::vector<int32_t> left_;           // by slice and rank: steps to do
+  std::vector<int32_t> left_;           // by slice and rank: unfinished steps
   std::vector<double> ends_;            // by slice
   std::vector<double> sends_until_;     // by host
   std::vector<double> receives_until_;  // by host

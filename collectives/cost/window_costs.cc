@@ -22,7 +22,7 @@ using gpu::Operand;
 using gpu::Part;
 using gpu::Where;
 
-// All ranks' calls, as their kernels get them.
+// Returns all ranks' calls as their kernels receive them.
 std::vector<LoweredCall> lowered_calls(const std::vector<Plan>& plans, const Wanted& wanted,
                                        int32_t blocks) {
   const auto ranks = static_cast<int>(plans.size());
@@ -80,7 +80,7 @@ class WindowWalk {
   }
 
  private:
-  // A slice's steps from the first to the last; `part`: of its bytes.
+  // Returns the time of a slice's steps from the first to the last; `part`: fraction of its bytes.
   double slice(double part) {
     std::vector<double> now(calls_.size(), 0);
     std::vector<size_t> next(calls_.size(), 0);
@@ -136,7 +136,7 @@ class WindowWalk {
     return step.by_switch && reach_ == Reach::multicast;
   }
 
-  // What a block loads and stores of each element.
+  // Returns how many loads and stores a block performs per element.
   double accesses(const DeviceStep& step, const Part& part) const {
     const auto ranks = static_cast<double>(calls_.size());
     const double all = by_switch(step) ? 1 : ranks;
@@ -150,7 +150,7 @@ class WindowWalk {
     return only_lends ? 0 : of(part.a) + of(part.b) + of(part.dst) + message;
   }
 
-  // Of one block, in one slice. No pass is quicker than all blocks' share of the memory.
+  // Time of one block in one slice. A pass is limited by the blocks' share of the memory bandwidth.
   double seconds_of_data(size_t rank, const DeviceStep& step) const {
     const double pass = costs_.simple.at(0).recv;  // a load and a store
     double seconds = 0;
@@ -163,7 +163,7 @@ class WindowWalk {
     return seconds;
   }
 
-  // Over all slices, in seconds of the links.
+  // Adds the traffic of all slices, in seconds of the links.
   void add_traffic(size_t rank) {
     for (const DeviceStep& step : calls_[rank].steps) {
       double bytes = 0;
@@ -178,8 +178,8 @@ class WindowWalk {
       }
     }
   }
-  // To add up by the switch, each GPU sends what it has once, the own one too, and one sum comes;
-  // of what goes to all, one leaves and each gets one.
+  // For a sum by the switch, every GPU including this one sends its contribution once, and one sum
+  // arrives. For a multicast store, one copy leaves and every GPU receives one.
   void add_joint(size_t rank, const DeviceStep& step, double bytes) {
     if (by_switch(step)) {
       const double seconds = bytes * costs_.multicast;
@@ -207,12 +207,12 @@ class WindowWalk {
     link(to, from).in += seconds;
   }
 
-  // For how long it is busy, each way.
+  // Busy time per direction.
   struct Link {
     double in = 0;
     double out = 0;
   };
-  // A GPU's only one, or that to the other.
+  // A GPU's single link, or the one to `other`.
   Link& link(size_t own, size_t other) {
     return links_[costs_.mesh ? own * calls_.size() + other : own];
   }
@@ -224,7 +224,7 @@ class WindowWalk {
   const Reach reach_;
   std::vector<Link> links_;
   std::vector<double> busy_;
-  double messages_ = 0;  // of rank 0
+  double messages_ = 0;  // number of rank 0's messages
   double moving_ = 0;
 };
 

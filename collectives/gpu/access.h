@@ -1,4 +1,4 @@
-// How a thread reads and writes: memory that may be unaligned, or the lines of a message.
+// How a thread reads and writes memory that may be unaligned, and the lines of a message.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace tutti::gpu {
 
-// How memory may be touched; alike for all threads.
+// Granularity of access to an operand, equal for all threads.
 enum class Unit : uint8_t { bytes, words, vectors, lines };
 
 // One operand of a part, in one slice.
 struct Access {
-  std::byte* at = nullptr;  // null: there is none
+  std::byte* at = nullptr;  // null: no operand
   Unit unit = Unit::bytes;
   bool widened = false;
   bool scales = false;
-  uint32_t flag = 0;  // of lines
+  uint32_t flag = 0;  // lines only
 };
 
 TUTTI_DEVICE Unit unit_of(const std::byte* at) {
@@ -28,7 +28,7 @@ TUTTI_DEVICE Unit unit_of(const std::byte* at) {
   return address % sizeof(uint32_t) == 0 ? Unit::words : Unit::bytes;
 }
 
-// `bytes` (at most 16) from memory; the rest is zero.
+// Reads `bytes` (at most 16) from memory; the rest is zero.
 TUTTI_DEVICE Vector read_some(const std::byte* from, uint32_t bytes) {
   Vector vector;
   TUTTI_UNROLL
@@ -56,7 +56,7 @@ TUTTI_DEVICE void write_words(std::byte* to, const Vector& vector) {
   for (int i = 0; i < 4; ++i) words[i] = vector.words[i];
 }
 
-// Waits until the line has come; an empty one when the kernel is to stop.
+// Waits until the line has arrived; returns an empty line when the kernel is to stop.
 template <typename Block>
 TUTTI_DEVICE Line await_line(Block& block, const Line* from, uint32_t flag) {
   for (;;) {
@@ -66,8 +66,8 @@ TUTTI_DEVICE Line await_line(Block& block, const Line* from, uint32_t flag) {
   }
 }
 
-// The vector that starts `offset` bytes (a multiple of 16) behind the operand's start, of which
-// `bytes` are wanted; `kFast`: all of them, of an operand that can be read by vectors.
+// Returns the vector at byte offset `offset` (a multiple of 16) of the operand, of which `bytes`
+// are needed. `kFast`: all of them, from an operand with vector access.
 template <bool kFast, typename Block>
 TUTTI_DEVICE Vector read(Block& block, const Access& access, uint64_t offset, uint32_t bytes) {
   if constexpr (kFast) return *reinterpret_cast<const Vector*>(access.at + offset);

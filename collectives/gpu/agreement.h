@@ -13,14 +13,14 @@
 
 namespace tutti::gpu {
 
-// Gives each rank's bytes, equally many, to all ranks; in the order of the ranks.
+// Gathers each rank's bytes (equally many) on all ranks, in rank order.
 using Exchange = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
 
 class Agreement {
  public:
   explicit Agreement(const Exchange& exchange) : exchange_(exchange) {}
 
-  // Keeps the first Error that this rank's part throws.
+  // Runs this rank's part and keeps the first Error that it throws.
   template <typename Act>
   void attempt(const Act& act) {
     if (failure_) return;
@@ -31,7 +31,7 @@ class Agreement {
     }
   }
 
-  // Collective. The first rank whose part has failed, or -1.
+  // Collective. Returns the first rank whose part has failed, or -1.
   int failed() {
     const std::byte mine{static_cast<unsigned char>(failure_ ? 1 : 0)};
     const std::vector<std::byte> all = exchange_(std::span(&mine, 1));
@@ -41,8 +41,8 @@ class Agreement {
     return -1;
   }
 
-  // Collective. Throws on all ranks where a part has failed: there its Error, elsewhere that this
-  // happened to that rank's GPU.
+  // Collective. If a part has failed, throws on all ranks: that rank throws its own Error, the
+  // others an error that names the rank's GPU.
   void require(const char* what) {
     const int rank = failed();
     if (failure_) throw Error(*failure_);

@@ -1,6 +1,7 @@
-// One part of a joint step (joint_steps.h), by all threads of a block: the inputs of all ranks,
-// combined, to this rank's output or to those of all ranks. By the switch between the GPUs where it
-// can add and the windows have a multicast address; else rank by rank.
+// One part of a joint step (joint_steps.h), run by all threads of a block: combines the inputs of
+// all ranks into this rank's output or into those of all ranks. The switch between the GPUs
+// computes it if it supports the operation and the windows have a multicast address; otherwise it
+// is done rank by rank.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +13,11 @@
 
 namespace tutti::gpu {
 
-// Where the data of a part lies. Offsets are from the buffers' starts.
+// Location of a part's data. Offsets are from the buffers' starts.
 struct AllRanks {
   uint64_t from = 0;
-  uint64_t to = 0;           // of all outputs, unless there is
-  std::byte* dst = nullptr;  // the one place that the result goes to
+  uint64_t to = 0;           // offset in all outputs, unless dst is set
+  std::byte* dst = nullptr;  // single destination of the result
   uint64_t count = 0;
   bool divides = false;
 };
@@ -28,11 +29,11 @@ TUTTI_DEVICE Access access_at(std::byte* at) {
   return {.at = at, .unit = kFast ? Unit::vectors : unit_of(at)};
 }
 
-// The result for what lies `at` bytes behind the part's start.
+// Returns the result at byte offset `at` of the part.
 template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE Pack<E> combined_inputs(Block& block, const AllRanks& all, uint64_t at,
                                      uint32_t bytes) {
-  constexpr int kHeld = 4;  // loads under way
+  constexpr int kHeld = 4;  // loads in flight
   const LentBuffer& inputs = block.launch.lent.input;
   const int32_t ranks = block.launch.ranks;
   Pack<E> sum{};
@@ -79,11 +80,11 @@ template <typename E>
 TUTTI_DEVICE bool all_finite(const Pack<E>& pack) {
   bool finite = true;
   TUTTI_UNROLL
-  for (int i = 0; i < kPack<E>; ++i) finite &= pack.at[i] - pack.at[i] == 0;  // else NaN
+  for (int i = 0; i < kPack<E>; ++i) finite &= pack.at[i] - pack.at[i] == 0;  // inf - inf = NaN
   return finite;
 }
 
-// The switch rounds its sums to elements: what overflows is added up rank by rank.
+// The switch rounds its sums to elements; sums that overflow are recomputed rank by rank.
 template <typename E, typename Block>
 TUTTI_DEVICE Vector mean_of_switch(Block& block, const AllRanks& all, uint64_t at,
                                    const Vector& added) {
@@ -92,7 +93,7 @@ TUTTI_DEVICE Vector mean_of_switch(Block& block, const AllRanks& all, uint64_t a
                                       : combined_inputs<E, true>(block, all, at, sizeof(Vector)));
 }
 
-// Whole vectors from `begin` to `end`, four under way at a time.
+// Processes whole vectors from `begin` to `end`, four in flight at a time.
 template <typename E, typename Block>
 TUTTI_DEVICE void add_by_switch(Block& block, const AllRanks& all, uint64_t begin, uint64_t end) {
   constexpr int kHeld = 4;
@@ -123,7 +124,7 @@ TUTTI_DEVICE void add_by_switch(Block& block, const AllRanks& all, uint64_t begi
   block.thread.fence_aliases();
 }
 
-// Whether all ranks' memory can be touched vector by vector there.
+// Returns true if the part has vector access in all ranks' memory.
 template <typename Block>
 TUTTI_DEVICE bool is_aligned(const Block& block, const AllRanks& all) {
   const LentBuffers& lent = block.launch.lent;
@@ -135,7 +136,7 @@ TUTTI_DEVICE bool is_aligned(const Block& block, const AllRanks& all) {
   return fits;
 }
 
-// Packs from `begin` to `end`; `kFast`: whole ones, in aligned memory.
+// Processes packs from `begin` to `end`. `kFast`: whole packs in aligned memory.
 template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE void add_by_ranks(Block& block, const AllRanks& all, uint64_t begin, uint64_t end) {
   const LentBuffer& outputs = block.launch.lent.output;

@@ -1,5 +1,5 @@
-// One part of a step, by all threads of a block: dst = a, or a op b, for a run of elements; the
-// result also goes into a message where the step sends one.
+// One part of a step, run by all threads of a block: dst = a, or dst = a op b, for a run of
+// elements. The result also goes into a message if the step sends one.
 #pragma once
 
 #include <cstddef>
@@ -12,45 +12,45 @@ namespace tutti::gpu {
 
 struct Run {
   Access a;
-  Access b;        // none: what is written is a
-  Access dst;      // may be none
-  Access message;  // may be none
+  Access b;        // none: dst = a
+  Access dst;      // may be absent
+  Access message;  // may be absent
   uint64_t count = 0;
   bool divides = false;
 
-  // Nothing is computed.
+  // True if nothing is computed.
   TUTTI_DEVICE bool is_copy() const {
     if (b.at != nullptr || a.scales || divides) return false;
     return (dst.at == nullptr || dst.widened == a.widened) &&
            (message.at == nullptr || message.widened == a.widened);
   }
-  // All of it is memory that can be touched vector by vector.
+  // True if all operands have vector access.
   TUTTI_DEVICE bool is_aligned() const {
     const auto fits = [](const Access& x) { return x.at == nullptr || x.unit == Unit::vectors; };
     return fits(a) && fits(b) && fits(dst) && fits(message);
   }
 };
 
-// Bytes in the vector that starts `offset` bytes behind the start of `bytes`.
+// Returns the bytes of the vector at `offset` in a range of `bytes`.
 TUTTI_DEVICE uint32_t vector_bytes(uint64_t offset, uint64_t bytes) {
   const uint64_t rest = bytes - offset;
   return rest < sizeof(Vector) ? static_cast<uint32_t>(rest)
                                : static_cast<uint32_t>(sizeof(Vector));
 }
 
-// Of one of several that a pack fills, of which only `bytes` may be used.
+// The same for one of several vectors that a pack fills, of which only `bytes` may be used.
 TUTTI_DEVICE uint32_t bytes_in_vector(uint64_t bytes, uint64_t offset) {
   return bytes <= offset ? 0 : vector_bytes(offset, bytes);
 }
 
-// Elements of the pack, which may be the last one.
+// Returns the number of elements of a pack, which may be the last one.
 template <typename E>
 TUTTI_DEVICE uint32_t elements_in(uint64_t pack, uint64_t count) {
   const uint64_t rest = count - pack * kPack<E>;
   return rest < kPack<E> ? static_cast<uint32_t>(rest) : static_cast<uint32_t>(kPack<E>);
 }
 
-// `kFast`: of whole packs, vector by vector. Otherwise of any unit, and the last pack may be short.
+// `kFast`: whole packs with vector access. Otherwise any unit, and the last pack may be short.
 template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE Pack<E> load(Block& block, const Access& from, uint64_t pack, uint32_t count) {
   Pack<E> values;
@@ -101,14 +101,13 @@ TUTTI_DEVICE void finish_pack(Block& block, const Run& run, uint64_t pack, const
   store<E, kFast>(block, run.message, pack, count, result);
 }
 
-// How many packs a thread has under way at a time: enough to hide memory's latency, few enough for
-// its registers.
+// Packs in flight per thread: enough to hide memory latency, few enough for its registers.
 template <typename E, bool kFast>
 inline constexpr int kAtOnce = !kFast          ? 1
                                : kPack<E> <= 4 ? 4
                                                : 16 / kPack<E>;
 
-// Packs `begin` to `end`.
+// Computes packs `begin` to `end`.
 template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE void compute(Block& block, const Run& run, uint64_t begin, uint64_t end) {
   constexpr int kHeld = kAtOnce<E, kFast>;
@@ -134,7 +133,7 @@ TUTTI_DEVICE void compute(Block& block, const Run& run, uint64_t begin, uint64_t
   }
 }
 
-// Vectors `begin` to `end`, without a look at the elements.
+// Copies vectors `begin` to `end` without regard to elements.
 template <bool kFast, typename Block>
 TUTTI_DEVICE void copy(Block& block, const Run& run, uint64_t bytes, uint64_t begin, uint64_t end) {
   constexpr int kHeld = kFast ? 4 : 1;

@@ -11,9 +11,9 @@ namespace tutti::gpu {
 
 namespace {
 
-constexpr size_t kWordBytes = 128;  // apart, as different ranks write them
+constexpr size_t kWordBytes = 128;  // separate cache lines, since different ranks write them
 
-// Words wrap around: so far ahead of all that is waited for, of which there are not so many.
+// stop() writes a value this far ahead of every awaited one, modulo 2^32, to end all waits.
 constexpr uint32_t kAhead = 1u << 30;
 
 size_t signal_bytes(int ranks) { return static_cast<size_t>(ranks) * kWordBytes; }
@@ -118,7 +118,7 @@ bool CopyCalls::can(const Request& request, cuda::CUstream stream) const {
   return bytes > 0 && window_of(rank_, data, bytes) != nullptr;
 }
 
-// All that ranks must agree on, the places in their windows too.
+// Hash of everything that ranks must agree on, including the places in their windows.
 uint64_t CopyCalls::signature_of(const Request& request) const {
   const auto [data, bytes] = target_of(request);
   uint64_t signature = kGolden;
@@ -148,7 +148,7 @@ void CopyCalls::run(const Request& request, cuda::CUstream stream) {
   order_.end(stream);
 }
 
-// Each rank's block goes to all others, the next one first, so that no GPU gets all at once.
+// Each rank sends its blocks to the next rank first, so that no GPU receives all blocks at once.
 void CopyCalls::push(const Request& request, cuda::CUstream stream) {
   const bool same_for_all = request.collective == Collective::all_gather;
   const size_t block = request.output.bytes() / static_cast<size_t>(ranks_);
@@ -181,7 +181,7 @@ void CopyCalls::scatter(const Request& request, cuda::CUstream stream) {
   }
 }
 
-// The root copies out of the others' windows, as it alone has the output.
+// Only the root has the output, so it copies from the others' windows.
 void CopyCalls::gather(const Request& request, cuda::CUstream stream) {
   if (rank_ != request.root) return await_done(request.root, stream);
   const size_t block = request.input.bytes();
@@ -195,7 +195,7 @@ void CopyCalls::gather(const Request& request, cuda::CUstream stream) {
   }
 }
 
-// ---- the end
+// ---- shutdown
 
 void CopyCalls::drain() {
   const cuda::CurrentContext current(context_);

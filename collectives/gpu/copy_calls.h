@@ -1,19 +1,19 @@
-// Calls that only move data, by the GPU's copy engines: the GPU's processors compute meanwhile.
-// Each rank copies its blocks into the other ranks' windows. That all ranks are at this call is
-// found out by a kernel of one small block, whose messages carry the call's signature; that copies
-// are done is told by words in memory, for which streams wait.
+// Calls that only move data, done by the GPU's copy engines while its processors compute. Each rank
+// copies its blocks into the other ranks' windows. A kernel of one small block, whose messages
+// carry the call's signature, checks that all ranks have reached this call. Streams wait for words
+// in memory that report completed copies.
 //
 //     rank a's stream                                rank b's stream
 //     kernel: signatures    ←───────────────────→    kernel: signatures
 //     copies its block into b's window
 //     writes done[a] of b   ───────────────────→     waits for done[a]
 //
-// The words count calls, so nothing is reset. What is captured would count wrong when it is
-// replayed: calls in graphs go by kernels.
+// The words count calls, so nothing is reset. A captured call would count wrong on replay: calls in
+// graphs run as kernels.
 //
-// Ranks that share a GPU in one process share its context, whose streams take turns in few queues
-// of the hardware: one rank's wait can stand before the copy that it waits for. They cannot make
-// such calls.
+// Ranks that share a GPU in one process share its context, whose streams are multiplexed onto few
+// hardware queues: one rank's wait can block the copy that it waits for. Such ranks cannot use copy
+// engines.
 //
 // (NCCL 2.28 has such collectives, "CE collectives".)
 #pragma once
@@ -35,27 +35,27 @@
 
 namespace tutti::gpu {
 
-// Of one rank of a communicator. Threads: one at a time, but for stop().
+// The copy calls of one rank. Not thread-safe except stop().
 class CopyCalls {
  public:
-  // Puts into the stream what ends once all ranks have come to a call of this signature; a rank
-  // that comes to another call is found out there.
+  // Enqueues work that ends once all ranks have reached a call with this signature, and that
+  // detects a rank in another call.
   using Meet = std::function<void(uint64_t signature, cuda::CUstream stream)>;
   CopyCalls(int rank, int ranks, const cuda::Context& context, std::shared_ptr<Windows> windows,
             Meet meet);
-  // Collective. False on all ranks where two share a context: these must not make such calls.
-  // Throws on all ranks where one does not reach another's memory.
+  // Collective. Returns false on all ranks if two share a context: they must not use copy calls.
+  // Throws on all ranks if one cannot access another's memory.
   bool connect(const Exchange& exchange);
 
-  // Whether the call can be made so: all ranks say alike, if they keep to the rules of windows.
+  // Returns true if the call is supported; equal on all ranks if they keep to the rules of windows.
   // all_gather, all_to_all and scatter need the output in a window, gather the input.
   bool can(const Request& request, cuda::CUstream stream) const;
-  // Returns when the call is in the stream.
+  // Returns when the call is enqueued on the stream.
   void run(const Request& request, cuda::CUstream stream);
 
   void drain();
-  // Ends all waits; what the calls' buffers hold then is anything, and copies still come: among
-  // threads of one process windows must stay until all have ended. Any thread.
+  // Ends all waits. The contents of the calls' buffers are then undefined, and copies may still
+  // arrive: among threads of one process, windows must stay until all have ended. Thread-safe.
   void stop();
 
  private:
@@ -73,7 +73,7 @@ class CopyCalls {
   const std::shared_ptr<Windows> windows_;
   const Meet meet_;
   const cuda::Stream own_stream_;
-  const cuda::SharedMemory signals_;  // calls that each rank has done with this one
+  const cuda::SharedMemory signals_;  // by rank: calls that it has completed with this rank
   std::vector<cuda::ImportedMemory> imported_;
   std::vector<std::byte*> signals_of_;  // by rank
   cuda::CallOrder order_;

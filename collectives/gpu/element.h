@@ -1,5 +1,5 @@
-// What a kernel computes with: as many elements as a 16-byte vector holds, by the operators of the
-// processor's kernels (base/kernels/operators.h), so that the bits are the same.
+// Arithmetic of a kernel: packs of as many elements as a 16-byte vector holds, with the operators
+// of the CPU kernels (base/kernels/operators.h), so that the bits are the same.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,16 @@ inline constexpr bool kIsPair = false;
 template <typename V, typename I>
 inline constexpr bool kIsPair<PairOf<V, I>> = true;
 
-// Elements of one vector.
+// Elements per vector.
 template <typename E>
 inline constexpr int kPack = static_cast<int>(sizeof(Vector) / sizeof(typename E::Stored));
-// Vectors that their accumulators fill.
+// Vectors filled by their accumulators.
 template <typename E>
 inline constexpr int kWide = static_cast<int>(sizeof(typename E::Value) * kPack<E> /
                                               sizeof(Vector));
 
-// Whether a switch between GPUs can add up vectors of it (PTX ISA, multimem.ld_reduce); 16-bit
-// floats in float.
+// True if a switch between GPUs can sum vectors of E (PTX ISA, multimem.ld_reduce); 16-bit floats
+// are summed in float.
 template <typename E>
 inline constexpr bool kSwitchAdds = false;
 template <>
@@ -85,7 +85,7 @@ TUTTI_DEVICE Vector narrow(const Pack<E>& pack) {
   }
 }
 
-// What a value becomes when it is stored as an element.
+// Returns the values after rounding to elements.
 template <typename E>
 TUTTI_DEVICE Pack<E> rounded(const Pack<E>& pack) {
   return widen<E>(narrow<E>(pack));
@@ -111,7 +111,7 @@ TUTTI_DEVICE Pack<E> locate(const Pack<E>& a, const Pack<E>& b) {
   });
 }
 
-// a op b. The operator is the same for all threads of a launch.
+// a op b. The operator is uniform over a launch.
 template <typename E>
 TUTTI_DEVICE Pack<E> combine(ReduceOp op, const Pack<E>& a, const Pack<E>& b) {
   if constexpr (kIsPair<E>) {
@@ -139,11 +139,11 @@ TUTTI_DEVICE Pack<E> combine(ReduceOp op, const Pack<E>& a, const Pack<E>& b) {
           break;
       }
     }
-    return apply<E, kernels::Sum>(a, b);  // avg and premul_sum, too
+    return apply<E, kernels::Sum>(a, b);  // also avg and premul_sum
   }
 }
 
-// As scale() of base/reduce.h.
+// Equivalent to scale() of base/reduce.h.
 template <typename E>
 TUTTI_DEVICE Pack<E> scaled(const Pack<E>& pack, double factor) {
   if constexpr (kIsPair<E>) {
@@ -155,7 +155,7 @@ TUTTI_DEVICE Pack<E> scaled(const Pack<E>& pack, double factor) {
   }
 }
 
-// As mean() of base/reduce.h, of the sum, or of two parts of it.
+// Equivalent to mean() of base/reduce.h, for the sum or for two parts of it.
 template <typename E>
 TUTTI_DEVICE Pack<E> mean(const Pack<E>& sum, int ranks) {
   if constexpr (kIsPair<E>) {

@@ -1,8 +1,8 @@
-// Runs lowered calls on one GPU: its mailboxes, those of its peers as it reaches them, and the
-// launches. One for each rank of a communicator whose GPUs reach each other's memory.
+// Runs lowered calls on one GPU: its mailboxes, its mappings of its peers' mailboxes, and the
+// launches. There is one for each rank of a communicator whose GPUs access each other's memory.
 //
-// Calls of one communicator follow each other on the GPU, whatever streams they are put into: the
-// kernels of a communicator share its mailboxes.
+// Calls of one communicator run one after another on the GPU, whatever their streams, because its
+// kernels share its mailboxes.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,13 @@
 
 namespace tutti::gpu {
 
-// A call in the device's memory, to be launched as often as one likes. It must outlive its
-// launches, or be given to Executor::retire().
+// A call in device memory, which can be launched any number of times. It must outlive its launches
+// or be passed to Executor::retire().
 class DeviceCall {
  public:
-  // Messages: only where the buffers are in windows can it be launched.
+  // True if it lends messages: it can then be launched only with buffers in windows.
   bool lends() const { return lends_; }
-  // A graph may launch it at any time.
+  // True if a graph may launch it at any time.
   bool is_captured() const { return is_captured_; }
 
  private:
@@ -40,42 +40,43 @@ class DeviceCall {
   explicit DeviceCall(cuda::DeviceMemory tables) : tables_(std::move(tables)) {}
 
   cuda::DeviceMemory tables_;
-  Launch launch_;  // all but the buffers
+  Launch launch_;  // complete except for the buffers
   bool lends_ = false;
   bool is_captured_ = false;
   cuda::CUfunction function_ = nullptr;
   cuda::Grid grid_;
 };
 
-// Threads: one at a time, but for stop() and mismatch().
+// Not thread-safe except stop() and mismatch().
 class Executor {
  public:
-  // `device`: this rank's. Throws where the build has no kernels for it. connect() comes next.
+  // `device`: this rank's GPU. Throws if the build has no kernels for it. Call connect() next.
   Executor(int rank, int ranks, int device, const MailboxShape& shape);
-  // Collective. Throws on all ranks where the memory of one is out of another's reach, with the
-  // reason where that was seen.
+  // Collective. Throws on all ranks if one cannot access another's memory; the error of the rank
+  // that noticed it states the reason.
   void connect(const Exchange& exchange);
 
   const MailboxShape& shape() const { return shape_; }
   std::shared_ptr<DeviceCall> prepare(const LoweredCall& lowered, DType dtype);
-  // Returns when the kernel is in the stream. The buffers are the device's, or pinned.
+  // Returns when the kernel is enqueued on the stream. The buffers are device or pinned memory.
   void launch(DeviceCall& call, const std::byte* input, std::byte* output, cuda::CUstream stream,
               const LentBuffers& lent = {});
-  // Takes calls that will not be launched again. Their memory serves later calls once the launches
-  // up to now have ended: to free it would wait for the kernels of all, and these for other ranks.
-  // Captured calls are kept as long as this is.
+  // Takes calls that will not be launched again. Their memory is reused for later calls once the
+  // launches so far have ended; freeing it would wait for all kernels, and these for other ranks.
+  // Captured calls are kept during the lifetime of this object.
   void retire(std::vector<std::shared_ptr<DeviceCall>> calls);
 
-  // Where the buffers are in windows, which the call then needs no slots for.
+  // Windows of the communicator; a call with buffers in windows needs no slots for them.
   const std::shared_ptr<Windows>& windows() const { return windows_; }
 
-  // Returns when the last launch that was not captured has ended.
+  // Blocks until the last launch that was not captured has ended.
   void drain();
 
-  // Ends all kernels, this one's and those to come, whatever they wait for. Their buffers hold
-  // anything then. Any thread.
+  // Terminates all present and future kernels of this rank, whatever they wait for. The contents of
+  // their buffers are then undefined. Thread-safe.
   void stop();
-  // 0, or 1 + the peer whose message belonged to another call: this rank's kernels have stopped.
+  // Returns 0, or 1 + the peer whose message belonged to another call; this rank's kernels have
+  // then stopped.
   uint64_t mismatch() const;
 
  private:
@@ -92,19 +93,19 @@ class Executor {
   const int ranks_;
   const MailboxShape shape_;
   const cuda::Context context_;
-  const std::shared_ptr<const cuda::Module> module_;  // of all executors of the context
+  const std::shared_ptr<const cuda::Module> module_;  // shared by the context's executors
   cuda::Stream own_stream_;
   cuda::PinnedMemory words_;  // `stop` and `mismatch`
   cuda::SharedMemory mailboxes_;
   cuda::DeviceMemory progress_;
   cuda::DeviceMemory peers_;  // PeerMemory of each rank
   std::vector<cuda::ImportedMemory> imported_;
-  std::vector<PeerMemory> reached_;  // what peers_ is a copy of
+  std::vector<PeerMemory> reached_;  // host copy of peers_
   const cuda::Stream retiring_;
   std::vector<Retired> retired_;
-  std::vector<std::shared_ptr<DeviceCall>> captured_;       // and retired
+  std::vector<std::shared_ptr<DeviceCall>> captured_;       // retired captured calls
   std::multimap<size_t, cuda::DeviceMemory> spare_tables_;  // by size
-  // The last one is used; the others may be, by captured calls.
+  // The last one is in use; captured calls may still use the others.
   std::vector<cuda::DeviceMemory> scratch_;
   const std::shared_ptr<Windows> windows_;
   cuda::CallOrder order_;

@@ -13,12 +13,12 @@ namespace tutti::gpu {
 
 namespace {
 
-// The one chunk of a list; null: there are several, or none.
+// Returns the single chunk of a list; null if there are none or several.
 const ChunkRange* only_chunk(const RangeList& ranges) {
   return ranges.size() == 1 && ranges[0].count == 1 ? ranges.data() : nullptr;
 }
 
-// What a chunk holds: an input chunk's sum over some ranks, and the actions by which it came.
+// Content of a chunk: the sum of an input chunk over some ranks, and the actions that produced it.
 struct Sum {
   int32_t chunk = -1;  // -1: something else
   std::set<int32_t> ranks;
@@ -34,7 +34,7 @@ std::optional<Sum> together(const std::optional<Sum>& a, const std::optional<Sum
   return sum;
 }
 
-// All ranks' actions, and which of them send and receive a message.
+// All ranks' actions, and the pairs of actions that send and receive a message.
 class Calls {
  public:
   Calls(std::span<const Plan> plans, std::span<const Actions> actions)
@@ -61,7 +61,7 @@ class Calls {
   const Step& step(int32_t rank, int32_t number) const {
     return plans_[rank].program.steps[static_cast<size_t>(number)];
   }
-  // The step that the action sends by.
+  // Returns the step by which the action sends.
   const Step& send_of(int32_t rank, size_t at) const {
     const Action& one = action(rank, at);
     return one.forwards >= 0 ? step(rank, one.forwards) : step(rank, one.step);
@@ -118,12 +118,12 @@ class Calls {
   std::map<std::pair<Place, int32_t>, Place> receiver_;
 };
 
-// By which of its actions a rank adds up all inputs.
+// Finds the actions by which a rank sums all inputs.
 class Sums {
  public:
   Sums(const Calls& calls, int32_t rank) : calls_(calls), rank_(rank) {}
 
-  // In order; the last one writes the sum.
+  // Returns them in order; the last action writes the sum.
   std::vector<std::set<size_t>> find() {
     for (size_t at = 0; at < calls_.count(rank_); ++at) {
       if (!calls_.action(rank_, at).from_all) follow(at);
@@ -148,7 +148,7 @@ class Sums {
     const ChunkRange* const chunk = only_chunk(ranges);
     return chunk != nullptr ? value(*chunk) : std::nullopt;
   }
-  // Of a peer's input as it was.
+  // Returns the sum received from a peer, if it lends its unmodified input.
   std::optional<Sum> received(size_t at) const {
     if (calls_.action(rank_, at).lender_step < 0) return std::nullopt;
     const auto [peer, sends] = calls_.sender_of(rank_, at);
@@ -191,7 +191,7 @@ class Sums {
     values_[calls_.place_of(rank_, *to)] = sum;
     if (calls_.action(rank_, at).forwards >= 0) share(step.dst);
   }
-  // Others need the value as well.
+  // Marks values that other steps need as well.
   void share(const RangeList& ranges) {
     for_each_chunk(ranges, [&](Space space, int32_t chunk) {
       const std::optional<Sum> sum = value({space, chunk, 1});
@@ -206,14 +206,14 @@ class Sums {
 
   const Calls& calls_;
   const int32_t rank_;
-  std::map<int64_t, std::optional<Sum>> values_;  // by place, of what was written
+  std::map<int64_t, std::optional<Sum>> values_;  // by place: written values
   std::set<size_t> shared_;                       // actions whose results others need
   std::vector<std::set<size_t>> complete_;
 };
 
-// The actions with those of a sum in one, which comes where the first of them was, behind the sends
-// that were between them: what is received between them waits. Null where that would change what
-// messages mean, or what is in memory.
+// Returns the actions with those of a sum replaced by one at the place of the first of them, after
+// the sends in between; receives in between come later. Returns nullopt if that would change the
+// matching of messages or the content of memory.
 std::optional<Actions> joined_from_all(const Calls& calls, int32_t rank,
                                        const std::set<size_t>& sum) {
   Actions before;
@@ -223,7 +223,7 @@ std::optional<Actions> joined_from_all(const Calls& calls, int32_t rank,
   one.from_all = true;
   const RangeList& dst = calls.step(rank, last).dst;
   const int64_t place = calls.place_of(rank, *only_chunk(dst));
-  std::set<int32_t> heard;  // of the sum's messages
+  std::set<int32_t> heard;  // ranks whose message for the sum was received
   for (size_t at = 0; at < calls.count(rank); ++at) {
     const Action& action = calls.action(rank, at);
     const Step& step = calls.step(rank, at);
@@ -251,13 +251,15 @@ std::optional<Actions> joined_from_all(const Calls& calls, int32_t rank,
   return before;
 }
 
-// Where a sum goes to all others at once: they get it where this rank would write it.
+// A sum sent to all other ranks at once, which receive it at the place where this rank would write
+// it.
 class ToAll {
  public:
   ToAll(const Calls& calls, int32_t rank, size_t joint)
       : calls_(calls), rank_(rank), joint_(joint), sum_(calls.step(rank, joint).dst) {}
 
-  // The actions that send it; empty: not all get it, or not so.
+  // Returns the actions that send it; empty if not all ranks receive it or if they store it
+  // elsewhere.
   std::vector<size_t> sends() const {
     std::vector<size_t> sends;
     std::set<int32_t> to;
@@ -274,7 +276,8 @@ class ToAll {
   }
 
  private:
-  // Whether the sum may be written there once this rank has got the joint step's messages.
+  // Returns true if the sum may be written to the receiver's memory once this rank has received the
+  // joint step's messages.
   bool may_be_given(const Calls::Place& receiver) const {
     const auto [peer, receives_at] = receiver;
     const Step& step = calls_.step(peer, receives_at);
@@ -299,7 +302,7 @@ class ToAll {
   const RangeList& sum_;
 };
 
-// Joins the first sum of the rank that can be.
+// Joins the rank's first joinable sum.
 bool join_a_sum(std::span<const Plan> plans, std::vector<Actions>& actions, int32_t rank) {
   const Calls calls(plans, actions);
   for (const std::set<size_t>& sum : Sums(calls, rank).find()) {
@@ -311,7 +314,7 @@ bool join_a_sum(std::span<const Plan> plans, std::vector<Actions>& actions, int3
   return false;
 }
 
-// Drops what is no action any more, and waits for nobody who reads nothing any more.
+// Removes actions that were merged, and waits for readers that no longer exist.
 void drop(Actions& actions, const std::set<size_t>& dropped) {
   Actions kept;
   std::set<int32_t> lends;

@@ -1,4 +1,4 @@
-// The kernels as nvcc and hipcc compile them: one for each element type (kernels.h).
+// The kernels as compiled by nvcc and hipcc, one per element type (kernels.h).
 #if defined(__HIPCC__)
 #include "collectives/gpu/device/hip_thread.h"
 using DeviceThread = tutti::gpu::HipThread;
@@ -9,7 +9,7 @@ using DeviceThread = tutti::gpu::CudaThread;
 
 #include "collectives/gpu/run_call.h"
 
-// Its parameter is read where the driver has put it: a copy would be one for each thread.
+// The parameter is read where the driver has put it; otherwise each thread would have a copy.
 #define TUTTI_KERNEL(type, ...)                                                                  \
   extern "C" __global__ void __launch_bounds__(tutti::gpu::kMostThreads, 1) tutti_run_##type(       \
       const TUTTI_GRID_CONSTANT tutti::gpu::Launch launch) {                                     \

@@ -1,5 +1,4 @@
-// The kernels by name: one for each element type, as the fat binary has them. Each takes one
-// Launch.
+// Names of the kernels in the fat binary, one per element type. Each takes one Launch.
 #pragma once
 
 #include <string>

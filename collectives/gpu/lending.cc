@@ -16,14 +16,14 @@ bool lies_in_buffers(std::span<const Piece> pieces) {
   });
 }
 
-// Piece by piece, the receiver takes what the sender has.
+// Returns true if the receiver takes the sender's pieces one for one.
 bool can_be_lent(const Move& send, const Move& receive) {
   const auto length = [](const Piece& piece) { return piece.length; };
   return !send.src.empty() && !send.widened && lies_in_buffers(send.src) &&
          std::ranges::equal(send.src, receive.dst, {}, length, length);
 }
 
-// Chunks by where they lie when the call is in place.
+// Returns the chunks' locations in an in-place call.
 std::vector<int64_t> locations(const Plan& plan, const RangeList& ranges) {
   std::vector<int64_t> found;
   for_each_chunk(ranges, [&](Space space, int32_t chunk) {
@@ -38,11 +38,11 @@ class Lending {
           std::vector<Actions> actions)
       : plans_(plans), compiled_(compiled), actions_(std::move(actions)) {}
 
-  // Whether something is lent.
+  // Returns true if anything was lent.
   bool lend_messages() {
     struct Sent {
       Action* action;
-      int32_t step;  // that sends
+      int32_t step;  // the sending step
     };
     std::map<std::pair<int32_t, int32_t>, std::deque<Sent>> connections;
     const auto of_all = [&](const auto& visit) {
@@ -74,11 +74,11 @@ class Lending {
     return lends;
   }
 
-  // Who writes what was lent waits for its readers.
+  // Makes actions that overwrite a loan wait for its readers.
   void number_and_await() {
     for (size_t rank = 0; rank < actions_.size(); ++rank) {
       const Plan& plan = plans_[rank];
-      std::vector<std::pair<int64_t, int32_t>> lent;  // where, and its number
+      std::vector<std::pair<int64_t, int32_t>> lent;  // location and number
       int32_t numbers = 0;
       for (Action& action : actions_[rank]) {
         const Step& step = step_of(rank, action.step);

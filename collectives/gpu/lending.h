@@ -1,16 +1,16 @@
-// Messages that need no slot: the receiver reads them where they lie in the sender's memory, as all
-// ranks reach each other's buffers.
+// Messages without a slot: the receiver reads the data in the sender's memory, because all ranks
+// can access each other's buffers.
 //
-//     by a slot    sender: input ──copy──→ slot of the receiver      receiver: slot ──→ output
-//     lent         sender: says that it is there                     receiver: sender's input ──→
-//     output
+//     by a slot    sender: input ──copy──→ slot of receiver   receiver: slot ──→ output
+//     lent         sender: announces it                       receiver: sender's input ──→ output
 //
-// What lies in the sender's input or output can be lent, unless it would have to be converted or
-// scaled on the way. The sender must not write there before it was read: the actions that do wait
-// for it, and the orders of all ranks are walked once more for that. Not all end: two ranks that
-// exchange a chunk in place must copy at least one (proof/rendezvous.h); those calls lend nothing.
+// Data in the sender's input or output can be lent unless it would have to be converted or scaled
+// on the way. The sender must not overwrite it before it has been read: actions that would do so
+// wait, and all ranks' orders are walked once more to check that they still terminate. Some do not:
+// two ranks that exchange a chunk in place must copy at least one (proof/rendezvous.h). Such calls
+// lend nothing.
 //
-// (NCCL reads peers' registered buffers so, by its "direct" primitives.)
+// (NCCL's "direct" primitives read peers' registered buffers in this way.)
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@
 
 namespace tutti::gpu {
 
-// Whether such a call's ranks know of each other what lies where: blocks are equally long, and all
+// Returns true if the call's ranks know each other's layout: blocks have equal length, and all
 // ranks have both buffers.
 bool may_lend(const Request& request);
 
-// `plans[r]`, `compiled[r]`, `plain[r]`: rank r's. Actions that lend what can be lent; none where
-// nothing can, or they would not end.
+// `plans[r]`, `compiled[r]` and `plain[r]` are rank r's. Returns actions that lend all lendable
+// messages; nullopt if there are none or if the result would not terminate.
 std::optional<std::vector<Actions>> lend(std::span<const Plan> plans,
                                          std::span<const CompiledCall> compiled,
                                          std::vector<Actions> plain, uint32_t room);

@@ -1,4 +1,4 @@
-// A call made ready for a kernel: its steps in the block's order, as flat arrays of plain values,
+// A call prepared for a kernel: its steps in the block's order as flat arrays of plain values,
 // which only have to be copied to the device.
 #pragma once
 
@@ -16,19 +16,19 @@ namespace tutti::gpu {
 struct LoweredCall {
   std::vector<DeviceStep> steps;
   std::vector<Part> parts;
-  std::vector<int32_t> ports;  // the peers that the call talks to
+  std::vector<int32_t> ports;  // peers of the call
   std::vector<Awaited> awaited;
-  // All of a launch that follows from the call: no pointers yet.
+  // The part of the launch that follows from the call, without pointers.
   Launch launch;
   uint32_t blocks = 1;
-  bool lends = false;  // some rank does: all buffers must be in windows
+  bool lends = false;  // some rank lends: all buffers must be in windows
 };
 
-// What derive() is to know of the mailboxes, so that the call is cut into slices that fit.
+// Returns the limits for derive(), such that the call's slices fit into the mailboxes.
 Limits limits_of(const MailboxShape& shape, Protocol protocol, uint32_t blocks);
 
-// What `rank` does. `of_ranks[r]`: rank r's, derived by limits_of(); that of another rank is looked
-// at where it lends. Throws Error(unsupported) for the caller's own operators.
+// Lowers `rank`'s actions. `of_ranks[r]` is rank r's compiled call, derived with limits_of();
+// another rank's is used if it lends. Throws Error(unsupported) for user-defined operators.
 LoweredCall lower(std::span<const CompiledCall> of_ranks, int rank, std::span<const Action> actions,
                   const MailboxShape& shape, Protocol protocol);
 

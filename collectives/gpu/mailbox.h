@@ -1,5 +1,6 @@
-// One block of a kernel and its peers' blocks of the same number: when a message may be sent, when
-// one has come, and that it was read. The first thread of the block waits for all of them.
+// The protocol between one block of a kernel and its peers' blocks of the same number: when a
+// message may be sent, when one has arrived, and when it has been read. The first thread of a block
+// waits on behalf of all its threads.
 #pragma once
 
 #include <cstddef>
@@ -11,57 +12,59 @@
 
 namespace tutti::gpu {
 
-// The rules that make messages safe. Tests break them one by one, to see that it is noticed.
+// Rules that make the protocol safe. Tests break them one by one to check that violations are
+// noticed.
 struct Rules {
-  // A line's flag in message `sequence`: never what was in this slot before, nor zero, with which
-  // memory begins.
+  // A line's flag in message `sequence`: it differs from what the slot held before, and from zero,
+  // the initial value of the memory.
   static constexpr uint32_t flag(uint64_t sequence) { return static_cast<uint32_t>(sequence + 1); }
-  // Messages that may be on their way before one of them was read.
+  // Number of messages in flight before one of them has been read.
   static constexpr uint64_t room(uint64_t slots) { return slots; }
   static constexpr bool kPublishesBeforeData = false;
-  static constexpr bool kWaitsForThreads = true;  // before a slot is given away
-  static constexpr bool kWaitsForReaders = true;  // of what was lent, before it is overwritten
+  static constexpr bool kWaitsForThreads = true;  // before a slot is released
+  static constexpr bool kWaitsForReaders =
+      true;  // waits for readers of loans before their memory is overwritten
 };
 
-// Flags come again after 2^32 messages. By then no line may be left from the first time, so each
-// slot is filled to its end once in so many turns.
+// Flags repeat after 2^32 messages. No line may be left over from the first time, so each slot is
+// filled completely once in this number of turns.
 inline constexpr uint64_t kTurnsBetweenCleanings = 1 << 20;
 
-// A peer that the call talks to.
+// A peer of the call.
 struct Port {
   std::byte* here;   // the mailbox in this rank's memory
   std::byte* there;  // the one in the peer's
   int32_t peer;
   uint64_t sent;
   uint64_t received;
-  uint64_t consumed;  // of those sent: as far as is known here
+  uint64_t consumed;  // sent messages known to be consumed
 };
 
-// What the threads of a block are told of a step.
+// State of a step that the first thread passes to the threads of its block.
 struct Turn {
-  const Port* from;       // of a message by lines; null: the step receives none
-  uint64_t signature;     // which that message must have
-  std::byte* receive_at;  // the slot, its signature first
+  const Port* from;       // sender of a message by lines; null: none
+  uint64_t signature;     // expected signature of that message
+  std::byte* receive_at;  // the slot, which begins with its signature
   std::byte* send_at;
   uint32_t receive_flag;
   uint32_t send_flag;
-  bool cleans;  // the slot is to be filled to its end
-  bool stops;   // the kernel ends here
+  bool cleans;  // the slot must be filled completely
+  bool stops;   // the kernel terminates here
 };
 
-// `turn` is written by the first thread, between two steps; `stopping` by any thread that gives up
-// waiting, at any time. So all threads come to the same decision, from `turn`.
+// `turn` is written by the first thread between two steps, `stopping` by any thread that gives up
+// waiting, at any time. All threads base their decisions on `turn`, so they agree.
 struct Shared {
   Turn turn;
   uint32_t stopping;
 };
 
-// Behind it lie the ports, and the numbers that lent messages were sent as, plus 1.
+// Followed in memory by the ports and the message numbers of loans, plus 1.
 constexpr uint64_t shared_bytes(uint64_t ports, uint64_t lends) {
   return sizeof(Shared) + ports * sizeof(Port) + lends * sizeof(uint64_t);
 }
 
-// What each thread has at hand.
+// Context of each thread.
 template <typename Thread, typename RulesOfTest = Rules>
 struct Block {
   using TheRules = RulesOfTest;
@@ -77,8 +80,8 @@ struct Block {
   TUTTI_DEVICE bool is_first() const { return thread.index() == 0; }
   TUTTI_DEVICE bool stopping() const { return thread.load_shared(&shared.stopping) != 0; }
   TUTTI_DEVICE void stop() { thread.store_shared(&shared.stopping, 1); }
-  // In each turn of a wait; `finds_misfit()` tells that the wait is for a peer in another call. The
-  // word of the host is far away, and a peer is seldom in another call.
+  // Called in each iteration of a wait. `finds_misfit()` returns true if the awaited peer is in
+  // another call. It is evaluated rarely, as is the host's stop word, because both are expensive.
   template <typename FindsMisfit>
   TUTTI_DEVICE bool must_stop(const FindsMisfit& finds_misfit) {
     thread.pause();
@@ -88,7 +91,7 @@ struct Block {
     stop();
     return true;
   }
-  // In each turn of a wait for a line.
+  // The same for the wait for a line.
   TUTTI_DEVICE bool must_stop(const Line* awaited, uint32_t flag);
 };
 
@@ -113,8 +116,8 @@ TUTTI_DEVICE void open_ports(B& block) {
   }
 }
 
-// The peer's message belongs to another call: the kernels of this rank end, and the host learns
-// why.
+// The peer's message belongs to another call: terminates this rank's kernels and reports the peer
+// to the host.
 template <typename B>
 TUTTI_DEVICE void report_misfit(B& block, const Port& port) {
   block.thread.store_release(block.launch.mismatch, static_cast<uint64_t>(port.peer) + 1);
@@ -122,9 +125,9 @@ TUTTI_DEVICE void report_misfit(B& block, const Port& port) {
   block.stop();
 }
 
-// True, and reported, where the peer that this block waits for sends by the other protocol. Its
-// calls follow each other, so it has left this call, or never was in it. `has_come()` tells the two
-// apart: what is awaited was sent before.
+// Returns true, and reports it, if the awaited peer sends by the other protocol. Its calls are
+// ordered, so it has left this call or never joined it. `has_come()` distinguishes the two: if the
+// peer has left, the awaited message was sent before.
 template <typename B, typename HasCome>
 TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasCome& has_come) {
   const Launch& launch = block.launch;
@@ -144,13 +147,13 @@ TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasCome& 
     is_other = flag != 0 && block.thread.load_line(first).flag0 == flag;
   }
   if (!is_other) return false;
-  block.thread.fence();  // what was sent before the other message is seen from here on
+  block.thread.fence();  // messages sent before the other message are visible from here on
   if (has_come()) return false;
   report_misfit(block, port);
   return true;
 }
 
-// Returns when the peer has read all that was sent before message `end`, or the kernel is to stop.
+// Waits until the peer has read all messages before number `end`, or the kernel is to stop.
 template <typename B>
 TUTTI_DEVICE void await_readers(B& block, Port& port, uint64_t end) {
   const auto protocol = static_cast<size_t>(block.launch.protocol);
@@ -179,13 +182,13 @@ TUTTI_DEVICE void close_ports(B& block) {
   }
 }
 
-// --- by the first thread of the block ---
+// --- run by the first thread of the block ---
 
 TUTTI_DEVICE uint64_t signature_of(const Launch& launch, const DeviceStep& step) {
   return step.signature ^ launch.lent.salt;
 }
 
-// The message at the front is of the step that this rank is at, or the call ends here.
+// Checks that the received message belongs to this rank's step; otherwise terminates the call.
 template <typename B>
 TUTTI_DEVICE void check_signature(B& block, const Port& port, uint64_t found, uint64_t expected) {
   if (found != expected) report_misfit(block, port);
@@ -231,7 +234,7 @@ TUTTI_DEVICE void begin_send(B& block, const DeviceStep& step, Port& port, Turn&
   *reinterpret_cast<uint64_t*>(turn.send_at) = signature_of(launch, step);
 }
 
-// What the step overwrites has been read.
+// Waits until the data that the step overwrites has been read.
 template <typename B>
 TUTTI_DEVICE void await_awaited(B& block, const DeviceStep& step) {
   for (uint32_t i = 0; i < step.awaited; ++i) {
@@ -259,7 +262,7 @@ TUTTI_DEVICE void end_send(B& block, Port& port) {
   ++port.sent;
 }
 
-// The ports that a step receives or sends by: at most one, or all.
+// Range of ports of a step's receives or sends: at most one, or all.
 struct Ports {
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -284,7 +287,7 @@ TUTTI_DEVICE void begin_messages(B& block, const DeviceStep& step, Turn& turn) {
   }
 }
 
-// When all threads have done with the slots. One fence does for all words.
+// Called when all threads have finished with the slots. One fence covers all words.
 template <typename B>
 TUTTI_DEVICE void end_messages(B& block, const DeviceStep& step) {
   const Ports from = ports_of(block.launch, step.receives, step.receives_from_all);
@@ -296,13 +299,13 @@ TUTTI_DEVICE void end_messages(B& block, const DeviceStep& step) {
   if (step.lend >= 0) block.lent[step.lend] = block.ports[step.sends].sent;
 }
 
-// --- lines that belong to no thread's part of the data ---
+// --- lines outside any thread's part of the data ---
 
 TUTTI_DEVICE uint64_t signature_in(const Line& line) {
   return line.data0 | uint64_t{line.data1} << 32;
 }
 
-// A message of another call may be shorter than this one's, and its last lines never come.
+// A message of another call may be shorter than the expected one, so its last lines never arrive.
 template <typename Thread, typename RulesOfTest>
 TUTTI_DEVICE bool Block<Thread, RulesOfTest>::must_stop(const Line* awaited, uint32_t flag) {
   return must_stop([&] {
@@ -338,7 +341,7 @@ TUTTI_DEVICE void exchange_signatures(B& block, const DeviceStep& step, const Tu
   }
 }
 
-// The lines behind `bytes` of data.
+// Fills the lines behind `bytes` of data.
 template <typename B>
 TUTTI_DEVICE void clean_rest(B& block, const Turn& turn, uint64_t bytes) {
   auto* const lines = reinterpret_cast<Line*>(turn.send_at + kLineBytes);

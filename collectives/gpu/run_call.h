@@ -1,5 +1,5 @@
-// The kernel: a block does its slices of a call, step by step, as schedule.h has put them in order.
-// All threads do a step together. Slices and blocks are independent of each other.
+// The kernel: a block runs its slices of a call, step by step, in the order of schedule.h. All
+// threads run a step together. Slices and blocks are independent of each other.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace tutti::gpu {
 
 struct Slice {
   uint32_t number = 0;
-  uint64_t first = 0;  // element of each chunk
+  uint64_t first = 0;  // first element within each chunk
 };
 
 TUTTI_DEVICE uint64_t elements_of(const Launch& launch, const Slice& slice, uint64_t length) {
@@ -24,8 +24,8 @@ TUTTI_DEVICE uint64_t elements_of(const Launch& launch, const Slice& slice, uint
   return rest < launch.slice_elements ? rest : launch.slice_elements;
 }
 
-// Messages without data are not sent, but tokens are; and where only the two ranks know how long a
-// block is, they tell each other in slice 0.
+// Messages without data are not sent, except tokens, and except in slice 0 where only the two ranks
+// know a block's length and tell each other.
 TUTTI_DEVICE bool is_silent(const Launch& launch, const DeviceStep& step, const Slice& slice) {
   if (step.parts == 0 || (launch.private_blocks && slice.number == 0)) return false;
   for (uint32_t i = 0; i < step.parts; ++i) {
@@ -34,7 +34,7 @@ TUTTI_DEVICE bool is_silent(const Launch& launch, const DeviceStep& step, const 
   return true;
 }
 
-// Of a slot's data: parts begin at whole vectors.
+// Returns the bytes that a part occupies in a slot: parts begin at whole vectors.
 TUTTI_DEVICE uint64_t message_bytes(uint64_t elements, uint64_t width) {
   return (elements * width + sizeof(Vector) - 1) / sizeof(Vector) * sizeof(Vector);
 }
@@ -44,7 +44,7 @@ TUTTI_DEVICE uint64_t width(bool widened) {
   return widened ? sizeof(typename E::Value) : sizeof(typename E::Stored);
 }
 
-// Where a message's data begins: behind its signature.
+// Returns access to a message's data, which follows its signature.
 TUTTI_DEVICE Access message_access(const Launch& launch, std::byte* slot, uint64_t offset,
                                    uint32_t flag, bool widened) {
   if (launch.protocol == Protocol::lines) {
@@ -93,7 +93,7 @@ TUTTI_DEVICE Access access_of(const B& block, const Operand& operand, const Slic
   return {.at = base, .unit = unit_of(base), .widened = operand.widened, .scales = operand.scales};
 }
 
-// All data of a step. Returns the bytes of the message that it sends.
+// Processes all data of a step. Returns the bytes of the message that it sends.
 template <typename E, typename B>
 TUTTI_DEVICE uint64_t do_parts(B& block, const DeviceStep& step, const Slice& slice,
                                const Turn& turn) {
@@ -130,7 +130,7 @@ TUTTI_DEVICE uint64_t do_parts(B& block, const DeviceStep& step, const Slice& sl
   return sent;
 }
 
-// False when the kernel is to stop; alike for all threads.
+// Returns false when the kernel is to stop; equal for all threads.
 template <typename E, typename B>
 TUTTI_DEVICE bool do_step(B& block, const DeviceStep& step, const Slice& slice) {
   using R = typename B::TheRules;

@@ -11,7 +11,7 @@ namespace tutti::gpu {
 
 namespace {
 
-// Messages under way between any two ranks.
+// Messages in flight between any two ranks.
 class Connections {
  public:
   explicit Connections(uint32_t room) : room_(room) {}
@@ -32,7 +32,7 @@ class Connections {
   std::map<std::pair<int32_t, int32_t>, uint32_t> read_;
 };
 
-// The order in which the queues of all ranks let them begin.
+// Returns the order in which all ranks' queues let the steps begin.
 std::vector<Actions> orders(std::span<const Plan> plans, uint32_t room) {
   std::vector<Actions> orders(plans.size());
   Connections connections(room);
@@ -80,7 +80,7 @@ Actions with_forwarding(const Program& program, const Actions& order) {
   return actions;
 }
 
-// One rank's way through its actions.
+// Walks one rank's actions in order.
 class InOrder {
  public:
   InOrder(std::span<const Plan> plans, std::span<const Actions> actions, uint32_t room)
@@ -104,7 +104,7 @@ class InOrder {
  private:
   struct Lent {
     int32_t to = 0;
-    uint32_t messages = 0;  // to that peer, this one too
+    uint32_t messages = 0;  // sent to that peer, including this one
   };
 
   bool go_on(size_t rank) {

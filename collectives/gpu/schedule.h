@@ -1,14 +1,14 @@
-// In what order the threads of a block do the steps of a program, and which of them at once.
+// The order in which the threads of a block run the steps of a program, and steps fused into one.
 //
-// The queues of a plan move independently of each other (program/queue_walk.h); a block of threads
-// does one thing after the other. So the plans of all ranks are walked here once, with as much room
-// for messages as there will be, and the order in which the walk happens to begin each rank's steps
-// is kept. It is safe whatever the timing: ranks that do their steps in a fixed order and wait for
-// messages and for room are a network with one outcome, and this order has been seen to end.
+// The queues of a plan progress independently (program/queue_walk.h), but a block of threads runs
+// one step after another. The plans of all ranks are therefore walked here once, with the same room
+// for messages as at run time, and the order in which the walk begins each rank's steps is
+// recorded. This order is safe for any timing: ranks that run steps in a fixed order and wait only
+// for messages and for room form a deterministic network with a single outcome, and the walk has
+// shown that it terminates.
 //
-// A receive whose result is sent on at once becomes one action with that send, so that the result
-// is not read again. The actions are walked once more for it, since such a receive waits for room,
-// too.
+// A receive whose result is forwarded at once is fused with the send, so that the result is not
+// read again. The fused order is walked once more, because such a receive also waits for room.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,23 @@ namespace tutti::gpu {
 
 struct Action {
   int32_t step = 0;
-  int32_t sends_to = -1;     // of sends: one of its peers
-  int32_t forwards = -1;     // of receives: the step that sends the result on,
-  int32_t forwards_to = -1;  // to this peer
-  // Where messages are lent (lending.h):
-  int32_t lend = -1;             // of what it sends: its number among those that the rank lends
-  int32_t lender_step = -1;      // of receives: the lender's step, where what it gets lies,
+  int32_t sends_to = -1;     // send: one of its peers
+  int32_t forwards = -1;     // receive: step that forwards the result,
+  int32_t forwards_to = -1;  // and its peer
+  // If messages are lent (lending.h):
+  int32_t lend = -1;             // number of the loan that it sends, among the rank's loans
+  int32_t lender_step = -1;      // receive: the lender's step, which locates the data,
   int32_t lender = -1;           // and the lender
-  std::vector<int32_t> awaited;  // what the rank lent, and where the action writes
-  // Where steps are joined (joint_steps.h):
-  bool from_all = false;   // adds up all ranks' inputs, at the place of what the lender lends
-  bool to_all = false;     // writes all ranks' outputs, and sends to all others that this is so
-  bool by_switch = false;  // may leave it to the switch to add: nobody else adds up the same
-  bool given = false;      // a receive of what the sender has written to its place
+  std::vector<int32_t> awaited;  // loans of this rank in memory that the action overwrites
+  // If steps are joined (joint_steps.h):
+  bool from_all = false;   // combines all ranks' inputs, at the location of the lender's loan
+  bool to_all = false;     // writes all ranks' outputs, and notifies all other ranks
+  bool by_switch = false;  // the switch may sum: no other rank computes the same sum
+  bool given = false;      // a receive of data that the sender has written in place
 
   bool operator==(const Action&) const = default;
 
-  // The peer that it sends to, or -1.
+  // Returns the peer that it sends to, or -1.
   int32_t sends(const Step& step) const {
     return step.kind == StepKind::send ? sends_to : forwards_to;
   }
@@ -45,10 +45,11 @@ struct Action {
 
 using Actions = std::vector<Action>;  // one rank's, in order
 
-// `plans[r]`: rank r's, in place. `room`: messages that a connection holds. All ranks' actions.
+// `plans[r]` is rank r's plan, in place. `room`: capacity of a connection in messages. Returns all
+// ranks' actions.
 std::vector<Actions> schedule(std::span<const Plan> plans, uint32_t room);
 
-// Whether all ranks come to their end in this order.
+// Returns true if all ranks terminate in this order.
 bool ends(std::span<const Plan> plans, std::span<const Actions> actions, uint32_t room);
 
 }  // namespace tutti::gpu

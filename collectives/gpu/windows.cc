@@ -20,14 +20,14 @@ std::vector<Window::Told> exchanged(const Window::Told& mine, const Exchange& ex
   return all;
 }
 
-// A buffer of one block that is the rank's own block of the other: its distance from rank to rank.
+// Returns the stride of a one-block buffer that is the rank's own block of the other buffer.
 uint64_t stride_of(const ConstBuffer& one, const void* blocks, size_t block_bytes, int rank) {
   const auto* const own =
       static_cast<const std::byte*>(blocks) + block_bytes * static_cast<size_t>(rank);
   return one.data == own ? block_bytes : 0;
 }
 
-// A GPU takes part in a multicast object once.
+// A GPU can join a multicast object only once.
 bool share_a_gpu(std::span<const Window::Told> all) {
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -39,7 +39,7 @@ bool share_a_gpu(std::span<const Window::Told> all) {
 
 }  // namespace
 
-// ---- one rank's
+// ---- one rank's window
 
 Window::Window(int rank, int ranks, const cuda::Context& context, void* data, size_t bytes)
     : rank_(rank),
@@ -85,8 +85,8 @@ void Window::reach(std::span<const Told> all) {
   cuda::synchronize(stream.handle());
 }
 
-// By the order of multicast.h. What binds whole allocations must find the window at the same place
-// in each.
+// In the order of multicast.h. If whole allocations are bound, the window must be at the same
+// offset in each of them.
 void Window::make_multicast(std::span<const Told> all, const Exchange& exchange) {
   const auto fits = [&](const Told& told) {
     return told.can_be_multicast && told.memory.offset == all[0].memory.offset &&
@@ -127,7 +127,7 @@ std::byte* Window::multicast() const {
   return multicast_ ? multicast_->data() + offered_.exported().offset : nullptr;
 }
 
-// ---- a communicator's
+// ---- a communicator's windows
 
 uint64_t Windows::add(void* data, size_t bytes, const Exchange& exchange) {
   Agreement agreement(exchange);
@@ -145,7 +145,7 @@ uint64_t Windows::add(void* data, size_t bytes, const Exchange& exchange) {
 }
 
 void Windows::remove(uint64_t number) {
-  std::shared_ptr<const Window> removed;  // goes without the lock
+  std::shared_ptr<const Window> removed;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(windows_, number, [](const auto& one) { return one.first; });
   if (found == windows_.end()) return;

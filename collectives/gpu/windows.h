@@ -1,6 +1,6 @@
-// Memory of the caller's that kernels of all ranks of a communicator read and write where it lies:
-// windows. Each rank brings as much of its own GPU's, and calls whose buffers are at the same place
-// in windows on all ranks need no slots for what they only move (lending.h).
+// Windows: memory of the caller that the kernels of all ranks of a communicator access in place.
+// Each rank contributes equally much memory of its own GPU. Calls whose buffers are at the same
+// place in windows on all ranks need no slots for data that they only move (lending.h).
 #pragma once
 
 #include <cstddef>
@@ -20,30 +20,32 @@
 
 namespace tutti::gpu {
 
-// Of one rank. Its parts are made one after the other, all ranks at a time (Windows::add).
+// A window on one rank. Its parts are created one after another, by all ranks together
+// (Windows::add).
 class Window {
  public:
   Window(int rank, int ranks, const cuda::Context& context, void* data, size_t bytes);
 
-  struct Told {  // to the other ranks: plain bytes
+  struct Told {  // sent to the other ranks as plain bytes
     uint64_t bytes = 0;
     cuda::ExportedMemory memory;
     bool can_be_multicast = false;
   };
   Told told() const;
-  // `all`: what the ranks told. Throws where this rank does not reach one of them.
+  // `all`: by rank, what told() returned. Throws if this rank cannot access another rank's memory.
   void reach(std::span<const Told> all);
 
-  // Makes addresses that stand for all ranks' memory, where `all` can have some. Collective.
+  // Creates multicast addresses, which stand for all ranks' memory, if `all` support them.
+  // Collective.
   void make_multicast(std::span<const Told> all, const Exchange& exchange);
 
-  // Of rank `peer`, as this rank reaches it.
+  // Returns the start of rank `peer`'s window as mapped by this rank.
   std::byte* start_of(int peer) const { return starts_[static_cast<size_t>(peer)]; }
   bool contains(const void* data, size_t bytes) const;
   uint64_t offset_of(const void* data) const;
-  // In the device's memory: the window's start in each rank's memory, as this rank reaches it.
+  // Returns a device array with the window's start on each rank, as mapped by this rank.
   std::byte* const* of_ranks() const { return reinterpret_cast<std::byte* const*>(table_.data()); }
-  // Of the window's start; null: there is none.
+  // Returns the multicast address of the window's start; null: none.
   std::byte* multicast() const;
 
  private:
@@ -55,27 +57,28 @@ class Window {
   const cuda::OfferedMemory offered_;
   std::vector<cuda::ImportedMemory> imported_;
   std::vector<std::byte*> starts_;
-  cuda::DeviceMemory table_;  // the same
+  cuda::DeviceMemory table_;  // device copy of starts_
   std::optional<cuda::Multicast> multicast_;
 };
 
-// Those of a communicator. Any thread, but add().
+// The windows of a communicator. Thread-safe except add().
 class Windows {
  public:
   Windows(int rank, int ranks, const cuda::Context& context)
       : rank_(rank), ranks_(ranks), context_(context) {}
 
-  // Collective: as many bytes on each rank. The number by which to remove it. Throws on all ranks
-  // where one cannot share its memory, or reach another's.
+  // Collective, with equally many bytes on each rank. Returns the number for remove(). Throws on
+  // all ranks if one cannot share its memory or access another's.
   uint64_t add(void* data, size_t bytes, const Exchange& exchange);
-  // Once no call uses it.
+  // Call it once no call uses the window.
   void remove(uint64_t number);
 
-  // Where the call's buffers are in windows, as all ranks say alike if they keep to the rules.
+  // Returns the call's buffers if they are in windows; equal on all ranks if they keep to the
+  // rules.
   std::optional<LentBuffers> find(const Request& request) const;
-  // Rank `peer`'s memory at the place that this rank's has in its window; null: it is in none.
+  // Returns rank `peer`'s memory that corresponds to `data` in this rank's window; null: in none.
   std::byte* at(const void* data, size_t bytes, int peer) const;
-  // The same number on all ranks for the same place in a window; 0: the memory is in none.
+  // Returns a number that is equal on all ranks for the same place in a window; 0: in none.
   uint64_t place_of(const void* data, size_t bytes) const;
 
  private:

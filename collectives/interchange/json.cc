@@ -45,7 +45,7 @@ Json to_json(const Step& step) {
   return object;
 }
 
-// Reads one document; `where_` follows the reading, for messages.
+// Reads one document; `where_` is the current position, for error messages.
 class Reader {
  public:
   ProgramSet read(std::string_view text) {
@@ -115,7 +115,7 @@ class Reader {
     }
     return value.get<int32_t>();
   }
-  // The position of a word among those allowed.
+  // Returns the position of a word among the allowed ones.
   size_t choice(const Json& object, const char* key, std::span<const std::string_view> choices) {
     const std::string found = word(object, key);
     const auto place = std::ranges::find(choices, found);

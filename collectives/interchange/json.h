@@ -1,4 +1,4 @@
-// Programs as JSON, for other programs to read and write.
+// Programs as JSON, for other tools to read and write.
 //
 //   {
 //     "format": "tutti-programs", "version": 1,
@@ -17,8 +17,8 @@
 //     ]
 //   }
 //
-// A range is [space, first chunk, chunks]. program.h says what all of it means. What a call's
-// operator adds to the steps (arithmetic.h) is no part of an algorithm, nor of this.
+// A range is [space, first chunk, chunks]; program.h defines the rest. The arithmetic that a call's
+// operator adds to the steps (arithmetic.h) is not part of an algorithm, nor of this format.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct ProgramSet {
 
 std::string to_json(const ProgramSet& set);
 
-// The form is checked, the programs are not: verify() proves them. Throws Error(invalid_argument)
-// that says what is wrong, and where.
+// Checks the form but not the programs, which verify() proves. Throws Error(invalid_argument) that
+// names the defect and its place.
 ProgramSet programs_from_json(std::string_view text);
 
 }  // namespace tutti

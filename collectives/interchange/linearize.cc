@@ -21,7 +21,7 @@ struct Message {
   std::vector<int32_t> size_classes;
 };
 
-// What is put up with so that something moves.
+// Concessions made to let some step progress.
 enum class Effort : uint8_t { none, send_ahead, lose_input };
 
 class Linearizer {
@@ -101,7 +101,7 @@ class Linearizer {
 
   std::optional<Message>& on_its_way(int32_t from, int32_t to) { return messages_[{from, to}]; }
 
-  // The step that it is at has its dependencies.
+  // True if the current step's dependencies are done.
   bool is_ready(const Threadblock& tb) const {
     const Action* action = tb.head();
     if (action == nullptr) return false;
@@ -119,7 +119,7 @@ class Linearizer {
            !on_its_way(tb.gpu, tb.source->send_peer);
   }
 
-  // It would receive the next message at once.
+  // True if it would receive the next message at once.
   bool takes_message(const Threadblock& tb) const {
     return is_ready(tb) && receives(*tb.head()) && tb.early.empty() && spares_inputs(tb);
   }
@@ -153,14 +153,14 @@ class Linearizer {
     return true;
   }
 
-  // A sender that waits for its receiver looks again when that one has come to its turn.
+  // A sender that waits for its receiver checks again when the receiver reaches its step.
   void wake_sender(const Threadblock& tb, Effort effort) {
     if (effort == Effort::none && tb.sender >= 0 && can_send(threadblocks_[tb.sender])) {
       wake(tb.sender);
     }
   }
 
-  // One step of any threadblock; each looks for the next one where the last one was found.
+  // Runs one step of any threadblock. The search continues where the last step was found.
   bool advance_any(Effort effort) {
     const size_t all = threadblocks_.size();
     for (size_t i = 0; i < all; ++i) {
@@ -173,7 +173,7 @@ class Linearizer {
     return false;
   }
 
-  // A message whose turn has not come makes room for another one between the same two gpus.
+  // Receives a message before its turn, to make room for another one between the same two gpus.
   bool receive_early() {
     for (auto& [pair, message] : messages_) {
       if (!message || !somebody_waits_to_send(pair)) continue;
@@ -276,12 +276,12 @@ class Linearizer {
     }
   }
 
-  // Of all steps that were appended since the last call.
+  // Records the origin of all steps appended since the last call.
   void note_origin(const Threadblock& tb, int32_t step) {
     result_.origins[tb.gpu].resize(result_.programs[tb.gpu].steps.size(), place(tb, step));
   }
 
-  // ---- the end
+  // ---- results and errors
 
   MscclPlace place(const Threadblock& tb, int32_t step) const {
     const std::vector<MscclStep>& steps = tb.source->steps;

@@ -1,11 +1,11 @@
-// From MSCCL's many queues to programs.
+// Converts MSCCL's many queues to programs.
 //
-// A gpu's threadblocks run side by side and have one queue per channel and peer; a program has one
-// list of steps, and one queue per peer. So all gpus are run here, symbolically, with at most one
-// message on its way between two of them in each direction, and each rank's steps are written down
-// in the order found: that order then works for programs too. A message is sent when its receiver
-// can take it at once; only where nothing else can move, earlier than that; and only where that
-// does not help either, it is received into scratch until its turn has come.
+// A gpu's threadblocks run side by side with one queue per channel and peer; a program has one list
+// of steps and one queue per peer. All gpus are therefore executed symbolically here, with at most
+// one message in flight between two gpus in each direction, and each rank's steps are recorded in
+// the order found: that order also works for programs. A message is sent when its receiver can take
+// it at once. Only if nothing else can progress is it sent earlier, and only if that does not help
+// either is it received into scratch until its turn.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace tutti {
 
 struct Linearized {
   std::vector<Program> programs;  // by rank
-  // The place in the file that each rank's each step comes from.
+  // origins[rank][step] is the step's place in the file.
   std::vector<std::vector<MscclPlace>> origins;
 };
 
-// Throws Error(invalid_argument) that names the place: no progress, a read of what nothing wrote,
-// parts of the data that are mixed up, a result that is missing.
+// Throws Error(invalid_argument) that names the place: no progress, a read of an unwritten chunk,
+// mixed-up parts of the data, a missing result.
 Linearized linearize(const MscclAlgorithm& algorithm);
 
 }  // namespace tutti

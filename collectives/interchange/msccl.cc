@@ -17,7 +17,7 @@ namespace tutti {
 
 namespace {
 
-// Far beyond any real file; so that a hostile one takes neither memory nor time.
+// Far beyond any real file, so that a hostile one exhausts neither memory nor time.
 constexpr int64_t kMostGpus = 1024;
 constexpr int64_t kMostChunks = 1 << 16;       // in one buffer
 constexpr int64_t kMostChunksInAll = 1 << 21;  // in all buffers, and in all steps
@@ -59,14 +59,14 @@ class Reader {
     refuse_msccl(result_.file, place_, problem, remedy);
   }
 
-  // From here on, refusals name this place.
+  // Later errors name this place.
   void enter(const pugi::xml_node& node, MscclPlace place) {
     place_ = place;
     place_.line = xml_.line_of(node);
   }
 
-  // All elements of that name among the children. Others of the format may not be there; elements
-  // that are not of the format (TACCL's <copy>) are skipped.
+  // Returns the child elements with that name. Other elements of the format are refused; elements
+  // outside the format (TACCL's <copy>) are skipped.
   std::vector<pugi::xml_node> children(const pugi::xml_node& node, std::string_view wanted) {
     std::vector<pugi::xml_node> found;
     for (const pugi::xml_node& child : node.children()) {
@@ -106,7 +106,7 @@ class Reader {
   }
 
   void read_header(const pugi::xml_node& algo) {
-    result_.name = printable(algo.attribute("name").value());  // shown wherever it is used
+    result_.name = printable(algo.attribute("name").value());  // shown in messages
     const int32_t gpus = number(algo, "ngpus", 1, kMostGpus);
     const std::string_view coll = text(algo, "coll");
     const std::optional<Collective> collective = collective_of(coll);
@@ -117,7 +117,8 @@ class Reader {
              "import an allreduce, allgather, alltoall, reduce_scatter, broadcast or reduce");
     }
     result_.collective = *collective;
-    // Where the file declares both, what is right in place is right apart, too.
+    // A file that declares both in-place and out-of-place use is read as in place, which is valid
+    // for both.
     result_.in_place = number_or(algo, "inplace", 0, 0, 1) == 1;
     number_or(algo, "outofplace", 0, 0, 1);
     result_.root = number_or(algo, "root", 0, 0, gpus - 1);
@@ -130,7 +131,7 @@ class Reader {
     }
     result_.input_chunks = out_blocks && !in_blocks ? chunks / gpus : chunks;
     result_.output_chunks = in_blocks && !out_blocks ? chunks / gpus : chunks;
-    // That many gpus are read before any memory is taken for them.
+    // Memory is allocated only after as many <gpu> elements have been counted.
     const auto there = std::distance(algo.begin(), algo.end());
     if (gpus > there) refuse(cat("ngpus is ", gpus, ", but there are fewer <gpu>"));
     result_.gpus.resize(gpus);
@@ -157,7 +158,7 @@ class Reader {
     const int32_t inputs = number(node, "i_chunks", 0, result_.input_chunks);
     const int32_t outputs = number(node, "o_chunks", 0, result_.output_chunks);
     gpu.scratch_chunks = number(node, "s_chunks", 0, kMostChunks);
-    // Files that work in place may leave one of the two out.
+    // In-place files may omit one of the two.
     limits_ = {inputs > 0 ? inputs : result_.input_chunks,
                outputs > 0 ? outputs : result_.output_chunks, gpu.scratch_chunks};
     take_from_budget(gpu.scratch_chunks);
@@ -222,7 +223,7 @@ class Reader {
     return step;
   }
 
-  // What the step does not touch itself is the other end's business.
+  // A range that only the other end accesses is not checked here.
   MscclRange range(const pugi::xml_node& node, const char* buffer, const char* offset,
                    int32_t count, bool is_touched) const {
     const std::string_view letter = text(node, buffer);
@@ -341,7 +342,7 @@ class Reader {
   XmlFile xml_;
   MscclAlgorithm result_;
   MscclPlace place_;
-  std::array<int32_t, 3> limits_ = {};  // of i, o, s on this gpu
+  std::array<int32_t, 3> limits_ = {};  // limits of i, o, s on this gpu
   int64_t in_all_ = 0;
   int64_t gpus_read_ = 0;
 };

@@ -1,7 +1,7 @@
-// MSCCL's XML, as it is written: gpus, their threadblocks, and the steps of each.
+// MSCCL's XML as written: gpus, their threadblocks, and the steps of each.
 //
-// Microsoft's MSCCL (Cowan et al., "MSCCLang", ASPLOS 2023) and RCCL keep algorithms in such files.
-// Here they are read and checked for form; linearize.h makes programs of them.
+// Microsoft's MSCCL (Cowan et al., "MSCCLang", ASPLOS 2023) and RCCL store algorithms in such
+// files. They are parsed and checked for form here; linearize.h converts them to programs.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-// Chunks first to first + count - 1 of 'i' (input), 'o' (output) or 's' (scratch).
+// Chunks first .. first + count - 1 of 'i' (input), 'o' (output) or 's' (scratch).
 struct MscclRange {
   char buffer = 'i';
   int32_t first = 0;
@@ -22,16 +22,16 @@ struct MscclRange {
 };
 
 struct MscclStep {
-  // In MSCCL's letters: receive, reduce, copy, send, in this order.
+  // MSCCL's abbreviations: r = receive (first letter), r or re = reduce, c or cpy = copy, s = send.
   enum class Type : uint8_t { s, r, rcs, rrc, rrs, rrcs, cpy, re, nop };
   Type type = Type::nop;
   MscclRange src;
   MscclRange dst;
-  // The step of the same gpu that must be done first: position of the threadblock, and of the step
-  // in it; -1: none.
+  // Step of the same gpu that must precede this one: position of its threadblock, and its position
+  // within; -1: none.
   int32_t after_threadblock = -1;
   int32_t after_step = -1;
-  int32_t line = 0;  // of the file, from 1
+  int32_t line = 0;  // line in the file, from 1
 };
 std::string_view name(MscclStep::Type type);
 constexpr bool receives(MscclStep::Type type) {
@@ -64,24 +64,24 @@ struct MscclAlgorithm {
   std::string name;
   Collective collective = Collective::all_reduce;
   bool in_place = false;  // input and output are the same memory
-  int32_t root = 0;       // where has_root()
+  int32_t root = 0;       // if has_root()
   int32_t input_chunks = 0;
   int32_t output_chunks = 0;
   std::vector<MscclGpu> gpus;  // by id
-  // Elements of other programs, which were skipped: "<copy>" and the line of the first one.
+  // Unknown XML elements that were skipped: "<copy>" and the line of its first occurrence.
   std::map<std::string, int32_t> foreign;
 };
 
-// Throws Error(invalid_argument) that names file, line, gpu, threadblock and step: not XML, cut
-// off, unknown or absurd values, elements of the format in the wrong place, chunks out of bounds,
-// messages that have no other end.
+// Throws Error(invalid_argument) that names file, line, gpu, threadblock and step: no XML,
+// truncated, unknown or absurd values, misplaced elements, chunks out of bounds, messages without a
+// counterpart.
 MscclAlgorithm parse_msccl(std::string_view xml, const std::string& file);
 
-// Where something is in a file; -1: not so exact.
+// A place in a file; -1: unspecified.
 struct MscclPlace {
   int32_t line = -1;
   int32_t gpu = -1;
-  int32_t threadblock = -1;  // its id
+  int32_t threadblock = -1;  // id
   int32_t step = -1;
 };
 [[noreturn]] void refuse_msccl(const std::string& file, const MscclPlace& place,

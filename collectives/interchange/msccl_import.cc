@@ -32,7 +32,7 @@ std::string foreign_elements(const MscclAlgorithm& algorithm) {
   return text;
 }
 
-// Where the step that the proof complains of comes from: it begins "rank R, step S".
+// Returns the origin in the file of the step that a proof's problem ("rank R, step S ...") names.
 MscclPlace origin_of(const std::string& problem, const Linearized& linearized) {
   int rank = -1;
   int step = -1;
@@ -51,8 +51,8 @@ bool is_direct(const Imported& imported) {
              .grade != Grade::wrong;
 }
 
-// Who divides results is shared where that is proved: a program may send one on from scratch, or
-// through somebody's scratch.
+// Returns Means::shared if the proof accepts it: a program may forward a result from scratch, or
+// through another rank's scratch.
 Means means_of(const Imported& imported) {
   std::vector<Program> programs = imported.programs;
   Shape shape{.ranks = imported.ranks, .root = imported.root};

@@ -1,5 +1,5 @@
-// Takes files into the catalogue: read, made into programs, proved. They are MSCCL's, or hold rings
-// that were found on a machine (rings.h).
+// Imports files into the catalogue: they are read, converted to programs and proved. Supported are
+// MSCCL's files and files with rings found on a machine (rings.h).
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@ namespace tutti {
 
 struct Imported {
   Collective collective = Collective::all_reduce;
-  std::string name;  // the file's base name without its ending
+  std::string name;  // base name of the file without its extension
   int32_t ranks = 1;
   int32_t root = 0;
   bool direct = false;
   Means means = Means::shared;
-  Grade grade = Grade::wrong;     // never wrong
+  Grade grade = Grade::wrong;     // at least Grade::correct after import
   std::vector<Program> programs;  // by rank
 };
 
-// Throws Error(invalid_argument) that says what is wrong, and where in the file; this includes
-// programs whose results are wrong. `file` is a path: for the name, and for messages.
+// Throw Error(invalid_argument) that names the defect and its place in the file, also for programs
+// with wrong results. `file` is a path, used for the name and in messages.
 Imported read_msccl(std::string_view xml, const std::string& file);
 Imported read_found_rings(std::string_view json, const std::string& file);
 
-// The algorithm in a file, added to the catalogue: it runs on as many ranks as it was written for.
-// The same file is read once, and again when its contents have changed. Throws like the readers,
-// and Error(system) where the file cannot be read. Any thread.
+// Imports the algorithm in a file and adds it to the catalogue; it runs on the number of ranks it
+// was written for. A file is read once, and again after its contents have changed. Throws like the
+// readers, and Error(system) if the file cannot be read. Thread-safe.
 const Algorithm& import_algorithm(const std::string& path);
-// The same of a text that would stand in a file of that name.
+// The same for a text with the contents of such a file.
 const Algorithm& import_text(const std::string& text, const std::string& path);
 
-// What the setting TUTTI_ALGORITHM_FILES names: beside the built-in ones, what `auto` chooses from.
+// The algorithms named by TUTTI_ALGORITHM_FILES, which `auto` may choose besides the built-in ones.
 struct AlgorithmFiles {
   std::vector<const Algorithm*> algorithms;
-  // "the contents of PATH=#123;" for each: what ranks compare when they meet, as they do settings.
+  // "the contents of PATH=#123;" for each file, which ranks compare like settings during bootstrap.
   std::string digests;
 };
 AlgorithmFiles load_algorithm_files();

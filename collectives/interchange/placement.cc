@@ -9,7 +9,7 @@ namespace tutti {
 
 namespace {
 
-// On all gpus together; so that a hostile file takes no memory.
+// Over all gpus, so that a hostile file cannot exhaust memory.
 constexpr int64_t kMostScratchChunks = 1 << 24;
 
 }  // namespace
@@ -50,7 +50,8 @@ int32_t Placement::output_of(const Key& key) const {
 }
 
 PlacedChunk Placement::new_scratch(int32_t size_class) {
-  // Only chunks of one size class may take turns, so a few of one class take room from all.
+  // A scratch chunk has a fixed size class, so each additional chunk of one class extends all
+  // classes.
   const int64_t chunk = size_class + int64_t{classes_} * used_[size_class]++;
   if (chunk >= kMostScratchChunks / shape_.ranks) {
     throw Refusal{cat("needs more than ", kMostScratchChunks / shape_.ranks, " scratch chunks")};
@@ -72,7 +73,7 @@ PlacedChunk Placement::home(const Key& key, int32_t size_class) {
 }
 
 const Placement::Cell* Placement::input_under(int32_t output_chunk) const {
-  if (in_place_) return nullptr;  // then it is the same cell
+  if (in_place_) return nullptr;  // input and output are the same cell
   const int32_t chunk = place_of(Space::output, output_chunk) - place_of(Space::input, 0);
   const auto found = cells_.find({'i', chunk});
   if (found == cells_.end() || found->second.at.space != Space::input) return nullptr;

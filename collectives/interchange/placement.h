@@ -1,10 +1,10 @@
-// Where the chunks of one MSCCL gpu lie among the chunks of a program.
+// Maps the chunks of one MSCCL gpu to chunks of a program.
 //
-// A file's gpu has cells: its input, output and scratch chunks, where input and output are the same
-// cells if the file works in place, and one cell for each value on its way through a fused step. A
-// program never writes its input, and keeps chunks of one size class only in one place. So a cell
-// is read from the program's input until it is first written, and from then on from the output;
-// from scratch where there is no such output, or none of the content's size class.
+// A gpu of the file has cells: its input, output and scratch chunks (input and output are the same
+// cells if the file works in place), and one cell for each value inside a fused step. A program
+// never writes its input and keeps chunks of one size class in one place. A cell is therefore read
+// from the program's input until its first write, and from the output afterwards, or from scratch
+// if there is no such output or none of the content's size class.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace tutti {
 
-// A program's chunk and the size class of what it holds.
+// A program's chunk and the size class of its content.
 struct PlacedChunk {
   Space space = Space::input;
   int32_t chunk = 0;
@@ -30,21 +30,22 @@ class Placement {
  public:
   Placement(const MscclAlgorithm& algorithm, int32_t gpu);
 
-  // The letter of values on their way through fused steps; numbered freely.
+  // Buffer letter of values inside fused steps, which are numbered arbitrarily.
   static constexpr char kPassing = 'p';
 
-  // What the chunks hold. Refusal names the first one that holds nothing.
+  // Returns the locations of the chunks' contents. Throws Refusal naming the first empty chunk.
   std::vector<PlacedChunk> read(const MscclRange& range);
-  // Contents of these size classes are written: to which chunks? Inputs that are still to be read
-  // and that an in-place call would lose are copied to scratch first, by a step that is appended.
-  // `kept`: what the step copies, if it does; a chunk that stays where it is loses nothing.
+  // Returns the chunks to write contents of these size classes to. Appends a step that first copies
+  // to scratch any inputs still to be read that an in-place call would overwrite. `kept`: the
+  // chunks that the step itself copies, if any; a chunk copied onto itself loses nothing.
   std::vector<PlacedChunk> write(const MscclRange& range, const std::vector<int32_t>& size_classes,
                                  const std::vector<PlacedChunk>* kept, std::vector<Step>& steps);
-  // For each read that is to come: add one; read() takes it off.
+  // Announces a future read; read() consumes the announcement.
   void expect_read(const MscclRange& range);
-  // Whether write() would have to save an input. `reading`: what the step reads itself.
+  // Returns true if write() would have to save an input. `reading`: the chunks that the step reads.
   bool would_lose_input(const MscclRange& written, const MscclRange& reading) const;
-  // Appends the copies of results that are not in the output yet. Refusal: there is none.
+  // Appends copies of results that are not in the output yet. Throws Refusal if a result is
+  // missing.
   void finish(std::vector<Step>& steps);
 
   int32_t scratch_chunks() const { return scratch_chunks_; }
@@ -62,13 +63,13 @@ class Placement {
   using Key = std::pair<char, int32_t>;
 
   Key key(char buffer, int32_t index) const;
-  // The number of a chunk that in-place calls lay over each other.
+  // Returns the number of a chunk such that chunks that alias in place have equal numbers.
   int32_t place_of(Space space, int32_t chunk) const;
-  // The output chunk that a cell stands for, or -1.
+  // Returns the output chunk that a cell represents, or -1.
   int32_t output_of(const Key& key) const;
   PlacedChunk home(const Key& key, int32_t size_class);
   PlacedChunk new_scratch(int32_t size_class);
-  // The unread input that lies where this output chunk does in place, or null.
+  // Returns the unread input that aliases this output chunk in place, or null.
   Cell* input_under(int32_t output_chunk);
   const Cell* input_under(int32_t output_chunk) const;
 
@@ -84,7 +85,7 @@ class Placement {
   int32_t scratch_chunks_ = 0;
 };
 
-// Neighbours together.
+// Merges adjacent chunks.
 RangeList to_ranges(const std::vector<PlacedChunk>& chunks);
 std::vector<int32_t> size_classes_of(const std::vector<PlacedChunk>& chunks);
 

@@ -1,4 +1,4 @@
-// From what a person calls an algorithm to the algorithm.
+// Resolves a user's name of an algorithm.
 #pragma once
 
 #include <string_view>
@@ -8,13 +8,13 @@
 
 namespace tutti {
 
-// Whether the name is that of a file to import: "allreduce.xml", "rings.json".
+// True for the name of an importable file: "allreduce.xml", "rings.json".
 bool is_algorithm_file(std::string_view name);
 
-// A name of the catalogue; a composition, "hierarchical(A,B,C)" (algorithms/hierarchical.h); or the
-// path of a file, which is imported (msccl_import.h). The latter two are added to the
-// catalogue. Throws Error(invalid_argument): there is none of that name, the file is wrong, or it
-// is for another collective. Any thread.
+// Resolves a name of the catalogue, a composition "hierarchical(A,B,C)"
+// (algorithms/hierarchical.h), or the path of a file, which is imported (msccl_import.h). The
+// latter two are added to the catalogue. Throws Error(invalid_argument) for an unknown name, a
+// defective file, or an algorithm of another collective. Thread-safe.
 const Algorithm& resolve_algorithm(Collective collective, std::string_view name);
 
 }  // namespace tutti

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMostRings = 256;
 constexpr size_t kMostRanks = 1024;
 
-// Empty, or what is wrong with it.
+// Returns the defect, or an empty string.
 std::string problem_of(const std::vector<int32_t>& ring, size_t ranks) {
   if (ring.size() != ranks) return cat("has ", ring.size(), " ranks, the first one ", ranks);
   std::vector<bool> seen(ranks);

@@ -1,5 +1,5 @@
-// Rings that were found on a machine, as `tutti topo --json` writes them, made into an all-reduce
-// over all of them at a time.
+// Reads rings found on a machine, as written by `tutti topo --json`, and generates an all-reduce
+// over all of them at once.
 //
 //   {"rings": [[0, 1, 3, 2], [0, 2, 3, 1]]}
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace tutti {
 
-// By rank. Each ring must hold the same ranks, from 0, each of them once; other members are passed
-// over. Throws Error(invalid_argument) that names the ring.
+// Returns the programs by rank. Each ring must contain each of the ranks 0 .. p - 1 once; other
+// members of the file are ignored. Throws Error(invalid_argument) that names the ring.
 std::vector<Program> read_rings(std::string_view json, const std::string& file);
 
 }  // namespace tutti

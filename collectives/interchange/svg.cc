@@ -16,7 +16,7 @@ namespace tutti {
 
 namespace {
 
-constexpr double kLeft = 96;  // of the first column's line
+constexpr double kLeft = 96;  // x of the first column
 constexpr double kRight = 60;
 constexpr double kMark = 7;  // radius
 constexpr const char* kInk = "#222222";
@@ -25,7 +25,7 @@ constexpr const char* kPale = "#bbbbbb";
 using svg::escaped;
 using svg::fixed;
 
-// Numbers for the parts of the data: chunks of one size class hold the same part, except in
+// Returns the number of a part of the data: chunks of one size class hold the same part, except in
 // all_to_all.
 int32_t part(const Plan& plan, Space space, int32_t chunk) {
   if (plan.collective == Collective::all_to_all) return chunk;
@@ -42,7 +42,7 @@ int64_t chunks_in(const RangeList& ranges) {
   return count;
 }
 
-// Hues all round, dark enough to be read on white.
+// Evenly spaced hues, dark enough to read on white.
 std::string colour(int32_t part, int32_t all) {
   return svg::hsl(static_cast<double>(part % all) / all, 0.81, 0.42);
 }
@@ -81,7 +81,7 @@ class Drawing {
   double x(int32_t rank) const { return kLeft + column_ * rank; }
   double time_to_y(int32_t time) const { return top_ + y_[time]; }
 
-  // Most messages that one rank sends in a round.
+  // Returns the largest number of messages that a rank sends in a round.
   int32_t busiest(int32_t round) const {
     std::map<int32_t, int32_t> sent;
     int32_t most = 0;
@@ -119,7 +119,7 @@ class Drawing {
           << "\" fill=\"" << colour << "\"/>\n";
   }
 
-  // What a rank does with what it has: a disc with a plus reduces, an open one copies.
+  // Draws a local operation: a disc with a plus for a reduction, an open disc for a copy.
   static void mark(std::ostream& out, double x, double y, std::string_view colour, bool reduces,
                    bool local) {
     const std::string_view fill = reduces ? colour : "white";
@@ -200,7 +200,7 @@ class Drawing {
     label(x1, y1, x2, y2, paint, parts(sender, send.src));
   }
 
-  // Where it is free along the arrow; nowhere, if it is not.
+  // Places a label at a free position along the arrow, or omits it.
   void label(double x1, double y1, double x2, double y2, std::string_view paint,
              const std::string& words) {
     constexpr double kAlong[] = {0.40, 0.62, 0.31, 0.71, 0.22, 0.80, 0.50, 0.15, 0.87};
@@ -225,7 +225,7 @@ class Drawing {
     return colour(part(plan, range.space, range.first), parts_in_all(plan));
   }
 
-  // One mark for all that a rank does at one time.
+  // Draws one mark for all local operations of a rank at one time.
   void draw_local_steps() {
     std::map<std::tuple<int32_t, int32_t, bool>, std::vector<std::string>> marks;
     for (const Plan& plan : plans_) {
@@ -259,11 +259,11 @@ class Drawing {
   std::ostringstream body_;
   std::ostringstream labels_;
   std::ostringstream marks_;
-  std::ostringstream sums_;  // marks that must be seen
+  std::ostringstream sums_;  // marks drawn on top
   struct Label {
     double x;
     double y;
-    double half;  // of its width
+    double half;  // half of its width
   };
   std::vector<Label> taken_;
 };

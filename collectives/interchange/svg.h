@@ -1,4 +1,4 @@
-// A picture of an algorithm: ranks as columns, rounds downward, an arrow for each message.
+// Draws an algorithm: ranks as columns, rounds downward, an arrow for each message.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace tutti {
 
-// What the papers count.
+// The figures that papers report.
 struct Figures {
   int32_t rounds = 0;
   int64_t messages = 0;
-  // The most that any rank sends, in multiples of the larger of the call's two buffers.
+  // Largest amount that any rank sends, in multiples of the larger of the call's two buffers.
   double volume = 0;
 };
 Figures figures(std::span<const Plan> plans, const Timing& timing);
 
-// The parts of the data in a range list: "0-3,8", or "i3" and the like where chunks of one number
-// hold different data (all_to_all). Long ones are cut short.
+// Returns the parts of the data in a range list: "0-3,8", or "i3" and the like if chunks of one
+// number hold different data (all_to_all). Long lists are truncated.
 std::string parts(const Plan& plan, const RangeList& ranges);
 
-// A whole SVG document. `subtitle`: lines below the title.
+// Returns a complete SVG document. `subtitle`: lines below the title.
 std::string to_svg(std::span<const Plan> plans, const Timing& timing, const std::string& title,
                    const std::vector<std::string>& subtitle);
 

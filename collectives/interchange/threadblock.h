@@ -1,4 +1,4 @@
-// A threadblock as it is run: its steps taken apart, and how far it is.
+// A threadblock during execution: its steps split into actions, and its position.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace tutti {
 
-// Half of a fused step, or all of any other one: what the steps of a program can say.
+// Half of a fused step, or all of any other step: what one step of a program can express.
 struct Action {
   StepKind kind = StepKind::copy;
   bool is_nop = false;
   MscclRange src;
   MscclRange src2;
   MscclRange dst;
-  int32_t step = 0;  // of the threadblock
+  int32_t step = 0;  // step number in the threadblock
 };
 
 inline bool receives(const Action& action) { return receives(action.kind); }
@@ -31,19 +31,19 @@ struct Threadblock {
   size_t next = 0;
   int32_t receiver = -1;           // threadblock that receives what this one sends
   int32_t sender = -1;             // threadblock that sends what this one receives
-  std::vector<int32_t> followers;  // threadblocks with steps that wait for this one's
+  std::vector<int32_t> followers;  // threadblocks with steps that wait for this one
   bool awake = false;
-  // Messages that came before their turn, and where they lie.
+  // Messages that arrived before their turn, and their locations.
   std::deque<MscclRange> early;
 
   const Action* head() const { return next < actions.size() ? &actions[next] : nullptr; }
-  // Steps that are done.
+  // Returns the number of completed steps.
   int32_t done() const {
     return next < actions.size() ? actions[next].step : static_cast<int32_t>(source->steps.size());
   }
 };
 
-// `passing`: cells of the gpu for values on their way that are in use so far; grows.
+// `passing`: number of cells for values inside fused steps that are in use; it grows.
 std::vector<Action> actions_of(const MscclThreadblock& threadblock, int32_t& passing);
 MscclRange passing_range(int32_t& passing, int32_t count);
 

@@ -25,7 +25,7 @@ void append(std::vector<std::byte>& message, const Header& header, const void* p
   message.resize(padded(message.size()));
 }
 
-// Frees the memory of a message once it is sent, or has failed.
+// Keeps the memory of a message until it is sent or has failed.
 void keep_until_sent(Work work, std::shared_ptr<const std::vector<std::byte>> memory) {
   work.on_end([memory = std::move(memory)](const Error*) {});
 }
@@ -44,7 +44,7 @@ Channel::Channel(Communicator requests, Communicator replies, int source,
 
 // --- This rank's own requests ---
 
-// Under added_mutex_, so that messages leave in the order of their requests.
+// The caller holds added_mutex_, so that messages leave in the order of their requests.
 std::optional<Work> Channel::dispatch(int rank) {
   Bytes& added = added_[static_cast<size_t>(rank)];
   if (added.empty()) return std::nullopt;
@@ -85,7 +85,7 @@ void Channel::send_added() {
 }
 
 void Channel::send_data(int rank, const Header& header, const void* data) {
-  const std::scoped_lock lock(data_mutex_);  // the next data message is this request's
+  const std::scoped_lock lock(data_mutex_);  // the next data message must be this request's
   send(rank, header);
   requests_.send(as_const_buffer(data, header.bytes), rank, {.tag = kDataTag});
 }
@@ -97,7 +97,7 @@ void Channel::ask(int rank, Header header, void* answer, uint64_t bytes) {
   work.wait();
 }
 
-// Bounds the messages in flight: waits for the one that many before.
+// Limits the messages in flight by waiting for the oldest one.
 void Channel::hold_back(std::optional<Work> work) {
   if (!work) return;
   constexpr size_t kMostInFlight = 64;
@@ -140,7 +140,8 @@ Work Channel::current() {
   return current_;
 }
 
-// Makes `work` the service's one call in flight, and `then` what follows it. Under service_mutex_.
+// Makes `work` the service's call in flight and `then` its continuation. The caller holds
+// service_mutex_.
 void Channel::follow(Work work, Step then) {
   current_ = work;
   work.on_end([weak = weak_from_this(), then](const Error* error) {
@@ -148,8 +149,8 @@ void Channel::follow(Work work, Step then) {
   });
 }
 
-// A call that is over already comes here from within follow(): then the loop below takes its step,
-// so that steps do not nest.
+// A call that completes at once enters here from within follow(); the loop below then runs its
+// step, so that steps do not nest.
 void Channel::go_on(const Error* error, Step then) {
   const std::scoped_lock lock(service_mutex_);
   if (stopped_) return;
@@ -168,7 +169,7 @@ void Channel::go_on(const Error* error, Step then) {
   is_serving_ = false;
 }
 
-// The other ranks wait for this rank's answers: the abort tells them.
+// The other ranks wait for this rank's answers, so the failure aborts the channel.
 void Channel::fail(const Error& error) {
   failure_ = error;
   end(error.what());
@@ -186,7 +187,7 @@ void Channel::refuse_request(const std::string& how) {
               {.where = "one-sided call", .cause = "the ranks have different programs"});
 }
 
-// The sender has checked it: what does not fit was not sent by a window.
+// The sender has checked its requests: a malformed one was not sent by a window.
 void Channel::check_request(const Header& header) const {
   if (header.kind == Kind::signal) {
     if (header.offset >= kSignals) refuse_request(cat("is a signal ", header.offset));
@@ -213,7 +214,7 @@ void Channel::on_message() {
   serve_message();
 }
 
-// The next requests of the message, then the next message.
+// Serves the remaining requests of the message, then receives the next message.
 void Channel::serve_message() {
   while (request_at_ < request_end_) {
     if (request_end_ - request_at_ < sizeof(Header)) refuse_request("was cut off");

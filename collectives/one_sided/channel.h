@@ -1,5 +1,5 @@
-// Requests between this rank and others, by messages: ranks that fail together. Those of others are
-// served by whoever makes progress in the job (Work::on_end).
+// Request messages between this rank and others that fail together. Any thread that makes progress
+// in the job serves incoming requests (Work::on_end).
 #pragma once
 
 #include <atomic>
@@ -20,43 +20,43 @@
 
 namespace tutti::one_sided {
 
-// Ranks are those of its communicators. Any thread.
+// Ranks are those of the channel's communicators. Thread-safe.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  // Two communicators of the same ranks, for this alone; requests come from `source`, which may be
-  // kAnySource. The part outlives the channel's end.
+  // `requests` and `replies` connect the same ranks and are used only by this channel. Requests are
+  // accepted from `source`, which may be kAnySource. `part` outlives the channel.
   Channel(Communicator requests, Communicator replies, int source, std::shared_ptr<OwnPart> part);
 
   Communicator& replies() { return replies_; }
 
-  // Sends a request. Waits while too many messages are under way.
+  // Sends a request. Blocks while too many messages are in flight.
   void send(int rank, const Header& header);
-  // Adds one with so many bytes to the next message to the rank, which goes when it is full, or
-  // with the next request that is sent.
+  // Appends a request with `bytes` of payload to the next message to `rank`. The message is sent
+  // when it is full or with the next request sent to that rank.
   void add(int rank, const Header& header, const void* payload, uint64_t bytes);
-  // Sends what was added, to all ranks.
+  // Sends all pending messages.
   void send_added();
-  // The same as send() for any number of bytes; returns when they are sent.
+  // As send(), with any number of bytes; returns when the data have been sent.
   void send_data(int rank, const Header& header, const void* data);
-  // Sends a request and waits for its answer.
+  // Sends a request and blocks until its answer arrives.
   void ask(int rank, Header header, void* answer, uint64_t bytes);
 
-  // How often the others, one after the other or all, have arrived at a fence.
+  // Number of arrivals of other ranks at fences so far.
   uint64_t arrivals() const { return arrivals_.load(std::memory_order_acquire); }
 
-  // Begins to serve. Once.
+  // Starts serving requests. Call it once.
   void serve();
-  // Serves nothing any more: nothing of it runs after this.
+  // Stops serving requests; no handler runs after it returns.
   void stop();
-  // Ends it on all ranks at once, for this reason. What is not flushed may be lost.
+  // Fails the channel on all ranks with this reason. Unflushed requests may be lost.
   void end(const std::string& why);
-  // The service's call in flight: it makes progress for whoever waits for it. Throws why the
-  // channel has failed.
+  // Returns the service's receive in flight, which a waiting thread can progress. Throws the
+  // channel's failure.
   Work current();
-  // Waits a while for a request to be served. A thread that waits again and again keeps the handle:
-  // so it finds out which ranks are missing. Throws why the channel has failed.
+  // Waits at most `at_most` for a request to be served. A thread that waits repeatedly passes the
+  // same handle, which lets it find out which ranks are missing. Throws the channel's failure.
   void wait_for_request(std::optional<Work>& handle, std::chrono::nanoseconds at_most);
-  // Throws why the channel has failed, where it has.
+  // Throws the channel's failure, if it has failed.
   void check() const { abort_->throw_if_raised(); }
   bool failed() const { return abort_->raised(); }
 
@@ -80,11 +80,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void hold_back(std::optional<Work> work);
   int next_tag() { return static_cast<int>(tags_.fetch_add(1) % (kLargestTag + 1U)); }
 
-  // The communicators are destroyed first: messages in flight use what stands before them.
+  // The communicators are destroyed first, because messages in flight use the members above them.
   const std::shared_ptr<OwnPart> part_;
   const int source_;
   Bytes request_;
-  uint64_t request_at_ = 0;  // of what was received: the next request,
+  uint64_t request_at_ = 0;  // next request in the received message
   uint64_t request_end_ = 0;
   int request_source_ = 0;
   std::mutex added_mutex_;
@@ -94,7 +94,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<uint32_t> tags_{0};
   std::atomic<uint64_t> arrivals_{0};
   std::mutex data_mutex_;
-  std::recursive_mutex service_mutex_;  // of what follows
+  std::recursive_mutex service_mutex_;  // guards the members below
   Step next_ = nullptr;
   bool is_serving_ = false;
   bool stopped_ = false;
@@ -102,7 +102,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::optional<Error> failure_;
   Communicator requests_;
   Communicator replies_;
-  const AbortState* abort_;  // of requests_
+  const AbortState* abort_;  // abort state of requests_
 };
 
 }  // namespace tutti::one_sided

@@ -1,6 +1,6 @@
-// Requests of one-sided calls, as they travel: a message has one or several of them.
+// Wire format of one-sided requests: a message contains one or more of them.
 //
-//   | header | up to kSegment bytes, filled up to 8 | header | ...
+//   | header | up to kSegment bytes, padded to 8 | header | ...
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 namespace tutti::one_sided {
 
 inline constexpr uint64_t kSegment = 32 << 10;
-// The longest message: it has room for one request of kSegment bytes, or for many short ones.
+// Length of the longest message: one request of kSegment bytes, or many short ones.
 inline constexpr uint64_t kMessage = kSegment + (4 << 10);
 
 enum class Kind : uint8_t {
-  put,         // the bytes follow in the message
-  put_data,    // they are the source's next message with the tag kDataTag; the last in its message
-  get,         // answered with the bytes
-  accumulate,  // the bytes follow
-  swap,        // answered with what was there
+  put,         // payload in the message
+  put_data,    // payload in the source's next message with kDataTag; last request of its message
+  get,         // answered with the data
+  accumulate,  // payload in the message
+  swap,        // answered with the old value
   signal,
-  flush,   // answered when it is served
-  arrive,  // at a fence
+  flush,   // answered once served
+  arrive,  // arrival at a fence
 };
 
 struct Header {
@@ -31,14 +31,14 @@ struct Header {
   ReduceOp op = ReduceOp::sum;
   uint8_t unused = 0;
   int32_t reply_tag = 0;
-  uint64_t offset = 0;  // of a signal: its slot
-  uint64_t bytes = 0;   // of a signal: what it adds
+  uint64_t offset = 0;  // signal: its slot
+  uint64_t bytes = 0;   // signal: its count
   uint64_t expected = 0;
   uint64_t desired = 0;
 };
 static_assert(sizeof(Header) == 40);
 
-// On the communicator of requests.
+// Tags on the communicator of requests.
 inline constexpr int kRequestTag = 0;
 inline constexpr int kDataTag = 1;
 

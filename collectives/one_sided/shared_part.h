@@ -1,13 +1,13 @@
-// A rank's part of a window as the ranks of its host have it: the memory itself, and beside it, in
-// memory that they share too, what they agree by.
+// A rank's part of a window as the ranks of its host see it: the memory and, beside it in shared
+// memory, the control words that they synchronize by.
 //
 //   control   | lock, closed | signals | entry of rank 0 | entry of rank 1 | ...
 //   data      | the part ...
 //
-// A rank that accesses another one's part sets its own entry first, and then checks that the part
-// is not closed; the owner closes the part, and then waits until all entries are clear. So no
-// access is under way in memory that its owner has freed. The control itself stays until no rank
-// has it mapped. Entries cost no atomic operation where one thread alone uses the window
+// A rank that accesses another rank's part sets its own entry and then checks that the part is not
+// closed. The owner closes the part and then waits until all entries are clear. So no access is in
+// flight in memory that its owner has freed. The control block stays mapped until no rank uses it.
+// Entries need no atomic read-modify-write while a single thread uses the window
 // (base/asymmetric_fence.h).
 #pragma once
 
@@ -24,18 +24,18 @@
 
 namespace tutti::one_sided {
 
-inline constexpr int kSignals = 64;  // counters of a rank
+inline constexpr int kSignals = 64;  // counters per rank
 
-// In shared memory, zero at first.
+// In shared memory, initially zero.
 struct PartControl {
-  alignas(64) std::atomic<uint32_t> lock;  // held while a rank combines: 1 + its number
+  alignas(64) std::atomic<uint32_t> lock;  // 1 + rank of the holder, during a combining operation
   alignas(64) std::atomic<uint32_t> closed;
-  std::atomic<uint32_t> sleepers;  // threads of the owner that wait for a signal, asleep
-  std::atomic<uint32_t> users;     // other ranks that have it mapped
+  std::atomic<uint32_t> sleepers;  // owner's threads that sleep until a signal arrives
+  std::atomic<uint32_t> users;     // other ranks that have the part mapped
   alignas(64) std::array<std::atomic<uint64_t>, kSignals> signals;
   struct alignas(64) Entry {
-    std::atomic<uint32_t> of_first;   // of the first thread to come
-    std::atomic<uint32_t> of_others;  // counts the rest
+    std::atomic<uint32_t> of_first;   // set by the rank's first thread
+    std::atomic<uint32_t> of_others;  // number of its other threads inside
   };
 
   Entry& entry(int rank) { return reinterpret_cast<Entry*>(this + 1)[rank]; }
@@ -45,24 +45,24 @@ struct PartControl {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// Where a part is, as ranks tell each other.
+// Location of a part, as exchanged by the ranks.
 struct PartPlace {
   uint64_t bytes = 0;
   uint64_t data = kNone;  // Paths::place_of()
   uint64_t control = kNone;
-  uint64_t light_fences = 0;  // 1: heavy fences reach this rank
+  uint64_t light_fences = 0;  // 1: heavy fences of other ranks reach this rank
   static constexpr uint64_t kNone = ~uint64_t{0};
 
   bool is_shared() const { return data != kNone && control != kNone; }
 };
 
-// The part of one rank, to another or to itself.
+// A view of a rank's part, its own or another rank's.
 class SharedPart {
  public:
   SharedPart() = default;  // not shared
-  // Rank `own`'s view of it. Not shared where it cannot be mapped.
+  // Rank `own`'s view of another rank's part; not shared if it cannot be mapped.
   SharedPart(Paths& paths, const PartPlace& place, int ranks, int own, bool light_fences);
-  // The owner's own.
+  // The owner's view.
   SharedPart(std::span<std::byte> data, const std::shared_ptr<void>& control, int own,
              bool light_fences);
 
@@ -75,7 +75,7 @@ class SharedPart {
                                                : std::memory_order_seq_cst) != 0;
   }
   enum class Entered : uint8_t { no, first, other };
-  // `no` where the part is closed; else leave() follows.
+  // Returns `no` if the part is closed; otherwise the caller must call leave().
   Entered enter() const {
     PartControl::Entry& entry = *entry_;
     const bool is_first = is_first_thread();
@@ -100,20 +100,21 @@ class SharedPart {
     }
   }
 
-  // The lock is held while a rank combines. While another rank holds it, check(that rank) is called
-  // again and again: it returns true if that rank has died, whose lock this one then takes, and
-  // throws if the window has failed.
+  // Acquires the lock of combining operations. While another rank holds it, check(holder) is called
+  // repeatedly: it returns true if the holder has died, in which case this rank takes over the
+  // lock, and throws if the window has failed.
   template <typename Check>
   void lock(const Check& check) const {
     if (!try_lock()) wait_for_lock(check);
   }
   void unlock() const { control_->lock.store(0, std::memory_order_release); }
 
-  // By the owner: nobody enters from then on. Returns when nobody is inside; false where
-  // is_over(rank) says of some that they will not come out: then the memory must stay.
+  // Called by the owner: no rank can enter afterwards. Returns true when no rank is inside, or
+  // false if is_over(rank) reports that a rank inside will never leave; the memory must then not be
+  // freed.
   bool close(int ranks, const std::function<bool(int rank)>& is_over) const;
-  // Takes over what the owner lets go of, and frees it once no other rank has it mapped: looked at
-  // whenever a window ends.
+  // Takes ownership of the part's memory and frees it once no other rank has it mapped, which is
+  // checked whenever a window ends.
   static void free_when_unused(const SharedPart& part, const std::shared_ptr<void>& memory);
 
  private:
@@ -128,13 +129,13 @@ class SharedPart {
   std::shared_ptr<std::byte> data_;
   std::shared_ptr<PartControl> control_;
   PartControl::Entry* entry_ = nullptr;  // this rank's
-  // The thread that has Entry::of_first.
+  // The thread that uses Entry::of_first.
   std::shared_ptr<std::atomic<const void*>> first_;
   int own_ = 0;
   bool light_fences_ = false;
 };
 
-// Tells threads apart.
+// Returns a pointer that identifies the calling thread.
 inline const void* this_thread() { return __builtin_thread_pointer(); }
 
 inline bool SharedPart::is_first_thread() const {

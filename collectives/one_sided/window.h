@@ -1,5 +1,5 @@
-// One-sided access to other ranks' memory: a rank reads, writes and updates a window of another
-// one, which makes no call for it.
+// One-sided access to other ranks' memory: a rank reads, writes and updates another rank's window
+// without a matching call there.
 //
 //   std::vector<float> table(n);
 //   tutti::Window window(world, std::as_writable_bytes(std::span(table)));   // collective
@@ -8,32 +8,32 @@
 //   window.flush(2);                 // rank 2's memory has both now
 //   window.signal(2, /*slot=*/0);    // after them: rank 2 may wait_signal(0, 1)
 //
-// Memory that the ranks of a host share (allocate(), or memory from Communicator::allocate() and
-// register_memory()) is read and written in place, without any help of its owner. All else are
+// Memory shared by the ranks of a host (allocate(), or memory from Communicator::allocate() and
+// register_memory()) is accessed in place without help from its owner. All other accesses are
 // messages, over every provider. The owner serves them whenever one of its threads is inside a call
-// or a wait of the job; with TUTTI_PROGRESS_THREAD=1 also while all of them compute.
+// or a wait of the job, and with TUTTI_PROGRESS_THREAD=1 also while all its threads compute.
 //
 // Order and completion:
 //   - Requests of one rank to another are served in the order of its calls.
-//   - put() and accumulate() return once the source may be written again (local completion). Short
-//     ones that travel go together in one message, at the latest with the next other call of this
-//     rank to that one, or when it waits for a signal.
-//   - flush() returns once the owner's memory has all that this rank sent before it (remote
-//     completion).
-//   - accumulate() and compare_and_swap() are atomic for each segment of kSegment bytes against
-//     each other, the owner's own among them. put() and get() are not atomic, as in MPI (MPI 4.1,
-//     section 12.7): what others write or combine meanwhile may be seen in part.
-//   - The owner reads what others wrote after fence(), or after wait_signal() of a signal that
-//     followed it. Its plain stores are seen by requests that are served after its next call.
-//   - At most 64 requests of a rank are under way as messages: further calls wait.
+//   - put() and accumulate() return once the source may be overwritten (local completion). Short
+//     requests sent as messages are batched; the batch is sent at the latest with this rank's next
+//     other call to that rank, or when it waits for a signal.
+//   - flush() returns once all earlier requests of this rank have taken effect in the owner's
+//     memory (remote completion).
+//   - accumulate() and compare_and_swap() are atomic per segment of kSegment bytes with respect to
+//     each other, including the owner's own. put() and get() are not atomic, as in MPI (MPI 4.1,
+//     section 12.7): a concurrent write or update may be seen in part.
+//   - The owner sees other ranks' writes after fence(), or after wait_signal() for a signal that
+//     followed them. Its plain stores are visible to requests that are served after its next call.
+//   - At most 64 requests of a rank are in flight as messages: further calls block.
 //
 // Errors: a failure of the window's communicator (a dead rank: Error(rank_died)) fails every call
-// on it, and ends the service. With Members::may_die that is so for the calls to that rank alone:
-// they fail by its name, all others go on. A part that its owner has ended fails the calls to it.
-// Error(invalid_argument) for ranks, ranges, types and operators that do not fit; nothing is sent
-// then.
+// on the window and stops its service. With Members::may_die only calls to the dead rank fail, with
+// an error that names it. A part that its owner has ended fails the calls to it.
+// Error(invalid_argument) is thrown for ranks, ranges, types and operators that do not fit; nothing
+// is sent then.
 //
-// Threads: any thread may call, also several at once.
+// Threads: any thread may call, several may call concurrently.
 #pragma once
 
 #include <cstddef>
@@ -53,42 +53,42 @@ struct Header;     // requests.h
 class SharedPart;  // shared_part.h
 }  // namespace one_sided
 
-// How the other members fare when one dies.
+// Effect of a member's death on the others.
 enum class Members : uint8_t {
-  end_together,  // it fails on all ranks
-  may_die,       // calls to the dead rank fail; costs two communicators for each pair of ranks
+  end_together,  // the window fails on all ranks
+  may_die,       // calls to the dead rank fail; costs two communicators per pair of ranks
 };
 
 class Window {
  public:
-  static constexpr uint64_t kSegment = 32 << 10;  // bytes of a request that travels in one message
-  static constexpr int kSignals = 64;             // slots of a rank
+  static constexpr uint64_t kSegment = 32 << 10;  // bytes of a request sent in one message
+  static constexpr int kSignals = 64;             // slots per rank
 
-  // Collective among all ranks of `world`. `memory` is this rank's part, of any size; it is the
-  // caller's, and stays alive until free() has returned, or the window is destroyed. The ranks of
-  // the window are those of `world`.
+  // Collective among all ranks of `world`, whose ranks the window uses. `memory` is this rank's
+  // part, of any size. The caller owns it and keeps it alive until free() has returned or the
+  // window is destroyed.
   Window(Communicator world, std::span<std::byte> memory, Members members = Members::end_together);
-  // The same, with memory of the window's own: zeroed, and shared with the ranks of the host.
+  // The same with memory owned by the window: zeroed, and shared with the ranks of the host.
   static Window allocate(Communicator world, uint64_t bytes,
                          Members members = Members::end_together);
-  // Ends the window on this rank alone: calls of other ranks to it fail from then on. Waits for
-  // those that are inside its memory.
+  // Ends the window on this rank only: later calls of other ranks to it fail. Blocks until accesses
+  // inside its memory have ended.
   ~Window();
   Window(Window&&) noexcept;
   Window& operator=(Window&&) noexcept;
 
   int rank() const;
   int size() const;
-  uint64_t bytes_of(int rank) const;    // of a rank's part
+  uint64_t bytes_of(int rank) const;    // size of a rank's part
   std::span<std::byte> memory() const;  // this rank's part
-  // True if calls to the rank read and write its memory in place, without messages.
+  // True if calls to the rank access its memory in place, without messages.
   bool is_shared(int rank) const;
-  // A rank's part where this rank has it in memory, for accesses that have no call here; empty
-  // where the rank's memory is not shared. Valid until the window ends.
+  // Returns a rank's part as mapped by this rank, for direct accesses; empty if the rank's memory
+  // is not shared. Valid until the window ends.
   std::span<std::byte> mapped(int rank) const;
-  // As long as it lives, no other thread of any rank combines or swaps in the rank's part: for
-  // updates in mapped() memory, whose owner must not end the window meanwhile. Throws
-  // Error(unsupported) where that memory is not mapped, and what accumulate() throws of dead ranks.
+  // RAII lock: while it lives, no other thread of any rank combines or swaps in the rank's part.
+  // For updates of mapped() memory, whose owner must not end the window meanwhile. Throws
+  // Error(unsupported) if that memory is not mapped, and for dead ranks the errors of accumulate().
   class Exclusion {
    public:
     Exclusion(Window& window, int rank);
@@ -100,30 +100,31 @@ class Window {
     const one_sided::SharedPart& part_;
   };
 
-  // Writes `from` at a byte offset of a rank's part.
+  // Writes `from` at byte offset `offset` of a rank's part.
   void put(ConstBuffer from, int rank, uint64_t offset);
-  // Reads from there; blocks until the data are here.
+  // Reads from byte offset `offset` of a rank's part; blocks until the data have arrived.
   void get(Buffer into, int rank, uint64_t offset);
-  // window[i] = window[i] op from[i], for all operators but avg, premul_sum and user.
+  // window[i] = window[i] op from[i], for all operators except avg, premul_sum and user.
   void accumulate(ConstBuffer from, int rank, uint64_t offset, ReduceOp op);
-  // Writes `desired` if the integer at the offset equals `expected`; returns what was there. `type`
+  // Writes `desired` if the integer at the offset equals `expected`; returns the old value. `type`
   // is i32, u32, i64 or u64. Blocks.
   uint64_t compare_and_swap(DType type, uint64_t expected, uint64_t desired, int rank,
                             uint64_t offset);
 
-  // Adds `count` to a rank's counter `slot`, after all that this rank sent to it before.
+  // Adds `count` to a rank's counter `slot`, after all earlier requests of this rank to it.
   void signal(int rank, int slot, uint64_t count = 1);
-  // Blocks until this rank's counter is at least `count`, and takes so much from it.
+  // Blocks until this rank's counter is at least `count`, then subtracts `count`.
   void wait_signal(int slot, uint64_t count = 1);
 
+  // Blocks until all earlier requests of this rank to `rank` have taken effect there.
   void flush(int rank);
-  // flush() of all ranks that are left.
+  // Flushes all surviving ranks.
   void flush_all();
-  // Collective among the ranks that are left: flush_all() on every one, and a barrier.
+  // Collective among the surviving ranks: flush_all() on each, then a barrier.
   void fence();
-  // Collective: a fence, and the end of the window.
+  // Collective: a fence, then the end of the window.
   void free();
-  // Fails all calls on the window, of every rank, with Error(aborted, reason).
+  // Fails all calls on the window, on every rank, with Error(aborted, reason).
   void abort(const std::string& reason);
 
  private:

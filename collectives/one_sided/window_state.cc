@@ -24,8 +24,8 @@ using one_sided::SharedPart;
 
 namespace {
 
-constexpr std::chrono::seconds kPatience{2};  // with who was inside when the window failed
-// In one call of the job, before it is seen how the other channels stand.
+constexpr std::chrono::seconds kPatience{2};  // for accesses in progress when the window failed
+// Time spent on one channel before the other channels are checked.
 constexpr std::chrono::milliseconds kTurn{1};
 constexpr std::chrono::milliseconds kLookAgain{50};
 
@@ -41,14 +41,14 @@ Window::State::State(Communicator& world, std::span<std::byte> memory, std::shar
   try {
     share(world, memory);
     open_channels(world, members);
-    world.barrier();  // every rank serves
+    world.barrier();  // every rank serves requests
   } catch (...) {
     shut_down();
     throw;
   }
 }
 
-// The ranks tell each other where their parts are, and map those that they can.
+// The ranks exchange the locations of their parts and map those that they can.
 void Window::State::share(Communicator& world, std::span<std::byte> memory) {
   const int ranks = world.size();
   Paths* const paths = internal::paths_of(world);
@@ -78,8 +78,8 @@ void Window::State::share(Communicator& world, std::span<std::byte> memory) {
       [this](int holder) { return has_died(holder); });
 }
 
-// One for all ranks, or one for each other rank, which two ranks make at a time: all in the same
-// order of pairs.
+// Opens one channel for all ranks, or one per other rank, which two ranks create at a time: all
+// ranks in the same order of pairs.
 void Window::State::open_channels(Communicator& world, Members members) {
   const auto add = [this](Communicator requests, Communicator replies, int source) {
     channels_.push_back(
@@ -111,8 +111,8 @@ Window::State::~State() {
 }
 
 void Window::State::shut_down() {
-  // Ranks that have died before are not waited for. (With end_together all channels fail by one
-  // death, and it is not known which rank died: the patience then holds for every rank.)
+  // Dead ranks are not waited for. (With end_together one death fails all channels, and the dead
+  // rank is not known: the time limit then applies to every rank.)
   std::vector<bool> dead;
   for (const Link& to : links_) dead.push_back(to.channel != nullptr && to.channel->failed());
   for (const std::shared_ptr<Channel>& channel : channels_) {
@@ -167,7 +167,7 @@ void Window::State::make_progress() {
     try {
       channel->current().poll();
       return;
-    } catch (const Error&) {  // that rank is gone
+    } catch (const Error&) {  // that rank has died
     }
   }
 }
@@ -178,15 +178,15 @@ void Window::State::send_added() {
   }
 }
 
-// Whoever waits for one call makes progress in all calls of the job.
+// A thread that waits for one call progresses all calls of the job.
 void Window::State::wait_for_requests(std::vector<std::optional<Work>>& handles) {
-  if (channels_.empty()) return std::this_thread::sleep_for(kTurn);  // alone: a thread signals
+  if (channels_.empty()) return std::this_thread::sleep_for(kTurn);  // single rank
   handles.resize(channels_.size());
   if (together_) return channels_[0]->wait_for_request(handles[0], kLookAgain);
   for (size_t i = 0; i < channels_.size(); ++i) {
     try {
       return channels_[i]->wait_for_request(handles[i], kTurn);
-    } catch (const Error&) {  // that rank is gone, or goes while it is waited for
+    } catch (const Error&) {  // that rank has died or dies meanwhile
     }
   }
   throw Error(ErrorCode::rank_died, "all other ranks of the window are gone");
@@ -207,7 +207,7 @@ void Window::State::meet() {
     if (to.channel == nullptr || to.channel->failed()) continue;
     try {
       to.channel->send(to.there, {.kind = one_sided::Kind::arrive});
-    } catch (const Error&) {  // it is gone
+    } catch (const Error&) {  // that rank has died
     }
   }
   for (const std::shared_ptr<Channel>& channel : channels_) {
@@ -215,7 +215,7 @@ void Window::State::meet() {
     while (channel->arrivals() < fences_ && !channel->failed()) {
       try {
         channel->wait_for_request(handle, kTurn);
-      } catch (const Error&) {  // as failed() will say
+      } catch (const Error&) {  // failed() reports it
       }
     }
   }

@@ -1,4 +1,4 @@
-// A window of one rank: its own part, and its ways to those of the others.
+// State of a window on one rank: its own part, and its links to the other ranks' parts.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace tutti {
 
 class Window::State {
  public:
-  // Collective. `owner` keeps the memory, where it is the window's own.
+  // Collective. `owner` keeps the memory alive if the window owns it.
   State(Communicator& world, std::span<std::byte> memory, std::shared_ptr<void> owner,
         Members members);
   ~State();
@@ -29,28 +29,28 @@ class Window::State {
   int size() const { return static_cast<int>(links_.size()); }
   uint64_t bytes_of(int rank) const { return links_[static_cast<size_t>(rank)].bytes; }
   one_sided::OwnPart& own() { return *own_; }
-  // Throws Error(invalid_argument) where these bytes are not in the rank's part.
+  // Throws Error(invalid_argument) if these bytes are not within the rank's part.
   void check(int rank, uint64_t offset, uint64_t bytes) const {
     const bool is_rank = rank >= 0 && rank < size();
     const uint64_t all = is_rank ? bytes_of(rank) : 0;
     if (!is_rank || offset > all || bytes > all - offset) refuse_range(rank, offset, bytes);
   }
 
-  // How a part is reached: in place, where it is shared, or by a channel.
+  // Access to a part: in place if `part` is shared, otherwise by a channel.
   struct Link {
     uint64_t bytes = 0;
     one_sided::SharedPart part;
     std::shared_ptr<one_sided::Channel> channel;
-    int there = 0;  // the rank, in the channel
+    int there = 0;  // rank within the channel
   };
   const Link& link(int rank) const { return links_[static_cast<size_t>(rank)]; }
 
-  // A rank's part in memory that is shared, this rank's own among them; may be none.
+  // Returns a rank's part in shared memory, also this rank's own; may be empty.
   const one_sided::SharedPart& shared_part(int rank) const {
     return rank == rank_ ? own_->shared() : link(rank).part;
   }
 
-  // Access to a shared part, as long as it lives. Throws where its owner has died or ended it.
+  // RAII access to a shared part. Throws if its owner has died or ended it.
   class Inside {
    public:
     Inside(const State& state, int rank) : part_(state.link(rank).part) {
@@ -69,7 +69,7 @@ class Window::State {
     Entered entered_ = Entered::no;
   };
 
-  // The lock of a shared part, as long as it lives.
+  // RAII lock of a shared part.
   class Combining {
    public:
     Combining(const State& state, int rank) : part_(state.link(rank).part) {
@@ -87,30 +87,30 @@ class Window::State {
     if (link(rank).channel->failed() || link(rank).part.is_closed()) refuse_access(rank);
   }
 
-  // The check of SharedPart::lock(), while `holder` has the lock.
+  // The check of SharedPart::lock() while `holder` holds the lock.
   bool has_died(int holder) const;
 
-  // Lets others be served, also by an owner who reads again and again.
+  // Serves other ranks' requests, also for an owner that only reads its memory in a loop.
   void make_progress();
-  // The same at every 64th call, where others reach this rank by messages: calls that touch memory
-  // in place make none otherwise.
+  // The same at every 64th call if other ranks reach this rank by messages, because calls that
+  // access memory in place make no progress otherwise.
   void make_progress_at_times() {
     constexpr uint32_t kCalls = 64;
     if (reached_by_messages_ && calls_.fetch_add(1, std::memory_order_relaxed) % kCalls == 0) {
       make_progress();
     }
   }
-  // What other ranks' requests may depend on goes out before this one waits.
+  // Sends pending messages, on which other ranks' requests may depend, before this rank waits.
   void send_added();
-  // Waits a while for any request to be served. Throws why the window has failed on this rank.
-  // `handles` are the caller's, from one time to the next.
+  // Waits a while for any request to be served. Throws the window's failure on this rank. The
+  // caller passes the same `handles` to successive calls.
   void wait_for_requests(std::vector<std::optional<Work>>& handles);
-  // It has died, and the window goes on without it.
+  // Returns true for a dead rank without which the window continues.
   bool is_gone(int rank) const;
   bool goes_on() const { return !together_; }
-  // Returns when all ranks that are left have come.
+  // Barrier among the surviving ranks.
   void meet();
-  // They all end the window now.
+  // Records that all ranks end the window now.
   void set_freed() { freed_ = true; }
   void abort(const std::string& reason);
 
@@ -125,8 +125,8 @@ class Window::State {
   const std::shared_ptr<void> owner_;
   std::shared_ptr<one_sided::OwnPart> own_;
   std::vector<Link> links_;                                    // by rank
-  std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // each once
-  const int64_t process_;                                      // a child of fork() has a copy only
+  std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // distinct
+  const int64_t process_;                                      // a fork()ed child only has a copy
   bool together_ = true;
   bool reached_by_messages_ = false;
   std::atomic<uint32_t> calls_{0};

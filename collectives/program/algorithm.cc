@@ -15,7 +15,7 @@ namespace tutti {
 
 namespace {
 
-// Those that were added. A deque: what is in it never moves.
+// Algorithms added at run time. A deque, because its elements never move.
 struct Additions {
   std::mutex mutex;
   std::deque<Algorithm> all;

@@ -1,4 +1,4 @@
-// The catalogue: every algorithm, by collective and name. One algorithm, one file in algorithms/.
+// The catalogue of algorithms by collective and name. Each algorithm has one file in algorithms/.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace tutti {
 
-// What verify can prove of a program. Each grade includes the ones before it.
+// The properties of a program that verify proves. Each grade includes the ones before it.
 enum class Grade : uint8_t {
   wrong,
   correct,    // every input is counted exactly once in every output
-  same_bits,  // and all ranks build each result by the same expression tree
-  canonical,  // and that tree is the canonical one, rounded once at its end: balanced over ranks in
+  same_bits,  // all ranks compute each result by the same expression tree
+  canonical,  // that tree is the canonical one, rounded once at its root: balanced over ranks in
               // aligned power-of-two groups, lower rank on the left (for p = 5: ((0 1) (2 3)) 4;
               // scan on rank r: over ranks 0 to r)
 };
@@ -26,61 +26,64 @@ std::string_view name(Grade grade);
 struct Algorithm {
   Collective collective = Collective::barrier;
   std::string name;
-  std::string source;          // the paper it comes from
-  Grade grade = Grade::wrong;  // what it has for every shape that it supports
-  // gather, scatter, all_to_all: no chunk passes through a third rank, so that each rank needs to
-  // know the lengths of its own blocks only. verify checks it.
+  std::string source;          // paper
+  Grade grade = Grade::wrong;  // for every shape that it supports
+  // gather, scatter, all_to_all: no chunk passes through a third rank, so each rank needs the
+  // lengths of its own blocks only. Checked by verify.
   bool direct = false;
-  // What emit() calls a rank is a position in a layout. Else it is the rank, wherever that is:
-  // programs that were made for a machine.
+  // If true, emit()'s ranks are positions in a layout. If false, they are the ranks themselves, as
+  // in programs generated for one machine.
   bool over_positions = true;
-  // From rank to rank through all of them: it has as many rounds as there are ranks, of which each
-  // rank's steps show its own only.
+  // Data passes through all ranks in sequence: the algorithm takes as many rounds as there are
+  // ranks, although each rank's program is short.
   bool is_pipeline = false;
-  // How many levels of the layout it is made for.
+  // Number of layout levels that the algorithm uses.
   int32_t levels = 0;
-  Means means = Means::shared;  // who divides, for ReduceOp::avg
-  // For layouts that are in order: run over others by program_of().
+  Means means = Means::shared;  // division by the number of ranks, for ReduceOp::avg
+  // Generates the program over an ordered layout; program_of() maps it to other layouts.
   std::function<Program(const Shape& shape)> emit;
-  // Empty when it runs on this many ranks (in such groups), else why not. Alike on every rank.
+  // Returns an empty string if the shape is supported, otherwise the reason. Equal on all ranks.
   std::function<std::string(const Shape& shape)> supports = [](const Shape&) {
     return std::string();
   };
-  // What ranks compare: id_of() the collective and the name, or what was imported.
+  // Identity that ranks compare: id_of() the collective and the name, or a hash of the imported
+  // file.
   uint64_t id = 0;
 };
 
-// As many bits as a call's signature has room for. That no two algorithms of a process have the
-// same id is checked; that those of two ranks have, by chance, happens once in 70 thousand million.
+// Width of an id, limited by the room in a call's signature. Ids within a process are checked to be
+// unique; ids of two processes collide with probability 1 in 2^36, about 7e10.
 inline constexpr int kAlgorithmIdBits = 36;
 uint64_t id_of(std::string_view identity);
 uint64_t id_of(Collective collective, std::string_view name);
 
-// The built-in ones: the same in every process, at all times.
+// Returns the built-in algorithms, which are the same in every process.
 const std::vector<Algorithm>& built_in_algorithms();
-// These, then those that were added. Pointers stay valid for good.
+// Returns the built-in and the added algorithms. The pointers stay valid until the process ends.
 std::vector<const Algorithm*> all_algorithms();
 std::vector<const Algorithm*> algorithms_for(Collective collective);
 
-// Null if there is none of that name.
+// Return null if there is no such algorithm.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
 const Algorithm* find_algorithm(uint64_t id);
-// Throws Error(invalid_argument) that lists the names there are.
+// Throws Error(invalid_argument) that lists the known names.
 const Algorithm& require_algorithm(Collective collective, std::string_view name);
 
-// The program of shape.rank over shape.layout, in order or not, with what the operator adds to it.
+// Returns the program of shape.rank over shape.layout (ordered or not), including the operator's
+// arithmetic.
 Program program_of(const Algorithm& algorithm, const Shape& shape,
                    Arithmetic arithmetic = Arithmetic::none);
-// As Algorithm::supports, and its grade: sums over a layout that is out of order are not canonical.
+// Algorithm::supports and Algorithm::grade for any layout: sums over an unordered layout are not
+// canonical.
 std::string why_unsupported(const Algorithm& algorithm, const Shape& shape);
 Grade grade_of(const Algorithm& algorithm, const Shape& shape);
-// Of all ranks; shape.rank does not matter.
+// Returns the programs of all ranks; shape.rank does not matter.
 std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape,
                               Arithmetic arithmetic = Arithmetic::none);
 
-// Adds one at run time (imported, composed), so that it can be named; returns the one that is there
-// already under the same collective, name and id. Throws Error(invalid_argument) where another one
-// has its id. Any thread.
+// Registers an algorithm at run time (imported or composed) and returns it, or the registered one
+// with the same collective, name and id. Throws Error(invalid_argument) if a different algorithm
+// has this id. Thread-safe.
 const Algorithm& add_algorithm(Algorithm algorithm);
 
 }  // namespace tutti

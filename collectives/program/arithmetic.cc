@@ -20,16 +20,16 @@ void append(Space space, int32_t chunk, RangeList& list) {
   ++list.back().count;
 }
 
-// In a call in place, input chunk i may be the same memory as output chunk i + shift.
+// Returns `shift`: in place, input chunk i may be the same memory as output chunk i + shift.
 int32_t shift_in_place(Collective collective, const Shape& shape, const Program& program) {
   const auto start = [&](Space space) { return location(collective, program, shape, space, 0); };
   return static_cast<int32_t>(start(Space::input) - start(Space::output));
 }
 
-// The end of a chunk of the output.
+// Last uses of an output chunk.
 struct End {
-  int32_t writer = -1;      // the step that writes it last
-  bool read_later = false;  // it, or what may be the same memory
+  int32_t writer = -1;      // last step that writes it
+  bool read_later = false;  // it, or a chunk that may alias it
 };
 
 std::vector<End> ends_of(Collective collective, const Shape& shape, const Program& program) {
@@ -50,13 +50,13 @@ std::vector<End> ends_of(Collective collective, const Shape& shape, const Progra
   return ends;
 }
 
-// Of means that are shared: what the step stores is divided already.
+// Means::shared: returns true if the value that the step stores has been divided already.
 bool takes_means(const Step& step) {
   if (step.kind == StepKind::recv) return step.wire == Wire::element;
   return step.kind == StepKind::copy && std::ranges::any_of(step.src, is_output);
 }
 
-// Divides what steps complete in scratch, and send as elements.
+// Divides values that steps complete in scratch and send as elements.
 void divide_in_scratch(Program& program) {
   std::vector<Step*> writers(static_cast<size_t>(program.scratch_chunks), nullptr);
   for (Step& step : program.steps) {
@@ -73,7 +73,7 @@ void divide_in_scratch(Program& program) {
   }
 }
 
-// Only an all-reduce has the same result everywhere, and a reduce has one.
+// Sharing is possible only where a result exists once: in all_reduce and reduce.
 Program with_means(Means means, Collective collective, const Shape& shape, Program program) {
   const std::vector<End> ends = ends_of(collective, shape, program);
   const bool completed = means == Means::completed && collective == Collective::reduce;
@@ -82,7 +82,7 @@ Program with_means(Means means, Collective collective, const Shape& shape, Progr
   const size_t steps = program.steps.size();
   for (size_t i = 0; i < steps; ++i) {
     Step& step = program.steps[i];
-    RangeList last;  // what is not written again
+    RangeList last;  // chunks that are not written again
     bool all_last = true;
     bool any_read = false;
     for_each_chunk(step.dst, [&](Space space, int32_t chunk) {
@@ -106,8 +106,8 @@ Program with_means(Means means, Collective collective, const Shape& shape, Progr
   return program;
 }
 
-// What was copied to its own place in the output was scaled then, and is read there: in a call in
-// place its input is no more.
+// Input that was copied to its own place in the output was scaled by that copy and is read from
+// there, because in place the unscaled input no longer exists.
 Program with_scaled_inputs(Collective collective, const Shape& shape, Program program) {
   const int32_t shift = shift_in_place(collective, shape, program);
   std::vector<bool> written(static_cast<size_t>(program.output_chunks), false);

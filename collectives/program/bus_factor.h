@@ -1,5 +1,5 @@
-// Bus bandwidth, by which collectives of all kinds and sizes compare (nccl-tests,
-// doc/PERFORMANCE.md): bytes a second times what part of them a GPU's link has to carry.
+// Bus bandwidth, which makes collectives of all kinds and sizes comparable (nccl-tests,
+// doc/PERFORMANCE.md): bytes per second times the fraction of the bytes that a GPU's link carries.
 #pragma once
 
 #include "collectives/program/program.h"

@@ -1,8 +1,8 @@
-// Where each chunk of a program lies in the buffers of one call, and how long it is, in elements.
+// Offset and length of each chunk of a program in the buffers of one call, in elements.
 //
-// A block of n elements is cut into C chunks of equal size, rounded up so that chunks start at
-// cache lines (of a buffer that does); the last ones may be shorter, or empty. Blocks of the
-// v-variants have lengths and places of their own.
+// A block of n elements is divided into C chunks of equal size, rounded up so that chunks start at
+// cache lines (in a buffer that does); the last chunks may be shorter or empty. Blocks of the
+// v-variants have their own lengths and displacements.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// Scratch chunks have a length but no place in a buffer of the caller's.
+// Extent of a chunk. Scratch chunks have a length but no place in the caller's buffers.
 struct Extent {
   uint64_t offset = 0;
   uint64_t length = 0;
@@ -24,17 +24,17 @@ struct Extent {
 class ChunkMap {
  public:
   ChunkMap() = default;
-  // `count`: elements of one block (all_reduce: the whole buffer). All blocks are of this length.
+  // `count`: elements of every block (all_reduce: of the buffer).
   ChunkMap(const Plan& plan, uint64_t count, uint64_t element_bytes)
       : ChunkMap(plan, count, element_bytes, {}) {}
 
-  // The v-variants: the blocks of the buffers that have them, and the length of the buffer that is
-  // one block.
+  // For the v-variants: `input` and `output` are the blocks of the buffers that have blocks, `own`
+  // is the length of the buffer that is a single block.
   ChunkMap(const Plan& plan, const Blocks& input, const Blocks& output, uint64_t own,
            uint64_t element_bytes)
       : ChunkMap(plan, own, element_bytes,
                  {input.empty() ? nullptr : &input, output.empty() ? nullptr : &output,
-                  // As scratch has them:
+                  // scratch:
                   !output.empty()  ? &output
                   : !input.empty() ? &input
                                    : nullptr}) {}
@@ -42,7 +42,7 @@ class ChunkMap {
   const Extent& at(Space space, int32_t chunk) const {
     return extents_[static_cast<size_t>(space)][static_cast<size_t>(chunk)];
   }
-  // Elements of the largest chunk that this rank knows.
+  // Returns the elements of the largest chunk known to this rank.
   uint64_t largest() const { return largest_; }
 
  private:
@@ -76,7 +76,7 @@ class ChunkMap {
     const uint64_t index = chunk / per_block_ % blocks.counts.size();
     return within(blocks.displacements[index], blocks.counts[index], chunk % per_block_);
   }
-  // The n-th chunk of a block.
+  // Returns the n-th chunk of a block.
   Extent within(uint64_t start, uint64_t length, uint64_t n) const {
     const uint64_t chunk = chunk_of(length);
     const uint64_t first = std::min(length, n * chunk);

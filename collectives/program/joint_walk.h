@@ -1,5 +1,5 @@
-// The plans of all ranks walked in one thread: each rank does what its queues let it do, until
-// nobody can do more. What a step does is for the caller to say.
+// Walks the plans of all ranks in one thread: each rank runs the steps that its queues allow until
+// no rank can continue. The caller defines the effect of a step.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,11 @@ namespace tutti {
 
 class JointWalk {
  public:
-  // `plans[r]`: rank r's. They must live as long as the walk.
+  // `plans[r]` is rank r's plan and must outlive the walk.
   explicit JointWalk(std::span<const Plan> plans);
 
-  // attempt(rank, step) does the step, or not yet. It wakes the ranks that it lets go on.
+  // attempt(rank, step) runs the step or returns Attempt::waits. It calls wake() for the ranks that
+  // it unblocks.
   template <typename AttemptStep>
   void run(const AttemptStep& attempt);
   void wake(int32_t rank);

@@ -1,5 +1,5 @@
-// Programs over layouts: an algorithm's file knows consecutive ranks only; here what it calls a
-// rank is made a position, and the blocks of positions are made the blocks of the ranks there.
+// Programs over layouts: an algorithm's file knows only consecutive ranks. Here its ranks become
+// positions in the layout, and blocks of positions become blocks of the ranks at these positions.
 
 #include <algorithm>
 #include <utility>
@@ -10,14 +10,14 @@ namespace tutti {
 
 namespace {
 
-// Prefixes are over ranks in the order of their numbers, whatever the layout.
+// Prefixes follow the numerical order of the ranks, whatever the layout.
 bool takes_positions(const Algorithm& algorithm) {
   const Collective collective = algorithm.collective;
   return algorithm.over_positions && collective != Collective::scan &&
          collective != Collective::exscan;
 }
 
-// What an algorithm is asked about, whose ranks are positions, or stay what they are.
+// Returns the shape passed to an algorithm, whose ranks are positions or remain ranks.
 Shape shape_for(const Algorithm& algorithm, Shape shape) {
   if (!takes_positions(algorithm)) shape.layout = shape.layout.in_rank_order();
   if (shape.layout.in_order()) return shape;
@@ -42,7 +42,7 @@ class Renumbering {
   }
 
  private:
-  // Block by block, so that both ends of a message cut it alike.
+  // Block by block, so that both ends of a message divide it alike.
   RangeList apply(const RangeList& ranges) const {
     RangeList renumbered;
     for (const ChunkRange& range : ranges) {
@@ -59,7 +59,7 @@ class Renumbering {
     }
     return renumbered;
   }
-  // Scratch chunks beyond the first of each size class are in rows of one for each class.
+  // Further scratch chunks of each size class are arranged in rows with one chunk per class.
   int32_t apply(int32_t chunk) const {
     const int32_t position = chunk / block_ % ranks_;
     const int32_t row = chunk / (block_ * ranks_);
@@ -69,7 +69,7 @@ class Renumbering {
   const Layout& layout_;
   const int32_t ranks_;
   const int32_t block_;   // chunks
-  const bool blocks_[3];  // by space: whether it has a block for each rank
+  const bool blocks_[3];  // by space: true if it has a block per rank
 };
 
 }  // namespace

@@ -8,10 +8,10 @@ namespace tutti {
 
 namespace {
 
-// What was done so far to chunks that no step tells apart.
+// Accesses so far to a range of chunks that all steps treat alike.
 struct Past {
   int32_t writer = -1;
-  std::vector<int32_t> readers;  // since it was written
+  std::vector<int32_t> readers;  // since the last write
 };
 
 class Dependencies {
@@ -29,13 +29,13 @@ class Dependencies {
 
   void find() {
     const std::vector<Step>& steps = plan_.program.steps;
-    std::vector<int32_t> received;  // so far
+    std::vector<int32_t> received;  // receives so far
     plan_.first_need.assign(1, 0);
     for (size_t i = 0; i < steps.size(); ++i) {
       const Step& step = steps[i];
       step_ = static_cast<int32_t>(i);
       found_.clear();
-      // A token says "all that was received before this is done here".
+      // A token means that all earlier receives are done.
       if (step.kind == StepKind::send && step.src.empty()) found_ = received;
       for (const RangeList* ranges : {&step.src, &step.src2})
         for_each_place(*ranges, &Dependencies::read);
@@ -49,7 +49,7 @@ class Dependencies {
   }
 
  private:
-  // A step may take thousands of chunks: what is between two cuts is one place.
+  // Steps may have thousands of chunks; chunks between two cuts are treated as one place.
   void cut() {
     for (const Step& step : plan_.program.steps) {
       for (const RangeList* ranges : {&step.src, &step.src2, &step.dst}) {
@@ -70,7 +70,7 @@ class Dependencies {
       for (; cuts_[place] < first + range.count; ++place) (this->*visit)(past_[place]);
     }
   }
-  // Chunks of a range follow each other.
+  // Chunks of a range have consecutive locations.
   int64_t location_of(Space space, int32_t chunk) const {
     if (space == Space::scratch) return scratch_ + chunk;
     return location(plan_.collective, plan_.program, plan_.shape, space, chunk) +
@@ -80,7 +80,7 @@ class Dependencies {
     need(past.writer);
     past.readers.push_back(step_);
   }
-  // What was read since the last write needs that write itself.
+  // Readers since the last write already depend on that write.
   void write(Past& past) {
     if (past.readers.empty()) need(past.writer);
     for (const int32_t reader : past.readers) need(reader);
@@ -92,11 +92,11 @@ class Dependencies {
   }
 
   Plan& plan_;
-  int64_t output_ = 0;   // where output chunks start: they share input's places, or come after them
+  int64_t output_ = 0;   // first output chunk: shares input's places in place, else follows them
   int64_t scratch_ = 0;  // scratch chunks come last
   std::vector<int64_t> cuts_;
   std::vector<Past> past_;      // by place: from one cut to the next
-  std::vector<int32_t> found_;  // what the step waits for
+  std::vector<int32_t> found_;  // dependencies of the current step
   int32_t step_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// A program made ready to run: its data dependencies, and its steps sorted into queues that can
-// move independently of each other. Depends on the program only, so it is cached across calls.
+// A program prepared for execution: its data dependencies, and its steps sorted into queues that
+// progress independently. A plan depends only on the program, so it is cached across calls.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace tutti {
 struct Plan {
   enum class QueueKind : uint8_t { local, send, recv };
 
-  // Steps that must start in order: all sends to one peer, all receives from one peer, or all steps
-  // without communication. A send to several peers stands in the queue of each.
+  // Steps that start in order: all sends to one peer, all receives from one peer, or all local
+  // steps. A send to several peers is in each peer's queue.
   struct Queue {
     QueueKind kind = QueueKind::local;
     int32_t peer = -1;
@@ -26,12 +26,12 @@ struct Plan {
   Shape shape;
   Program program;
   std::vector<Queue> queues;
-  // The steps that step i waits for: needs[first_need[i]] to needs[first_need[i + 1] - 1].
+  // Step i waits for the steps needs[first_need[i]] .. needs[first_need[i + 1] - 1].
   std::vector<int32_t> first_need;
   std::vector<int32_t> needs;
-  // The same for plans of few steps, with a bit for each step: all of them, and by step those that
-  // must be finished before it begins, and those that must have begun, which stand before it in its
-  // queues. 0 and empty for plans of more steps.
+  // The same as bit masks for plans of at most kFew steps: all steps and, by step, those that must
+  // have finished before it begins and those that must have begun (they precede it in its queues).
+  // 0 and empty for longer plans.
   static constexpr size_t kFew = 64;
   struct Before {
     uint64_t finished = 0;
@@ -39,10 +39,10 @@ struct Plan {
   };
   uint64_t all_steps = 0;
   std::vector<Before> before;
-  // No rank needs what it sends to be copied aside (rendezvous.h). Else only what no step waits for
-  // may be read in place.
+  // No rank needs its messages buffered (rendezvous.h), so all may be read in place. Otherwise only
+  // messages that no step waits for may be read in place.
   bool without_buffers = false;
-  // For each step that sends to several peers, the queues it stands in; empty for the others.
+  // Queues of each step that sends to several peers; empty for other steps.
   std::vector<std::vector<int32_t>> send_queues;
 
   std::span<const int32_t> needs_of(int32_t step) const {
@@ -50,10 +50,11 @@ struct Plan {
   }
 };
 
-// `in_place`: the call's input and output may be the same memory, as the collective says; else they
-// are apart. What is planned for the first is right for both.
+// `in_place`: input and output may be the same memory, as the collective defines it; otherwise they
+// do not overlap. A plan made for the in-place case is valid for both.
 Plan make_plan(Collective collective, const Shape& shape, Program program, bool in_place = true);
-// Those of all ranks, by an algorithm that supports the shape; shape.rank does not matter.
+// Returns the plans of all ranks for an algorithm that supports the shape; shape.rank does not
+// matter.
 std::vector<Plan> make_plans(const Algorithm& algorithm, Shape shape,
                              Arithmetic arithmetic = Arithmetic::none, bool in_place = true);
 

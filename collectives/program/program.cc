@@ -75,7 +75,7 @@ int32_t size_class(Collective collective, const Program& program, const Shape& s
   return (first + chunk) % size_classes(collective, program, shape.ranks);
 }
 
-// Input and output overlap as the collective allows; scratch is apart.
+// Input and output alias as the collective defines; scratch does not alias.
 int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
                  int32_t chunk) {
   constexpr int64_t kScratch = int64_t{1} << 32;
@@ -137,7 +137,7 @@ std::string to_string(const ChunkRange& range) {
 
 namespace {
 
-// "output[2-5]+scratch[1]", "a token".
+// Returns for instance "output[2-5]+scratch[1]" or "a token".
 std::string text(const RangeList& ranges) {
   if (ranges.empty()) return "a token";
   std::ostringstream out;

@@ -8,13 +8,14 @@
 //                    zero are normal
 //   Scratch          private chunks
 //
-// Chunks of one size class are equally long, others need not be (size_class()). So a program that
-// keeps to the classes is right for uneven blocks too: the v-variants are the same programs.
+// Chunks of one size class have equal length; chunks of different classes need not (size_class()).
+// A program that never mixes classes is therefore also correct for uneven blocks: the v-variants
+// use the same programs.
 //
-// Where a collective reduces, 16- and 8-bit floats are computed in float, the accumulator type.
-// Scratch holds accumulators, input and output hold elements, and each message declares what it
-// carries (Wire): a value is rounded where it becomes an element again. All three are the same type
-// for everything else, and in collectives that only move data.
+// In a collective that reduces, 16- and 8-bit floats are summed in float, the accumulator type.
+// Scratch holds accumulators, input and output hold elements, and each message declares its content
+// (Wire). A value is rounded when it becomes an element again. For all other types, and in
+// collectives that only move data, accumulators and elements are the same.
 //
 // The executor cuts every chunk into slices. Slice s of a call is the program run on slice s of
 // every chunk: slices are independent instances of the program. Within a slice a step starts as
@@ -68,7 +69,7 @@ constexpr bool reduces(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter ||
          c == Collective::reduce || c == Collective::scan || c == Collective::exscan;
 }
-// Whether the larger of the two buffers consists of one block per rank.
+// True if the larger of the two buffers consists of one block per rank.
 constexpr bool has_input_blocks(Collective c) {
   return c == Collective::reduce_scatter || c == Collective::scatter || c == Collective::all_to_all;
 }
@@ -79,7 +80,7 @@ constexpr bool has_blocks(Collective c) { return has_input_blocks(c) || has_outp
 
 enum class Space : uint8_t { input, output, scratch };
 
-// Chunks first, first + 1, ... first + count - 1 of one space.
+// Chunks first .. first + count - 1 of one space.
 struct ChunkRange {
   Space space = Space::input;
   int32_t first = 0;
@@ -89,20 +90,20 @@ struct ChunkRange {
 using RangeList = std::vector<ChunkRange>;
 
 enum class StepKind : uint8_t {
-  send,         // one message with the contents of src to each of peers
+  send,         // one message with the contents of src to each peer
   recv,         // one message from peers[0] into dst
   recv_reduce,  // dst = received op src, or src op received
   reduce,       // dst = src op src2
   copy,         // dst = src
 };
 
-// What a message carries: elements, or the accumulators of 16- and 8-bit floats unrounded.
+// Content of a message: elements, or unrounded accumulators of 16- and 8-bit floats.
 enum class Wire : uint8_t { element, accumulator };
 
-// One step. Ranges that meet in a step have the same number of chunks, pairwise of one size class.
-// An empty range list in send and recv is a message without data (a token); a token is sent when
-// all earlier receives of the rank are done. Operand order is part of the program: it decides the
-// bits of floating-point results.
+// One step. All ranges of a step have the same number of chunks, pairwise of the same size class. A
+// send or recv with an empty range list is a message without data (a token); a token is sent when
+// all earlier receives of the rank are done. Operand order is part of the program: it determines
+// the bits of floating-point results.
 struct Step {
   StepKind kind = StepKind::copy;
   std::vector<int32_t> peers;
@@ -110,15 +111,15 @@ struct Step {
   RangeList src2;
   RangeList dst;
   bool received_on_left = false;  // recv_reduce only
-  Wire wire = Wire::element;      // messages only; both ends say the same
-  // What is read of the input is multiplied by this rank's factor, and rounded to an element.
+  Wire wire = Wire::element;      // format of the message; equal at both ends
+  // Input read by this step is multiplied by this rank's factor and rounded to an element.
   bool scales = false;
-  // What is written is divided by the number of ranks whose inputs it combines, before it is
-  // rounded to an element.
+  // The written value is divided by the number of ranks that it combines before it is rounded to an
+  // element.
   bool divides = false;
 };
 
-// What one rank does. The chunk counts and the two limits are the same on every rank.
+// One rank's program. The chunk counts and the two limits are the same on every rank.
 //
 //   all_reduce, broadcast, reduce,  input and output: C chunks, chunk i of both is the same part
 //     scan, exscan
@@ -128,39 +129,39 @@ struct Step {
 //                                   output: p * k chunks, from rank r from r * k on
 //   barrier                         none
 //
-// In-place calls alias input and output accordingly; programs must be right in that case too: they
-// read an input chunk before (in program order) they write what may be the same memory. The output
-// of reduce and gather exists at the root only, as does the input of broadcast and scatter. exscan
-// leaves the output of rank 0 alone.
+// In-place calls alias input and output accordingly, and programs must be correct in that case:
+// they read an input chunk before (in program order) they write an output chunk that may be the
+// same memory. The output of reduce and gather and the input of broadcast and scatter exist only at
+// the root. exscan does not write rank 0's output.
 struct Program {
   int32_t input_chunks = 1;
   int32_t output_chunks = 1;
   int32_t scratch_chunks = 0;
-  int32_t chunks_per_message = 1;  // most chunks that any rank puts into one message
-  int32_t fan_out = 1;             // most distinct ranks that any rank sends to
+  int32_t chunks_per_message = 1;  // largest number of chunks in any rank's message
+  int32_t fan_out = 1;             // largest number of distinct ranks that any rank sends to
   std::vector<Step> steps;
 };
 
 struct Shape {
   int32_t ranks = 1;
   int32_t rank = 0;
-  int32_t root = 0;  // where has_root()
-  Layout layout;     // of these ranks
+  int32_t root = 0;  // if has_root()
+  Layout layout;     // layout of these ranks
 
   bool operator==(const Shape&) const = default;
 };
 
-// Chunks of one block: C, or k where there are blocks.
+// Chunks of one block: C, or k if there are blocks.
 int32_t chunks_per_block(Collective collective, const Program& program, int32_t ranks);
 
-// Size classes: C of them, or p * k (block by block) where the larger buffer has blocks, and
-// scratch chunk j is of class j mod their number. all_to_all has k: its chunks are forwarded only
-// when all blocks are equally long.
+// Number of size classes: C, or p * k (block by block) if the larger buffer has blocks. Scratch
+// chunk j has class j modulo their number. all_to_all has k classes, because its algorithms forward
+// chunks only when all blocks have the same length.
 int32_t size_classes(Collective collective, const Program& program, int32_t ranks);
 int32_t size_class(Collective collective, const Program& program, const Shape& shape, Space space,
                    int32_t chunk);
 
-// Where a chunk lies when the call is in place: chunks with equal numbers may be the same memory.
+// Location of a chunk in an in-place call: chunks with equal numbers may be the same memory.
 int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
                  int32_t chunk);
 
@@ -172,7 +173,7 @@ void for_each_chunk(const RangeList& ranges, Visit visit) {
   }
 }
 
-// Builders, so that an algorithm's file reads like its description.
+// Builders for steps and ranges, which keep an algorithm's file close to its description.
 ChunkRange input(int32_t first, int32_t count = 1);
 ChunkRange output(int32_t first, int32_t count = 1);
 ChunkRange scratch(int32_t first, int32_t count = 1);
@@ -184,21 +185,21 @@ Step recv_reduce_left(int32_t peer, RangeList src, RangeList dst, Wire wire = Wi
 Step recv_reduce_right(int32_t peer, RangeList src, RangeList dst, Wire wire = Wire::element);
 Step reduce(RangeList a, RangeList b, RangeList dst);  // dst = a op b
 Step copy(RangeList src, RangeList dst);
-// Neither sends nor receives.
+// Returns true for steps that neither send nor receive.
 constexpr bool is_local(StepKind kind) {
   return kind == StepKind::reduce || kind == StepKind::copy;
 }
 constexpr bool receives(StepKind kind) {
   return kind == StepKind::recv || kind == StepKind::recv_reduce;
 }
-// What a partial result in this chunk travels as without a rounding: accumulators from scratch,
-// elements from elsewhere (an input, or a result that is complete).
+// Returns the wire format that carries a partial result without rounding: accumulators from
+// scratch, elements from elsewhere (an input or a complete result).
 constexpr Wire unrounded(const ChunkRange& range) {
   return range.space == Space::scratch ? Wire::accumulator : Wire::element;
 }
 
-// Whether `send` sends what `receive` has just received, the same in memory and in the message:
-// then an executor can do both at once.
+// Returns true if `send` sends exactly what `receive` receives, in the same form in memory and in
+// the message. An executor can then do both in one pass.
 bool can_forward(const Step& receive, const Step& send);
 
 std::string to_string(const ChunkRange& range);  // "output[2-5]"

@@ -1,17 +1,16 @@
-// One rank's way through the queues of its plan: the rule by which steps may begin. The executor,
-// the proof and the rendezvous check all go by it, so that what is proved is what runs.
+// One rank's progress through the queues of its plan: the rule that decides when a step may begin.
+// The executor, the proof and the rendezvous check all use it, so what is proved is what runs.
 //
-//   - The steps of a queue begin in order, and a plan that is run for several slices begins them
-//     turn after turn. Queues are independent of each other, but none is more than kWindow turns
-//     ahead of the oldest turn that has steps left.
+//   - The steps of a queue begin in order. A plan that runs for several slices begins them one turn
+//     (slice) after another. Queues are independent of each other, but none is more than kWindow
+//     turns ahead of the oldest turn with unfinished steps.
 //   - A step begins when the steps that it needs are finished.
-//   - A send to several peers stands in the queue of each and begins when it is next in all of
-//     them.
+//   - A send to several peers is in the queue of each, and begins when it is next in all of them.
 //
-// Whether a message has come, or there is room for one, is for the caller to find out.
+// The caller determines whether a message has arrived and whether there is room for one.
 //
-// One turn of few steps is walked by words in place of cursors: a bit for each step that is not
-// finished, and one for each that has not begun.
+// A single turn of few steps is walked with bit masks instead of cursors: one bit per step that has
+// not finished and one per step that has not begun.
 #pragma once
 
 #include <array>
@@ -25,14 +24,14 @@
 
 namespace tutti {
 
-// How far a step got: it begins but waits for others (until finish()), or is finished.
+// Result of an attempt to run a step: it must wait, it began and awaits finish(), or it finished.
 enum class Attempt : uint8_t { waits, begun, finished };
 
 class QueueWalk {
  public:
   static constexpr uint32_t kWindow = 4;
 
-  // `plan` must live as long as the walk.
+  // `plan` must outlive the walk.
   void reset(const Plan& plan, uint32_t turns) {
     plan_ = &plan;
     turns_ = turns;
@@ -43,8 +42,8 @@ class QueueWalk {
   }
 
   bool ended() const { return oldest_ == turns_; }
-  // Calls attempt(turn, step) for each step that may begin, those among them that its successes let
-  // begin. True if anything moved.
+  // Calls attempt(turn, step) for each step that may begin, including those unblocked by its own
+  // successes. Returns true if any step began.
   template <typename AttemptStep>
   bool progress(const AttemptStep& attempt) {
     return by_words_ ? progress_words(attempt) : progress_queues(attempt);
@@ -52,11 +51,11 @@ class QueueWalk {
   // Calls visit(turn, step) for each step that may begin.
   template <typename Visit>
   void for_each_ready(const Visit& visit) const;
-  // Steps that need it may begin.
+  // Marks a step that had begun as finished, which unblocks the steps that need it.
   void finish(uint32_t turn, int32_t step) {
     by_words_ ? finish_in_words(step) : finish_in_queues(turn, step);
   }
-  // Of a turn that has not ended.
+  // `turn` must not have ended.
   bool finished(uint32_t turn, int32_t step) const {
     return by_words_ ? (unfinished_ & bit(step)) == 0 : done_[at(turn, step)] != 0;
   }
@@ -91,10 +90,10 @@ class QueueWalk {
   size_t at(uint32_t turn, int32_t step) const {
     return (turn % kWindow) * plan_->program.steps.size() + static_cast<size_t>(step);
   }
-  // The queue's next step, where all that it needs of this rank is finished. A send to several
-  // peers is found in its first queue only.
+  // Returns the queue's next step if all steps that it needs are finished. A send to several peers
+  // is returned for its first queue only.
   std::optional<Next> next(size_t queue) const;
-  // The step's queues go on to what is behind it.
+  // Advances all queues of the step past it.
   void begin(size_t queue, int32_t step);
   bool has_needs(uint32_t turn, int32_t step) const;
   bool is_next_in_all(const Cursor& cursor, int32_t step) const;
@@ -102,14 +101,14 @@ class QueueWalk {
 
   const Plan* plan_ = nullptr;
   uint32_t turns_ = 0;
-  uint32_t oldest_ = 0;  // the first turn that has not ended
+  uint32_t oldest_ = 0;  // the first unfinished turn
   bool by_words_ = false;
   uint64_t unfinished_ = 0;  // steps
-  uint64_t ahead_ = 0;       // those of them that have not begun
-  // Otherwise:
+  uint64_t ahead_ = 0;       // steps that have not begun
+  // With cursors:
   std::vector<Cursor> cursors_;              // by queue
   std::vector<uint8_t> done_;                // by turn mod kWindow, then by step
-  std::array<uint32_t, kWindow> left_ = {};  // steps that are not finished, by turn mod kWindow
+  std::array<uint32_t, kWindow> left_ = {};  // unfinished steps, by turn mod kWindow
 };
 
 template <typename AttemptStep>

@@ -12,7 +12,8 @@ uint64_t round_up(uint64_t value, uint64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Whole cache lines of each of `chunks` chunks that fit into one message.
+// Returns the largest number of whole cache lines per chunk with which `chunks` chunks fit into one
+// message.
 uint64_t most_elements(uint64_t message_bytes, uint64_t chunks, uint64_t element_bytes) {
   const uint64_t line = line_elements(element_bytes);
   return std::max(message_bytes / (chunks * element_bytes) / line * line, uint64_t{1});

@@ -1,11 +1,11 @@
-// The plans of all ranks as one graph: which step waits for which, and which step receives which
-// message. It knows nothing of bytes and time: the planner, the simulator and the pictures of
-// algorithms each walk it with a clock of their own.
+// The plans of all ranks as one graph: dependencies between steps, and the receiving step of each
+// message. The graph has no bytes and no times; the planner, the simulator and the pictures of
+// algorithms each walk it with their own clock.
 //
-//   rank 0   [send]──▶[copy]      followers: data that a step needs, and the order of its queues
-//               ╲
-//   rank 1      [recv]──▶[send]   messages: the k-th from one rank to another is the k-th that
-//                                 the other receives from it
+//   rank 0   [send]──▶[copy]      followers: steps that need this step's data,
+//               ╲                 or follow it in a queue
+//   rank 1      [recv]──▶[send]   messages: the k-th message from a to b matches the k-th receive
+//                                 of b from a
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ struct StepGraph {
   struct Message {
     int32_t from = 0;  // ranks
     int32_t to = 0;
-    int32_t step = -1;       // that receives it
-    int32_t connection = 0;  // equal for those from one rank to another
+    int32_t step = -1;       // step that receives it
+    int32_t connection = 0;  // equal for messages with the same two ends
   };
 
-  // Steps are numbered over all plans, in the order in which these were added.
-  std::vector<int32_t> first_step{0};  // by plan, and the end
-  std::vector<int32_t> waits;          // by step: for so many steps and messages
+  // Steps are numbered over all plans, in the order in which the plans were added.
+  std::vector<int32_t> first_step{0};  // by plan, plus the end
+  std::vector<int32_t> waits;          // by step: number of steps and messages that it waits for
   std::vector<int32_t> first_follower{0};
   std::vector<int32_t> followers;  // steps of the same rank that wait for this one
   std::vector<int32_t> first_message{0};
@@ -44,13 +44,13 @@ struct StepGraph {
     return {messages.data() + first_message[step], messages.data() + first_message[step + 1]};
   }
 
-  // Where a message goes among the plans that were added: to which of them, and from which rank as
-  // that one sees it.
+  // Returns the receiving plan of a message (by position) and the rank that this plan receives it
+  // from.
   using Ends = std::function<std::pair<int32_t, int32_t>(const Message&)>;
 
   void add(const Plan& plan);
-  // When all are added: says which step receives each message. Returns false where what is sent is
-  // not what is received. Without `ends`, plan r is rank r's.
+  // Finds the receiving step of each message; call it after the last add(). Returns false if sends
+  // and receives do not match. Without `ends`, plan r is rank r's.
   [[nodiscard]] bool match(const Ends& ends = {});
 
  private:
@@ -60,11 +60,12 @@ struct StepGraph {
     int32_t step;
     auto operator<=>(const Reception&) const = default;
   };
-  std::vector<Reception> receptions_;               // until they are matched
-  std::vector<std::pair<int32_t, int32_t>> edges_;  // of the plan that is being added
+  std::vector<Reception> receptions_;               // not matched yet
+  std::vector<std::pair<int32_t, int32_t>> edges_;  // edges of the plan being added
 };
 
-// Of all ranks' plans, rank 0's first. Throws Error(invalid_argument) where messages do not match.
+// Builds the graph of all ranks' plans, rank 0's first. Throws Error(invalid_argument) if messages
+// do not match.
 StepGraph make_step_graph(std::span<const Plan> plans);
 
 }  // namespace tutti

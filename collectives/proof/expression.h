@@ -1,9 +1,9 @@
-// What a chunk holds, as a formula: an input chunk of some rank, two formulas combined, one rounded
-// to the element type, one divided by the number of ranks that it combines, or an input chunk that
-// is still to be scaled.
+// The content of a chunk as a formula: an input chunk of a rank, the combination of two formulas, a
+// formula rounded to the element type, a formula divided by the number of ranks that it combines,
+// or an input chunk that has not been scaled yet.
 //
 // Equal formulas have equal ids (the graph is hash-consed), so comparing the order of summation on
-// two ranks is comparing two numbers.
+// two ranks means comparing two numbers.
 #pragma once
 
 #include <cstddef>
@@ -22,36 +22,36 @@ class Expressions {
 
   explicit Expressions(int32_t ranks) : ranks_(ranks), words_((ranks + 63) / 64) {}
 
-  // Input chunk `chunk` of `rank`.
+  // Returns input chunk `chunk` of `rank`.
   Id leaf(int32_t rank, int32_t chunk);
-  // left op right; both are of the same chunk, and do not overlap.
+  // Returns left op right. Both are formulas of the same chunk without common contributors.
   Id combine(Id left, Id right);
-  // An input, and what is rounded already, stay what they are.
+  // Rounding an input or a rounded formula changes nothing.
   Id rounded(Id id);
-  // Divided, and then rounded to an element.
+  // Returns the formula divided and then rounded to an element.
   Id mean(Id id);
   bool is_mean(Id id) const { return has_mark(id, kMean); }
-  // An input that must not be used before it is scaled; what it is when it has been.
+  // unscaled() marks an input that must be scaled before use; scaled() returns it scaled.
   Id unscaled(Id leaf);
   bool is_unscaled(Id id) const { return has_mark(id, kUnscaled); }
   Id scaled(Id id) const { return nodes_[id].left; }
-  // Whether it is the canonical tree over ranks 0 to ranks - 1, or its mean, rounded at its end
-  // only.
+  // Returns true for the canonical tree over ranks 0 .. ranks - 1, or its mean, rounded only at its
+  // root.
   bool is_canonical(Id id, int32_t ranks) const;
 
   int32_t chunk_of(Id id) const { return nodes_[id].chunk; }
-  // A formula's parts: an input of one rank, or two formulas combined; else part() of it is
-  // rounded, after it was divided where it is a mean.
+  // Structure of a formula: an input (is_leaf), a combination (is_combined), or a rounded formula
+  // whose operand is part(), divided before rounding if is_mean().
   bool is_leaf(Id id) const { return nodes_[id].left == kNothing; }
   bool is_combined(Id id) const { return !is_leaf(id) && nodes_[id].right >= 0; }
   int32_t rank_of(Id leaf) const { return nodes_[leaf].right; }
   Id part(Id id) const { return nodes_[id].left; }
   Id right_part(Id id) const { return nodes_[id].right; }
-  // On the longest way from an input to the result.
+  // Returns the number of roundings on the longest path from an input to the result.
   int32_t roundings(Id id) const { return nodes_[id].roundings; }
-  // The ranks whose inputs it holds, ascending.
+  // Returns the ranks whose inputs the formula contains, ascending.
   std::vector<int> contributors(Id id) const;
-  bool holds_exactly(Id id, int32_t ranks) const;  // ranks 0 to ranks - 1
+  bool holds_exactly(Id id, int32_t ranks) const;  // contributors are ranks 0 .. ranks - 1
   std::vector<int> in_both(Id a, Id b) const;
   bool overlap(Id a, Id b) const;
 
@@ -62,8 +62,8 @@ class Expressions {
     int32_t chunk;
     Id left;      // kNothing: a leaf
     Id right;     // a leaf's rank; kNothing: left, rounded; kMean: left, divided; kUnscaled
-    int32_t set;  // of contributors
-    // The ranks first to last - 1 that it is the canonical tree over, unrounded; none if it is not.
+    int32_t set;  // contributors
+    // It is the unrounded canonical tree over ranks first .. last - 1; first = last if it is none.
     int32_t first;
     int32_t last;
     int32_t roundings = 0;
@@ -77,7 +77,7 @@ class Expressions {
   Id marked(Id id, Id mark);
   Id add(std::unordered_map<uint64_t, Id>& known, uint64_t key, const Node& node);
   const uint64_t* bits(Id id) const { return &sets_[static_cast<size_t>(nodes_[id].set) * words_]; }
-  // Equal sets have equal numbers.
+  // Returns the number of a set; equal sets have equal numbers.
   int32_t number_of(std::vector<uint64_t> set);
   int32_t single(int32_t rank);
   int32_t united(Id a, Id b);

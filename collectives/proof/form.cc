@@ -25,7 +25,7 @@ Classes classes(Collective collective, const Program& program, const Shape& shap
   return result;
 }
 
-// Why ranges that meet do not fit, or "".
+// Returns why two ranges of a step do not fit, or "".
 std::string misfit(const Classes& a, const Classes& b) {
   if (a.size() != b.size()) {
     return cat("sizes do not fit: ", a.size(), " chunks meet ", b.size());
@@ -34,7 +34,7 @@ std::string misfit(const Classes& a, const Classes& b) {
   return {};
 }
 
-// The checks of one rank's steps.
+// Checks one rank's steps.
 class StepChecker {
  public:
   StepChecker(Collective collective, const Program& program, const Shape& shape)
@@ -142,8 +142,8 @@ class StepChecker {
             "divides what is no result");
   }
 
-  // No chunk is written twice, or read at one place and written at another one, in a single step:
-  // nobody promises an order within a step.
+  // A single step must not write a chunk twice, nor read one place and write another that aliases
+  // it, because the order within a step is unspecified.
   void check_destination(const Step& step) const {
     std::vector<int64_t> written;
     for_each_chunk(step.dst, [&](Space space, int32_t chunk) {
@@ -165,7 +165,7 @@ class StepChecker {
     }
   }
 
-  // When the call is in place.
+  // Location in an in-place call.
   int64_t place_of(Space space, int32_t chunk) const {
     return location(collective_, program_, shape_, space, chunk);
   }

@@ -1,10 +1,10 @@
-// Whether programs come to their end without any buffering: a send is done only when its readers
-// have taken what was sent. Then messages may be read where they lie, with nothing copied aside.
+// Checks whether programs terminate without any buffering, that is, if a send completes only when
+// its readers have read the data. If they do, messages can be read in place without a copy.
 //
-// Not all do. Two ranks that exchange a chunk in place need a copy of at least one:
+// Some programs do not. Two ranks that exchange a chunk in place need at least one copy:
 //
-//   send x                  waits for the other to take x: but the other will only
-//   recv into x             receive into x when its own x was taken
+//   send x        waits until the other rank has read x, but that rank receives into its own x
+//   recv into x   only after its own x has been read
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// `plans[r]`: rank r's.
+// `plans[r]` is rank r's plan.
 bool ends_without_buffers(std::span<const Plan> plans);
 
 }  // namespace tutti

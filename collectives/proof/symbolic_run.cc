@@ -58,7 +58,7 @@ void SymbolicRun::to_the_end() {
   refuse_if_stuck();
 }
 
-// A connection holds one message; what the step needs of its own rank is there.
+// A connection must hold a message, or have room for one; local dependencies are already satisfied.
 bool SymbolicRun::can_run(int32_t rank, int32_t number) {
   const Step& step = plans_[rank].program.steps[number];
   if (step.kind == StepKind::send) {

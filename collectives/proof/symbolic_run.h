@@ -1,8 +1,8 @@
-// One run of a collective's programs, all ranks of it, on formulas in place of data.
+// Symbolic execution of a collective on all ranks, with formulas instead of data.
 //
-// A connection holds one message in each direction. Programs are dataflow: whatever the order in
-// which the steps that can run are run, the same steps run in the end, on the same values. So one
-// order proves all of them.
+// A connection holds one message in each direction. Programs are dataflow: in whatever order ready
+// steps are executed, the same steps run in the end, on the same values. One order therefore proves
+// all of them.
 #pragma once
 
 #include <array>
@@ -24,18 +24,19 @@ class SymbolicRun {
  public:
   struct Cell {
     Expressions::Id value = Expressions::kNothing;
-    int32_t writer = -1;  // the step that wrote it last; -1: none
+    int32_t writer = -1;  // step that wrote it last; -1: none
   };
 
-  // In place: input and output are the same memory, as the collective says.
+  // In place: input and output are the same memory, as the collective defines it.
   SymbolicRun(std::span<const Plan> plans, bool in_place, Arithmetic arithmetic,
               Expressions& expressions);
 
-  // Throws Refusal: no progress, read before write, wrong chunk, double count.
+  // Runs to completion. Throws Refusal for lack of progress, a read before a write, a wrong chunk
+  // and a double contribution.
   void to_the_end();
 
-  // After the end: what an output chunk holds, and whom the rank knows to have started. Where
-  // nothing was written to it in place, that is what was there before.
+  // Afterwards: result() returns the content of an output chunk (in place, an unwritten one keeps
+  // its former content), known() the ranks that this rank knows to have entered the call.
   const Cell& result(int32_t rank, int32_t chunk) const;
   std::vector<bool> known(int32_t rank) const;
 
@@ -44,7 +45,7 @@ class SymbolicRun {
 
   struct Message {
     std::vector<Id> values;
-    std::vector<bool> known;  // of the sender; tokens only
+    std::vector<bool> known;  // ranks known to the sender; tokens only
   };
 
   struct Rank {
@@ -55,7 +56,7 @@ class SymbolicRun {
 
     std::array<int32_t, 3> base = {};  // first cell of each space
     std::vector<Cell> cells;
-    std::vector<std::vector<bool>> heard;  // by step: what the token that it received said
+    std::vector<std::vector<bool>> heard;  // by step: `known` of the token that it received
   };
 
   std::optional<Message>& connection(int32_t from, int32_t to) {
@@ -67,20 +68,20 @@ class SymbolicRun {
   void execute_recv(int32_t rank, int32_t number);
 
   bool can_run(int32_t rank, int32_t number);
-  // In words; of a step that cannot run.
+  // Describes what a blocked step waits for.
   std::string waits_for(int32_t rank, int32_t number);
-  // The first step that must be done before this one and is not, or -1.
+  // Returns the first unfinished step that must precede this one, or -1.
   int32_t needed_first(int32_t rank, int32_t number) const;
 
   std::vector<Id> read(int32_t rank, int32_t number, const RangeList& ranges);
-  // What is in a chunk of the input, once the step has scaled it.
+  // Returns the content of an input chunk after the step's scaling.
   Id scaled(int32_t rank, int32_t number, Id value) const;
-  // Output holds elements: what is written to it is divided where the step divides, and rounded.
+  // Output holds elements: a value written to it is divided if the step divides, and rounded.
   void write(int32_t rank, int32_t number, const RangeList& ranges, const std::vector<Id>& values);
   std::vector<Id> combine(int32_t rank, int32_t number, const std::vector<Id>& left,
                           const std::vector<Id>& right);
-  // Whom the rank surely knows to have started when its step `end` starts: only receives above it
-  // count.
+  // Returns the ranks that this rank certainly knows to have entered the call when its step `end`
+  // starts: only receives above that step count.
   std::vector<bool> knowledge(int32_t rank, int32_t end) const;
 
   [[noreturn]] void refuse(int32_t rank, int32_t number, const std::string& problem) const;

@@ -17,8 +17,8 @@ namespace tutti {
 
 namespace {
 
-// What is due in an output chunk: an input chunk, of which rank where the collective does not
-// reduce, and combined over ranks 0 to `over` - 1 where it does.
+// Expected content of an output chunk: an input chunk, of `rank` if the collective does not reduce,
+// or combined over ranks 0 .. `over` - 1 if it does.
 struct Due {
   int32_t chunk;
   int32_t rank;
@@ -38,7 +38,7 @@ Due due_in(const Plan& plan, int32_t output_chunk) {
   return due;
 }
 
-// What is wrong with the result in an output chunk, or "".
+// Returns the defect of the result in an output chunk, or "".
 std::string wrong_result(const Plan& plan, int32_t chunk, Expressions::Id value, bool means,
                          Expressions& expressions) {
   const Due due = due_in(plan, chunk);
@@ -76,7 +76,7 @@ void check_result(const Plan& plan, int32_t chunk, const SymbolicRun::Cell& cell
                     ": output[", chunk, "]: ", problem)};
 }
 
-// The first rank of an exscan has no result.
+// exscan's first rank must not write its output.
 void check_untouched(const Plan& plan, int32_t chunk, const SymbolicRun::Cell& cell) {
   if (cell.writer < 0) return;
   throw Refusal{cat(place(plan.program, plan.shape.rank, cell.writer), ": output[", chunk,

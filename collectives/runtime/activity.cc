@@ -1,5 +1,4 @@
-// What this rank does, for those who watch the job, and what it did, for those who look at what is
-// left of it.
+// This rank's activity: live counters for monitoring, and the report written when it fails.
 #include <chrono>
 #include <cmath>
 
@@ -13,7 +12,7 @@ namespace tutti::internal {
 
 namespace {
 
-// A wait that is shorter may be the end of a recorded call's.
+// A shorter wait may be the remainder of a recorded call's.
 constexpr int64_t kLeastWaitNs = 10'000'000;
 
 std::string text_of(const CallRecord& record) {
@@ -30,16 +29,16 @@ Json recorded(const CallRecord& record, Ticks now) {
 
 }  // namespace
 
-// Messages are not recorded: that one is waited for is all that is known of them.
+// Messages are not recorded; only the fact that one is waited for is known.
 Activity CommunicatorImpl::activity() {
   Activity activity{.calls = tally_.calls(),
                     .bytes = tally_.bytes(),
-                    .waited_ns = spin_time_.waited_ns(),
+                    .waited_ns = wait_times_.waited_ns(),
                     .waits_for = waited_for()};
   if (const std::optional<CallRecord> record = recorder_.current()) {
     activity.current = text_of(*record);
     activity.current_ns = nanoseconds_between(record->started, ticks());
-  } else if (const int64_t waiting = spin_time_.waiting_ns(); waiting > kLeastWaitNs) {
+  } else if (const int64_t waiting = wait_times_.waiting_ns(); waiting > kLeastWaitNs) {
     activity.current = "send/recv";
     activity.current_ns = waiting;
   }
@@ -50,7 +49,7 @@ Activity CommunicatorImpl::activity() {
   return activity;
 }
 
-// Ranks of the job.
+// Returns ranks of the job.
 std::vector<int> CommunicatorImpl::waited_for() {
   std::vector<int> ranks;
   for (const int peer : stall_.waits_for()) {
@@ -59,7 +58,7 @@ std::vector<int> CommunicatorImpl::waited_for() {
   return ranks;
 }
 
-// All the others wait for the late rank; the first of them says it.
+// All other ranks wait for the late rank; only the first of them logs it.
 void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_ns) {
   const uint32_t call = operation.number;
   if (operation.point_to_point() || stall_.knows_late(call)) return;
@@ -75,7 +74,7 @@ void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_
           "; `tutti top` shows who waits for whom, TUTTI_LATE_WARNING sets the limit in seconds"));
 }
 
-// The control thread may be the one that calls: others wait for what it does.
+// The caller may be the control thread, which must not block.
 void CommunicatorImpl::write_report(const Error& error) {
   const std::string directory = settings().get_string("TUTTI_REPORT");
   if (directory.empty()) return;

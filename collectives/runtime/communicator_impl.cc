@@ -31,8 +31,8 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       messages_(rank_, size(), settings().get_bytes("TUTTI_UNEXPECTED_BYTES"), owner_of_messages()),
       compiler_(rank_, size(),
                 [this](int peer, bool sends) { return messages_.plan(peer, sends); }) {
-  // Attached first, so that deaths and aborts end the waits for the other members. Whoever fails
-  // tells them why.
+  // Attached first, so that deaths and aborts end the waits for the other members. A member that
+  // fails reports why.
   engine_->control().attach(id_, members_, this);
   try {
     open_transport();
@@ -49,8 +49,8 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
 }
 
 CommunicatorImpl::~CommunicatorImpl() {
-  if (engine_->control().forked()) return;  // all of it is the parent's
-  // Unwound by an exception: the others are told that this rank failed, not that it left.
+  if (engine_->control().forked()) return;  // the parent owns everything
+  // During stack unwinding, report to the other ranks that this rank failed, not that it left.
   if (std::uncaught_exceptions() > exceptions_ && !abort_.raised()) {
     const std::string why = engine_->last_failure();
     raise_consequence(Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
@@ -61,7 +61,7 @@ CommunicatorImpl::~CommunicatorImpl() {
   close_queues();
   devices_.leave([this] { return meet_all(); });
   engine_->remove(this);
-  lock_for_call();  // whoever sleeps on it lets go
+  lock_for_call();  // wakes a thread that sleeps on it
   close_transport();
   abandon_calls();
   engine_->callbacks().run();
@@ -81,19 +81,20 @@ Agreement CommunicatorImpl::agree(uint64_t flags) {
 
 // ---- calls
 
-// What a forked child has of a communicator is a copy; its counters would fight the parent's.
+// A forked child only has a copy of the communicator, whose counters would conflict with the
+// parent's.
 void CommunicatorImpl::require_own_process() const {
   if (engine_->control().forked()) refuse_forked_child();
 }
 
-// Apart from the check, which every call makes.
+// Separate from the check, which is on every call's path.
 void CommunicatorImpl::refuse_forked_child() const {
   throw Error(ErrorCode::unsupported,
               cat(describe(rank_), ": the communicator was made before fork()"),
               {.remedy = "use it in the parent only, or exec() a new program"});
 }
 
-// While a thread sleeps in the transport it holds the mutex: it is woken to let a new call in.
+// A thread that sleeps in the transport holds the mutex; it is woken to admit a new call.
 std::unique_lock<std::mutex> CommunicatorImpl::lock_for_call() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock) return lock;
@@ -130,7 +131,7 @@ bool CommunicatorImpl::progress_locked() {
   return moved;
 }
 
-// A call fails with those that it follows.
+// A call fails if one of its predecessors does.
 bool CommunicatorImpl::may_start(Operation& operation) {
   for (const std::shared_ptr<Operation>& before : *operation.after) {
     if (before->done.load(std::memory_order_acquire)) continue;
@@ -162,7 +163,7 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   return moved;
 }
 
-// After an abort nothing moves any more, and what was lent is the callers' again.
+// After an abort nothing progresses any more, and lent memory belongs to the callers again.
 void CommunicatorImpl::abandon_calls() {
   if (transport_) transport_->revoke();
   while (Operation* const operation = collectives_.pop_front()) abandon(*operation);
@@ -177,7 +178,7 @@ void CommunicatorImpl::complete(Operation& operation) {
   if (operation.on_end) call_back(operation);
 }
 
-// Apart from the check, which every call makes.
+// Separate from the check, which is on every call's path.
 void CommunicatorImpl::call_back(Operation& operation) {
   engine_->callbacks().add(
       [callback = std::exchange(operation.on_end, nullptr)] { callback(nullptr); });
@@ -187,7 +188,7 @@ void CommunicatorImpl::abandon(Operation& operation) {
   operation.active.end();
   operation.after.reset();
   if (!operation.failed.load(std::memory_order_relaxed)) {
-    // Without an abort the communicator is destroyed with the call under way.
+    // Without an abort, the communicator is destroyed while the call is in flight.
     operation.failure = abort_.raised() ? abort_.error()
                                         : Error(ErrorCode::aborted,
                                                 cat(describe(rank_), " has destroyed the ",
@@ -227,7 +228,7 @@ void CommunicatorImpl::raise_everywhere(const Error& error) {
   fail_queues(error);
 }
 
-// What a death brings about is told as that death: of `error` the rank is not to blame.
+// The consequence of a death is reported as that death; the rank of `error` is not to blame.
 void CommunicatorImpl::raise_consequence(const Error& error) {
   raise_everywhere(engine_->control().deaths().value_or(error));
 }
@@ -241,7 +242,7 @@ void CommunicatorImpl::abort(const std::string& reason) {
 
 void CommunicatorImpl::on_abort(const Error& error) {
   {
-    const ExitWaits until_it_is_written;  // whoever sees the error may end the process at once
+    const ExitWaits until_it_is_written;  // a caller may exit as soon as it sees the error
     if (abort_.raise(error)) {
       tell_last_calls(error.code());
       write_report(error);
@@ -250,7 +251,7 @@ void CommunicatorImpl::on_abort(const Error& error) {
   devices_.stop(error);
 }
 
-// Says where this rank was, where that may help: it does not where another one has just given up.
+// Reports where this rank was, unless another rank has just given up, when that does not help.
 void CommunicatorImpl::tell_last_calls(ErrorCode code) const {
   constexpr size_t kCallsShown = 4;
   const std::optional<CallRecord> last = recorder_.find(recorder_.last_started());

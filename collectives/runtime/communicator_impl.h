@@ -1,8 +1,8 @@
-// The inside of a communicator: calls in, progress, waiting, and what happens when a peer does not
-// come. Public face: communicator.h.
+// Implementation of a communicator: starting calls, progress, waiting, and the handling of missing
+// peers. Public interface: communicator.h.
 //
-// Collectives run one after the other, in the order in which they were called; messages between two
-// ranks go beside them (point_to_point.h).
+// Collectives run one after another in the order of their calls; messages between two ranks run
+// concurrently with them (point_to_point.h).
 #pragma once
 
 #include <array>
@@ -45,28 +45,28 @@ class CommunicatorImpl;
 class DeviceRoutes;
 struct DeviceRequest;
 
-// The GPU of a call's buffers; of a rank without any, the thread's current one. Throws
-// Error(invalid_argument) where they are no GPU's.
+// Returns the GPU of a call's buffers, or the thread's current GPU if this rank has no buffer.
+// Throws Error(invalid_argument) if a buffer is not GPU memory.
 int device_of(const Request& request);
 
-// Of the thread's current GPU, in whole pages of it.
+// Allocates memory of the thread's current GPU, in whole pages.
 std::shared_ptr<void> allocate_on_device(size_t bytes);
 
-// Makes communicators of the engine's job. The engine's handle outlives the returned function.
+// Returns a function that makes communicators of the engine's job. The engine outlives it.
 MakeTogether maker(const std::shared_ptr<Engine>& engine);
 
-// Which communicator another one is made of, and what for.
+// The communicator that another one is derived from, and its purpose.
 struct Origin {
   CommunicatorImpl* parent = nullptr;
-  bool is_part = false;  // the parent makes it for itself: they fail together
-  int queue = 0;         // its number among the parent's queues, if it is one
+  bool is_part = false;  // internal part of the parent: both fail together
+  int queue = 0;         // number among the parent's queues, if it is one
 };
 
 class CommunicatorImpl final : public ControlClient, public EngineClient, public DevicePeers {
  public:
   // Collective among `members` (world ranks; position = rank here). An abort of the parent
-  // meanwhile ends it, as does one of the new communicator: by a member that cannot make it, or has
-  // died.
+  // interrupts it, and so does an abort of the new communicator by a member that failed to make it
+  // or has died.
   CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id, std::vector<int> members, int rank,
                    uint64_t epoch, Origin origin = {});
   ~CommunicatorImpl() override;
@@ -85,7 +85,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
     require_own_process();
     return survivors_;
   }
-  // Of a rank of the job; size() for one that is no member.
+  // Returns the rank here of a rank of the job; size() if it is not a member.
   int member(int world_rank) const;
   void abort(const std::string& reason);
   std::optional<Error> failure() const {
@@ -96,31 +96,31 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   void run_on_device(const Request& request, const CallOptions& options) override;
   std::shared_ptr<void> register_window(void* data, size_t bytes);
   std::string algorithm_on_device(const Request& request, const CallOptions& options);
-  // How the ranks reach each other; null where there is only one.
+  // The connections between the ranks; null for a single rank.
   Paths* paths() { return paths_.get(); }
   void open_queues(int count);
-  // Queue `number`, from 1. Throws Error(invalid_argument) for one that is not open.
+  // Returns queue `number` (from 1). Throws Error(invalid_argument) if it is not open.
   const std::shared_ptr<CommunicatorImpl>& queue_of(int number);
 
   std::shared_ptr<const Operation> prepare(const Request& request, const CallOptions& options);
-  // Null when the call is complete at once.
+  // Returns null if the call completed at once.
   std::shared_ptr<Operation> start(const Request& request, const CallOptions& options);
   std::shared_ptr<Operation> start(const Operation& prepared);
   Work start_unowned(const Request& request, const CallOptions& options) override;
-  // Start and wait.
+  // Starts the call and waits for it.
   void run(const Request& request, const CallOptions& options);
   void run(const Operation& prepared);
   MessageInfo receive(const Request& request, const CallOptions& options);
-  // Blocks until there is a message from `source` with `tag`, and leaves it.
+  // Blocks until a message from `source` with `tag` is there, and does not consume it.
   MessageInfo await_message(int source, int tag);
   std::optional<MessageInfo> probe(int source, int tag);
 
-  // Both tell of an abort (the second by throwing it) only when no other thread can still touch the
-  // call's buffers, nor another rank take what it reads there for the call's. `patience` belongs to
-  // the caller's handle on the call.
+  // poll() reports an abort and wait() throws it only once no other thread can access the call's
+  // buffers and no peer can use data read from them. `patience` is the stall state of the caller's
+  // handle.
   WorkState poll(Operation& operation, Patience& patience);
   std::optional<Error> error_of(const Operation& operation) const;
-  // False when `deadline` passed first.
+  // Returns false if `deadline` passed first.
   bool wait(Operation& operation, const Deadline& deadline, Patience& patience);
 
   void on_end(Operation& operation, std::function<void(const Error*)> callback);
@@ -232,22 +232,22 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   const Origin origin_;
   const int exceptions_ = std::uncaught_exceptions();
   const std::chrono::nanoseconds timeout_;
-  const int64_t late_ns_;  // to wait so long for a rank is worth a warning; 0: never
+  const int64_t late_ns_;  // a longer wait for a rank is worth a warning; 0: never
   AbortState abort_;
   FlightRecorder recorder_;
   StallWatch stall_;
   ReportFile report_file_;
   Tally tally_;
   std::unique_ptr<Paths> paths_;
-  Transport* transport_ = nullptr;  // that of paths_
+  Transport* transport_ = nullptr;  // owned by paths_
   EarlyConnections early_;
-  SpinTime spin_time_;
+  WaitTimes wait_times_;
   std::atomic<bool> leaving_{false};
-  std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
+  std::atomic<int> callers_{0};  // threads that want the mutex held by a sleeper
 
   DeviceFront devices_;
-  // Queues 1, 2, ...: each a communicator of the same ranks, and a part of this one. Reserved at
-  // once for the most there can be, so that calls may read one while others are opened.
+  // Queues 1, 2, ...: each is a communicator of the same ranks and a part of this one. Capacity for
+  // the maximum is reserved at once, so that calls may read one queue while others are opened.
   std::mutex queues_mutex_;
   std::vector<std::shared_ptr<CommunicatorImpl>> queues_;
   std::atomic<int> queues_open_{0};
@@ -255,11 +255,11 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   Survivors survivors_;
 
   std::mutex mutex_;        // guards everything below
-  uint32_t calls_made_;     // the number of the last one
-  Predecessors following_;  // of the call that is about to start
+  uint32_t calls_made_;     // number of the last call
+  Predecessors following_;  // predecessors of the call about to start
   uint32_t splits_made_ = 0;
-  std::map<uint64_t, uint64_t> groups_made_;  // by members and tag: how many
-  OperationQueue collectives_;                // the first one runs; of pool_
+  std::map<uint64_t, uint64_t> groups_made_;  // number made, by members and tag
+  OperationQueue collectives_;                // the first one runs; owned by pool_
   Execution execution_;
   PointToPoint messages_;
   OperationPool pool_;

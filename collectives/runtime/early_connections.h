@@ -1,4 +1,4 @@
-// Data connections that peers make while this rank is still making its paths to them.
+// Holds data connections from peers that arrive while this rank is still creating its paths.
 #pragma once
 
 #include <mutex>
@@ -10,10 +10,10 @@
 
 namespace tutti::internal {
 
-// Threads: any.
+// Thread-safe.
 class EarlyConnections {
  public:
-  // Gives the connection to the paths, at once or when they are there.
+  // Passes the connection to the paths, now or in open().
   void accept(int peer, int lane, int number, ByteStream socket) {
     const std::lock_guard lock(mutex_);
     if (paths_ != nullptr) {
@@ -22,7 +22,7 @@ class EarlyConnections {
       early_.push_back({peer, lane, number, std::move(socket)});
     }
   }
-  // The paths are there. They outlive the last accept().
+  // The paths are ready. They outlive the last accept().
   void open(Paths& paths) {
     const std::lock_guard lock(mutex_);
     paths_ = &paths;

@@ -1,5 +1,5 @@
-// Calls on memory of GPUs. They are ordered by the caller's stream, and are no operations here:
-// what they are is in device_routes.h.
+// Calls on GPU memory. They are ordered by the caller's stream and are not operations here;
+// device_routes.h implements them.
 
 #include <algorithm>
 #include <chrono>
@@ -20,7 +20,7 @@ namespace tutti::internal {
 
 namespace {
 
-// Of a call's buffers, of which a rank may have one only; null where it has none.
+// Returns a device buffer of the call (a rank may have only one); null if there is none.
 const void* pointer_of(const Request& request) {
   if (request.input.space == MemorySpace::device && request.input.count > 0) {
     return request.input.data;
@@ -42,7 +42,7 @@ int device_of(const Request& request) {
 
 namespace {
 
-// Of what is complete(): a buffer that the rank has no use for is empty.
+// The request is complete(): buffers that the rank does not use are empty.
 void check_spaces(const Request& request) {
   const bool has_both = request.input.count > 0 && request.output.count > 0;
   if (!has_both || request.input.space == request.output.space) return;
@@ -51,7 +51,7 @@ void check_spaces(const Request& request) {
               {.remedy = "have both in device memory, or both in the host's"});
 }
 
-// Whether what a call of one rank alone writes is what it reads.
+// Returns true if a single rank's call writes exactly what it reads.
 bool is_a_copy(const Request& request) {
   return request.collective != Collective::send_recv && !request.uneven &&
          request.op.op != ReduceOp::premul_sum;
@@ -163,7 +163,7 @@ Work CommunicatorImpl::start_unowned(const Request& request, const CallOptions& 
   return {this, start(request, options)};
 }
 
-// By the ranks' ordinary paths.
+// Uses the ranks' ordinary paths.
 std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> mine) {
   std::vector<std::byte> all(mine.size() * static_cast<size_t>(size()));
   run(Request::all_gather({mine.data(), mine.size(), DType::u8},
@@ -172,7 +172,7 @@ std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> min
   return all;
 }
 
-// Before the communicator ends; false where the other ranks have not come.
+// Called before the communicator is destroyed. Returns false if the other ranks have not arrived.
 bool CommunicatorImpl::meet_all() {
   constexpr std::chrono::seconds kPatience{2};
   if (abort_.raised()) return false;
@@ -180,7 +180,7 @@ bool CommunicatorImpl::meet_all() {
     const std::shared_ptr<Operation> barrier = start(Request::barrier(), {});
     Patience patience;
     return barrier == nullptr || wait(*barrier, Deadline::after(kPatience), patience);
-  } catch (const Error&) {  // others have ended otherwise
+  } catch (const Error&) {  // other ranks have failed
     return false;
   }
 }

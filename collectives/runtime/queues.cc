@@ -1,6 +1,6 @@
-// Queues of a communicator: calls that need nothing of each other run side by side. Each queue is a
-// communicator of the same ranks, so that it has an order of calls, a place for its messages and
-// an algorithm under way of its own; they fail together.
+// Queues of a communicator: calls in different queues run concurrently. Each queue is a
+// communicator of the same ranks with its own order of calls, its own messages and its own
+// algorithm in progress; all of them fail together.
 
 #include <cstdint>
 #include <memory>
@@ -42,7 +42,7 @@ void CommunicatorImpl::open_queues(int count) {
       queues_.reserve(Communicator::kMostQueues);
       queues_.push_back(std::move(made));
     }
-    abort_.throw_if_raised();  // nobody has told the new one
+    abort_.throw_if_raised();  // an abort is not passed on to the new queue
     queues_open_.store(number, std::memory_order_release);
   }
 }

@@ -1,4 +1,4 @@
-// How a communicator comes by its paths to the other ranks, and how it lets go of them.
+// Creation of a communicator, and of its paths to the other ranks; destruction of the paths.
 
 #include <algorithm>
 #include <set>
@@ -13,11 +13,12 @@ namespace tutti::internal {
 
 namespace {
 
-// Ids of communicators that exist side by side do not meet by chance.
+// Ids of communicators that exist at the same time do not collide by chance.
 uint64_t mix(uint64_t x) { return mix_bits(x + kGolden); }
 
-// The tag of the messages by which the members of a group meet: it tells apart what threads make of
-// other ranks at the same time. The same ranks in another order have the same tag, and so find out.
+// Returns the tag of the messages by which the members of a group synchronize. It distinguishes
+// groups of different ranks that threads create at the same time. The same ranks in another order
+// get the same tag, so that the mismatch is detected.
 int tag_of_group(std::span<const int> ranks, int tag) {
   std::vector<uint64_t> words(ranks.begin(), ranks.end());
   std::ranges::sort(words);
@@ -117,8 +118,8 @@ Paths::Events CommunicatorImpl::path_events() {
   events.corrupted = [this](int peer, const std::string& text) {
     raise_everywhere(Error(
         ErrorCode::corrupted,
-        cat("what ", describe(peer), " sent to ", describe(rank_),
-            " was changed on the way: ", text),
+        cat("data from ", describe(peer), " to ", describe(rank_),
+            " was corrupted in transit: ", text),
         {.cause = "a network card, switch, driver or offload between the two hosts damages "
                   "packets in a way that TCP's checksum does not show, memory of one of the two "
                   "is faulty, or the program wrote to a buffer while it was being sent",
@@ -160,8 +161,8 @@ PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
       .received = tally_.received()};
 }
 
-// All members make the same splits of a communicator in the same order, so the new one's id is the
-// same everywhere without a word.
+// All members split a communicator in the same order, so the new one's id is equal everywhere
+// without communication.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
   return split_off(color, key, {.parent = this});
 }
@@ -172,7 +173,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split_off(int color, int key
     int64_t key;
   };
   const Choice mine{color, key};
-  const Control::Making making(engine_->control());  // others may be through before this rank
+  const Control::Making making(engine_->control());  // others may finish before this rank
   std::vector<Choice> choices(size());
   uint32_t ordinal = 0;
   {
@@ -199,15 +200,15 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split_off(int color, int key
                                             origin);
 }
 
-// Without a word from other ranks, or all of them would have to call. The members must have begun,
-// each, before anything of the new communicator reaches them.
+// Non-members do not take part. Each member must have begun before any message of the new
+// communicator reaches it.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> ranks, int tag) {
   check_group(ranks, tag);
   const Control::Making making(engine_->control());
   std::vector<uint64_t> words(ranks.begin(), ranks.end());
   words.push_back(static_cast<uint64_t>(tag));
   const uint64_t group = fnv_of_words(words);
-  uint64_t id = mix(mix(id_) + group);  // no split's
+  uint64_t id = mix(mix(id_) + group);  // differs from ids of split()
   {
     const std::unique_lock lock = lock_for_call();
     id = mix(id + ++groups_made_[group]);
@@ -241,7 +242,7 @@ void CommunicatorImpl::check_group(std::span<const int> ranks, int tag) const {
   if (!seen.contains(rank_)) refuse(cat("rank ", rank_, " calls, but is not in the list"));
 }
 
-// A round of a dissemination barrier, which tells whether all make the same communicator.
+// One round of a dissemination barrier that also checks that all ranks make the same communicator.
 void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   uint64_t theirs = 0;
   Request receive = Request::recv({&theirs, 1, DType::u64}, previous);
@@ -263,7 +264,7 @@ void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   abort_.throw_if_raised();
 }
 
-// Whoever asks hears meanwhile that this rank makes no more calls.
+// Meanwhile, queries of peers are answered with "makes no more calls".
 void CommunicatorImpl::close_transport() {
   leaving_.store(true);
   if (paths_) paths_->send_last_bytes(abort_, timeout_);

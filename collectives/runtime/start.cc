@@ -1,4 +1,4 @@
-// From a compiled call to an operation that runs.
+// Starts a compiled call as an operation.
 
 #include <cstring>
 #include <utility>
@@ -12,7 +12,7 @@ namespace tutti::internal {
 
 namespace {
 
-// Apart from the check, which every call makes.
+// Separate from the check, which is on every call's path.
 [[noreturn, gnu::noinline]] void refuse_timeout(std::chrono::nanoseconds timeout) {
   throw Error(ErrorCode::invalid_argument,
               cat("a timeout of ", timeout.count(), " ns is in the past"));
@@ -71,7 +71,7 @@ std::shared_ptr<const Operation> CommunicatorImpl::prepare(const Request& reques
   return prepared;
 }
 
-// The next call to start follows those of `works` that are not complete yet.
+// Makes the next call wait for those of `works` that are not complete yet.
 void CommunicatorImpl::follow(std::span<const Work> works) {
   std::vector<std::shared_ptr<Operation>> found;
   for (const Work& work : works) {
@@ -118,7 +118,7 @@ void CommunicatorImpl::run(const Operation& prepared) {
   finish(start_locked(prepared), lock);
 }
 
-// What can be sent is sent before the caller turns to something else.
+// Sends what can be sent before control returns to the caller.
 std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Operation>& operation) {
   if (operation == nullptr || operation->done.load(std::memory_order_relaxed)) return operation;
   announce(*operation);
@@ -126,8 +126,8 @@ std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Opera
   return operation;
 }
 
-// Most calls are over before it is worth while to let others in. The message goes out first, and
-// what others may want to know of the call is noted while it is on its way.
+// Most calls complete before it is worthwhile to admit other threads. The message is sent first;
+// the records that others may need are written while it is in flight.
 void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
                               std::unique_lock<std::mutex>& lock) {
   if (operation == nullptr) return;
@@ -143,15 +143,15 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
     }
   }
   announce(*operation);
-  // Other calls may let the pool grow. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+  // Other calls may grow the pool. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const std::shared_ptr<Operation> handle = operation;
   lock.unlock();
   Patience patience;
   wait(*handle, Deadline::never(), patience);
 }
 
-// Other threads and other communicators must know of it from now on; unless an abort has come, with
-// which it has ended or is about to.
+// From now on, other threads and other communicators must take the operation into account, unless
+// an abort has ended it or is about to.
 void CommunicatorImpl::announce(Operation& operation) {
   if (operation.begun == 0) record_start(operation);
   if (!abort_.raised()) operation.active.begin(engine_->active());
@@ -164,14 +164,14 @@ void CommunicatorImpl::record_start(Operation& operation) {
   recorder_.started(operation.number, operation.compiled->signature_words, operation.begun);
 }
 
-// The clock is not read for a brief call that nobody had to wait for.
+// The clock is not read for a brief call that no thread had to wait for.
 void CommunicatorImpl::record_end(const Operation& operation) {
   if (operation.point_to_point()) return;
   const bool soon = operation.compiled->brief && !operation.active.begun();
   recorder_.finished(operation.number, soon ? operation.begun : ticks());
 }
 
-// The only rank's call, there and then.
+// Runs the call of a single rank synchronously.
 void CommunicatorImpl::run_alone(const Operation& operation) {
   const CompiledCall& compiled = *operation.compiled;
   const Collective collective = compiled.signature.collective;
@@ -208,7 +208,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Operation
   return queue(operation);
 }
 
-// Until here the operation is the pool's.
+// Until here the operation may still be reused by the pool.
 const std::shared_ptr<Operation>& CommunicatorImpl::queue(
     const std::shared_ptr<Operation>& operation) {
   const CompiledCall& compiled = *operation->compiled;
@@ -222,7 +222,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::queue(
   operation->begin();
   if (following_) operation->after = std::move(following_);
   if (!compiled.point_to_point()) {
-    if (++calls_made_ == 0) calls_made_ = 1;  // 0 stands for none
+    if (++calls_made_ == 0) calls_made_ = 1;  // 0 means none
     operation->number = calls_made_;
     collectives_.push_back(*operation);
   } else if (compiled.sends) {

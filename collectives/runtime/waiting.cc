@@ -1,5 +1,5 @@
-// Waiting for a call, and what to do when a peer does not come: ask it where it is, say who is
-// missing, give up at the deadline.
+// Waiting for a call, and the handling of a peer that does not arrive: ask for its state, report
+// the missing ranks, give up at the deadline.
 
 #include <algorithm>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace tutti::internal {
 
 namespace {
 
-// Messages have no number that other ranks know.
+// Messages have no number known to other ranks.
 uint32_t asked_as(const Operation& operation) {
   return operation.point_to_point() ? 0 : operation.number;
 }
@@ -32,7 +32,7 @@ WorkState CommunicatorImpl::poll(Operation& operation, Patience& patience) {
   operation.awaited.store(true, std::memory_order_relaxed);
   const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
   const bool done = operation.done.load(std::memory_order_acquire);
-  // A peer may be busy with another communicator until this rank does its part there.
+  // A peer may be blocked in another communicator until this rank does its part there.
   if (!done && engine_->active().count() > 1) engine_->progress_others(this);
   const bool failed = !done && abort_.raised();
   if (failed) end_by_abort();
@@ -56,7 +56,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
   require_own_process();
   operation.awaited.store(true, std::memory_order_relaxed);
   Backoff backoff(engine_->oversubscribed(), transport_ && transport_->traits().wakes_slowly,
-                  spin_time_);
+                  wait_times_);
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
     const bool moved = progress();
     const bool others_moved = engine_->active().count() > 1 && engine_->progress_others(this);
@@ -90,7 +90,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
   return true;
 }
 
-// Only once nobody else is at work on the call: its buffers are the caller's again.
+// Waits until no other thread works on the call, so that its buffers belong to the caller again.
 Error CommunicatorImpl::end_by_abort() {
   {
     const std::unique_lock lock = lock_for_call();
@@ -103,12 +103,12 @@ Error CommunicatorImpl::end_by_abort() {
 
 void CommunicatorImpl::end_stall(Patience& patience) {
   interrupt_stall(patience);
-  // By the next stall the peers may all wait for others.
+  // At the next stall, the peers may wait for other ranks.
   if (std::exchange(patience.has_asked, false)) stall_.forget_answers();
 }
 
-// What moved may be no more than a peer that gave up and has closed its connections: should this
-// call end before it asks again, the answers are still the best that is known.
+// The progress may only be a peer that gave up and closed its connections. If this call fails
+// before it asks again, the last answers are still the best information.
 void CommunicatorImpl::interrupt_stall(Patience& patience) {
   const bool has_asked = patience.has_asked || patience.asked_ns != 0;
   if (patience.asked_ns != 0) stall_.stop_waiting();
@@ -126,7 +126,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
     return;
   }
   const int64_t waited = now - patience.since_ns;
-  // Whoever is late should be known by the time that it is worth a warning.
+  // The late rank must be known by the time that a warning is due.
   if (waited < (late_ns_ == 0 ? kAskAfterNs : std::min(kAskAfterNs, late_ns_ / 2))) return;
   const int64_t interval = std::min(patience.asked_ns / 2, kAskAgainNs);
   const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
@@ -144,7 +144,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
   }
 }
 
-// A call that waits behind others waits for whom the first one waits for.
+// A call queued behind others waits for the ranks that the first one waits for.
 std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   const std::unique_lock lock = lock_for_call();
   if (operation.done.load() || abort_.raised()) return {};
@@ -153,7 +153,7 @@ std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   return {peers.begin(), peers.end()};
 }
 
-// Under the mutex.
+// The caller holds the mutex.
 std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
   if (operation.point_to_point()) return messages_.wants(operation);
   if (collectives_.empty() || !collectives_.front()->started) return {};
@@ -172,7 +172,7 @@ void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view
   if (peer < size()) stall_.hear(peer, call, text);
 }
 
-// A peer that made the call with other arguments may never send the message that would tell.
+// A peer that made the call with other arguments may never send the message that would reveal it.
 void CommunicatorImpl::check_answers(const Operation& operation) {
   if (operation.point_to_point()) return;
   const Signature& mine = operation.compiled->signature;
@@ -182,10 +182,10 @@ void CommunicatorImpl::check_answers(const Operation& operation) {
   }
 }
 
-// A peer that has destroyed its communicator, or left the job, makes no more calls; but its last
-// bytes may be on their way for as long as the network likes. So it is judged when they have come,
-// and by what this rank, then, still wants of it. Of others who wait for one that is gone, the
-// first to see it is the one to say so.
+// A peer that has destroyed its communicator or left the job makes no more calls, but its last
+// bytes may still be in the network. It is judged only when they have arrived, by what this rank
+// then still needs from it. If several ranks wait for a rank that has left, the first of them
+// to detect that reports it.
 void CommunicatorImpl::check_gone(const Operation& operation) {
   std::map<int, std::string_view> gone;
   for (const int peer : missing(operation)) {
@@ -203,7 +203,7 @@ void CommunicatorImpl::check_gone(const Operation& operation) {
     for (const Want& want : wants(operation)) {
       if (gone.contains(want.peer) && (want.sends || transport_->ended(want.peer, want.lane))) {
         judged = want.peer;
-      } else if (from_any) {  // this one may still send
+      } else if (from_any) {  // another peer may still send
         return;
       }
     }
@@ -234,7 +234,7 @@ void CommunicatorImpl::time_out(const Operation& operation) {
              .rank = missing.culprit}));
 }
 
-// A wrong tag shows in what came instead.
+// A message with a wrong tag is visible among the unclaimed ones.
 std::string CommunicatorImpl::explain_unclaimed() {
   const std::unique_lock lock = lock_for_call();
   std::string text;

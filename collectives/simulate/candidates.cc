@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kFew = 256;
 
-// What has many ranges in its steps takes as long to make as one of many steps.
+// Steps with many ranges take as long to generate as many steps.
 int64_t length_of(const Program& program) {
   int64_t length = 0;
   for (const Step& step : program.steps) {
@@ -24,7 +24,7 @@ int64_t length_of(const Program& program) {
   return length;
 }
 
-// A rank's sends one after the other.
+// Time of a rank's sends in sequence.
 double rough_time(const Program& program, const Shape& shape, double chunk_bytes,
                   Network& network) {
   double us = 0;
@@ -46,10 +46,10 @@ double rough_time(const Program& program, const Shape& shape, double chunk_bytes
 }
 
 // Extrapolates an algorithm's time from the times on n, 2n and 4n ranks: the differences of further
-// doublings grow by the ratio of these two. Infinite if it does not run on so few ranks.
+// doublings grow by the ratio of these two. Infinite if it does not support so few ranks.
 //
 //   n    2n    4n      8n ...
-//   |-d1-|--d2--|- d2 (d2/d1) -|        a chain: d2/d1 = 2; a tree: 1; what is all bandwidth: less
+//   |-d1-|--d2--|- d2 (d2/d1) -|        chain: d2/d1 = 2; tree: 1; bandwidth-bound: less
 double extrapolated_us(const Algorithm& algorithm, const Shape& shape, int few, double bytes,
                        Network& network) {
   std::array<double, 3> times;
@@ -85,7 +85,7 @@ std::vector<SimulationCandidate> simulation_candidates(Collective collective, co
     }
     candidate.excluded = why_unsupported(*algorithm, shape);
     if (!candidate.excluded.empty()) continue;
-    int too_long = 0;  // a few ranks may have much more to do than the others
+    int too_long = 0;  // a few ranks may have much longer programs than the others
     for (const int32_t rank : {shape.ranks / 2, 0, shape.ranks - 1}) {
       Shape one = shape;
       one.rank = rank;
@@ -100,7 +100,7 @@ std::vector<SimulationCandidate> simulation_candidates(Collective collective, co
       candidate.rough_us = std::max(candidate.rough_us, rough_time(program, one, chunk, network));
     }
   }
-  // With many ranks the length of paths through them decides, which one rank's sends do not show.
+  // With many ranks the length of paths through them dominates, which one rank's sends do not show.
   const int host = network.alike_group_size();
   const int few = (kFew + host - 1) / host * host;
   const bool extrapolates = shape.ranks >= kManyRanks && 4 * few <= shape.ranks;

@@ -1,5 +1,5 @@
-// Which algorithms are worth a simulation: those that run on these ranks, give all of them the same
-// bits, and are not too long, the most promising first.
+// Selects the algorithms worth simulating: those that support these ranks, give all ranks the same
+// bits and are not too long, the most promising first.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ inline constexpr int kManyRanks = 10'000;
 
 struct SimulationCandidate {
   const Algorithm* algorithm = nullptr;
-  std::string excluded;   // why it is none; empty: it is
-  bool too_long = false;  // that is why
-  // As if all ranks did what the busiest of a few does, without congestion; from kManyRanks ranks
-  // on, extrapolated from what a few of them take when they are played.
+  std::string excluded;   // reason; empty for a candidate
+  bool too_long = false;  // reason of the exclusion
+  // Estimate without congestion, as if all ranks did what the busiest of a few sampled ranks does;
+  // from kManyRanks ranks on, extrapolated from a simulation of fewer ranks.
   double rough_us = 0;
 };
 
-// Sorted by rough_us, those that are excluded last. shape.rank does not matter.
+// Sorted by rough_us, the excluded ones last. shape.rank does not matter.
 std::vector<SimulationCandidate> simulation_candidates(Collective collective, const Shape& shape,
                                                        double bytes, Network& network,
                                                        int64_t most_steps);

@@ -7,7 +7,7 @@ namespace tutti {
 
 namespace {
 
-// Sums of rates are rounded; what is nearer is equal.
+// Sums of rates are rounded; rates that differ by less are equal.
 constexpr double kNearly = 1e-9;
 
 bool full(double used, double capacity) { return used >= capacity * (1 - kNearly); }
@@ -57,8 +57,8 @@ void FairSharing::end(Flow flow) {
   free_.push_back(flow);
 }
 
-// A flow that has the narrowest of its links to itself, and leaves enough of the others, changes
-// nothing for anybody.
+// A flow that has its narrowest link to itself, and that leaves enough bandwidth on its other
+// links, affects no other flow.
 bool FairSharing::take_alone(Flow flow) {
   State& state = flows_[flow];
   double rate = std::numeric_limits<double>::infinity();
@@ -135,7 +135,7 @@ void FairSharing::find_rates() {
   }
 }
 
-// Water filling: the link with the least for each of its flows is full first.
+// Water filling: the link with the smallest fair share saturates first.
 void FairSharing::fill() {
   open_.clear();
   for (const uint32_t number : touched_) {
@@ -182,8 +182,8 @@ void FairSharing::fill_link(uint32_t number, double share) {
   }
 }
 
-// Whether members were added: flows that are no longer at their bottleneck, and those that are
-// quicker than a member is at its own.
+// Adds flows that are no longer at their bottleneck, and flows faster than a member at the member's
+// bottleneck. Returns true if any were added.
 bool FairSharing::add_reached() {
   const size_t before = members_.size();
   const size_t links = touched_.size();
@@ -192,7 +192,8 @@ bool FairSharing::add_reached() {
 }
 
 bool FairSharing::add_reached(Link& link, uint32_t number) {
-  double slowest_here = std::numeric_limits<double>::infinity();  // member, of those bottlenecked
+  double slowest_here =
+      std::numeric_limits<double>::infinity();  // slowest member bottlenecked here
   for (const Place& place : link.flows) {
     const State& state = flows_[place.flow];
     if (state.is_member && state.has_rate && state.bottleneck == number) {

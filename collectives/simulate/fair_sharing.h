@@ -1,9 +1,9 @@
-// How flows share links: max-min fairly. Every flow is as quick as it can be without slowing one
-// that is slower than itself; so each has a bottleneck, a link that is full and on which no flow is
-// quicker. D. Bertsekas, R. Gallager: Data Networks, section 6.5.2.
+// Max-min fair sharing of links among flows: no flow can become faster without slowing a flow that
+// is not faster. Each flow thus has a bottleneck, a full link on which no flow is faster. D.
+// Bertsekas, R. Gallager: Data Networks, section 6.5.2.
 //
-// After flows have begun and ended, only those are looked at again that the change can reach: the
-// ones with a bottleneck on a link that it filled or relieved, and so on from these.
+// After flows begin or end, only the flows that the change can affect are recomputed: those with a
+// bottleneck on a link that it filled or relieved, and so on from these.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,14 @@ class FairSharing {
  public:
   using Flow = uint32_t;
 
-  // Of each link; any unit of bytes over time.
+  // `capacities` by link, in any unit of bytes per time.
   explicit FairSharing(std::vector<double> capacities);
 
-  // A flow over these links, of which there is at least one; its rate is 0 until settle(). A link
-  // that is there twice is used twice: several transfers that go alike may be one flow, whose rate
-  // is that of each of them.
+  // Begins a flow over at least one link; its rate is 0 until settle(). A link listed twice is used
+  // twice, so several identical transfers may be one flow, whose rate is that of each transfer.
   Flow begin(std::span<const int> links);
   void end(Flow flow);
-  // Finds the rates after changes. Calls changed(flow) for each flow whose rate is another one.
+  // Recomputes rates after changes. Calls changed(flow) for each flow whose rate has changed.
   template <typename Changed>
   void settle(const Changed& changed) {
     find_rates();
@@ -36,13 +35,13 @@ class FairSharing {
     alone_.clear();
   }
   double rate(Flow flow) const { return flows_[flow].rate; }
-  // How often a link of a flow was looked at to find rates: what this cost so far.
+  // Number of (flow, link) visits so far: the cost of the computation.
   int64_t work() const { return work_; }
-  // What flows take of a link.
+  // Returns the bandwidth of a link that flows use.
   double used(int link) const { return links_[static_cast<size_t>(link)].used; }
 
  private:
-  struct Use {  // of a link by a flow
+  struct Use {  // a flow's use of a link
     uint32_t link;
     uint32_t place;  // among the link's flows
   };
@@ -51,20 +50,20 @@ class FairSharing {
     double rate = 0;
     double rate_before = 0;
     uint32_t bottleneck = 0;
-    bool is_member = false;  // is looked at
+    bool is_member = false;  // being recomputed
     bool has_rate = false;
   };
   struct Place {
     Flow flow;
-    uint32_t use;  // among the flow's
+    uint32_t use;  // index into the flow's uses
   };
   struct Link {
     double capacity = 0;
-    double used = 0;  // by flows that are not members, while rates are looked for
+    double used = 0;  // by flows that are not being recomputed
     double left = 0;
     uint32_t waiting = 0;      // members without a rate yet
-    uint32_t bottlenecks = 0;  // of how many flows it is the bottleneck
-    double quickest = 0;       // member
+    uint32_t bottlenecks = 0;  // number of flows whose bottleneck this link is
+    double quickest = 0;       // fastest member
     double taken = 0;          // by members
     bool is_touched = false;
     bool is_relieved = false;
@@ -86,7 +85,7 @@ class FairSharing {
   std::vector<State> flows_;
   std::vector<Flow> free_;
   std::vector<Flow> begun_;         // since settle()
-  std::vector<Flow> alone_;         // of those: what has links of its own, or enough of them
+  std::vector<Flow> alone_;         // begun flows whose links have room for them without sharing
   std::vector<uint32_t> relieved_;  // links that were full
   std::vector<Flow> members_;
   std::vector<uint32_t> touched_;

@@ -1,12 +1,12 @@
-// Several kinds of work of the same ranks as one schedule, to be played in one virtual time: what
-// ranks compute, single messages between them, and collectives of some of them.
+// Combines several kinds of work of the same ranks into one schedule, for simulation in one virtual
+// time: computation, single messages, and collectives of subsets of ranks.
 //
-//   rank 0   [compute]──[send]       [ all_reduce of 0 and 1 ]      what follows what is said for
-//                          ╲          │                             each rank; messages tie ranks
-//   rank 1               [recv]──[compute]                          together
+//   rank 0   [compute]──[send]       [ all_reduce of 0 and 1 ]      edges order a rank's
+//                          ╲          │                             steps; messages
+//   rank 1               [recv]──[compute]                          connect ranks
 //
-// Where ranks of a host do alike (Symmetry), only the first of each host is told of, and what it
-// does stands for what all of them do.
+// If the ranks of a host behave alike (Symmetry), only the first rank of each host is added, and
+// its steps represent those of all ranks of the host.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,27 @@ namespace tutti {
 
 class JointSchedule {
  public:
-  // Of the rank that adds it. Steps are referred to together with their rank.
+  // A step of the rank that adds it. A step is identified together with its rank.
   using Step = int32_t;
 
-  // `alike` ranks, which divides `ranks`, are walked as one; below, ranks are those that are walked
-  // (0, alike, 2 alike, ...) unless it says otherwise.
+  // `alike` (which divides `ranks`) consecutive ranks are walked as one. Below, ranks are the
+  // walked ones (0, alike, 2 alike, ...) unless noted.
   explicit JointSchedule(int32_t ranks, Symmetry symmetry = Symmetry::none, int32_t alike = 1);
 
-  // Keeps the rank's processor busy for so long.
+  // Occupies the rank's processor for `us`.
   Step compute(int32_t rank, double us);
-  // Returns the sender's step and the receiver's, which ends when the message is there.
+  // Returns the sender's step and the receiver's step, which ends when the message arrives.
   std::pair<Step, Step> message(int32_t from, int32_t to, double bytes);
-  // A collective of ranks that are known to it as 0, 1, ...: `members`, all of them, walked or not.
-  // Its symmetry is this one's, and ranks that are alike are alike in it. For each member that is
-  // walked, in their order, returns what is to be ordered after what it waits for, and what ends
-  // when its part has ended; both take no time.
+  // Adds a collective whose ranks 0, 1, ... are `members` (all of them, walked or not). Its
+  // symmetry is this schedule's, and ranks that are alike here are alike in it. Returns, for each
+  // walked member in order, a step to place after its prerequisites and a step that ends with its
+  // part; both take no time.
   std::vector<std::pair<Step, Step>> collective(const Schedule& its, double bytes,
                                                 std::span<const int32_t> members);
-  // The rank begins `later` when `earlier` has ended.
+  // Makes `later` begin after `earlier` has ended.
   void order(int32_t rank, Step earlier, Step later);
 
-  // All that was added. Nothing is left here.
+  // Returns the whole schedule and leaves this one empty.
   Schedule take();
 
  private:

@@ -15,12 +15,12 @@ namespace tutti {
 
 namespace {
 
-constexpr double kBytesOfGBps = 1e3;  // a us, of 1 GB/s
+constexpr double kBytesOfGBps = 1e3;  // bytes/us per GB/s
 
-// How far on the peers of a rank's sends are, and in all of them as many chunks.
+// Distances to the peers of a rank's sends, and the number of chunks if it is equal in all of them.
 struct Sends {
   std::multiset<int> distances;
-  int32_t chunks = 0;  // of each message; -1: they differ
+  int32_t chunks = 0;  // chunks per message; -1: they differ
 };
 
 Sends sends_of(const Program& program, int rank, int ranks) {
@@ -57,7 +57,7 @@ class Ways {
                 cat("there is no way from rank ", rank, " to rank ", peer));
   }
   double latency_us() const { return network_.slowest_us(arcs_, ways_); }
-  // Part of a message that each of its ways carries.
+  // Fraction of a message carried by each of its paths.
   double part() const { return 1.0 / ways_; }
 
  private:
@@ -80,7 +80,7 @@ void note_busiest(const Network& network, Arc arc, double bytes, SimulationResul
 
 void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResult& result) {
   Ways ways(network, ranks);
-  std::vector<double> load(static_cast<size_t>(network.graph().arcs()));  // messages in a round
+  std::vector<double> load(static_cast<size_t>(network.graph().arcs()));  // messages per round
   for (int rank = 0; rank < ranks; ++rank) {
     for (const Arc arc : ways.to(rank, 1)) load[static_cast<size_t>(arc)] += ways.part();
   }
@@ -101,7 +101,7 @@ void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResu
     hops.push_back(slowest + ways.latency_us());
     longest = std::max(longest, ways.latency_us());
   }
-  // A message's run over so many hops, wherever it begins.
+  // Time of a message over that many hops, from every starting rank.
   const auto count = static_cast<size_t>(rounds.count);
   double run = 0;
   for (size_t i = 0; i < count; ++i) run += hops[i % hops.size()];
@@ -115,7 +115,7 @@ void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResu
   note_busiest(network, busiest, all * rounds.bytes * load[static_cast<size_t>(busiest)], result);
 }
 
-// Arcs that carry alike where the network is alike everywhere.
+// Class of arcs with equal load in a uniform network.
 using LikeArcs = std::tuple<NodeKind, NodeKind, size_t, size_t, double>;
 
 LikeArcs likeness(const Network& network, Arc arc) {
@@ -126,7 +126,7 @@ LikeArcs likeness(const Network& network, Arc arc) {
           graph.arcs_from(head).size(), network.GBps(arc)};
 }
 
-// All distances, or so many that lie evenly.
+// Returns all distances, or a limited number of evenly distributed ones.
 std::vector<int> distances(int ranks) {
   constexpr int kMostRoutes = 4'000'000;
   const int most = std::max(8, kMostRoutes / ranks);
@@ -135,7 +135,7 @@ std::vector<int> distances(int ranks) {
     for (int d = 1; d < ranks; ++d) chosen.push_back(d);
     return chosen;
   }
-  // Odd parts of the golden ratio meet no period of the network.
+  // Multiples of the golden ratio do not coincide with any period of the network.
   for (int i = 0; i < most; ++i) {
     const double part = std::fmod(0.5 + 0.6180339887498949 * i, 1.0);
     chosen.push_back(1 + static_cast<int>(part * (ranks - 1)));

@@ -1,11 +1,10 @@
-// Programs that are too long to be played, but of which every round is like the others: rings, and
-// all-to-alls without anybody in between. What they take follows from the ways of one round.
+// Computes the time of programs that are too long to simulate step by step but whose rounds are all
+// alike: rings and direct all-to-alls. The paths of one round determine the time.
 //
-//   ring         n ranks pass on what came, so many times: the slowest run of so many hops, one
-//   after
-//                the other; or all that the busiest link carries, whichever takes longer
-//   all-to-all   each rank sends to all others at the same time: what the busiest links carry. On
-//                networks that are alike everywhere a few distances between ranks stand for all
+//   ring         n ranks pass on what arrived, round after round: the slowest sequence of
+//                consecutive hops, or the load of the busiest link if that is slower
+//   all-to-all   each rank sends to all others at the same time: the load of the busiest links. On
+//                uniform networks a few distances between ranks represent all
 #pragma once
 
 #include <cstdint>
@@ -19,14 +18,14 @@ namespace tutti {
 
 struct Rounds {
   int64_t count = 0;
-  double bytes = 0;          // that each rank sends in one
-  bool to_everyone = false;  // else each to the next rank
+  double bytes = 0;          // sent by each rank in one round
+  bool to_everyone = false;  // otherwise each rank sends to the next one
 };
 
-// Nothing for programs that are not of this kind. `bytes`: as SimulationOptions::bytes.
+// Returns nullopt for other programs. `bytes`: as SimulationOptions::bytes.
 std::optional<Rounds> rounds_of(const Algorithm& algorithm, const Shape& shape, double bytes);
 
-// On a network without trouble. Throws Error(connection_lost) where two ranks have no way.
+// For a network without failures. Throws Error(connection_lost) if two ranks have no path.
 SimulationResult play_rounds(const Rounds& rounds, Network& network, int ranks);
 
 }  // namespace tutti

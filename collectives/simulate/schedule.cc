@@ -31,7 +31,8 @@ class Builder {
           Schedule& schedule)
       : algorithm_(algorithm), shape_(shape), options_(options), schedule_(schedule) {}
 
-  // By the shorter of two ranks' programs, before all are made: a root may have far more to do.
+  // Checks the shorter of two ranks' programs before all are generated, since a root's may be much
+  // longer.
   void refuse_if_too_long() const {
     int64_t steps = std::numeric_limits<int64_t>::max();
     for (const int32_t rank : {0, shape_.ranks / 2}) {
@@ -81,8 +82,8 @@ class Builder {
          .remedy = "let the algorithm be chosen, or take fewer ranks"});
   }
 
-  // Where ranks are walked as one, a message to another rank of a host is what rank 0 of that host
-  // receives from a rank shifted back as far.
+  // If ranks are walked as one, a message to another rank of a host is what rank 0 of that host
+  // receives from a rank shifted back by the same amount.
   int32_t seen_from_first(const StepGraph::Message& message) const {
     const int32_t size = schedule_.alike;
     const int32_t shift = message.to % size;
@@ -109,8 +110,8 @@ int32_t shifted(int32_t rank, int32_t by, int32_t size, Symmetry symmetry) {
   return rank;
 }
 
-// Whether `other` is what the first rank of the host does, shifted. The order of what several
-// independent steps need does not matter, and neither do the chunks' numbers.
+// Returns true if `other` is the shifted program of the host's first rank. The order of independent
+// dependencies and the numbers of chunks are ignored.
 bool is_image(const Plan& first, const Plan& other, int32_t by, int32_t size, Symmetry symmetry) {
   const std::vector<Step>& a = first.program.steps;
   const std::vector<Step>& b = other.program.steps;

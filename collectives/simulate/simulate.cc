@@ -16,8 +16,8 @@ namespace tutti {
 
 namespace {
 
-constexpr double kBytesPerUs = 1e3;  // of 1 GB/s
-// Events that are nearer than roundings make them are of one moment.
+constexpr double kBytesPerUs = 1e3;  // per GB/s
+// Events closer than rounding errors are simultaneous.
 constexpr double kSameMoment = 1e-12;
 
 using Flow = FairSharing::Flow;
@@ -27,15 +27,15 @@ struct Event {
   double time;
   Kind kind;
   int32_t which;        // rank, step, message or flow
-  uint32_t turn = 0;    // slice; of flows: which of its predictions this is
-  uint64_t number = 0;  // of events: those of one time come in their order
+  uint32_t turn = 0;    // slice; for a flow: the number of its prediction
+  uint64_t number = 0;  // event number: simultaneous events keep their order
 
   bool operator>(const Event& other) const {
     return time != other.time ? time > other.time : number > other.number;
   }
 };
 
-// A message under way. Flows have the numbers that FairSharing gives them.
+// A message in flight. Flows are numbered by FairSharing.
 struct Transfer {
   int32_t message = 0;
   int32_t sender = 0;  // step
@@ -132,7 +132,7 @@ class Simulation {
     events_.push({time, kind, which, turn, next_event_++});
   }
 
-  // Ranks that have failed never do.
+  // Failed ranks never begin.
   void begin_ranks() {
     const auto is_late = [&](int32_t rank) {
       return std::ranges::count(o_.failed_ranks, rank) > 0 ||
@@ -209,7 +209,7 @@ class Simulation {
     end_after(work, step, slice, now);
   }
 
-  // What takes a rank's processor waits until that is free.
+  // Work that needs a rank's processor waits until that is free.
   double after_work(double work, int32_t step, double now) {
     if (work == 0) return now;
     double& free = processor_free_[s_.rank_of(step) / s_.alike];
@@ -237,7 +237,7 @@ class Simulation {
     }
   }
 
-  // Slices of one connection go one after the other, as they come.
+  // Slices of one connection are sent one after another, in order of arrival.
   void send(int32_t message, uint32_t slice, double now) {
     if (slices_ == 1) {
       begin_flow(message, slice, now);
@@ -254,8 +254,8 @@ class Simulation {
     if (!queue.empty()) begin_flow(queue.front().first, queue.front().second, now);
   }
 
-  // All ways of the messages that this one stands for: over how many each of these is split, and
-  // the latency of the slowest.
+  // Finds all paths of the messages that this one represents; returns into how many paths each is
+  // split, and the latency of the slowest.
   Spread find_ways(const Schedule::Message& message) {
     arcs_.clear();
     Spread spread;
@@ -286,7 +286,7 @@ class Simulation {
       send_next(number, now);
       return;
     }
-    // The parts of a message are one flow: all are as quick as the slowest.
+    // The parts of a message form one flow, whose rate is that of the slowest.
     const double part = bytes / spread.ways;
     for (const Arc arc : arcs_) traffic_[static_cast<size_t>(arc)] += part;
     const Flow flow = sharing_.begin(arcs_);
@@ -302,7 +302,7 @@ class Simulation {
                 .latency = latency};
   }
 
-  // When a flow ends, now that its rate is another one.
+  // Predicts when a flow ends after its rate has changed.
   void predict(Flow flow, double now) {
     Transfer& transfer = transfers_[flow];
     const double rate = sharing_.rate(flow);
@@ -342,7 +342,7 @@ class Simulation {
     for (Arc arc = 0; arc < network_.graph().arcs(); ++arc) {
       const double part =
           traffic_[static_cast<size_t>(arc)] / (network_.GBps(arc) * kBytesPerUs * result_.time_us);
-      if (!(part > result_.busiest_part)) continue;  // of no time: not a number
+      if (!(part > result_.busiest_part)) continue;  // NaN if the time is 0
       result_.busiest_part = part;
       result_.busiest = arc;
     }
@@ -378,7 +378,7 @@ class Simulation {
   std::vector<Transfer> transfers_;  // by flow
   std::vector<double> traffic_;      // by arc, in bytes
   std::vector<Arc> arcs_;
-  int64_t left_ = 0;  // steps that are not done
+  int64_t left_ = 0;  // unfinished steps
   bool stopped_ = false;
   SimulationResult result_;
 };

@@ -1,4 +1,4 @@
-// What keeps a simulated collective from its end, in words.
+// Explains why a simulated collective cannot complete.
 #pragma once
 
 #include <span>
@@ -10,11 +10,11 @@
 
 namespace tutti {
 
-// No way is left from one rank to another: names all that are cut off from the larger part.
+// No path is left from one rank to another: names all ranks cut off from the larger part.
 Error cut_off(Network& network, int32_t ranks, int32_t from, int32_t to);
 
-// Nothing more can happen: names who waits for the ranks that failed, and who for those in turn.
-// `unfinished`: ranks, in order.
+// No further event is possible: names the ranks that wait for failed ones, and those that wait for
+// these in turn. `unfinished`: ranks, in order.
 Error stopped(const Schedule& schedule, std::span<const int32_t> failed,
               const std::vector<int>& unfinished);
 

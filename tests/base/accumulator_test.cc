@@ -1,4 +1,4 @@
-// Accumulators, pairs and factors: what the reduction kernels do beside elements op elements.
+// Tests the reduction kernels with accumulators, pairs and factors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -93,8 +93,8 @@ float combined(ReduceOp op, float a, float b) {
   }
 }
 
-// Ordinary values, and those that are hard: zeros, infinities, NaN, subnormals of both formats,
-// values that overflow or lie between two elements.
+// Ordinary and difficult values: zeros, infinities, NaN, subnormals of both formats, values that
+// overflow or lie between two elements.
 void fill(DType type, Array& array, size_t count, uint32_t seed) {
   using Limits = std::numeric_limits<float>;
   const float least = to_float(type, 1);
@@ -120,7 +120,7 @@ void fill(DType type, Array& array, size_t count, uint32_t seed) {
   }
 }
 
-// dst apart, and on each operand that has its format.
+// dst is separate, or aliases each operand that has its format.
 TEST_P(AccumulatorTest, EveryMixtureOfFormats) {
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max,
                             ReduceOp::avg, ReduceOp::premul_sum}) {
@@ -151,7 +151,7 @@ TEST_P(AccumulatorTest, EveryMixtureOfFormats) {
   }
 }
 
-// Small parts are lost when each sum is rounded, and are there when only the last one is.
+// Small terms are lost if each sum is rounded, and kept if only the last one is.
 TEST_P(AccumulatorTest, KeepWhatElementsLose) {
   const float large = type() == DType::f8e4m3 || type() == DType::f8e5m2 ? 16 : 2048;
   const float small = large / 4096;
@@ -232,7 +232,7 @@ using WideTypes = ::testing::Types<int8_t, int16_t, int32_t, int64_t, uint8_t, u
                                    uint64_t, float, double>;
 TYPED_TEST_SUITE(WideScaleTest, WideTypes);
 
-// Integers modulo their range, floats in their own precision; every set, no alignment.
+// Integers wrap around, floats have their own precision; every instruction set, unaligned.
 TYPED_TEST(WideScaleTest, MultipliesInTheType) {
   using T = TypeParam;
   constexpr bool kInteger = std::is_integral_v<T>;
@@ -306,7 +306,7 @@ TYPED_TEST(PairTest, OfEqualValuesTheLowerIndex) {
   }
 }
 
-// The definition, case by case.
+// Reference: the definition, case by case.
 template <typename Pair>
 Pair chosen(ReduceOp op, const Pair& a, const Pair& b) {
   const Pair& lower = a.index <= b.index ? a : b;
@@ -316,7 +316,7 @@ Pair chosen(ReduceOp op, const Pair& a, const Pair& b) {
   return (a.value < b.value) == (op == ReduceOp::minloc) ? a : b;
 }
 
-// Few values, so that many are equal; NaN, infinities and -0 among floats.
+// Few distinct values, so that many are equal; floats include NaN, infinities and -0.
 template <typename Pair>
 std::vector<Pair> random_pairs(size_t count, uint32_t seed) {
   using Limits = std::numeric_limits<decltype(Pair::value)>;

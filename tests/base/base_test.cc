@@ -1,4 +1,4 @@
-// The small rooms of base/: text, types, errors, time, abort, file descriptors.
+// Tests the small parts of base/: text, types, errors, time, abort, file descriptors.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/hash.h"
+#include "base/median.h"
 #include "base/memory_range.h"
 #include "base/processors.h"
 #include "base/reduce_op.h"
@@ -30,6 +31,19 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+TEST(Median, AndPercentiles) {
+  EXPECT_EQ(median({}), 0);
+  EXPECT_EQ(median({5, 1, 3}), 3);
+  EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
+  const std::vector<double> ten = {10, 1, 9, 2, 8, 3, 7, 4, 6, 5};
+  EXPECT_EQ(percentile({}, 0.9), 0);
+  EXPECT_EQ(percentile({7}, 0.9), 7);
+  EXPECT_EQ(percentile(ten, 0.9), 9);
+  EXPECT_EQ(percentile(ten, 0.91), 10);
+  EXPECT_EQ(percentile(ten, 0), 1);
+  EXPECT_EQ(percentile(ten, 1), 10);
+}
 
 TEST(TextTest, Cat) { EXPECT_EQ(cat("rank ", 3, " of ", 4), "rank 3 of 4"); }
 
@@ -168,7 +182,7 @@ TEST(MemoryRangeTest, KnowsWhatCannotBe) {
   EXPECT_TRUE(may_be_memory(large.data(), large.size()));
 }
 
-// As `docker --cpuset-cpus` and taskset do.
+// Restricts the CPUs as `docker --cpuset-cpus` and taskset do.
 TEST(ProcessorsTest, AreThoseThatTheProcessMayRunOn) {
   std::thread bound([] {
     cpu_set_t set;

@@ -1,4 +1,5 @@
-// Block formats against their definitions: the nearest of all codes, in double, ties to even.
+// Tests block formats against their definitions: the nearest code, computed in double, ties to
+// even.
 #include "base/block_format.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ Values through(BlockFormat format, const Values& values) {
 
 // --- The definitions ---
 
-// The magnitudes of a format's elements, in the order of their codes.
+// The magnitudes of a format's elements in code order.
 std::vector<double> magnitudes(BlockFormat format) {
   if (format == BlockFormat::mx4) return {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   std::vector<double> all;
@@ -138,7 +139,7 @@ void expect_same(BlockFormat format, const Values& values) {
 
 // --- Values ---
 
-// Values of one magnitude and of many within a block, ties among them.
+// Blocks of values of one magnitude and of many, including ties.
 Values many_values() {
   constexpr size_t kCount = 1'000'000;
   std::mt19937 random(7);
@@ -214,7 +215,7 @@ TEST(BlockFormat, CountsBytes) {
   for (const BlockFormat format : kAll) {
     EXPECT_EQ(bytes_of(format, 0), 0u);
     EXPECT_EQ(block_format_named(name(format)), format);
-    // Every length, and what is cut at blocks is the sum of its parts.
+    // For every length, data cut at block boundaries is the concatenation of its encoded parts.
     for (size_t count = 1; count < 3 * block_of(format); count += 7) {
       Values values(count);
       for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i) - 20;
@@ -229,7 +230,7 @@ TEST(BlockFormat, CountsBytes) {
   EXPECT_FALSE(block_format_named("mx7").has_value());
 }
 
-// The bytes themselves: a scale of 2^-7, then codes.
+// The encoded bytes: a scale of 2^-7, then codes.
 TEST(BlockFormat, HasTheseBytes) {
   Values values(32, 0.0f);
   values[0] = 1;     // 1 / 2^(0 - 8) = 256: E4M3 0x78
@@ -243,7 +244,7 @@ TEST(BlockFormat, HasTheseBytes) {
   EXPECT_EQ(mx4[1], std::byte{0xc6}) << "4 (code 6), and -2 (code 12) above it";
 }
 
-// Whole blocks of fewer values: padding stays padding, also in sums, and is no value.
+// Incomplete blocks: padding stays padding, also in sums, and is not a value.
 TEST(BlockFormats, PaddingChangesNothing) {
   std::mt19937 random(7);
   std::uniform_real_distribution<float> values(-2, 2);
@@ -260,7 +261,7 @@ TEST(BlockFormats, PaddingChangesNothing) {
       for (size_t i = count; i < block; ++i) {
         EXPECT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(padding(format)));
       }
-      // Twice the values have twice the scale.
+      // Doubled values have a doubled scale.
       std::vector<std::byte> sum = encoded(format, whole);
       reduce_kernel(element_of(format), ReduceOp::sum)(sum.data(), sum.data(), sum.data(), 1, {});
       const Values doubled = decoded(format, sum, block);

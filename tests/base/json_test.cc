@@ -1,4 +1,4 @@
-// JSON: what is read is what was written, and what strangers write cannot harm.
+// Tests JSON: round trips, and hostile input.
 #include "base/json.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What parse() says against it; empty where it takes it.
+// Returns the error of parse(), or an empty string.
 std::string problem_of(const std::string& text) {
   try {
     Json::parse(text);
@@ -82,24 +82,24 @@ TEST(Json, SaysWhatIsMissingOrOfAnotherType) {
     return std::string();
   };
   EXPECT_THAT(said([&] { json.at("b"); }), HasSubstr("\"b\" is missing"));
-  EXPECT_THAT(said([&] { json.at("a").at(2); }), HasSubstr("more than 2 values"));
-  EXPECT_THAT(said([&] { json.at("a").at(1).get<int>(); }), HasSubstr(R"("\x1b[2J" is where)"));
-  EXPECT_THAT(said([&] { json.items().front().value.items(); }), HasSubstr("an array is where"));
+  EXPECT_THAT(said([&] { json.at("a").at(2); }), HasSubstr("at least 3 values"));
+  EXPECT_THAT(said([&] { json.at("a").at(1).get<int>(); }), HasSubstr(R"(found "\x1b[2J")"));
+  EXPECT_THAT(said([&] { json.items().front().value.items(); }), HasSubstr("found an array"));
 }
 
 TEST(Json, EndsNoProgramByDepth) {
   const size_t most = Json::kMaxDepth;
   EXPECT_EQ(problem_of(std::string(most, '[') + std::string(most, ']')), "");
   EXPECT_THAT(problem_of(std::string(most + 1, '[') + std::string(most + 1, ']')),
-              HasSubstr("more than 64 brackets"));
-  EXPECT_THAT(problem_of(std::string(10'000'000, '[')), HasSubstr("more than 64 brackets"));
+              HasSubstr("nested more than 64 levels"));
+  EXPECT_THAT(problem_of(std::string(10'000'000, '[')), HasSubstr("nested more than 64 levels"));
   std::string objects;
   for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
-  EXPECT_THAT(problem_of(objects), HasSubstr("more than 64 brackets"));
+  EXPECT_THAT(problem_of(objects), HasSubstr("nested more than 64 levels"));
 }
 
 TEST(Json, RefusesANameThatAnObjectHasTwice) {
-  EXPECT_THAT(problem_of(R"([{"a":1,"b":2,"a":3}])"), HasSubstr("\"a\" is twice"));
+  EXPECT_THAT(problem_of(R"([{"a":1,"b":2,"a":3}])"), HasSubstr("\"a\" appears twice"));
   EXPECT_EQ(problem_of(R"([{"a":1},{"a":1}])"), "");
 }
 

@@ -54,8 +54,7 @@ T combine_floats(ReduceOp op, T a, T b) {
   }
 }
 
-// 128 bits hold every result but the product of two 64-bit numbers, which may wrap in them
-// harmlessly.
+// 128 bits hold every result except the product of two 64-bit numbers, which may harmlessly wrap.
 template <typename T>
 T combine_integers(ReduceOp op, T a, T b) {
   using Wide = unsigned __int128;
@@ -126,7 +125,7 @@ T mean_of(DType type, T a, T b, int ranks) {
   }
 }
 
-// Equal bits; of a float's or double's NaN the payload may be either operand's.
+// Bits are equal, except that a NaN's payload may be that of either operand.
 template <typename T>
 bool same(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -176,8 +175,7 @@ std::vector<DType> numbers() {
   return types;
 }
 
-// Random bits hold infinities, NaNs and subnormals of the small types; the wide ones get theirs
-// here.
+// Random bits include infinities, NaNs and subnormals of the small types; wide types get them here.
 template <typename T>
 void fill(void* data, size_t count, uint32_t seed) {
   std::mt19937_64 random(seed);
@@ -344,7 +342,7 @@ TEST(ReduceKernelTest, BitwiseOperationsNeedIntegers) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_NE(std::string(error.what()).find("bxor does not exist for bf16"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("bxor is not defined for bf16"), std::string::npos);
   }
 }
 

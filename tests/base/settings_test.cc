@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Sets a variable for as long as it lives.
+// RAII environment variable.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
@@ -111,7 +111,7 @@ TEST(SettingsTest, VariableUnlikeAnyIsAWarningWithoutAGuess) {
               ElementsAre(AllOf(HasSubstr("TUTTI_XYZZY_PLUGH_QUUX"), HasSubstr("tutti info"))));
 }
 
-// The tools and bindings read these themselves.
+// The tools and bindings read these variables themselves.
 TEST(SettingsTest, VariablesOfToolsAreNoMistakes) {
   const Variable cache("TUTTI_TORCH_CACHE", "/tmp");
   const Variable python("TUTTI_PYTHON", "python3");

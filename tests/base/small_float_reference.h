@@ -1,5 +1,5 @@
-// The 16- and 8-bit floating-point types straight from their definition, slowly: what the
-// conversions and kernels are checked against.
+// Slow reference implementation of the 16- and 8-bit floating-point types from their definitions,
+// for tests of the conversions and kernels.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,8 @@ class SmallFloatReference {
     return (code & sign_bit) != 0 ? -value : value;
   }
 
-  // Nearest value, ties to the even code; the first step beyond the largest value counts as one.
+  // Rounds to nearest, ties to the even code; the first step beyond the largest value counts as a
+  // value.
   int encode(double value) const {
     if (std::isnan(value)) return nan_;
     const double wanted = std::abs(value);
@@ -62,7 +63,7 @@ class SmallFloatReference {
     return code | (std::signbit(value) ? 1 << (width_ - 1) : 0);
   }
 
-  // All values that lie exactly between two neighbours, and their neighbours among floats.
+  // All midpoints between neighbouring values, and the floats next to them.
   std::vector<float> hard_cases() const {
     std::vector<float> cases;
     for (size_t i = 0; i + 1 < steps_.size(); ++i) {
@@ -97,7 +98,8 @@ class SmallFloatReference {
   int bias_ = 0;
   int overflow_ = 0;  // code of infinity, or of NaN where there is none
   int nan_ = 0;
-  std::vector<double> steps_;  // of codes 0 .. overflow_, the last one as if it were a number
+  std::vector<double>
+      steps_;  // values of codes 0 .. overflow_, the last one as if it were a number
 };
 
 }  // namespace tutti::testing

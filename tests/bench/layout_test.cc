@@ -1,4 +1,4 @@
-// bench/layout.h: what every rank must get, compared with each collective written out.
+// Tests bench/layout.h: the expected result of every rank, against each collective written out.
 #include "bench/layout.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ std::vector<Values> cut(const Values& buffer, const std::vector<uint64_t>& count
   return blocks;
 }
 
-// What MPI says of each collective.
+// The result as MPI defines each collective.
 Values by_hand(const Layout& layout, const std::vector<Values>& in, int rank) {
   const int p = layout.ranks;
   const bool is_root = rank == layout.root;

@@ -1,5 +1,5 @@
-// bench/measure.h and digest.h, with ranks as threads: what is counted as wrong, and what a digest
-// is of.
+// Tests bench/measure.h and digest.h with ranks as threads: the count of wrong elements, and the
+// digest of outputs.
 #include "bench/measure.h"
 
 #include <gtest/gtest.h>
@@ -21,13 +21,13 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 }
 
 TEST(Sha256, IsTheStandards) {
-  // FIPS 180-4's examples.
+  // Examples of FIPS 180-4.
   EXPECT_EQ(hex(sha256(bytes_of("abc"))),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
-// The digest of three ranks whose outputs are these.
+// Returns the digest of three ranks with these outputs.
 Digest digest_of(Collective collective, std::vector<std::string> outputs) {
   const Layout layout{.collective = collective, .ranks = 3, .root = 1, .count = 1, .uneven = {}};
   Digest result;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs a little of each micro-benchmark, so that they do not rot. What they measure is no matter here.
+# Runs a few iterations of each micro-benchmark, so that they keep working. The times do not matter.
 #
 # usage: micro_benchmarks_test.sh BENCHMARK...
 set -euo pipefail

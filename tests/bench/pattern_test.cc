@@ -1,4 +1,4 @@
-// bench/pattern.h: data whose reduction is exact, in every order.
+// Tests bench/pattern.h: data whose reduction is exact in every order.
 #include "bench/pattern.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ Bytes input_of(DType dtype, ReduceOp op, int ranks, int rank) {
   return data;
 }
 
-// Elements throughout: rounded after every operation.
+// The reference rounds to elements after every operation.
 Bytes reduced(DType dtype, ReduceOp op, int ranks, const std::vector<int>& order) {
   Bytes result = input_of(dtype, op, ranks, order.front());
   for (size_t i = 1; i < order.size(); ++i) {

@@ -1,4 +1,4 @@
-// bench/rounding.h: data that shows the order of a reduction, and the canonical result.
+// Tests bench/rounding.h: data that reveals the order of a reduction, and the canonical result.
 #include "bench/rounding.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// bench/tune.h: the numbers of a machine are found again in times that they predict.
+// Tests bench/tune.h: a machine's numbers are recovered from times that they predict.
 #include "bench/tune.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace tutti::bench {
 namespace {
 
-// Of ranks on two hosts, as a machine with these numbers would take them.
+// Times between ranks on two hosts of a machine with these numbers.
 std::vector<Observation> times_between_hosts(const CostModel& machine) {
   std::vector<Observation> observations = pair_observations(PathClass::tcp);
   const std::vector<Observation> shared = shared_observations(PathClass::tcp);
@@ -61,7 +61,7 @@ TEST(Tune, ObservationsSurviveTheirText) {
   EXPECT_THROW(read("all_reduce ring 2 tcp 8 1e-6\n"), Error);
 }
 
-// What a GPU with other numbers takes is predicted again, and by them what was not measured.
+// The fitted model reproduces another GPU's times and predicts sizes that were not measured.
 TEST(TuneOfGpus, FindsTheNumbersOfAnotherGpu) {
   constexpr int kRanks = 4;
   const GpuCosts published = gpu_costs(CostModel::defaults(), "h100");

@@ -25,7 +25,7 @@ cc -std=c99 -pedantic -Wall -Wextra -Werror program.c -o program $(pkg-config --
 export LD_LIBRARY_PATH=$work/prefix/lib
 ldd program >loaded.txt
 grep -q "libtutti.so.0 => $work" loaded.txt || fail "the program does not load the installed library"
-# C names, and those of C++ with the version that says so.
+# Exported names: those of C, and the versioned ones of C++.
 foreign=$(nm -D --defined-only prefix/lib/libtutti.so |
   awk '$2 != "A" && $3 !~ /^tutti_/ && $3 !~ /@@?TUTTI_CPP_/ {print $3}')
 [ -z "$foreign" ] || fail "the library exports more than its interface: $foreign"

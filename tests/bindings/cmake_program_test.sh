@@ -27,7 +27,7 @@ cat >"$work/source/also.cc" <<END
 int main() { return tutti::name(tutti::DType::f32) == "f32" ? 0 : 1; }
 END
 
-# project VERSION: a CMakeLists.txt that wants this version or one that will do as well.
+# project VERSION: a CMakeLists.txt that requires this version or a compatible one.
 project() {
   cat >"$work/source/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.16)

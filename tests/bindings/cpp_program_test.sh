@@ -57,7 +57,7 @@ export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig
 c++ -std=c++20 -Wall -Wextra -Werror -Wno-missing-field-initializers program.cc -o program \
   $(pkg-config --cflags --libs tutti)
 
-# Nothing of Tutti's but tutti/ and tutti.h is on a program's path.
+# A program's include path contains only tutti/ and tutti.h of Tutti.
 [ "$(pkg-config --cflags-only-I tutti | wc -w)" = 1 ] || fail "more than one folder is on the path"
 ls prefix/include | sort | paste -sd ' ' | grep -qx "tutti tutti.h" || fail "$(ls prefix/include)"
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Compiles the examples against the installed tree, as the comments in them say, and runs each on two ranks; those for MPI
-# with each MPI library that is there.
+# Compiles the examples against the installed tree as their comments say, and runs each on two
+# ranks; those for MPI with each installed MPI library.
 #
 # usage: examples_test.sh INSTALL_TARBALL TUTTI EXAMPLE...
 set -euo pipefail

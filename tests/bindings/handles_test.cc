@@ -1,4 +1,4 @@
-// The C interface's handles on calls: how long they are good for, and their deadlines.
+// Tests the C interface's handles on calls: their validity and their deadlines.
 #include <gtest/gtest.h>
 
 #include <cmath>

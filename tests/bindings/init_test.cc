@@ -1,4 +1,4 @@
-// tutti_init() with all options: the environment may say something else, or half of it.
+// Tests tutti_init() with all options, while the environment is contradictory or incomplete.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ TEST_F(InitTest, OptionsWinOverTheEnvironment) {
   }
 }
 
-// One thread.
+// One thread begins to join for several ranks.
 TEST_F(InitTest, SeveralRanksCanBegin) {
   constexpr int kRanks = 3;
   const std::string file =
@@ -69,7 +69,7 @@ TEST_F(InitTest, SeveralRanksCanBegin) {
   for (int rank = kRanks - 1; rank >= 0; --rank) tutti_destroy(ranks[rank]);
 }
 
-// A store of the test's own.
+// A key-value store implemented by the test.
 struct Store {
   std::mutex mutex;
   std::map<std::string, std::string> values;

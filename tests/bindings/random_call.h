@@ -1,4 +1,4 @@
-// Calls that a random client of the C interface draws: right, or wrong in one place.
+// Random calls of a C interface client, correct or with one error.
 #pragma once
 
 #include <array>
@@ -62,7 +62,8 @@ struct Call {
   bool uneven = false;
   bool displaced = false;
   int form = 0;
-  std::vector<uint64_t> lengths;  // of blocks; all_to_all: of rank a's for b at a * p + b
+  std::vector<uint64_t>
+      lengths;  // block lengths; all_to_all: rank a's block for rank b is at a * p + b
   Wrong wrong = Wrong::nothing;
   int wrong_rank = -1;  // -1: all
   uint64_t absurd = 0;

@@ -1,10 +1,10 @@
-// A client of the C interface that does at random what clients do, right and wrong: absurd counts,
-// ranks, roots, types, operators, pointers and options, calls in the wrong order, on all ranks
-// alike or on one of them. What is wrong must come back as an error on the rank that did it, never
-// as a crash, a hang or a silent nothing; what is right must have the right result.
+// Tests a client that makes random correct and erroneous calls of the C interface: absurd counts,
+// ranks, roots, types, operators, pointers and options, and calls in the wrong order, on all ranks
+// or on one of them. An error must be returned on the rank that made it, without a crash, a hang or
+// silence; correct calls must give correct results.
 //
-// The ranks are threads. They draw from generators with the same seed, so that each knows what all
-// do; RANDOM_SEED=N repeats a run.
+// The ranks are threads. They draw from generators with the same seed, so each rank knows what all
+// others do; RANDOM_SEED=N repeats a run.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ namespace {
 
 constexpr int kSteps = 2'500;  // for each of four numbers of ranks
 
-// The seed of a whole run.
+// Seed of the whole run.
 uint64_t seed() {
   static const uint64_t value = [] {
     const char* given = std::getenv("RANDOM_SEED");
@@ -87,13 +87,13 @@ class Client {
   }
 
  private:
-  // What was aborted is of no use any more.
+  // Replaces communicators that were aborted.
   void renew() {
     tutti_destroy(comm_);
     ASSERT_EQ(tutti_split(world_, 0, 0, &comm_), TUTTI_OK) << tutti_error_text();
   }
 
-  // Else an abort would hit calls before it, too: another rank may be done with them already.
+  // A barrier, because an abort would otherwise hit earlier calls that other ranks have completed.
   void all_have_come_here() { ASSERT_EQ(tutti_barrier(world_, nullptr), TUTTI_OK); }
 
   Call wrong_call(int rank) {
@@ -147,7 +147,7 @@ class Client {
     renew();
   }
 
-  // The handle goes, the call goes on; a later one ends after it.
+  // Drops the handle of a call in flight; a later call ends after it.
   void make_and_drop(const Call& call) {
     const Side side(call, rank_, p_);
     if (call.takes_part(rank_, p_)) {
@@ -163,7 +163,7 @@ class Client {
     if (call.takes_part(rank_, p_)) side.expect_right();
   }
 
-  // One rank aborts; all hear of it, and of whom.
+  // One rank aborts; all ranks learn of it, and which rank it was.
   void give_up() {
     EXPECT_EQ(tutti_comm_status(comm_), TUTTI_OK);
     all_have_come_here();
@@ -180,7 +180,7 @@ class Client {
     renew();
   }
 
-  // The second call, on another communicator, waits for the first; each tells its end once.
+  // The second call, on another communicator, waits for the first; each reports completion once.
   void follow_one_another(const Call& call) {
     const Side side(call, rank_, p_);
     if (!call.takes_part(rank_, p_)) return;
@@ -202,7 +202,7 @@ class Client {
     side.expect_right();
   }
 
-  // A communicator of some of the ranks, in any order, which the others do not hear of.
+  // Creates a communicator of some of the ranks in any order, without the other ranks.
   void make_of_some() {
     std::vector<int32_t> ranks;
     for (int r = 0; r < p_; ++r) {

@@ -1,5 +1,5 @@
-// A random exchange of messages over the C interface: tags, any source, receives that may be longer
-// than the message, probes, in whatever order the receiver likes.
+// A random exchange of messages over the C interface: tags, any source, receives longer than their
+// messages, probes, in any order of the receivers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace tutti::testing {
 
 class Messages {
  public:
-  // `shared` is the same on all ranks, `own` this one's.
+  // `shared` is the same generator on all ranks, `own` this rank's.
   Messages(tutti_comm_t* comm, Random& shared, Random& own)
       : comm_(comm), own_(own), rank_(tutti_rank(comm)) {
     const auto p = static_cast<uint64_t>(tutti_size(comm));
@@ -48,7 +48,7 @@ class Messages {
       ASSERT_EQ(tutti_wait(work), TUTTI_OK) << tutti_error_text();
       tutti_work_free(work);
     }
-    // What a rank sends later is for others than those who take anything from anybody.
+    // Later messages must not match the any-source receives above.
     ASSERT_EQ(tutti_barrier(comm_, nullptr), TUTTI_OK) << tutti_error_text();
   }
 

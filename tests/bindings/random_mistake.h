@@ -1,6 +1,5 @@
-// What a random client of the C interface does wrong without the other ranks: NULL where something
-// must be, numbers that are none, handles of the wrong kind, calls out of place. Each must come
-// back as an error with a text, and change nothing.
+// Errors that a random client makes on one rank only: NULL pointers, invalid numbers, handles of
+// the wrong kind, calls out of order. Each must return an error with a text and change nothing.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +17,7 @@
 
 namespace tutti::testing {
 
-// What the mistakes are made with, and where a result would go that none of them may have.
+// Arguments for the erroneous calls, and outputs that none of them may write.
 struct Desk {
   tutti_comm_t* comm;
   Random& random;
@@ -39,7 +38,7 @@ struct Desk {
   void* memory = nullptr;
   int done = 0;
 
-  // A work of this rank's alone, complete or not.
+  // Uses a work of this rank only, complete or not.
   template <typename Use>
   tutti_status_t with_work(Use use) {
     const std::array<int32_t, 1> self = {tutti_rank(comm)};
@@ -72,7 +71,7 @@ inline const std::vector<Mistake>& mistakes_with_calls() {
       [](Desk& d) { return tutti_prepared_start(nullptr, &d.work); },
       [](Desk&) { return tutti_group_end(); },
       [](Desk& d) {
-        d.options.after_count = 1;  // of no list
+        d.options.after_count = 1;  // a count without a list
         return tutti_barrier(d.comm, &d.options);
       },
       [](Desk& d) {

@@ -1,5 +1,5 @@
-// One rank's side of a random call: its buffers, its request, the right result; and ways to make
-// it.
+// One rank's part of a random call: its buffers, its request, the expected result, and several ways
+// to make the call.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,14 +42,14 @@ inline double get(const void* data, tutti_dtype_t dtype, uint64_t i) {
 
 inline constexpr double kUntouched = 99;
 
-// One rank's side of a call: its buffers, and the right result.
+// One rank's part of a call: its buffers and the expected result.
 class Side {
  public:
   Side(const Call& call, int rank, int p) : call_(call), rank_(rank), p_(p) {
     lay_out(call.in_blocks, true, input_counts_, input_places_, inputs_);
     lay_out(call.out_blocks, false, output_counts_, output_places_, outputs_);
     const size_t element = size_of(call.dtype);
-    // Buffers end where the call's data does, for the address sanitizer to see.
+    // Buffers end with the call's data, so that the address sanitizer detects overruns.
     input_.resize(inputs_ * element);
     output_.resize(outputs_ * element);
     for (uint64_t i = 0; i < inputs_; ++i) put(input_.data(), call.dtype, i, input_value(rank, i));
@@ -58,7 +58,7 @@ class Side {
   }
   const tutti_request_t& request() const { return request_; }
   const tutti_call_options_t& options() const { return options_; }
-  // Whether what was made wrong is something that this rank has a use for.
+  // Returns true if the erroneous argument is one that this rank uses.
   bool must_be_refused() const { return refused_; }
 
   void expect_untouched() const {
@@ -81,14 +81,14 @@ class Side {
   }
 
  private:
-  // Of the block that rank `of` has for `block`.
+  // Length of rank `of`'s block `block`.
   uint64_t length(bool of_input, int of, int block) const {
     if (call_.collective != TUTTI_ALL_TO_ALL) return call_.lengths[block];
     return of_input ? call_.lengths[of * p_ + block] : call_.lengths[block * p_ + of];
   }
   uint64_t gap() const { return call_.uneven && call_.displaced ? 2 : 0; }
 
-  // Where block `block` of rank `of` begins: every rank can tell.
+  // Start of block `block` of rank `of`, known to every rank.
   uint64_t place(bool of_input, int of, int block) const {
     uint64_t start = gap();
     for (int b = 0; b < block; ++b) start += length(of_input, of, b) + gap();
@@ -158,7 +158,7 @@ class Side {
     request_.output = tutti_host(out ? output_.data() : nullptr, outputs_, call_.dtype);
     request_.op = call_.op;
     request_.uneven = call_.uneven ? 1 : 0;
-    // What a rank has no use for may be anything.
+    // Arguments that a rank does not use may have any value.
     const auto* const nowhere = reinterpret_cast<const uint64_t*>(call_.garbage);
     request_.input_counts = in && call_.in_blocks ? input_counts_.data() : nowhere;
     request_.output_counts = out && call_.out_blocks ? output_counts_.data() : nowhere;
@@ -172,7 +172,7 @@ class Side {
 
   void spoil(bool in, bool out) {
     const bool talks = in || out;
-    // Of unused buffers, too, type and space are looked at.
+    // The type and space of unused buffers are checked as well.
     const bool has_both = call_.collective != TUTTI_BARRIER && call_.collective != TUTTI_SEND;
     const uint64_t number = call_.absurd;
     const auto small = static_cast<int32_t>(call_.garbage);
@@ -291,7 +291,7 @@ class Side {
 
 // ---- making calls
 
-// What the functions for single collectives are given.
+// Arguments of the functions for single collectives.
 struct Arguments {
   tutti_comm_t* comm;
   const tutti_request_t& r;

@@ -1,4 +1,5 @@
-// The C interface among threads: calls, aborts, and ends. Ranks are threads that have threads.
+// Tests the C interface with threads: calls, aborts and destruction. Ranks are threads with threads
+// of their own.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@
 
 namespace {
 
-constexpr double kOwnTimeout = 30;  // of calls that are to end for another reason
+constexpr double kOwnTimeout = 30;  // timeout of calls that end for another reason
 
 tutti_comm_t* join(int rank, int size, const std::string& name) {
   const std::string file = std::filesystem::path(::testing::TempDir()) /
@@ -29,7 +30,7 @@ tutti_comm_t* join(int rank, int size, const std::string& name) {
   return comm;
 }
 
-// What threads do with a communicator until it is aborted.
+// Work of threads on a communicator until it is aborted.
 
 void reduce_until_aborted(tutti_comm_t* comm) {
   std::array<int32_t, 64> values{};
@@ -79,8 +80,8 @@ void use_memory_until_aborted(tutti_comm_t* comm) {
   }
 }
 
-// As a watchdog ends a job: it aborts while other threads are in calls, which then return; only
-// then is the communicator destroyed.
+// As a watchdog does: one thread aborts while others are in calls. Only when these have returned is
+// the communicator destroyed.
 TEST(Threads, CallsEndWhenAnotherThreadAborts) {
   constexpr int kRanks = 2;
   constexpr int kRounds = 12;
@@ -110,7 +111,7 @@ TEST(Threads, CallsEndWhenAnotherThreadAborts) {
   }
 }
 
-// A call that followed a work must not keep what was destroyed since.
+// A call that followed a work must not keep destroyed objects alive.
 TEST(Threads, AWorkThatWasFollowedIsLetGoOf) {
   std::promise<void> checked;
   std::jthread other([&] {

@@ -1,4 +1,4 @@
-// Threads that use an object while others abort and end it.
+// Tests threads that use an object while others abort and destroy it.
 #include "bindings/use_gate.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(UseGate, CloseWaitsForThoseInsideAndRefusesOthers) {
   EXPECT_TRUE(destroyed);
 }
 
-// A watchdog's abort, while the thread that destroys waits for a call that hangs.
+// A watchdog aborts while the destroying thread waits for a hanging call.
 TEST(UseGate, AnAbortReachesTheCallThatACloseWaitsFor) {
   UseGate gate;
   std::promise<void> aborted;
@@ -82,7 +82,7 @@ TEST(UseGate, DoesNotAbortWhereNobodyIsInside) {
   EXPECT_TRUE(destroyed);
 }
 
-// What is given back late must find either the whole object or none.
+// A late release must find either the whole object or none.
 TEST(UseGate, ALateUseWaitsForTheEnd) {
   UseGate gate;
   std::latch is_ending(1);
@@ -107,7 +107,7 @@ TEST(UseGate, ALateUseWaitsForTheEnd) {
   go_on.set_value();
 }
 
-// The thread and address sanitizers see a use of an object that is gone.
+// The thread and address sanitizers detect uses of a destroyed object.
 TEST(UseGate, CallsAbortsAndClosesAtOnce) {
   constexpr int kRounds = 200;
   constexpr int kThreads = 3;

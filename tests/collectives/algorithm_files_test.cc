@@ -1,5 +1,5 @@
-// TUTTI_ALGORITHM_FILES is the same on all ranks of a job, in contents as well. The ranks are
-// processes in folders of their own.
+// Tests that TUTTI_ALGORITHM_FILES must be equal on all ranks of a job, including file contents.
+// The ranks are processes in separate folders.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A broadcast from rank 0 of two, in so many chunks.
+// A broadcast from rank 0 of two ranks in `chunks` chunks.
 std::string broadcast(int chunks) {
   Xml xml("broadcast", 2, chunks, "inplace=\"1\" root=\"0\"");
   xml.gpu(chunks, 0, 0).tb(1, -1).step("s", "i0", "i0", chunks);
@@ -32,7 +32,7 @@ std::string broadcast(int chunks) {
   return xml.text();
 }
 
-// Joins in `folder`, and broadcasts from both roots.
+// Joins in `folder` and broadcasts from both roots.
 std::string outcome_of(const std::string& folder, const std::string& rendezvous, int rank) {
   try {
     std::filesystem::current_path(folder);
@@ -52,7 +52,7 @@ std::string outcome_of(const std::string& folder, const std::string& rendezvous,
   }
 }
 
-// What both ranks said, when rank r's file holds contents[r].
+// Returns both ranks' outcomes if rank r's file holds contents[r].
 std::array<std::string, 2> run(const std::array<std::string, 2>& contents) {
   const std::string base = cat(::testing::TempDir(), "algorithm_files.", ::getpid());
   std::array<pid_t, 2> ranks = {};

@@ -1,5 +1,5 @@
-// The catalogue, and all_reduce: what verify proves of each algorithm, and what its paper says of
-// rounds and volume.
+// Tests the catalogue and all_reduce: the proved grade of each algorithm, and the rounds and volume
+// stated by its paper.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ class AllReduce : public testing::TestWithParam<const Algorithm*> {
  protected:
   const Algorithm& algorithm() const { return *GetParam(); }
 
-  // All group sizes that it supports; for most, groups do not matter.
+  // All supported group sizes (most algorithms ignore groups).
   std::vector<Shape> shapes(int32_t ranks) const {
     std::vector<Shape> shapes;
     for (int32_t group = 1; group <= ranks; ++group) {
@@ -144,7 +144,7 @@ TEST_P(AllReduce, OfOneRankOnlyCopies) {
   EXPECT_EQ(programs[0].steps[0].kind, StepKind::copy);
 }
 
-// A single rounding needs partial sums that travel unrounded; complete ones travel as elements.
+// A single rounding requires that partial sums travel unrounded; complete sums travel as elements.
 TEST_P(AllReduce, SendsCompleteSumsAsElements) {
   for (const Shape& shape : shapes(12)) {
     for (const Program& program : emit_all(algorithm(), shape)) {
@@ -156,7 +156,7 @@ TEST_P(AllReduce, SendsCompleteSumsAsElements) {
   }
 }
 
-// ---- what the literature says
+// ---- figures of the literature
 
 TEST(AllPairs, OneShotIsOneRoundOfEverythingToEveryone) {
   for (const char* name : {"naive", "one_shot"}) {
@@ -312,7 +312,7 @@ TEST(Circulant, TakesTheFewestRoundsAndTheLeastVolume) {
       EXPECT_EQ(chunks_received(program), 2 * (p - 1));
       EXPECT_EQ(messages_sent(program), 2 * log2_up(p));
     }
-    // Where p is no power of two, some rounds send inputs, which wait for nothing.
+    // If p is not a power of two, some rounds send inputs, which do not depend on other messages.
     EXPECT_LE(depth_of("circulant", p), 2 * log2_up(p));
     if (is_power_of_two(p)) {
       EXPECT_EQ(depth_of("circulant", p), 2 * log2_up(p));

@@ -1,4 +1,4 @@
-// Means and scaled inputs are part of the programs' steps, and proved with them.
+// Tests means and scaled inputs as part of the programs' steps, with their proofs.
 #include "collectives/program/arithmetic.h"
 
 #include <gmock/gmock.h>
@@ -31,8 +31,8 @@ TEST(WithArithmetic, EveryAlgorithmIsRightAndKeepsItsGrade) {
           for (const Arithmetic arithmetic : {Arithmetic::means, Arithmetic::scaled}) {
             const Verdict verdict = verify(*algorithm, shape, arithmetic);
             EXPECT_EQ(verdict.problem, "") << algorithm->name << " on " << ranks << " ranks";
-            // Some are canonical on few ranks by chance: sums that were rounded before they are
-            // divided are not.
+            // Some algorithms are canonical on few ranks by chance; sums that are rounded before
+            // the division are not.
             EXPECT_GE(verdict.grade, std::min(plain.grade, grade_of(*algorithm, shape)))
                 << algorithm->name << " on " << ranks << " ranks";
             ++proved;
@@ -52,7 +52,7 @@ std::vector<Program> exchange() {
           with({send({0}, {input(0)}), recv_reduce_left(0, {input(0)}, {output(0)})})};
 }
 
-// Rank 0 reduces into `sum`, and sends that on.
+// Rank 0 reduces into `sum` and sends it on.
 std::vector<Program> reduce_and_send(ChunkRange sum, Wire wire = Wire::element) {
   std::vector<Program> programs = {
       with({recv_reduce_right(1, {input(0)}, {sum}), send({1}, {sum}, wire)}),
@@ -119,14 +119,14 @@ TEST(WithArithmetic, IsRefusedWhereItComesTwiceOrTooEarly) {
   passed_on[1].steps[1].divides = true;
   EXPECT_THAT(problem_of(passed_on, Arithmetic::means), HasSubstr("divided already"));
 
-  // Rank 1 divides its part before the other's is added.
+  // Rank 1 divides its part before the other one is added.
   std::vector<Program> early = added(exchange(), Arithmetic::means);
   early[1].steps = {send({0}, {input(0)}), copy({input(0)}, {output(0)}),
                     recv_reduce_left(0, {output(0)}, {output(0)})};
   early[1].steps[1].divides = true;
   EXPECT_THAT(problem_of(early, Arithmetic::means), HasSubstr("combines what is divided already"));
 
-  // Rank 1 scales in place, and reads its input again.
+  // Rank 1 scales in place and reads its input again.
   std::vector<Program> again = added(exchange(), Arithmetic::scaled);
   again[1].steps = {copy({input(0)}, {output(0)}), send({0}, {input(0)}),
                     recv_reduce_left(0, {output(0)}, {output(0)})};
@@ -166,7 +166,7 @@ TEST(Means, AreDividedByTheReceiverOfAccumulators) {
   EXPECT_TRUE(programs[1].steps[1].divides);
 }
 
-// What comes as elements from scratch is taken for divided, and refused: then each divides its own.
+// Elements received from scratch count as divided, and are refused: then each rank divides its own.
 TEST(Means, OfResultsThatPassThroughScratchAreEachRanksOwn) {
   const std::vector<Program> programs = reduce_and_send(scratch(0));
   EXPECT_THAT(problem_of(added(programs, Arithmetic::means), Arithmetic::means),
@@ -182,7 +182,7 @@ TEST(Means, ThatAreReadLaterAreDividedAtTheEnd) {
   EXPECT_THAT(steps_of(own[0]),
               ElementsAre("recv from 1, output[0] = input[0] op received", "send output[0] to 1",
                           "copy output[0] to output[0], divided"));
-  // A step for all that one step wrote last.
+  // One copy step for all chunks that one step wrote last.
   Program program{.input_chunks = 4, .output_chunks = 4};
   program.steps = {recv(1, {output(0, 3)}), recv(2, {output(3)}), recv(2, {output(1)})};
   const Program means =
@@ -193,7 +193,7 @@ TEST(Means, ThatAreReadLaterAreDividedAtTheEnd) {
                           "copy output[0]+output[2] to output[0]+output[2], divided"));
 }
 
-// Of a scan, too: another rank's result is another mean.
+// A scan's results are different means on different ranks.
 TEST(Means, AreSharedInAnAllReduceOnly) {
   const std::vector<Program> chain = {
       with({send({1}, {input(0)}), copy({input(0)}, {output(0)})}),
@@ -213,7 +213,7 @@ TEST(ScaledInputs, AreScaledByEveryStepThatReadsThem) {
                           "recv from 1, output[0] = input[0] op received, scaled"));
 }
 
-// Input 0 has gone to its own place in the output, scaled, and is the same memory in place.
+// Input 0 was scaled into its own place in the output, which is the same memory in place.
 TEST(ScaledInputs, AreReadInTheOutputOnceTheyAreThere) {
   const auto rank = [](int32_t peer) {
     return Program{.input_chunks = 2,

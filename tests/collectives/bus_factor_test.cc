@@ -1,4 +1,4 @@
-// Bus bandwidth is that of nccl-tests.
+// Tests that bus bandwidth is that of nccl-tests.
 #include "collectives/program/bus_factor.h"
 
 #include <gtest/gtest.h>

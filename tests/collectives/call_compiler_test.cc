@@ -1,4 +1,4 @@
-// The way from a request to a compiled call, without a communicator.
+// Tests the compilation of requests without a communicator.
 #include "collectives/runtime/calls/call_compiler.h"
 
 #include <gmock/gmock.h>
@@ -61,7 +61,7 @@ TEST_F(CallCompilerTest, KeepsCallsOfOneKind) {
   EXPECT_NE(compiler_.compiled(sum(8), {.algorithm = "ring"}), first);
 }
 
-// Hosts of many ranks have short slots in shared memory, which rule within a host only.
+// Hosts with many ranks have short slots in shared memory; these limits apply only within a host.
 TEST_F(CallCompilerTest, MessagesToOtherHostsAreAsLongAsTheNetworkLikes) {
   Program program;
   program.steps = {send({0}, {input(0)})};

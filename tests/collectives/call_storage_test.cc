@@ -1,5 +1,5 @@
-// The cost of calls beside their work: operations that are used again, compiled calls that are
-// kept, and records of the last ones.
+// Tests the bookkeeping of calls: reused operations, cached compiled calls, and records of the last
+// calls.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -48,7 +48,7 @@ TEST(OperationPool, UsesTheLastOneAgain) {
   EXPECT_EQ(pool.size(), 1U);
 }
 
-// A call that is refused ends before it begins.
+// A refused call ends before it begins.
 TEST(OperationPool, TakesOneThatNeverBeganAgain) {
   OperationPool pool;
   const Operation* const refused = pool.take().get();
@@ -70,7 +70,7 @@ TEST(OperationPool, KeepsWhatIsInFlightOrHeld) {
   EXPECT_LE(pool.size(), 4U);
 }
 
-// The steps of a call do not grow with how many others are outstanding.
+// The cost of a call does not grow with the number of outstanding ones.
 TEST(OperationPool, ExaminesAFewForEachCall) {
   for (const size_t outstanding : {1000U, 4000U, 16'000U, 64'000U}) {
     OperationPool pool;
@@ -78,7 +78,7 @@ TEST(OperationPool, ExaminesAFewForEachCall) {
     for (size_t call = 0; call < outstanding; ++call) handles.push_back(begun(pool));
     EXPECT_LE(pool.examined(), 4 * outstanding);
     EXPECT_LE(pool.size(), outstanding);
-    // The same once more, in steady state: the oldest ends, another one begins.
+    // The same in steady state: the oldest call ends and another one begins.
     const uint64_t before = pool.examined();
     for (size_t call = 0; call < 2 * outstanding; ++call) {
       Handle& oldest = handles[call % outstanding];
@@ -138,7 +138,7 @@ CallCache::Compiled compiled_for(const Reduction& op) {
   return std::make_shared<const CompiledCall>(std::move(compiled));
 }
 
-// As many sizes as a model has buckets and layers drive none of each other out.
+// As many sizes as a model has buckets and layers: none evicts another.
 TEST(CallCache, KeepsSixteenKindsOfCallsWhateverTheirSizes) {
   std::mt19937_64 random(7);
   for (int trial = 0; trial < 1000; ++trial) {

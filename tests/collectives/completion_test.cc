@@ -1,5 +1,5 @@
-// How calls end and are told of: states without exceptions, callbacks, calls that follow others,
-// and what is called while a rank waits.
+// Tests completion: states without exceptions, callbacks, calls that follow others, and the hook
+// that is called while a rank waits.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -68,7 +68,7 @@ TEST(Completion, CallsBackOnceForEachCall) {
         });
       }
       for (Work& work : works) work.wait();
-      // Another thread may be about to call the last ones.
+      // Another thread may still be about to invoke the last callbacks.
       while (ended.load() < kCalls) works.back().wait();
       int after_the_end = 0;
       works[0].on_end([&](const Error* error) { after_the_end += error == nullptr ? 1 : 100; });
@@ -81,7 +81,7 @@ TEST(Completion, CallsBackOnceForEachCall) {
   settings().set("TUTTI_PROGRESS_THREAD", "0");
 }
 
-// A chain of calls, each made by the callback of the one before it; nobody waits for them.
+// A chain of calls, each made by the callback of the one before; no thread waits for them.
 TEST(Completion, LetsCallbacksMakeCalls) {
   settings().set("TUTTI_PROGRESS_THREAD", "1");
   testing::run_ranks(2, [](const Job& job) {
@@ -144,7 +144,7 @@ TEST(Completion, TellsCallbacksOfTheCommunicatorsEnd) {
   });
 }
 
-// reduce_scatter on one communicator, all_gather of the result on another.
+// reduce_scatter on one communicator, then all_gather of the result on another.
 TEST(Following, StartsWhenWhatItFollowsIsComplete) {
   for (const int ranks : {1, 2, 4}) {
     testing::run_ranks(ranks, [](const Job& job) {
@@ -177,7 +177,8 @@ TEST(Following, OrdersMessagesByWhatTheyFollow) {
       const Work reduced = other.all_reduce_async(from(sum), into(sum));
       const Work before[] = {reduced};
       if (comm.rank() == 0) {
-        // The message has what the reduction wrote, and comes after the one that waits for nothing.
+        // The message carries the reduction's result and is sent after the message without
+        // predecessors.
         Work following = comm.send_async(from(sum), 1, {.after = before});
         const Values second = {7};
         Work plain = comm.send_async(from(second), 1);
@@ -187,7 +188,7 @@ TEST(Following, OrdersMessagesByWhatTheyFollow) {
         Work receive = comm.recv_async(into(late), 0, {.after = before, .tag = kAnyTag});
         comm.recv(into(in), 0);
         receive.wait();
-        // Whichever of the two receives was first.
+        // The order of the two receives is unspecified.
         EXPECT_EQ(in[0] + late[0], 10);
       }
     });
@@ -248,7 +249,7 @@ TEST(Following, FailsWithWhatItFollows) {
   }
 }
 
-// Nobody holds what is under way any more: the communicator ends, and says so to what follows.
+// No handle refers to the calls in flight: the communicator ends and fails the calls that follow.
 TEST(Following, FailsWithACommunicatorThatIsDestroyed) {
   testing::run_ranks(1, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -259,7 +260,7 @@ TEST(Following, FailsWithACommunicatorThatIsDestroyed) {
       Communicator other = comm.duplicate();
       const Work receive = other.recv_async(into(in), 0);
       const Work before[] = {receive};
-      // One that follows on the same communicator does not keep it either.
+      // A following call on the same communicator does not keep it alive either.
       other.all_reduce_async(from(in), into(out), ReduceOp::sum, {.after = before});
       comm.all_reduce_async(from(in), into(out), ReduceOp::sum, {.after = before})
           .on_end([&](const Error* error) { seen = *error; });
@@ -271,7 +272,7 @@ TEST(Following, FailsWithACommunicatorThatIsDestroyed) {
   });
 }
 
-// The second rank's message depends on something that is no call of Tutti's: the first one's hook.
+// The second rank's message depends on the first rank's hook, which is no call of Tutti's.
 TEST(WhileWaiting, TheHookIsCalled) {
   std::promise<void> stirred;
   testing::run_ranks(2, [&](const Job& job) {

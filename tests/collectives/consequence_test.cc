@@ -1,6 +1,6 @@
-// A rank dies; another one, which had to do with it, fails for that reason, in any of the ways in
-// which programs end; and a third one, which had to do with the second only, is told of the death.
-// Ranks are processes.
+// Tests the consequences of a death: a rank dies; a second one, which communicated with it, fails
+// for that reason in any of the ways programs end; a third one, which communicated only with the
+// second, must report the original death. Ranks are processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -37,10 +37,10 @@ enum class End { unwinds, returns, aborts };
 
 struct Outcome {
   pid_t pid = 0;
-  std::string text;  // what the rank wrote: its error
+  std::string text;  // the rank's output: its error
 };
 
-// Waits for a message of `peer`, which does not come. Rank 1 goes when all wait, or soon will.
+// Waits for a message of `peer` that never comes. Rank 1 dies when all ranks wait or soon will.
 void wait_for(Communicator& communicator, int peer) {
   int32_t value = 0;
   communicator.recv({&value, 1, DType::i32}, peer);
@@ -137,7 +137,7 @@ TEST_P(Chain, OfADeathNamesTheDead) {
   }
 }
 
-// Ranks 0 and 1 make calls that do not fit together; rank 2 has to do with rank 1 only.
+// Ranks 0 and 1 make mismatched calls; rank 2 communicates only with rank 1.
 TEST(Consequence, OfAMismatchTellsOfIt) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -154,7 +154,7 @@ TEST(Consequence, OfAMismatchTellsOfIt) {
                                                      "of two ranks do not fit together")));
 }
 
-// What rank 0 does wrong is its own affair: where rank 1 was says nothing of it.
+// Rank 0's own error: rank 1's position is irrelevant and not reported.
 std::string said_when_rank_0(const std::function<void(Communicator&)>& fails) {
   ::testing::internal::CaptureStderr();
   testing::run_ranks_catching(2, [&](const Job& job) {

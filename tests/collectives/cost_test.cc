@@ -1,4 +1,4 @@
-// Predictions where the textbooks have a formula, with round numbers for a machine.
+// Tests predictions against textbook formulas, with round numbers for a machine.
 #include "collectives/cost/cost.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,8 @@ constexpr double kBeta = 1e-9;
 constexpr double kGamma = 0.25e-9;
 constexpr uint64_t kBytes = 1 << 20;
 
-// Hockney's: a message takes alpha + n beta; reducing takes n gamma. One slice, a core for each.
+// Hockney's model: a message takes alpha + n beta; reducing takes n gamma. One slice, one core per
+// rank.
 Machine hockney(int ranks) {
   Machine machine;
   machine.model.cores = 1024;
@@ -80,8 +81,7 @@ TEST(Cost, OfABarrierIsItsRounds) {
   EXPECT_NEAR(seconds(Collective::barrier, "dissemination", 9, 0, hockney(9)), 4 * kAlpha, 1e-12);
 }
 
-// A chain takes p - 1 hops for the first slice, and after that one slice per step of a rank in the
-// middle.
+// A chain takes p - 1 hops for the first slice, then one slice per step of a rank in the middle.
 TEST(Cost, OfAChainIsItsSlowestLink) {
   constexpr int p = 5;
   constexpr int kSlices = 64;
@@ -94,7 +94,8 @@ TEST(Cost, OfAChainIsItsSlowestLink) {
               0.02 * expected);
 }
 
-// What is one message of a call's only slice goes on from a rank before all of it is there.
+// Chunks of a call's only slice are separate messages: a rank forwards one before it has all of
+// them.
 TEST(Cost, OfAChainOfSeveralChunksIsThatOfAPipeline) {
   constexpr int p = 4;
   const Machine machine = hockney(p);
@@ -128,7 +129,7 @@ TEST(Cost, OfManyReaders) {
   EXPECT_NEAR(sent, kAlpha + (p - 1) * kBytes * kBeta, 1e-9);
 }
 
-// One cache line fills one chunk: the other ranks' parts are empty, and nobody sends them.
+// One cache line fills one chunk: the other ranks' chunks are empty and not sent.
 TEST(Cost, OfASmallCallIsThatOfTheChunksThatItFills) {
   constexpr int p = 9;
   constexpr uint64_t kLine = 64;
@@ -136,7 +137,8 @@ TEST(Cost, OfASmallCallIsThatOfTheChunksThatItFills) {
   machine.model.shm.recv = kAlpha;
   const double line = kLine * (kBeta + (p - 1) * kGamma);
   EXPECT_NEAR(seconds(Collective::all_reduce, "two_shot", p, kLine, machine),
-              // To the first rank, which takes the others' one by one; and what it has to all.
+              // To the first rank, which receives the others' inputs one by one, and back from it
+              // to all.
               (kAlpha + (p - 1) * kAlpha) + (kAlpha + kAlpha) + line + kLine * kBeta, 1e-9);
   EXPECT_EQ(seconds(Collective::all_reduce, "two_shot", p, 0, machine), machine.model.shm.call);
 }
@@ -162,7 +164,7 @@ TEST(Cost, OfFarLinks) {
               near + 99 * kAlpha, 1e-9);
 }
 
-// What leaves a host goes one after the other, and so does what enters it.
+// Messages that leave a host are serialized, and so are those that enter it.
 TEST(Cost, OfACardThatTheRanksOfAHostShare) {
   constexpr double kWire = 10e-9;
   Machine machine = hockney(8);
@@ -171,17 +173,17 @@ TEST(Cost, OfACardThatTheRanksOfAHostShare) {
     machine.hosts = Hosts::equal(8, each);
     return predict(plans_of(collective, name, 8), kBytes, DType::f32, machine);
   };
-  // A rank alone: three rounds of the whole buffer.
+  // A single rank per host: three rounds of the whole buffer.
   EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "recursive_doubling", 1).wire, 3 * kBytes * kWire,
               1e-9);
-  // Four ranks of each of two hosts send it in the last round.
+  // Four ranks on each of two hosts send it in the last round.
   const Prediction shared = on_hosts_of(Collective::all_reduce, "recursive_doubling", 4);
   EXPECT_NEAR(shared.wire, 4 * kBytes * kWire, 1e-9);
   EXPECT_GE(shared.seconds, shared.wire + 2 * kBytes * kBeta);
-  // Of a ring one rank of each host sends to the next one: 14 parts of an eighth.
+  // In a ring, one rank of each host sends to the next host: 14 parts of an eighth.
   EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "ring", 4).wire, 14 * kBytes / 8 * kWire, 1e-9);
   EXPECT_EQ(on_hosts_of(Collective::all_reduce, "ring", 8).wire, 0);
-  // A root takes from seven others, three of them on its host.
+  // A root receives from seven others, three of them on its host.
   const Prediction gather = on_hosts_of(Collective::gather, "linear", 4);
   EXPECT_NEAR(gather.wire, 4 * kBytes * kWire, 1e-9);
   EXPECT_NEAR(gather.seconds, gather.wire, 1e-4);
@@ -199,7 +201,7 @@ TEST(Cost, OfAFabricThatWasMeasured) {
               by_tcp + 3 * 99 * kAlpha, 1e-9);
 }
 
-// Ranks a b a b: of the three rounds of recursive doubling only the first one leaves a host; with
+// Hosts a b a b ...: of three rounds of recursive doubling only the first one crosses hosts; with
 // hosts a a a a b b b b it is the last one.
 TEST(Cost, OfFarLinksDependsOnWhereTheRanksAre) {
   std::vector<Place> cyclic;
@@ -215,7 +217,7 @@ TEST(Cost, OfFarLinksDependsOnWhereTheRanksAre) {
   const double all_far = on(Hosts::equal(8, 1));
   EXPECT_NEAR(on(Hosts::of(cyclic)), one_host + 99 * kAlpha, 1e-9);
   EXPECT_NEAR(all_far, one_host + 3 * 99 * kAlpha, 1e-9);
-  // Six on one host, two on the other: the second and third rounds leave them.
+  // Six ranks on one host, two on the other: the second and third rounds cross hosts.
   std::vector<Place> uneven;
   for (int rank = 0; rank < 8; ++rank) uneven.push_back({.host = rank < 6 ? "a" : "b"});
   EXPECT_NEAR(on(Hosts::of(uneven)), one_host + 2 * 99 * kAlpha, 1e-9);

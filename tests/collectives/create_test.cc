@@ -1,4 +1,4 @@
-// Communicators that their members make alone.
+// Tests communicators that only their members create.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -38,7 +38,7 @@ class Create : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, Create, ::testing::Values("shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
-// The others are not even in the library.
+// The other ranks are not even in the library.
 TEST_P(Create, NeedsNoWordFromOthers) {
   std::promise<void> done;
   std::shared_future<void> is_done = done.get_future().share();
@@ -86,7 +86,7 @@ TEST_P(Create, GroupsOverlapAndNest) {
   });
 }
 
-// Its messages are apart from the callers' own.
+// Its messages do not match the callers' own.
 TEST_P(Create, LeavesTheCallersMessagesAlone) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -119,7 +119,7 @@ TEST_P(Create, MayBeDoneByThreadsAtATime) {
   });
 }
 
-// Rank 1 makes one after the other, and so is late in the one that rank 0 may begin first.
+// Rank 1 creates them one after another, so it is late in the one that rank 0 may begin first.
 TEST_P(Create, OfDifferentMembersMayBeMadeAtATime) {
   testing::run_ranks(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -143,8 +143,8 @@ TEST_P(Create, OfDifferentMembersMayBeMadeAtATime) {
   });
 }
 
-// Nobody can tell another group from one that a thread is still to make: the call times out, and
-// says what the other rank does.
+// A different group cannot be distinguished from one that a thread has yet to create: the call
+// times out and reports what the other rank does.
 TEST_P(Create, OfOtherMembersTimesOut) {
   settings().set("TUTTI_TIMEOUT", "0.5");
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {

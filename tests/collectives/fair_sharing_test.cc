@@ -1,4 +1,4 @@
-// Flows that share links: the rates are max-min fair, and no link carries more than it can.
+// Tests that rates of flows are max-min fair and that no link exceeds its capacity.
 #include "collectives/simulate/fair_sharing.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,8 @@ TEST(FairSharing, FlowsOfALinkShareItAndGetItBack) {
 }
 
 TEST(FairSharing, WhatASlowFlowLeavesGoesToTheOthers) {
-  // Bertsekas and Gallager's example: a long flow over all links, and more on the last one.
+  // Bertsekas and Gallager's example: a long flow over all links, and additional flows on the last
+  // one.
   FairSharing sharing({10, 10});
   const Flow both = sharing.begin(std::vector{0, 1});
   const Flow first = sharing.begin(std::vector{0});
@@ -74,8 +75,8 @@ TEST(FairSharing, AFlowMayUseALinkTwice) {
   EXPECT_DOUBLE_EQ(sharing.rate(once), 10);
 }
 
-// After each of many changes every flow must have a bottleneck: a full link on which nobody is
-// quicker. That is what max-min fair means, and there is only one such set of rates.
+// After each of many changes every flow must have a bottleneck: a full link on which no flow is
+// faster. This is the definition of max-min fairness, and it determines the rates uniquely.
 TEST(FairSharing, EveryFlowHasABottleneckWhateverComesAndGoes) {
   std::mt19937 random(7);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };

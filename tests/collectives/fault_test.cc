@@ -1,5 +1,6 @@
-// A rank that is killed, stalls or sends a truncated or damaged message, at every message of a ring
-// and of a tree all-reduce: the others end soon, with an error that names it. Ranks are processes.
+// Tests a rank that is killed, stalls, or sends a truncated or damaged message, at every message of
+// a ring and of a tree all-reduce: the others fail soon, with an error that names it. Ranks are
+// processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,7 +27,7 @@ constexpr int kFaulty = 1;
 struct Outcome {
   pid_t pid = 0;
   int status = 0;
-  std::string text;  // what the rank wrote: "ok", or its error
+  std::string text;  // the rank's output: "ok", or its error
 };
 
 std::string read_all(int fd) {
@@ -36,11 +37,11 @@ std::string read_all(int fd) {
   return text;
 }
 
-// One rank's life, in a process of its own.
+// One rank's process.
 [[noreturn]] void be_rank(const Job& job, const std::string& transport,
                           const std::string& algorithm, const std::string& fault, int report) {
   constexpr size_t kLeast = 999;      // staged
-  constexpr size_t kLent = 12 << 10;  // long enough to be read where it lies
+  constexpr size_t kLent = 12 << 10;  // long enough to be lent
   std::string text = "ok";
   try {
     const bool lends = transport == "lent";
@@ -102,15 +103,15 @@ INSTANTIATE_TEST_SUITE_P(All, Fault,
                                       std::get<2>(info.param));
                          });
 
-// The readers see it, where two ranks are connected by TCP.
+// Readers detect damage where two ranks are connected by TCP.
 INSTANTIATE_TEST_SUITE_P(Tcp, Fault,
                          ::testing::Combine(::testing::Values("swap"),
                                             ::testing::Values("ring", "double_binary_tree"),
                                             ::testing::Values("tcp")),
                          [](const auto& info) { return cat("swap_", std::get<1>(info.param)); });
 
-// Without deaths: while ranks connect, UCX 1.13 may end the others itself (transport/README.md).
-// Later ones, and ranks that stop: fabric_death_test.cc.
+// Without deaths: UCX 1.13 may terminate the other ranks itself while they connect
+// (transport/README.md). Later deaths and stopped ranks: fabric_death_test.cc.
 INSTANTIATE_TEST_SUITE_P(Ucx, Fault,
                          ::testing::Combine(::testing::Values("truncate"),
                                             ::testing::Values("ring"), ::testing::Values("ucx")),
@@ -129,7 +130,7 @@ TEST_P(Fault, AtEveryMessage) {
   for (int message = 1;; ++message) {
     const std::string fault = cat(kind, ":", kFaulty, ":", message);
     const std::vector<Outcome> outcomes = run_processes(transport, algorithm, fault);
-    // Past the last message the fault never strikes.
+    // Beyond the last message the fault never occurs.
     if (outcomes[kFaulty].text == "ok" && outcomes[kFaulty].status == 0) break;
     ++faults;
     SCOPED_TRACE(fault);
@@ -140,7 +141,7 @@ TEST_P(Fault, AtEveryMessage) {
     int failed = 0;
     for (int r = 0; r < kRanks; ++r) {
       if (r == kFaulty) continue;
-      // A rank that needed nothing more may have been through before the last messages' faults.
+      // A rank that needed no further message may have completed before the fault.
       if (outcomes[r].text == "ok") continue;
       ++failed;
       EXPECT_THAT(outcomes[r].text, ::testing::HasSubstr(culprit));

@@ -1,5 +1,5 @@
-// All-gather and reduce-scatter: what verify proves of each algorithm, and what its paper says of
-// rounds and volume.
+// Tests all-gather and reduce-scatter: the proved grade of each algorithm, and the rounds and
+// volume stated by its paper.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class GatherAlgorithm : public testing::TestWithParam<const Algorithm*> {
  protected:
   const Algorithm& algorithm() const { return *GetParam(); }
 
-  // All group sizes that it supports; for most, groups do not matter.
+  // All supported group sizes (most algorithms ignore groups).
   std::vector<Shape> shapes(int32_t ranks) const {
     std::vector<Shape> shapes;
     for (int32_t group = 1; group <= ranks; ++group) {
@@ -107,8 +107,8 @@ TEST_P(GatherAlgorithm, OfOneRankOnlyCopies) {
 
 // ---- volume and rounds
 
-// What all of them have in common. An all-gather brings every block to every rank once; a
-// reduce-scatter takes every block from every rank once, as a part of some sum.
+// Common to all of them: an all-gather brings every block to every rank once; a reduce-scatter
+// takes every block from every rank once, as part of some sum.
 TEST_P(GatherAlgorithm, MovesTheLeastVolume) {
   const bool gathers = algorithm().collective == Collective::all_gather;
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
@@ -175,7 +175,7 @@ TEST(GatherRounds, AreHalfOfThatForNeighbourExchange) {
   EXPECT_NE(algorithm.supports({.ranks = 7}), "");
 }
 
-// Where p is no power of two, blocks may find shorter ways than the number of rounds.
+// If p is not a power of two, some blocks take fewer hops than there are rounds.
 TEST(GatherRounds, AreLogarithmicForTheOthers) {
   const std::vector<const Algorithm*> logarithmic = {
       &all_gather("bruck"),         &all_gather("recursive_doubling"),
@@ -216,7 +216,7 @@ TEST(GatherRounds, TakeOneMessageEachInRecursiveHalvingOfAPowerOfTwo) {
 
 // ---- scratch
 
-// Scratch chunks that the program touches: what is only declared costs no memory.
+// Scratch chunks that the program uses; chunks that are only declared cost no memory.
 int32_t scratch_touched(const Program& program) {
   std::set<int32_t> chunks;
   for (const Step& step : program.steps) {
@@ -249,9 +249,9 @@ TEST(GatherScratch, IsNoneForAllGather) {
   }
 }
 
-// Partial sums: one for each level of the canonical tree, one for each block that passes through,
-// or for half of the blocks. Where p is no power of two, recursive halving has one more: that of
-// the teams after a rank's own.
+// Number of partial sums: one per level of the canonical tree, one per block that passes through,
+// or half of the blocks. If p is not a power of two, recursive halving has one more, for the teams
+// after a rank's own.
 TEST(GatherScratch, OfReduceScatterHoldsNoMoreThanItsPartialSums) {
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
     const auto most = [&](std::string_view name) {
@@ -272,7 +272,7 @@ TEST(GatherScratch, OfReduceScatterHoldsNoMoreThanItsPartialSums) {
 
 // ---- PAT
 
-// Blocks that any rank sends over each distance.
+// Number of blocks that ranks send over each distance.
 std::map<int32_t, int32_t> blocks_by_distance(const Algorithm& algorithm, int32_t ranks) {
   const bool gathers = algorithm.collective == Collective::all_gather;
   const std::vector<Program> programs = emit_all(algorithm, {.ranks = ranks});
@@ -318,7 +318,7 @@ TEST(ReduceScatterCatalogue, OffersACanonicalAlgorithmOfFewRoundsForAnyNumberOfR
   }
 }
 
-// What travels is inputs only, so that a reduction in float costs no more volume.
+// Only inputs travel, so a reduction in float does not increase the volume.
 TEST(ReduceScatterCatalogue, AllPairsSendsElementsOnly) {
   for (const Program& program : emit_all(reduce_scatter("all_pairs"), {.ranks = 13})) {
     for (const Step& step : program.steps) EXPECT_EQ(step.wire, Wire::element);

@@ -1,5 +1,5 @@
-// Programs inside kernels: predictions where there is a formula, with round numbers for a GPU; and
-// the choices for classes of GPUs against what others measured on them.
+// Tests predictions of programs inside kernels: formulas with round numbers for a GPU, and the
+// choices for GPU classes against published measurements.
 #include "collectives/cost/gpu_costs.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ constexpr double kLatency = 1e-6;
 constexpr uint64_t kSlot = 64 << 10;
 constexpr GpuSlots kSlots = {.simple_bytes = kSlot, .lines_bytes = kSlot};
 
-// Only passes of blocks take time.
+// Only the blocks' passes over data take time.
 GpuCosts of_passes() {
   LinkCosts link;
   link.bytes.fill({.send = kPass, .recv = kPass, .recv_reduce = kPass, .reduce = kPass});
@@ -52,8 +52,8 @@ double seconds(const GpuCosts& costs, int ranks, uint64_t bytes, const std::stri
   return candidate_of(costs, ranks, bytes, name).prediction.seconds;
 }
 
-// A ring's rank sends one chunk, and passes once over each of the 2 (p - 1) that it receives: all
-// but the last one go on as they come.
+// A ring's rank sends one chunk and makes one pass over each of the 2 (p - 1) that it receives: all
+// except the last one are forwarded as they arrive.
 TEST(GpuCosts, ABlockForwardsInOnePass) {
   constexpr int p = 8;
   const double chunk = kSlot * kPass;
@@ -70,7 +70,7 @@ TEST(GpuCosts, WhatIsForwardedSavesAStepButNoFence) {
               (3 + 2 * (p - 1) + 2 * (2 * (p - 1) - 1)) * kLatency, 1e-12);
 }
 
-// Nobody looks for the next slice's message while the last one's is on its way.
+// A block does not poll for the next slice's message while the last one's is in flight.
 TEST(GpuCosts, ABlockDoesItsSlicesInTurn) {
   constexpr int kSlices = 16;
   GpuCosts costs = of_passes();
@@ -80,7 +80,7 @@ TEST(GpuCosts, ABlockDoesItsSlicesInTurn) {
               1e-6 * slice);
 }
 
-// Several blocks hide each other's waiting, until the link is full.
+// Several blocks hide each other's latency until the link is full.
 TEST(GpuCosts, BlocksShareALink) {
   constexpr int p = 8;
   constexpr uint64_t kBytes = 256 << 20;
@@ -98,7 +98,7 @@ TEST(GpuCosts, BlocksShareALink) {
   EXPECT_GE(full.prediction.seconds, volume * kWire);
   EXPECT_LE(full.prediction.seconds, 1.05 * volume * kWire);
   EXPECT_NEAR(full.prediction.wire, volume * kWire, 0.01 * volume * kWire);
-  // Ten blocks are as quick as the link, but they also wait; sixty-four gain nothing.
+  // Ten blocks could fill the link, but they also wait; sixty-four gain nothing.
   EXPECT_GE(full.choice.blocks, 10);
   EXPECT_LE(full.choice.blocks, 32);
 }
@@ -107,7 +107,7 @@ TEST(GpuCosts, TheMemoryIsSharedByAllBlocks) {
   GpuCosts costs = of_passes();
   costs.blocks = 32;
   const double quick = seconds(costs, 8, 64 << 20, "ring");
-  costs.memory = kPass / 8;  // of which a sum takes three
+  costs.memory = kPass / 8;  // a sum takes three of these passes
   EXPECT_GT(seconds(costs, 8, 64 << 20, "ring"), 5 * quick);
 }
 
@@ -166,8 +166,8 @@ TEST(GpuCosts, ThatWereMeasuredReplaceThePublished) {
   EXPECT_NE(gpu_costs(again, "h100").lines.latency, 0.25);
 }
 
-// Seven links of 48 GB/s: what sends to all at once has all of them, a ring one of them. RCCL is
-// said to reach a bus bandwidth of 310 to 330 (AMD, 2025).
+// Seven links of 48 GB/s: an algorithm that sends to all peers at once uses all of them, a ring
+// only one. RCCL reportedly reaches a bus bandwidth of 310 to 330 (AMD, 2025).
 TEST(GpuCosts, OnAMeshEachPairHasALink) {
   constexpr uint64_t kBytes = 1 << 30;
   const auto busbw = [&](const GpuCandidate& candidate) {
@@ -193,20 +193,20 @@ TEST(GpuCosts, OfAClassThatIsUnknown) {
   }
 }
 
-// ---- against what was measured: all-reduces of float32 on eight GPUs.
+// ---- against measurements: all-reduces of float32 on eight GPUs.
 
 struct Measured {
   const char* gpu;
-  double rate;      // of the link, one direction, as it is on the box, in 1e9 bytes a second
-  double ring;      // bus bandwidth of NCCL's ring of long buffers, of that rate
-  double is_about;  // and how near the prediction is to be
+  double rate;      // nominal rate of the link in one direction, in 1e9 bytes a second
+  double ring;      // bus bandwidth of NCCL's ring for long buffers, relative to `rate`
+  double is_about;  // tolerance of the prediction
 };
 
 constexpr uint64_t kLong = 1 << 30;
 
 class Ladder : public ::testing::TestWithParam<Measured> {
  protected:
-  // Made once for all tests.
+  // Computed once for all tests.
   static const std::vector<GpuCandidate>& candidates(uint64_t bytes) {
     static std::map<std::pair<std::string, uint64_t>, std::vector<GpuCandidate>> known;
     std::vector<GpuCandidate>& found = known[{GetParam().gpu, bytes}];
@@ -232,9 +232,9 @@ class Ladder : public ::testing::TestWithParam<Measured> {
   }
 };
 
-// What goes in is what a link carries at most; that steps, fences, slots and blocks leave so much
-// of it is what is walked. The tolerance is the spread of the measurements for A100 and H100; of a
-// B200's link NCCL itself expects 80%, of which its ring is said to have reached 77.
+// The input is a link's maximal bandwidth; the walk computes how much remains after steps, fences,
+// slots and blocks. The tolerance is the spread of measurements for A100 and H100. NCCL itself
+// expects 80% of a B200's link, of which its ring reportedly reached 77.
 TEST_P(Ladder, ARingHasTheBandwidthThatWasMeasured) {
   const Measured& measured = GetParam();
   const double part = busbw(ring(kLong), kLong) / measured.rate;
@@ -242,8 +242,9 @@ TEST_P(Ladder, ARingHasTheBandwidthThatWasMeasured) {
   EXPECT_GE(busbw(best(kLong), kLong), busbw(ring(kLong), kLong));
 }
 
-// In windows. NCCL's NVLS reaches 480 on H100, from which comes what a link carries of it, and 845
-// on B200, which is predicted from the links. Where no switch adds up, the volume is the ring's.
+// In windows. NCCL's NVLS reaches 480 on H100, from which the link's multicast bandwidth is
+// derived, and 845 on B200, which is predicted from the links. Without a summing switch, the volume
+// is the ring's.
 TEST_P(Ladder, InWindowsTheSwitchBeatsTheRing) {
   const std::map<std::string, double> measured = {{"h100", 480}, {"b200", 845}};
   const GpuCandidate best = in_windows(kLong, Reach::multicast);
@@ -260,7 +261,7 @@ TEST_P(Ladder, InWindowsTheSwitchBeatsTheRing) {
   EXPECT_NEAR(rate, known->second, 0.15 * known->second);
 }
 
-// What is lent is not copied aside, so it takes no longer; the two walks agree to a tenth.
+// Lending avoids a copy, so it takes no longer; the two walks agree to a tenth.
 TEST_P(Ladder, WindowsAreNoLoss) {
   for (uint64_t bytes = 8; bytes <= kLong; bytes *= 64) {
     EXPECT_LE(in_windows(bytes, Reach::windows).prediction.seconds,
@@ -269,16 +270,16 @@ TEST_P(Ladder, WindowsAreNoLoss) {
   }
 }
 
-// Six to seven microseconds on an H100 (MSCCL++, vLLM). Two thirds of it are a launch, which is
-// assumed; the rest, two ways and a dozen steps, is walked. Each is known to about a quarter.
+// Six to seven microseconds on an H100 (MSCCL++, vLLM). Two thirds are the launch, which is
+// assumed; the rest, two latencies and a dozen steps, is walked. Each is known to about a quarter.
 TEST_P(Ladder, SmallCallsTakeMicroseconds) {
   for (const uint64_t bytes : {8, 64, 1024}) {
     EXPECT_NEAR(best(bytes).prediction.seconds, 6.5e-6, 0.25 * 6.5e-6) << bytes;
   }
 }
 
-// MSCCL++ on eight H100: packets, which are lines, to 64 KiB. Both ways cost the same within ten
-// percent from a quarter of that to eight times as much, so that no more can be asked for.
+// MSCCL++ on eight H100 uses packets (lines) up to 64 KiB. Both protocols cost the same within ten
+// percent from a quarter of that to eight times as much, so a sharper bound cannot be required.
 TEST_P(Ladder, GoesFromLinesToSlotsNear64KiB) {
   constexpr uint64_t kPackets = 64 << 10;
   bool simple = false;
@@ -295,13 +296,13 @@ TEST_P(Ladder, GoesFromLinesToSlotsNear64KiB) {
   }
 }
 
-// First what sends everything in few rounds, at last what sends the least.
+// First algorithms that send everything in few rounds, finally those with the least volume.
 TEST_P(Ladder, GoesFromFewRoundsToLittleVolume) {
   const double wire = gpu_costs(CostModel::defaults(), GetParam().gpu).simple.wire;
   const double volume = 2.0 * 7 / 8 * static_cast<double>(kLong) * wire;
   EXPECT_NEAR(best(kLong).prediction.wire, volume, 0.01 * volume);
   EXPECT_GT(best(kLong).prediction.wire, 0.95 * best(kLong).prediction.seconds);
-  // All of the buffer, by lines, in one to three rounds: not an eighth of it in each of two.
+  // The whole buffer by lines in one to three rounds, not an eighth of it in each of two.
   const double line = gpu_costs(CostModel::defaults(), GetParam().gpu).lines.wire;
   EXPECT_GE(best(1024).prediction.wire, 3 * 1024 * line);
   EXPECT_LT(candidate_of(candidates(1024), "one_shot", GpuProtocol::lines).prediction.seconds,

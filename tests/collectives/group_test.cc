@@ -1,4 +1,4 @@
-// Groups, prepared calls, handles on calls, and communicators of one rank.
+// Tests groups, prepared calls, handles on calls, and communicators of one rank.
 #include "collectives/group.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Both, Group, ::testing::Values("shm", "tcp"),
 
 int64_t value_of(int from, int to) { return 100 * from + to; }
 
-// What is exchanged with each other rank.
+// Data exchanged with each other rank.
 struct Exchange {
   explicit Exchange(const Communicator& comm) {
     for (int peer = 0; peer < comm.size(); ++peer) {
@@ -156,8 +156,8 @@ TEST_P(Group, ACallThatIsRefusedHarmsNoOther) {
   });
 }
 
-// An error comes out at the group's end (or from a call, where it is known by then), when the other
-// calls are complete.
+// An error is thrown at the group's end (or by a call, if known by then), after the other calls
+// have completed.
 TEST_P(Group, FailsAtItsEnd) {
   std::barrier all(3);
   const auto errors = run_ranks_catching(3, [&](const Job& job) {
@@ -326,7 +326,7 @@ TEST_P(Group, AbortOfACallReachesEveryRank) {
   }
 }
 
-// Every collective is a copy of the only block; nothing is waited for.
+// Every collective is a copy of the only block, without waiting.
 TEST(Alone, EveryCollectiveIsACopy) {
   Communicator comm = Communicator::init(Job{});
   EXPECT_EQ(comm.transport(), "none");
@@ -380,7 +380,7 @@ TEST(Alone, PartsOfLargerCommunicatorsMayBe) {
   });
 }
 
-// An exception within a group must not leave the thread in it for good.
+// An exception must not leave the thread inside the group.
 TEST(GroupAlone, EndsWithItsScope) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);

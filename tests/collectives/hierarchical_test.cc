@@ -1,4 +1,4 @@
-// All-reduce composed of three algorithms of the catalogue.
+// Tests all-reduce composed of three algorithms of the catalogue.
 #include "collectives/algorithms/hierarchical.h"
 
 #include <gmock/gmock.h>
@@ -29,14 +29,14 @@ Algorithm canonical_reduce_scatter() {
   return require_algorithm(Collective::reduce_scatter, "all_pairs");
 }
 
-// The same, which does not claim to be canonical: sums are rounded after the first phase.
+// The same without the canonical grade: sums are rounded after the first phase.
 Algorithm rounding_reduce_scatter() {
   Algorithm algorithm = canonical_reduce_scatter();
   algorithm.grade = Grade::same_bits;
   return algorithm;
 }
 
-// The lowest grade over all numbers of ranks and groups that it supports; how many those are.
+// Returns the lowest grade over all supported numbers of ranks and groups, and their number.
 Grade lowest_grade(const Algorithm& algorithm, int32_t max_ranks, int32_t& shapes) {
   Grade lowest = Grade::canonical;
   for (int32_t ranks = 1; ranks <= max_ranks; ++ranks) {

@@ -1,5 +1,5 @@
-// The hierarchical programs of all collectives but all_reduce: what crosses the borders of groups,
-// over groups of any sizes, in groups of groups.
+// Tests the hierarchical programs of all collectives except all_reduce: traffic between groups,
+// over groups of any sizes, also nested.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, Hierarchies, testing::ValuesIn(algorithms())
                                   test.param->name;
                          });
 
-// Racks of hosts of nodes of caches, of random sizes: up to 64 ranks.
+// Racks of hosts of nodes of caches, of random sizes, with up to 64 ranks.
 std::vector<Place> random_places(std::mt19937& random) {
   const auto up_to = [&](int most) {
     return 1 + static_cast<int>(random() % static_cast<uint32_t>(most));
@@ -74,7 +74,7 @@ std::vector<Shape> random_shapes(int count) {
   return shapes;
 }
 
-// All ways to cut so many ranks into consecutive groups, but for one group and one of each.
+// All divisions into consecutive groups, except a single group and groups of one.
 std::vector<Shape> all_groupings(int ranks) {
   std::vector<Shape> shapes;
   for (uint32_t cuts = 1; cuts + 1 < 1U << (ranks - 1); ++cuts) {
@@ -91,7 +91,7 @@ std::vector<Shape> all_groupings(int ranks) {
   return shapes;
 }
 
-// What one message is: from a rank, to a rank, so many chunks.
+// A message: source, destination, number of chunks.
 struct Message {
   int32_t from;
   int32_t to;
@@ -114,7 +114,7 @@ struct Traffic {
   int32_t chunks = 0;
 };
 
-// From a group of a level to another one, or to all others where that is -1.
+// Traffic from a group of a level to another group, or to all others if that is -1.
 Traffic between(const std::vector<Message>& messages, const Layout& layout, int level, int from,
                 int to) {
   Traffic sum;
@@ -198,7 +198,7 @@ TEST_P(Hierarchies, NeedsGroups) {
   }
 }
 
-// ---- what crosses borders
+// ---- traffic between groups
 
 TEST(HierarchicalAllGather, BringsEachBlockIntoEachGroupOnce) {
   const Algorithm& algorithm = require_algorithm(Collective::all_gather, "hierarchical");
@@ -266,7 +266,7 @@ TEST(AllToAllLeaders, SendsOneMessageToEachOtherHost) {
   }
 }
 
-// The hosts that a rank speaks for are as many as for any other of its host, or one more.
+// The numbers of hosts that the ranks of a host lead for differ by at most one.
 TEST(AllToAllLeaders, SharesTheOtherHostsAmongTheRanks) {
   const Algorithm& algorithm = require_algorithm(Collective::all_to_all, "hierarchical_leaders");
   const Shape shape{.ranks = 64, .layout = Layout::equal(64, 4)};
@@ -281,7 +281,7 @@ TEST(AllToAllLeaders, SharesTheOtherHostsAmongTheRanks) {
   }
 }
 
-// Equally many ranks in each group: all do the same, in one round for each level, and one inside.
+// Groups of equal size: all ranks behave alike, in one round per level and one inside.
 TEST_P(Hierarchies, TakesOneRoundForEachLevel) {
   if (has_root(algorithm().collective) || algorithm().name == "hierarchical_leaders") return;
   for (const auto& [ranks, group] : {std::pair{6, 2}, {6, 3}, {16, 4}, {24, 8}}) {
@@ -305,7 +305,7 @@ TEST_P(Hierarchies, TakesOneRoundForEachLevel) {
   }
 }
 
-// The most messages between hosts that wait for each other, where each rank gets one message.
+// Longest chain of messages between hosts, where each rank receives one message.
 int32_t rounds_between_hosts(const std::vector<Message>& messages, const Shape& shape) {
   std::vector<const Message*> into(static_cast<size_t>(shape.ranks));
   for (const Message& message : messages) into[static_cast<size_t>(message.to)] = &message;
@@ -355,7 +355,7 @@ TEST(HierarchicalTrees, EnterEachGroupOnce) {
   }
 }
 
-// Why there are these: groups of two, four, eight ranks lie across hosts of six.
+// Motivation for these trees: groups of two, four, eight ranks straddle hosts of six.
 TEST(HierarchicalTrees, SendLessBetweenHostsThanBinomialOnes) {
   const Shape shape{.ranks = 48, .root = 7, .layout = Layout::equal(48, 6)};
   const auto crossing = [&](std::string_view name) {

@@ -1,4 +1,4 @@
-// Counts beyond 32 bits, with real data. Too large for the sanitizers.
+// Tests counts beyond 32 bits with real data. Too large for the sanitizers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Programs over layouts: in another order than the ranks', in uneven groups, in groups of groups.
+// Tests programs over layouts: in another order than the ranks', in uneven groups, in nested
+// groups.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +29,7 @@ Layout on_hosts(const std::string& hosts) {
   return Layout::of(places);
 }
 
-// The number of shapes that were proved.
+// Returns the number of proved shapes.
 int expect_grades(const Algorithm& algorithm, int32_t ranks, const Layout& layout) {
   int proved = 0;
   for (int32_t root = 0; root < (has_root(algorithm.collective) ? ranks : 1); ++root) {
@@ -79,7 +80,7 @@ std::set<int32_t> peers_of(const Program& program) {
   return peers;
 }
 
-// What is made for a machine's ranks stays with them.
+// Programs generated for a machine's ranks are not permuted.
 TEST(Layouts, LeaveProgramsOfGivenRanksAlone) {
   Algorithm ring = require_algorithm(Collective::all_gather, "ring");
   ring.over_positions = false;
@@ -95,7 +96,7 @@ TEST(Layouts, LeaveProgramsOfGivenRanksAlone) {
   EXPECT_THAT(peers_of(moved), ::testing::ElementsAre(2, 3)) << "ranks 0 2 1 3 in a ring";
 }
 
-// Messages between hosts: a ring in the order of the ranks makes all of them so.
+// Number of messages between hosts: a ring in rank order makes all messages cross hosts.
 TEST(Layouts, RingsLeaveAHostOnce) {
   const std::string hosts = "abcabcabc";
   const auto crossing = [&](const Layout& layout) {
@@ -115,7 +116,7 @@ TEST(Layouts, RingsLeaveAHostOnce) {
   EXPECT_EQ(crossing(on_hosts(hosts)), 3);
 }
 
-// All ways to cut so many ranks into consecutive groups.
+// All divisions into consecutive groups.
 std::vector<std::vector<int>> compositions(int ranks) {
   std::vector<std::vector<int>> all;
   for (uint32_t cuts = 0; cuts < 1U << (ranks - 1); ++cuts) {
@@ -149,7 +150,7 @@ TEST(Layouts, HierarchicalRunsOverGroupsOfAnySizes) {
   }
 }
 
-// A rank of a larger group gives its input to one other rank and gets the result back.
+// A rank of a larger group sends its input to one other rank and receives the result from it.
 TEST(Layouts, RanksThatTakeNoPartSendTheirInputOnce) {
   const Algorithm& algorithm = require_algorithm(Collective::all_reduce, "hierarchical");
   const Shape shape{.ranks = 7, .rank = 6, .layout = Layout::of_sizes(std::vector{2, 5})};
@@ -204,7 +205,7 @@ TEST(Layouts, HierarchicalRunsOverGroupsOfGroups) {
   EXPECT_GT(of_two, 20);
 }
 
-// Across hosts goes what one rank of each cache has of its host's sum.
+// Only one rank of each cache sends its part of the host's sum to other hosts.
 TEST(Layouts, InnerLevelsKeepBytesWithinAHost) {
   std::vector<Place> places;
   for (int rank = 0; rank < 16; ++rank) {
@@ -247,7 +248,7 @@ std::vector<int32_t> sum_of(int ranks, size_t count) {
   return sum;
 }
 
-// Every collective, with every algorithm that runs there, from every root.
+// Every collective with every supported algorithm, from every root.
 void run_all(Communicator& comm, const Layout& layout) {
   const int ranks = comm.size();
   const auto p = static_cast<size_t>(ranks);
@@ -329,7 +330,7 @@ TEST(Layouts, GiveEveryCollectiveItsResults) {
   }
 }
 
-// Deterministic calls, and operators that do not commute, go by the ranks' numbers.
+// Deterministic calls and non-commutative operators use the ranks' numbers.
 TEST(Layouts, DoNotChangeDeterministicBits) {
   constexpr int kRanks = 6;
   std::vector<std::vector<float>> results(2);

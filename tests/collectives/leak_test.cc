@@ -1,4 +1,4 @@
-// Nothing leaks: descriptors, threads and mappings are gone when a communicator is.
+// Tests that descriptors, threads and mappings are released with a communicator.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// Buffers that others read in place, in calls that fail: the caller has them back as soon as it is
-// told, and whoever is still reading them does not take what it finds there for a result.
+// Tests buffers that others read in place, in calls that fail: the caller owns them again as soon
+// as the call has ended, and a rank that is still reading does not use what it finds there.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kCount = 4096;
 
-// What one rank tells another once; threads and processes alike.
+// A one-time signal between ranks, which may be threads or processes.
 class Signal {
  public:
   Signal() {
@@ -68,8 +68,8 @@ Reduction sum_that_first(std::function<void()> begin) {
   return Reduction::user(std::make_shared<const UserOp>(UserOp{.combine = add}));
 }
 
-// Rank 0 lends its input to rank 1, which stands still after its first element. Meanwhile rank 0
-// gives up, and does something else with the buffer.
+// Rank 0 lends its input to rank 1, which stops after the first element. Meanwhile rank 0 gives up
+// and reuses the buffer.
 void be_owner(Communicator& comm, const Signals& signals) {
   const Memory<float> values = comm.allocate<float>(kCount);
   const std::span<float> input(values.get(), kCount);
@@ -138,7 +138,7 @@ TEST(LendingAbort, NorDoesOneInAnotherProcess) {
   EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(End::error));
 }
 
-// One rank is a process of its own.
+// One rank is a separate process.
 pid_t start_rank(testing::LocalRendezvous& rendezvous, int rank, int ranks,
                  const std::function<bool(Communicator&)>& body) {
   const Job job = rendezvous.job(rank, ranks);
@@ -162,8 +162,8 @@ void expect_success(pid_t pid) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// What is lent can be read although its owner stands still, also by whoever has never read anything
-// of that rank's.
+// A loan can be read while its owner is stopped, also by a rank that has never read any of that
+// rank's memory.
 TEST(Lending, AReaderNeedsNothingFromAnOwnerThatStandsStill) {
   const Signals signals;
   testing::LocalRendezvous rendezvous;
@@ -202,7 +202,7 @@ TEST(Lending, AReaderNeedsNothingFromAnOwnerThatStandsStill) {
   expect_success(reader);
 }
 
-// With too few addresses to map what others lend, calls are slower, and as right.
+// With too little address space to map others' loans, calls are slower but correct.
 TEST(Lending, WhereAddressesEndMessagesAreCopied) {
   constexpr size_t kMuch = 256 << 20;
   constexpr size_t kLeft = 64 << 20;

@@ -1,4 +1,4 @@
-// Calls, and handles on them, when their communicator is destroyed.
+// Tests calls and handles whose communicator is destroyed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void expect_abandoned(Work& work) {
 }
 
 // Rank 0 destroys `begin`'s communicator while the call is in flight; rank 1 then does its part.
-// The buffer, whose memory could have another use by then, stays as it is.
+// The buffer, whose memory could have been reused by then, must not be modified.
 void expect_untouched(const std::function<Work(Communicator&, std::span<int32_t>)>& begin,
                       const std::function<Work(Communicator&, std::span<int32_t>)>& other_part) {
   testing::run_ranks(2, [&](const Job& job) {
@@ -57,7 +57,7 @@ void expect_untouched(const std::function<Work(Communicator&, std::span<int32_t>
       Work work;
       try {
         work = other_part(short_lived, values);
-      } catch (const Error&) {  // it may know already that the other is gone
+      } catch (const Error&) {  // it may already know that the other rank has left
       }
       for (int turn = 0; turn < 100; ++turn) {
         work.poll();
@@ -173,7 +173,7 @@ TEST_P(Lifetime, WhatIsCompleteStaysSo) {
   });
 }
 
-// A call that follows one that was abandoned fails, instead of waiting for it.
+// A call that follows an abandoned one fails instead of waiting for it.
 TEST_P(Lifetime, CallsThatFollowFail) {
   const auto errors = testing::run_ranks_catching(2, [](const Job& job) {
     Communicator world = Communicator::init(job);

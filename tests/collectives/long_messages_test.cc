@@ -1,5 +1,5 @@
-// Point-to-point messages that are longer than a transport's slots: whole where the reader can
-// reach the sender's buffer, in slices elsewhere, in any order.
+// Tests point-to-point messages longer than a transport's slots: whole if the reader can access the
+// sender's buffer, otherwise in slices, in any order.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -32,7 +32,7 @@ bool is_filled(std::span<const int32_t> values, int message) {
   return true;
 }
 
-// The sender starts its messages and does nothing more before all have been received: a test that
+// The sender starts its messages and makes no progress until all have been received: a test that
 // needs its help never ends.
 void expect_received_without_the_sender(Communicator& comm, std::span<const std::span<int32_t>> out,
                                         std::promise<void>& received) {
@@ -64,8 +64,8 @@ TEST(LongMessages, OfLibraryMemoryNeedNoHelpOfTheirSender) {
   });
 }
 
-// With many ranks slots are so small that a message has more slices than there are slots before it
-// is long enough to be lent. Each rank sends to the next one.
+// With many ranks, slots are so small that a message needs more slices than there are slots before
+// it is long enough to be lent. Each rank sends to the next one.
 TEST(LongMessages, OfLibraryMemoryFitTheSlotsOfManyRanks) {
   for (const int ranks : {2, 8, 20, 30}) {
     testing::run_ranks(ranks, [&](const Job& job) {
@@ -98,7 +98,7 @@ TEST(LongMessages, OfRegisteredMemoryNeitherAtAnOddPlace) {
     std::vector<int32_t> memory(kLong);
     const Registration registration =
         comm.register_memory(memory.data(), memory.size() * sizeof(int32_t));
-    // Its first and last pages are whole only within.
+    // Its first and last pages are incomplete.
     const std::span<int32_t> out[] = {std::span(memory).subspan(2049, kLong - 5000)};
     expect_received_without_the_sender(comm, out, received);
   });
@@ -113,7 +113,8 @@ class LongMessagesOver : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, LongMessagesOver, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-// Every second one from memory that the reader can reach; the receiver's is of either kind.
+// Every second message is from memory that the reader can access; the receiver's memory is of
+// either kind.
 TEST_P(LongMessagesOver, KeepTheirOrderWhateverTheirMemory) {
   const std::vector<size_t> counts = {1, kLong, 3 * 4096 - 1, 0, 70'000, 4096, 200'001, kLong, 16};
   testing::run_ranks(3, [&](const Job& job) {
@@ -163,7 +164,7 @@ TEST_P(LongMessagesOver, OfTheWrongSizeAreRefused) {
   }
 }
 
-// The registration still says that others can read there; what they would read is the old contents.
+// The registration still claims that others can read there; they would read the old contents.
 TEST(LongMessages, OfWhatIsMappedWhereRegisteredMemoryWasFreedArriveAsTheyAre) {
   testing::run_ranks(2, [&](const Job& job) {
     constexpr size_t kBytes = kLong * sizeof(int32_t);

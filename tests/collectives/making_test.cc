@@ -1,4 +1,4 @@
-// Aborts while a communicator is being made.
+// Tests aborts while a communicator is being made.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,8 +23,9 @@ constexpr int kTrials = 60;
 
 using Make = std::function<Communicator(Communicator&)>;
 
-// One rank aborts the communicator at any point of making another one of it: all are told of the
-// abort, and nobody is blamed for not coming, which would be an Error(timeout) after five seconds.
+// One rank aborts the communicator at any point during the creation of another one: all ranks
+// report the abort, and none is blamed for being missing, which would be Error(timeout) after five
+// seconds.
 void expect_aborted_or_made(const Make& make) {
   settings().set("TUTTI_TIMEOUT", "5");
   testing::run_ranks(kRanks, [&](const Job& job) {
@@ -65,7 +66,7 @@ TEST(Making, AnAbortEndsCreateOnAllRanks) {
   });
 }
 
-// Whoever has got the new communicator already hears that another rank will not be in it.
+// A rank that already has the new communicator learns that another rank will not be in it.
 TEST(Making, WhoeverHasItHearsThatAnotherHasNot) {
   settings().set("TUTTI_TIMEOUT", "5");
   testing::run_ranks(kRanks, [&](const Job& job) {

@@ -1,4 +1,4 @@
-// Means (ReduceOp::avg): finite where the values are, and else what the sum divided is.
+// Tests means (ReduceOp::avg): finite if the values are, and otherwise the divided sum.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ std::vector<const Algorithm*> algorithms_on(Collective collective, int ranks) {
   return found;
 }
 
-// How many ranks' inputs the result combines; 0: there is none.
+// Number of ranks whose inputs the result combines; 0: no result.
 int combined_on(Collective collective, const Communicator& comm) {
   switch (collective) {
     case Collective::scan:
@@ -101,7 +101,7 @@ void for_each_algorithm(Communicator& comm, Body&& body) {
   }
 }
 
-// The largest value that there is, on all ranks.
+// Tests the largest finite value on all ranks.
 void expect_largest(Communicator& comm, const Algorithm& algorithm, DType dtype) {
   const uint64_t count = input_count(algorithm.collective, comm);
   for (const double sign : {1.0, -1.0}) {
@@ -123,7 +123,7 @@ TEST(Means, OfTwoOfTheLargest) {
 
 class MeansOn : public ::testing::TestWithParam<int> {};
 
-// Sums stay in their accumulators, which are as wide as any sum of f16 and of 8-bit floats.
+// Sums stay in accumulators, which hold any sum of f16 and of 8-bit floats.
 TEST_P(MeansOn, TheLargestOfNarrowTypesByCanonicalAlgorithms) {
   run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -136,7 +136,7 @@ TEST_P(MeansOn, TheLargestOfNarrowTypesByCanonicalAlgorithms) {
   });
 }
 
-// The same bits by all canonical algorithms: those of the canonical sum, divided and rounded once.
+// All canonical algorithms give the bits of the canonical sum, divided and rounded once.
 TEST_P(MeansOn, AreRoundedOnce) {
   run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -161,7 +161,7 @@ TEST_P(MeansOn, AreRoundedOnce) {
   });
 }
 
-// f32 and f64, of any magnitude from the smallest subnormal one: the bits of the sum divided.
+// f32 and f64 of any magnitude down to the smallest subnormal: the bits of the divided sum.
 TEST_P(MeansOn, AreTheSumDivided) {
   run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);

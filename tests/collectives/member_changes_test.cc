@@ -1,4 +1,4 @@
-// Changes of members over real control channels; ranks are threads.
+// Tests changes of members over real control channels; ranks are threads.
 #include "collectives/runtime/waiting/member_changes.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ Changes::Agree over(Control& control, std::chrono::milliseconds timeout) {
 
 uint64_t all_flags() { return ~uint64_t{0}; }
 
-// Rank 1 answers the second question only after rank 2 has given up waiting for that.
+// Rank 1 answers the second question only after rank 2 has given up waiting for the answer.
 TEST(MemberChanges, ContinueAtTheAgreementThatFailed) {
   testing::Barrier gave_up(2);
   testing::Barrier over_all(kRanks);

@@ -1,19 +1,18 @@
-// A model checker for agreements and changes of members: it runs the shipped Agreements and
-// MemberChanges through the interleavings of deliveries, cuts, deaths, late news of deaths and
-// retries, and looks for living members that go different ways.
+// A model checker for agreements and changes of members. It runs the real Agreements and
+// MemberChanges through the interleavings of deliveries, network cuts, deaths, late reports of
+// deaths and retries, and looks for living members with different decisions.
 //
-// Messages are a set that only grows: each may be delivered at any time, again and again, or never.
-// That covers loss, delay, reordering, duplication and whatever a cut keeps back. A rank's timer
-// fires after each of its events, since a message that is sent earlier may still arrive later.
+// Messages form a set that only grows: each may be delivered at any time, repeatedly, or never.
+// This covers loss, delay, reordering, duplication and network cuts. A rank's timer fires after
+// each of its events, since a message sent earlier may still arrive later.
 //
-// A rank's next state depends on its state, on whom it believes to have gone or ended, and on the
-// event. So the real classes run once for each such triple, and the state of all ranks together is
-// a tuple of numbers:
+// A rank's next state depends on its state, on the ranks it believes gone or ended, and on the
+// event. The real classes therefore run once per such triple, and the global state is a tuple of
+// numbers:
 //
-//   world   | rank 0's state | rank 1's ... | who has gone, who has ended, by rank | alive |
-//   messages |
+//   world   | rank 0's state | rank 1's ... | gone and ended ranks, by rank | alive | messages |
 //
-// Worlds that were visited are remembered by a hash of 64 bits.
+// Visited worlds are stored as 64-bit hashes.
 #pragma once
 
 #include <array>
@@ -41,7 +40,7 @@ using Ranks = uint8_t;  // a bit for each
 constexpr bool has(Ranks ranks, int rank) { return (ranks >> rank & 1) != 0; }
 constexpr Ranks bit(int rank) { return static_cast<Ranks>(1U << rank); }
 
-// What may happen.
+// Limits of the events.
 struct Bounds {
   int ranks = 3;
   bool change = false;    // all change who is a member (two agreements); else they agree once
@@ -49,17 +48,17 @@ struct Bounds {
   int kills = 0;          // each rank hears of each at some time, for certain
   bool rumours = false;   // or loses sight of the dead first
   int retries = 0;        // how often each rank may give up and call again
-  bool restarts = false;  // a call that was given up begins anew: the checker must find that
+  bool restarts = false;  // a call that was given up restarts: the checker must find that
   bool at_once = false;   // all call before anything else, and lose sight of a whole side at a time
 };
 
-// What a rank makes for those that are left.
+// A rank's part of the surviving members' new communicator.
 struct Part {
   std::vector<int> left;
   bool made() const { return true; }
 };
 
-// A rank between two events.
+// State of a rank between two events.
 struct Local {
   bootstrap::Agreements agreements;
   internal::MemberChanges<Part> changes;
@@ -67,7 +66,7 @@ struct Local {
   bool waits = false;  // for an agreement
   std::optional<std::pair<uint32_t, Agreed>> answer;
   std::vector<bool> questions;  // by number of the agreement: one that changes members
-  int result = -1;              // of the call
+  int result = -1;              // result of the call
 };
 
 // Numbers of messages.
@@ -103,10 +102,10 @@ struct Event {
   enum class Kind : uint8_t { call, give_up, deliver, lose_sight, hear_of_end, kill };
   Kind kind;
   int rank;
-  int argument = 0;  // of deliver a message, of lose_sight a set of ranks, of hear_of_end a rank
+  int argument = 0;  // deliver: a message; lose_sight: a set of ranks; hear_of_end: a rank
 };
 
-// The ranks, run by events.
+// The ranks, driven by events.
 class Model {
  public:
   explicit Model(const Bounds& bounds);
@@ -114,10 +113,10 @@ class Model {
   World begin();
   std::vector<Event> events_of(const World& world) const;
   World after(World world, const Event& event);
-  // Why living members go different ways; empty where they do not.
+  // Returns how living members disagree, or an empty string.
   std::string violation(const World& world) const;
   std::string text_of(const Event& event) const;
-  // How often the real classes ran.
+  // Number of executions of the real classes.
   size_t runs() const { return outcomes_.size(); }
 
  private:
@@ -150,17 +149,17 @@ class Model {
   std::map<std::pair<int, std::string>, uint16_t> message_numbers_;
   std::vector<std::string> results_;
   std::unordered_map<uint64_t, Outcome> outcomes_;
-  // Of the rank that runs.
+  // State of the running rank.
   Ranks gone_ = 0;
   Ranks ended_ = 0;
   bool late_ = false;  // its deadline has passed
   std::vector<uint16_t> sent_;
 };
 
-// Hashes, by open addressing.
+// A set of hashes with open addressing.
 class HashSet {
  public:
-  // False for one that is there.
+  // Returns false if the value is present.
   bool insert(uint64_t value);
   size_t size() const { return size_; }
 
@@ -174,15 +173,15 @@ class Checker {
  public:
   explicit Checker(const Bounds& bounds) : model_(bounds) {}
 
-  // All that may happen.
+  // Explores all possible events.
   void explore() { visit(model_.begin()); }
-  // One path of random events.
+  // Follows one path of random events.
   void walk(uint32_t seed);
 
   size_t worlds() const { return visited_.size(); }
   size_t runs() const { return model_.runs(); }
   size_t violations() const { return violations_; }
-  // The events that lead to the first violation, one a line, and what it is.
+  // The events that lead to the first violation, one per line, and the violation.
   const std::string& story() const { return story_; }
 
  private:

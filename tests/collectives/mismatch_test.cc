@@ -1,5 +1,5 @@
-// Calls that do not fit together: every rank must fail, now or at its next call, and be told what
-// both sides called.
+// Tests mismatched calls: every rank must fail, now or at its next call, with an error that
+// describes both sides' calls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kCount = 100;
 
-// What a rank has for its calls: buffers as large as any of them needs.
+// Buffers large enough for any of a rank's calls.
 struct Memory {
   Memory(const Communicator& comm, int odd_one)
       : p(static_cast<uint64_t>(comm.size())),
@@ -46,7 +46,7 @@ struct Mistake {
   Calls calls;
 };
 
-// Blocks of n elements, but the one of `rank`.
+// Blocks of n elements, except the block of `rank`.
 Blocks blocks_but(uint64_t ranks, uint64_t n, int rank, uint64_t other) {
   Blocks blocks{.counts = std::vector<uint64_t>(ranks, n)};
   blocks.counts[rank] = other;
@@ -168,7 +168,7 @@ std::vector<Mistake> wrong_calls() {
 
 std::vector<Mistake> wrong_roots() {
   const auto rooted = [](std::string name, std::function<void(Communicator&, Memory&, int)> call) {
-    // One rank names another root; then: one names itself, as does the real one.
+    // One rank names another root; in the second case it names itself, as the real root does.
     return std::vector<Mistake>{
         {"RootOf" + name, [call](Communicator& comm, Memory& m,
                                  bool odd) { call(comm, m, odd ? comm.size() - 1 : 0); }},
@@ -199,7 +199,7 @@ std::vector<Mistake> wrong_blocks() {
   return {
       {"BlocksOfAllGatherv",
        [](Communicator& comm, Memory& m, bool odd) {
-         // As many in all, and of this rank.
+         // The same total, and the same length of this rank's block.
          Blocks blocks = blocks_but(m.p, kCount, (comm.rank() + 1) % comm.size(), kCount);
          if (odd) blocks = blocks_but(m.p, kCount, (comm.rank() + 1) % comm.size(), kCount / 2);
          comm.all_gatherv(m.input(), m.output(m.p * kCount), blocks);
@@ -261,7 +261,7 @@ std::vector<Mistake> all_mistakes() {
   return all;
 }
 
-// The ranks that an error names, without repetition.
+// Returns the ranks that an error names, without duplicates.
 std::vector<int> named_ranks(const std::string& text, int ranks) {
   std::vector<int> named;
   for (int r = 0; r < ranks; ++r) {
@@ -283,7 +283,7 @@ class Mismatch : public ::testing::TestWithParam<std::tuple<std::string, size_t>
       comm.all_reduce(std::span(&one, 1));
       Memory memory(comm, odd_one);
       mistake.calls(comm, memory, comm.rank() == odd_one);
-      // Whoever has returned learns of it at the next call.
+      // A rank whose call has completed fails in its next call.
       comm.barrier();
       comm.all_reduce(std::span(&one, 1));
     });
@@ -317,7 +317,7 @@ INSTANTIATE_TEST_SUITE_P(Each, Mismatch,
 
 TEST_P(Mismatch, OfTwo) { expect_it_everywhere(2, static_cast<int>(std::get<1>(GetParam()) % 2)); }
 
-// All numbers of ranks come up, and the odd one in different places.
+// All numbers of ranks, with the odd rank at different positions.
 TEST_P(Mismatch, OfMore) {
   const auto number = static_cast<int>(std::get<1>(GetParam()));
   const int ranks = 3 + number % 6;

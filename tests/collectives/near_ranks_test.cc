@@ -1,4 +1,4 @@
-// Groups of ranks that share a cache or a NUMA node of one host, ranks as threads.
+// Tests groups of ranks that share a cache or a NUMA node of one host, ranks as threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// True where `algorithm` runs and gives every rank the sum; false where it is refused.
+// Returns true if `algorithm` runs and gives every rank the sum, false if it is refused.
 bool sums(Communicator& comm, std::string_view algorithm) {
   std::vector<float> values(1000, static_cast<float>(comm.rank() + 1));
   const Buffer buffer{values.data(), values.size(), DType::f32};
@@ -28,7 +28,7 @@ bool sums(Communicator& comm, std::string_view algorithm) {
   return true;
 }
 
-// Whether a job of ranks in these places has groups.
+// Returns true if a job with these places has groups.
 bool has_groups(const std::vector<Domain>& places) {
   std::vector<char> grouped(places.size());
   testing::run_ranks(static_cast<int>(places.size()), [&](Job job) {

@@ -1,5 +1,5 @@
-// One thread that is all ranks of a job: it begins to join for each of them, and makes their calls
-// in groups.
+// Tests one thread that acts as all ranks of a job: it begins to join for each of them and makes
+// their calls in groups.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class OneThread : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, OneThread, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-// The last rank leaves first: none has to wait for one that comes after it.
+// The last rank leaves first, so no rank waits for one that comes after it.
 struct Ranks : std::vector<Communicator> {
   Ranks() = default;
   Ranks(Ranks&&) = default;
@@ -94,7 +94,7 @@ TEST_P(OneThread, SendsToItself) {
   EXPECT_THAT(received, ::testing::ElementsAre(12, 10, 11));
 }
 
-// The rank that differs, and all others: none of them is waited for without end.
+// The odd rank and all others: none of them is waited for without end.
 TEST_P(OneThread, KnowsCallsOfSeveralRanks) {
   Ranks ranks = join_all(2);
   Ranks alone = join_all(1);
@@ -115,7 +115,7 @@ TEST_P(OneThread, HearsOfMismatches) {
   Ranks ranks = join_all(4);
   std::vector<Values> values(4, Values(100, 1));
   values[2].resize(99);
-  Group group;  // a call of a rank that has heard of it already is refused
+  Group group;  // a rank that has already received the mismatch rejects calls
   try {
     for (size_t r = 0; r < ranks.size(); ++r) ranks[r].all_reduce(std::span(values[r]));
     group.end();
@@ -142,7 +142,7 @@ TEST_P(OneThread, MayPollItsCallsInstead) {
 
 TEST(InitAsync, ThrowsWhereItIsAsked) {
   testing::LocalRendezvous rendezvous;
-  Job job = rendezvous.job(1, 2);  // and nobody is rank 0
+  Job job = rendezvous.job(1, 2);  // and no process is rank 0
   job.init_timeout = std::chrono::milliseconds(300);
   std::future<Communicator> joining = Communicator::init_async(job);
   EXPECT_THROW(joining.get(), Error);

@@ -1,4 +1,4 @@
-// Messages of a rank to itself.
+// Tests messages of a rank to itself.
 #include <gtest/gtest.h>
 
 #include <chrono>

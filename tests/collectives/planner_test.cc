@@ -1,4 +1,4 @@
-// The choice of algorithms.
+// Tests the choice of algorithms.
 #include "collectives/cost/planner.h"
 
 #include <gtest/gtest.h>
@@ -49,8 +49,7 @@ TEST(Planner, TakesTheCheapestOfWhatItExplains) {
   }
 }
 
-// A chain's ranks each send one message, so that the steps of one rank tell nothing of how long it
-// is.
+// A chain's ranks each send one message, so one rank's steps do not show the chain's length.
 TEST(Planner, TakesNoChainForSmallCallsOfManyRanks) {
   for (const int ranks : {100, 1000, 20'000}) {
     Machine machine = network(ranks);
@@ -98,7 +97,7 @@ TEST(Planner, EveryCallHasAnAlgorithm) {
   }
 }
 
-// However cheap, what gives different bits on different ranks is not for "auto".
+// "auto" never chooses an algorithm that gives different bits on different ranks, however cheap.
 TEST(Planner, NeverTakesWhatIsOnlyCorrectOrDoesNotRun) {
   Algorithm free = require_algorithm(Collective::all_reduce, "ring");
   free.name = "free";
@@ -126,7 +125,7 @@ TEST(Planner, NeverTakesWhatIsOnlyCorrectOrDoesNotRun) {
                Error);
 }
 
-// Programs for one root are not for another one.
+// Programs for one root do not serve another.
 TEST(Planner, TakesWhatIsForTheRootOfTheCall) {
   Algorithm free = require_algorithm(Collective::broadcast, "linear");
   free.name = "free";
@@ -152,7 +151,7 @@ TEST(Planner, TakesWhatIsForTheRootOfTheCall) {
   EXPECT_NE(others, "free");
   EXPECT_NE(others, "third");
   EXPECT_EQ(chosen(p, 6), others);
-  // Whichever root comes first.
+  // The choice does not depend on which root comes first.
   Planner again({.ranks = 7}, network(7), {&free, &third});
   EXPECT_EQ(chosen(again, 6), others);
   EXPECT_EQ(chosen(again, 3), "third");
@@ -176,7 +175,7 @@ TEST(Planner, AThousandRootsAreChosenForOnce) {
   EXPECT_LE(emitted, kRanks);
 }
 
-// What is added to the catalogue while a job runs may be there on some of its ranks only.
+// Algorithms added to the catalogue at run time may exist on some ranks only.
 TEST(Planner, IsNotTouchedByWhatTheCatalogueIsGiven) {
   const Wanted wanted{.collective = Collective::all_reduce, .bytes = 8};
   Planner p = planner(4);

@@ -1,4 +1,5 @@
-// What the literature states of an algorithm, counted in its programs: rounds, messages, volume.
+// The figures that the literature states of an algorithm, counted in its programs: rounds,
+// messages, volume.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +34,7 @@ inline int32_t messages_sent(const std::vector<Program>& programs) {
   return count;
 }
 
-// A message to several peers counts as often as there are peers.
+// A message to several peers counts once per peer.
 inline int32_t chunks_sent(const Program& program) {
   int32_t count = 0;
   for (const Step& step : program.steps) {
@@ -61,7 +62,7 @@ inline std::set<int32_t> targets_of(const Program& program) {
   return targets;
 }
 
-// The longest chain of messages in which each waits for the one before it.
+// The longest chain of messages in which each depends on the one before.
 class Depth {
  public:
   Depth(const Algorithm& algorithm, Shape shape) {

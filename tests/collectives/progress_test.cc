@@ -1,4 +1,4 @@
-// Who moves calls, and what waiting costs.
+// Tests which threads progress calls, and the cost of waiting.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -37,8 +37,8 @@ class Progress : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, Progress, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-// The processor time for which rank 0 waits in `call`, while rank 1 does something else for a
-// second. The least of several: with other programs on the machine the same work takes longer.
+// Measures the processor time of rank 0's wait in `call` while rank 1 does something else for a
+// second. The minimum of several runs counts, since other programs slow down the same work.
 void expect_cheap(Communicator& comm, const std::function<void()>& call) {
   constexpr int kTries = 3;
   double least = std::numeric_limits<double>::infinity();
@@ -82,7 +82,7 @@ TEST_P(Progress, WaitingCostsNextToNothingAfterACallThatWasAbortedAtOnce) {
     const Buffer buffer = buffer_of(std::span(values));
     other.all_reduce(as_const(buffer), buffer);
     if (world.rank() == 1) {
-      // The wrong message is there when rank 0 makes its call.
+      // The mismatched message has arrived when rank 0 makes its call.
       Work wrong = other.all_reduce_async(as_const(buffer), buffer, ReduceOp::max);
       world.barrier();
       EXPECT_THROW(wrong.wait(), Error);
@@ -94,7 +94,7 @@ TEST_P(Progress, WaitingCostsNextToNothingAfterACallThatWasAbortedAtOnce) {
   });
 }
 
-// Each of two threads waits on a communicator of its own, and one of them sleeps for both.
+// Each of two threads waits on its own communicator, and one of them sleeps for both.
 TEST_P(Progress, ThreadsThatSleepWakeEachOther) {
   constexpr int kTurns = 40;
   run_ranks(2, [&](const Job& job) {
@@ -118,7 +118,7 @@ TEST_P(Progress, ThreadsThatSleepWakeEachOther) {
   });
 }
 
-// Neither rank tests nor waits before it has seen the result arrive.
+// Neither rank tests or waits before it has seen the result arrive.
 TEST_P(Progress, TheThreadMovesCallsThatNobodyWaitsFor) {
   settings().set("TUTTI_PROGRESS_THREAD", "1");
   run_ranks(2, [&](const Job& job) {
@@ -134,7 +134,7 @@ TEST_P(Progress, TheThreadMovesCallsThatNobodyWaitsFor) {
       work.wait();
       EXPECT_EQ(output.front(), 2);
     }
-    // And an idle thread does not keep the communicator from ending.
+    // An idle progress thread does not keep the communicator from ending.
   });
 }
 

@@ -1,5 +1,5 @@
-// Random calls against a serial reference (bench/layout.h): every collective, algorithm, type and
-// operator, awkward counts and addresses, in and out of place, in every form of call.
+// Tests random calls against a serial reference (bench/layout.h): every collective, algorithm, type
+// and operator, awkward counts and addresses, in and out of place, in every form of call.
 //
 //   PROPERTY_SEED=N in the environment starts from another seed.
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(All, Property,
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });
 
-// Init takes longer than with the others.
+// Initialization takes longer than with the other transports.
 INSTANTIATE_TEST_SUITE_P(Fabrics, Property,
                          ::testing::Combine(::testing::Values("ucx", "ofi"),
                                             ::testing::Values(2, 3, 5, 8)),

@@ -1,4 +1,4 @@
-// The rule by which the steps of a plan begin.
+// Tests the rule that decides when the steps of a plan may begin.
 #include "collectives/program/queue_walk.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ class Walk {
     walk_.reset(plan_, turns);
   }
 
-  // Every step that may begin, as "turn.step".
+  // Returns every step that may begin, as "turn.step".
   std::vector<std::string> may_begin() const {
     std::vector<std::string> all;
     walk_.for_each_ready([&](uint32_t turn, int32_t step) { all.push_back(cat(turn, '.', step)); });
@@ -127,8 +127,8 @@ TEST_P(OneTurn, WithoutStepsItHasEnded) {
   EXPECT_TRUE(Walk(plan_of(2, 0, {}), 3, GetParam()).ended());
 }
 
-// The proof walks plans by one form and the executor may use the other, so both must let the same
-// steps begin, in whatever order steps begin and finish.
+// The proof may walk plans by one representation and the executor by the other, so both must allow
+// the same steps in whatever order steps begin and finish.
 TEST(QueueWalk, WordsAndQueuesLetTheSameStepsBegin) {
   std::mt19937 random(7);
   const auto any_of = [&](const auto& all) {
@@ -167,7 +167,7 @@ TEST(QueueWalk, WordsAndQueuesLetTheSameStepsBegin) {
   EXPECT_GT(walked, 100);
 }
 
-// What was begun is finished by somebody else.
+// Another rank finishes the step that was begun.
 TEST(JointWalk, EndsWhenWhatWasBegunIsFinished) {
   const std::vector<Plan> plans = {plan_of(2, 0, {send({1}, {input(0)})}),
                                    plan_of(2, 1, {recv(0, {output(0)})})};

@@ -1,4 +1,4 @@
-// Queues of a communicator: an order of calls for each, messages for each, one failure for all.
+// Tests queues of a communicator: separate order of calls and messages, common failure.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 ConstBuffer from(const Values& values) { return {values.data(), values.size(), DType::i64}; }
 Buffer into(Values& values) { return {values.data(), values.size(), DType::i64}; }
 
-// Each rank starts its calls in an order of its own: within one queue that would be a mismatch.
+// Each rank starts its calls in its own order, which would be a mismatch within one queue.
 TEST(Queues, CallsOfDifferentQueuesNeedNothingOfEachOther) {
   for (const char* transport : {"shm", "tcp"}) {
     settings().set("TUTTI_TRANSPORT", transport);
@@ -153,7 +153,7 @@ TEST(Queues, AMismatchNamesTheQueueAndItsCall) {
   }
 }
 
-// An abort of either ends calls of the whole and of all queues, on every rank.
+// An abort of either ends calls of the communicator and of all queues, on every rank.
 TEST(Queues, FailTogether) {
   for (const int aborted : {0, 1, 2}) {
     std::latch all(2);

@@ -60,7 +60,7 @@ void run_batch(Communicator& comm, uint64_t seed) {
   for (size_t i = 0; i < cases.size(); ++i) {
     calls.emplace_back(cases[i], comm.rank(), seed + 100 * i + comm.size());
   }
-  // Memory that is registered is read by the other ranks where it lies.
+  // Registered memory is read in place by the other ranks.
   const bool registers = random.one_in(2);
   std::vector<Registration> registrations;
   for (RankCall& call : calls) {

@@ -1,4 +1,4 @@
-// A few calls drawn at random (random_calls.h), made in a form drawn at random, and checked.
+// Makes a few random calls (random_calls.h) in a random form, and checks them.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tutti::testing {
 
-// Collective, with the same seed on all ranks. What is wrong fails the test that runs it. Throws
-// what a call throws.
+// Collective, with the same seed on all ranks. Errors fail the running test. Throws what a call
+// throws.
 void run_batch(Communicator& comm, uint64_t seed);
 
 }  // namespace tutti::testing

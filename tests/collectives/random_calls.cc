@@ -16,13 +16,13 @@ using bench::Layout;
 
 namespace {
 
-// Around what chunks, cache lines, slices and slots are made of; the last ones are large.
+// Counts near the sizes of chunks, cache lines, slices and slots; the last ones are large.
 uint64_t draw_count(Random& random, const Case& c, uint64_t largest) {
   constexpr uint64_t kSmall[] = {0, 1, 1, 2, 3, 5, 7, 17, 100, 1003};
   constexpr uint64_t kBytes[] = {64, 128, 1024, 4096, 8192, 16384, 32768, 65536};
   const auto p = static_cast<uint64_t>(c.layout.ranks);
   const bool in_blocks = has_blocks(c.layout.collective);
-  const uint64_t share = in_blocks ? p : 1;  // of a rank, when the buffer is so large
+  const uint64_t share = in_blocks ? p : 1;  // share of one rank, for buffers divided into blocks
   switch (random.below(8)) {
     case 0:
       return random.pick(kSmall);
@@ -125,7 +125,7 @@ namespace {
 
 constexpr size_t kMargin = 64;
 
-// Where the blocks of a buffer lie. With gaps, each rank has an order of its own.
+// Places a buffer's blocks. With gaps, each rank has its own order.
 Blocks place(const std::vector<uint64_t>& counts, bool gaps, uint64_t seed) {
   Blocks blocks{.counts = counts, .displacements = std::vector<uint64_t>(counts.size())};
   std::vector<size_t> order(counts.size());
@@ -149,7 +149,7 @@ uint64_t extent(const Blocks& blocks) {
   return end;
 }
 
-// Contiguous elements to where their blocks lie.
+// Copies contiguous elements to their blocks.
 void spread(const std::byte* from, const Blocks& blocks, uint64_t size, std::byte* to) {
   for (size_t i = 0; i < blocks.counts.size(); ++i) {
     const uint64_t bytes = blocks.counts[i] * size;

@@ -1,7 +1,7 @@
-// Calls drawn at random, alike on every rank, with their memory and what must be in it afterwards.
+// Random calls, equal on every rank, with their memory and its expected contents.
 //
-// Inputs are exact (bench/layout.h), so that every byte has one right value: results, inputs that
-// must not change, gaps between blocks and what lies around.
+// Inputs are exact (bench/layout.h), so every byte has one right value: results, inputs that must
+// not change, gaps between blocks and surrounding memory.
 #pragma once
 
 #include <cstddef>
@@ -41,12 +41,12 @@ struct Case {
   size_t output_shift = 0;
 };
 
-// A call among `ranks` ranks: any collective, or a send to the next rank and a receive from the one
-// before. Blocks have about `largest` bytes at most.
+// Draws a call among `ranks` ranks: any collective, or a send to the next rank and a receive from
+// the previous one. Blocks have at most about `largest` bytes.
 Case draw_case(Random& random, int ranks, uint64_t largest);
 std::string describe(const Case& c);
 
-// Memory with a margin on both sides, and what every byte of it must be after the call.
+// Memory with a margin on both sides, and the expected value of every byte after the call.
 class Arena {
  public:
   Arena() = default;
@@ -56,7 +56,7 @@ class Arena {
   void expect_as_is() { wanted_ = now_; }
   std::byte* wanted() { return wanted_.data() + start_; }
   bool right() const { return now_ == wanted_; }
-  // The first byte that is wrong, from data() on.
+  // Returns the first wrong byte, counted from data().
   int64_t first_wrong() const;
 
  private:
@@ -65,21 +65,21 @@ class Arena {
   std::vector<std::byte> wanted_;
 };
 
-// One rank's part in a case, which must outlive it.
+// One rank's part of a case; the case must outlive it.
 class RankCall {
  public:
   RankCall(const Case& c, int rank, uint64_t seed);
 
-  // What the rank calls: one request, or a send and a receive.
+  // Returns the rank's requests: one, or a send and a receive.
   std::vector<Request> requests();
   CallOptions options() const {
     return {.algorithm = case_.algorithm, .deterministic = case_.deterministic};
   }
-  // The same call may be made again.
+  // True if the same call may be made again.
   bool repeatable() const { return !case_.in_place; }
-  // All that the call may touch, and its margins.
+  // All memory that the call may access, with margins.
   std::vector<std::span<std::byte>> memory() { return {first_.memory(), second_.memory()}; }
-  // Empty when all memory is as it must be after the call.
+  // Returns an empty string if all memory is as expected after the call.
   std::string problem() const;
 
  private:
@@ -96,7 +96,7 @@ class RankCall {
   Arena second_;
 };
 
-// By wait(), wait_for() and test(), in an order of its own for each seed.
+// Waits by wait(), wait_for() and test(), in an order derived from the seed.
 void wait_for_all(std::vector<Work>& works, uint64_t seed);
 
 }  // namespace tutti::testing

@@ -1,4 +1,4 @@
-// The cache of the calls that were made last.
+// Tests the cache of recent calls.
 #include "collectives/runtime/device/recent.h"
 
 #include <gtest/gtest.h>

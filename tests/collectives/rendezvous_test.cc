@@ -1,4 +1,4 @@
-// Which programs come to their end when nothing is copied aside.
+// Tests which programs terminate without buffering.
 #include "collectives/proof/rendezvous.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ TEST(Rendezvous, WholeBuffersExchangedInPlaceNeedACopyPartsDoNot) {
   }
 }
 
-// Those of four ranks that messages are copied for.
+// Returns the algorithms that need messages copied on four ranks.
 std::vector<std::string> that_need_copies(bool in_place) {
   std::vector<std::string> names;
   for (const Algorithm* algorithm : all_algorithms()) {
@@ -64,7 +64,7 @@ std::vector<std::string> that_need_copies(bool in_place) {
   return names;
 }
 
-// Out of place nothing that was sent is written again.
+// Out of place, sent data is never overwritten.
 TEST(Rendezvous, OutOfPlaceNoAlgorithmNeedsCopies) {
   EXPECT_THAT(that_need_copies(false), ::testing::IsEmpty());
 }

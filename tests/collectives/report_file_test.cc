@@ -9,7 +9,7 @@
 namespace tutti::internal {
 namespace {
 
-// As a program does that prints an error and ends: nobody destroys the file.
+// As in a program that prints an error and exits without destroying the file.
 TEST(ReportFile, IsWholeAlthoughTheProcessEnds) {
   const std::string path = ::testing::TempDir() + "/report.json";
   const std::string text(64 << 20, 'x');

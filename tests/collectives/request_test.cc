@@ -1,4 +1,4 @@
-// What is wrong with a call is found before anything is computed with it.
+// Tests that errors in a call are found before anything is computed with it.
 #include "collectives/request.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ std::array<float, 64> memory;  // NOLINT: scratch for all
 ConstBuffer in(uint64_t count) { return {memory.data(), count, DType::f32}; }
 Buffer out(uint64_t count) { return {memory.data(), count, DType::f32}; }
 
-// "" where it is not refused.
+// Returns the error, or "" if the request is accepted.
 std::string refusal(Request request, int rank = 1, int ranks = kRanks) {
   try {
     complete(request, rank, ranks);
@@ -35,7 +35,7 @@ std::string refusal(Request request, int rank = 1, int ranks = kRanks) {
   }
 }
 
-// Every collective, with buffers of n elements a rank, and a v-variant with blocks of n.
+// Every collective with buffers of n elements per rank, and v-variants with blocks of n.
 std::vector<Request> calls_of(uint64_t n) {
   const uint64_t all = n * kRanks;  // may wrap around, as a caller's may
   const Blocks blocks{.counts = {n, n, n, n}, .displacements = {}};
@@ -67,7 +67,7 @@ TEST(Request, CountsThatNoMemoryHoldsAreRefused) {
                            (uint64_t{1} << 62) + 1, UINT64_MAX - 4, uint64_t{1} << 48,
                            uint64_t{1} << 46, uint64_t{1} << 40}) {
     for (const Request& request : calls_of(n)) {
-      // What is left of an overflow in the caller's own arithmetic, and is a count like any other.
+      // The remainder of an overflow in the caller's own arithmetic is a valid count.
       const bool wrapped = request.collective == Collective::all_to_all && !request.uneven &&
                            n * kRanks / kRanks != n;
       if (wrapped) continue;
@@ -116,13 +116,13 @@ TEST(Request, WhatARankHasNoUseForMayBeAnything) {
   complete(scatter, 1, kRanks);
   EXPECT_TRUE(scatter.input_blocks.empty());
   EXPECT_EQ(refusal(Request::gatherv(in(3), nowhere, {}, 2)), "");
-  // The buffer that is one block has none of its own.
+  // The buffer that is a single block must have no blocks.
   Request all_gather =
       Request::all_gatherv(in(3), out(12), {.counts = {3, 3, 3, 3}, .displacements = {}});
   all_gather.input_blocks = absurd;
   EXPECT_EQ(refusal(all_gather), "");
   EXPECT_EQ(refusal(Request::broadcast(as_const(nowhere), out(3), 2)), "");
-  // Nor are there variants with uneven blocks of everything.
+  // Not every collective has a variant with uneven blocks.
   Request all_reduce = Request::all_reduce(in(3), out(3), ReduceOp::sum);
   all_reduce.uneven = true;
   all_reduce.input_blocks = absurd;

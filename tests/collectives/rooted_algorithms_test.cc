@@ -1,5 +1,5 @@
-// Broadcast, reduce, gather, scatter, all_to_all, scan, exscan and barrier: what verify proves of
-// each algorithm, and what its paper says of rounds and volume.
+// Tests broadcast, reduce, gather, scatter, all_to_all, scan, exscan and barrier: the proved grade
+// of each algorithm, and the rounds and volume stated by its paper.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::vector<const Algorithm*> algorithms() {
   return all;
 }
 
-// Every root and every group size, as far as they matter to it and it supports them.
+// Every root and every group size that matters to the algorithm and that it supports.
 std::vector<Shape> shapes_of(const Algorithm& algorithm, int32_t ranks) {
   std::vector<Shape> shapes;
   const int32_t roots = has_root(algorithm.collective) ? ranks : 1;
@@ -158,7 +158,7 @@ TEST(RootedCatalogue, OffersADirectAlgorithmForUnevenBlocks) {
   }
 }
 
-// The algorithms that go through a third rank must not slip through as direct.
+// Algorithms that forward through a third rank must not be accepted as direct.
 TEST(RootedCatalogue, ForwardingIsNotDirect) {
   for (const auto& [collective, name] :
        {std::pair{Collective::gather, "binomial"}, std::pair{Collective::scatter, "binomial"},
@@ -170,7 +170,7 @@ TEST(RootedCatalogue, ForwardingIsNotDirect) {
   }
 }
 
-// ---- what the literature says
+// ---- figures of the literature
 
 TEST(Linear, TakesOneRound) {
   for (const int32_t p : {2, 3, 8, 17, 33}) {
@@ -210,7 +210,7 @@ TEST(Knomial, TakesLogarithmicallyManyRoundsFromAnyRoot) {
   }
 }
 
-// A rank has at most k - 1 children a round.
+// A rank has at most k - 1 children per round.
 TEST(Knomial, RootHasFewChildren) {
   for (const auto& [name, radix] :
        std::map<std::string, int32_t>{{"binomial", 2}, {"knomial_4", 4}, {"knomial_8", 8}}) {
@@ -222,7 +222,8 @@ TEST(Knomial, RootHasFewChildren) {
   }
 }
 
-// Every block travels once along each edge above it, and the root takes in each but its own once.
+// Every block travels once along each edge above it, and the root receives every block except its
+// own once.
 TEST(Knomial, GatherAndScatterMoveWholeGroups) {
   for (const int32_t p : {2, 4, 8, 16, 32}) {
     for (const int32_t root : {0, 1, p - 1}) {
@@ -259,7 +260,7 @@ TEST(Chain, EveryRankSendsTheBufferOnceToItsNeighbour) {
   }
 }
 
-// Chunks follow each other: the last arrives as many rounds after the first as there are others.
+// Chunks are pipelined: the last one arrives one round after the first for each further chunk.
 TEST(Chain, OfSeveralChunksIsAPipeline) {
   for (const int32_t p : {2, 3, 5, 8}) {
     for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
@@ -276,7 +277,7 @@ TEST(Chain, OfSeveralChunksIsAPipeline) {
   }
 }
 
-// van de Geijn: log2 p + p - 1 rounds; nobody sends 2n, and nobody is sent what it has.
+// van de Geijn: log2 p + p - 1 rounds; no rank sends 2n, and none receives what it already has.
 TEST(ScatterAllGather, MovesLittleFromAnyRoot) {
   for (int32_t p = 2; p <= kMaxRanks; ++p) {
     for (const int32_t root : {0, 1, p - 1}) {
@@ -295,7 +296,7 @@ TEST(DoubleTree, IsTwoShallowTreesWithInnerNodesApart) {
   for (int32_t p = 2; p <= kMaxRanks; ++p) {
     for (const int32_t root : {0, p / 2, p - 1}) {
       for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
-        // The root stands above trees of the others.
+        // The root is above trees of the other ranks.
         EXPECT_EQ(depth_of(collective, "double_tree", p, root), 1 + log2_down(p - 1));
         const std::vector<Program> programs = programs_of(collective, "double_tree", p, root);
         EXPECT_EQ(messages_sent(programs), 2 * (p - 1));  // trees, edges
@@ -324,7 +325,7 @@ TEST(TwoShotReduce, SharesTheArithmeticInTwoRounds) {
   }
 }
 
-// Rabenseifner: 2 log2 p rounds; every rank reduces n (p - 1)/p, and sends at most 2n (p - 1)/p.
+// Rabenseifner: 2 log2 p rounds; every rank reduces n (p - 1)/p and sends at most 2n (p - 1)/p.
 TEST(ScatterGatherReduce, SharesTheArithmeticInLogarithmicallyManyRounds) {
   for (const int32_t p : {2, 4, 8, 16, 32}) {
     for (int32_t root = 0; root < p; ++root) {
@@ -342,7 +343,7 @@ TEST(ScatterGatherReduce, SharesTheArithmeticInLogarithmicallyManyRounds) {
   EXPECT_NE(require_algorithm(Collective::reduce, "scatter_gather").supports({.ranks = 6}), "");
 }
 
-// In round k rank r sends to r + k, and takes what comes from r - k.
+// In round k rank r sends to r + k and receives from r - k.
 TEST(Linear, AllToAllHasADifferentReceiverForEveryRankInARound) {
   for (int32_t p = 2; p <= kMaxRanks; ++p) {
     const std::vector<Program> programs = programs_of(Collective::all_to_all, "linear", p);
@@ -366,7 +367,7 @@ TEST(AllToAllBruck, SendsHalfOfTheBlocksInLogarithmicallyManyMessages) {
     EXPECT_LE(depth_of(Collective::all_to_all, "bruck", p), log2_up(p));
     for (const Program& program : programs_of(Collective::all_to_all, "bruck", p)) {
       EXPECT_EQ(messages_sent(program), log2_up(p));
-      int32_t bits = 0;  // of all distances
+      int32_t bits = 0;  // bits of all distances
       for (int32_t i = 1; i < p; ++i) bits += std::popcount(static_cast<uint32_t>(i));
       EXPECT_EQ(chunks_sent(program), bits);
       EXPECT_LE(program.chunks_per_message, p / 2);
@@ -408,8 +409,8 @@ TEST(RecursiveDoublingScan, TakesLogarithmicallyManyRounds) {
       for (const Program& program : programs) {
         EXPECT_LE(messages_sent(program), log2_up(p));
       }
-      // Each round sends the left group's total to every rank of the right group; back goes only
-      // what ranks further right need.
+      // Each round sends the left group's total to every rank of the right group; only totals that
+      // ranks further right need are sent back.
       int32_t messages = 0;
       for (int32_t half = 1; half < p; half *= 2) {
         for (int32_t rank = 0; rank < p; ++rank) {

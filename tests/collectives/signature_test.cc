@@ -1,4 +1,4 @@
-// What rides in every message's header.
+// Tests the call signature in every message's header.
 #include "collectives/runtime/calls/signature.h"
 
 #include <gmock/gmock.h>

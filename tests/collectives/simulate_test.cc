@@ -1,5 +1,5 @@
-// Collectives in virtual time: the formulas of the literature on idle networks, links that are
-// shared, slow or gone, ranks that are late or dead, and ranks that are played as one.
+// Tests simulated collectives: formulas of the literature on idle networks, shared, slow and failed
+// links, late and dead ranks, and ranks that are walked as one.
 #include "collectives/simulate/simulate.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ struct Case {
   int alike = 1;
 };
 
-// One network, on which links may fail, and one algorithm.
+// One network, whose links may fail, and one algorithm.
 class Play {
  public:
   explicit Play(const Case& c)
@@ -64,7 +64,7 @@ double ring_us(int ranks, double bytes, double alpha_us, double GBps) {
   return 2 * (alpha_us * (ranks - 1) + bytes / GBps * 1e-3 * (ranks - 1) / ranks);
 }
 
-// What is not played round by round takes as long as if it were.
+// The closed form of round-based programs equals their step-by-step simulation.
 TEST(Rounds, TakeTheTimeThatTheyTakeWhenPlayed) {
   const std::pair<Collective, const char*> programs[] = {{Collective::all_reduce, "ring"},
                                                          {Collective::all_gather, "ring"},
@@ -108,7 +108,7 @@ TEST(Simulate, ARingOnAnIdleNetworkTakesTheTimeOfItsFormula) {
       Play ring({cat("ring:", ranks, ",bandwidth=25,latency=3us")});
       const double expected = ring_us(ranks, bytes, 3, 25);
       EXPECT_NEAR(ring.time(bytes), expected, 1e-12 * expected * ranks) << ranks << ", " << bytes;
-      // Over a switch there are two links on each way.
+      // Over a switch, each path has two links.
       Play star({cat("switch:", ranks, ",bandwidth=25,latency=1.5us")});
       EXPECT_NEAR(star.time(bytes), expected, 1e-12 * expected * ranks) << ranks << ", " << bytes;
     }
@@ -148,7 +148,7 @@ TEST(Simulate, SlicesOfATreeOverlap) {
 }
 
 TEST(Simulate, FlowsShareALink) {
-  // Two leaves with one link between them: four flows each way at a time.
+  // Two leaves with one link in between: four flows in each direction at a time.
   Play thin({"fat-tree:hosts=8,per-leaf=4,up=1,latency=0", "recursive_doubling"});
   // Two rounds inside a leaf, one over the link.
   EXPECT_NEAR(thin.time(1e8), (2 + 4) * 1e8 / 50e3, 1e-6);
@@ -332,7 +332,7 @@ TEST(Simulate, RefusesWhatIsTooLongToWalk) {
               AllOf(HasSubstr("limit is 1000 steps"), HasSubstr("let the algorithm be chosen")));
 }
 
-// From the beginning, and after all ranks have computed for a time.
+// From the beginning, and after all ranks have computed for some time.
 TEST(Simulate, CollectivesInAJointScheduleTakeWhatTheyTakeAlone) {
   for (const char* name : {"ring", "halving_doubling", "hierarchical", "double_binary_tree"}) {
     SCOPED_TRACE(name);
@@ -371,7 +371,7 @@ TEST(Simulate, StepsOfAJointScheduleFollowEachOther) {
   EXPECT_DOUBLE_EQ(simulate(schedule, network, options).time_us, 40 + 7);
 }
 
-// Every algorithm of the catalogue ends, on ranks that share links unevenly.
+// Every algorithm of the catalogue terminates on ranks that share links unevenly.
 TEST(Simulate, EveryAlgorithmEnds) {
   int played = 0;
   for (const Collective collective : kCollectivesWithAlgorithms) {
@@ -396,7 +396,7 @@ TEST(Simulate, EveryAlgorithmEnds) {
   EXPECT_GT(played, 150);
 }
 
-// Part of a host is not played for the whole: such networks are ordered by what one rank does.
+// Part of a host is not simulated instead of the whole: such networks use one rank's estimate.
 TEST(Simulate, CandidatesForFewLargeHostsStayWithinTheNetwork) {
   Network network(parse_structure("switch:6000;ring:2", {}));
   ASSERT_EQ(network.alike_group_size(), 6000);
@@ -407,7 +407,7 @@ TEST(Simulate, CandidatesForFewLargeHostsStayWithinTheNetwork) {
   EXPECT_TRUE(std::isfinite(candidates.front().rough_us));
 }
 
-// One rank's sends say nothing of how long a chain is.
+// One rank's sends do not show the length of a chain.
 TEST(Simulate, CandidatesForManyRanksAreSortedByWhatFewOfThemTake) {
   const Case c{.network = "fat-tree:hosts=1500,gpus=8", .collective = Collective::broadcast};
   Network network(parse_structure(c.network, {}));

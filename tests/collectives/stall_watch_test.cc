@@ -1,4 +1,4 @@
-// A watch on stalled calls, by itself: four watches answer each other's questions, with no
+// Tests the stall watch in isolation: four watches answer each other's questions without a
 // communicator.
 #include "collectives/runtime/waiting/stall_watch.h"
 
@@ -17,8 +17,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Ranks 0 to 3 of a communicator are ranks 10 to 13 of the job. A question is answered at once,
-// by those that answer.
+// Ranks 0 to 3 of a communicator are ranks 10 to 13 of the job. A question is answered at once by
+// the ranks that answer.
 class StallWatchTest : public ::testing::Test {
  protected:
   StallWatchTest() {
@@ -41,7 +41,7 @@ class StallWatchTest : public ::testing::Test {
   void call(int rank, uint32_t number, uint64_t count = 4) {
     recorders_[rank].started(number, encode(sum_of(count)), ticks());
   }
-  // The ranks that were asked since the last time, each of which answers.
+  // Returns the ranks asked since the last call, each of which answers.
   std::vector<int> answered(int asker) {
     std::vector<int> peers;
     for (const auto& [peer, call] : std::exchange(asked_, {})) {

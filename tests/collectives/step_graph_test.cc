@@ -1,4 +1,4 @@
-// The plans of all ranks as one graph of steps.
+// Tests the plans of all ranks as one graph of steps.
 #include "collectives/program/step_graph.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// Many communicators at once, several calls under way on each, from two threads of each rank, which
-// come to the communicators and wait for the calls in orders of their own: nothing deadlocks, every
-// result is right and nothing is left behind.
+// Tests many communicators at once with several calls in flight on each, from two threads per rank,
+// which visit the communicators and wait for the calls in their own orders: nothing deadlocks,
+// every result is right and nothing is left over.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct Member {
   uint64_t seed = 0;  // the same on all its ranks
 };
 
-// How ranks are grouped, round after round; 64 communicators in all.
+// Groupings of the ranks, round after round; 64 communicators in total.
 const std::vector<std::function<int(int)>>& splits() {
   static const std::vector<std::function<int(int)>> all = {
       [](int) { return 0; },        [](int) { return 0; },
@@ -115,7 +115,7 @@ class Round {
   std::vector<RankCall> calls_;
 };
 
-// One thread of a rank, and its communicators.
+// Body of one thread of a rank, with its communicators.
 void call_in_rounds(std::vector<Member> members, int rounds, uint64_t order) {
   std::mt19937_64 shuffler(order);
   for (int i = 0; i < rounds; ++i) {
@@ -133,7 +133,7 @@ void call_in_rounds(std::vector<Member> members, int rounds, uint64_t order) {
 
 void run_rank(const Job& job, size_t splits, int rounds) {
   const std::vector<Member> members = join_all(job, splits);
-  // The same share of the communicators on every rank.
+  // Every rank's threads get the same share of the communicators.
   std::vector<std::vector<Member>> shares(2);
   for (size_t i = 0; i < members.size(); ++i) shares[i % 2].push_back(members[i]);
   std::exception_ptr failure;
@@ -159,11 +159,13 @@ INSTANTIATE_TEST_SUITE_P(Both, Stress, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(Stress, ManyCommunicatorsAtOnce) {
-  // Over TCP each pair of ranks has a socket of its own in each communicator: fewer of them.
+  // Over TCP each pair of ranks has a socket per communicator: fewer communicators.
   const bool shm = GetParam() == "shm";
   const size_t rounds_of_splits = shm ? splits().size() : 4;
   EXPECT_EQ(communicators_in(splits().size()), 64);
-  testing::run_ranks(kRanks, [](const Job& job) { run_rank(job, 0, 1); });  // what stays for good
+  testing::run_ranks(kRanks, [](const Job& job) {
+    run_rank(job, 0, 1);
+  });  // opens permanent descriptors and threads
   const size_t descriptors = testing::open_descriptors();
   const size_t threads = testing::running_threads();
   testing::run_ranks(kRanks,

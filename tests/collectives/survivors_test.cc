@@ -1,4 +1,4 @@
-// Ranks die, and those that are left go on without them. Ranks are processes.
+// Tests deaths of ranks after which the survivors continue. Ranks are processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 
 using Body = std::function<std::string(Communicator&)>;
 
-// What each rank's body returned or threw; empty for those that died.
+// Result or exception text of each rank's body; empty for dead ranks.
 std::vector<std::string> run_processes(int size, const std::string& transport, const Body& body,
                                        int spares = 0) {
   testing::LocalRendezvous rendezvous;
@@ -80,8 +80,8 @@ std::string sum_text(const Communicator& comm, const std::vector<int64_t>& value
   return cat(comm.size(), " ranks, sum ", values.front(), " to ", values.back());
 }
 
-// Until it succeeds: the sum over all ranks that are left, and over as many spares as fill them up
-// to `strength`.
+// Repeats until it succeeds: the sum over all surviving ranks and over as many spares as fill them
+// up to `strength`.
 std::string sum_of_survivors(Communicator comm, int rank_of_world, int strength = 0) {
   for (;;) {
     try {
@@ -102,7 +102,7 @@ std::string expected(int size, const std::vector<int>& dead) {
   return cat(size - static_cast<int>(dead.size()), " ranks, sum ", sum, " to ", sum);
 }
 
-// Of this rank.
+// Returns this rank's rank of the job.
 int job_rank_of(Communicator& comm) {
   for (int rank = 0;; ++rank) {
     if (comm.member(rank) == comm.rank()) return rank;
@@ -113,7 +113,7 @@ bool has(const std::vector<int>& ranks, int rank) {
   return std::ranges::find(ranks, rank) != ranks.end();
 }
 
-// Before some of them die: whoever is through first may do so before the others are.
+// A barrier before ranks die: the first rank to pass it may die before the others have passed.
 void meet(Communicator& world) {
   try {
     world.barrier();
@@ -143,7 +143,7 @@ TEST_P(Survivors, GoOnWithoutWhoeverDied) {
   }
 }
 
-// One after the other, down to the last.
+// Ranks die one after another, down to the last.
 TEST_P(Survivors, GoOnAfterEachDeath) {
   constexpr int kRanks = 5;
   const std::vector<std::string> texts = run_processes(kRanks, GetParam(), [](Communicator& world) {
@@ -159,7 +159,7 @@ TEST_P(Survivors, GoOnAfterEachDeath) {
             one = {1};
             comm.all_reduce(std::span(one));
           }
-          // Whoever has not yet heard of the death comes back here.
+          // A rank that has not yet heard of the death comes back here.
           done = one.front() == comm.size() && comm.size() < world.size();
           if (done) text += cat(one.front(), " ");
         } catch (const Error&) {
@@ -173,7 +173,7 @@ TEST_P(Survivors, GoOnAfterEachDeath) {
   EXPECT_EQ(texts[2], "4 3 2 1 ");
 }
 
-// Others die while the first death is dealt with.
+// Further ranks die while the first death is handled.
 TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
   constexpr int kRanks = 6;
   for (int step = 0; step < 16; ++step) {
@@ -190,7 +190,7 @@ TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
                 die();
               }).detach();
             }
-            // Some may be through before the second death, and others not: they agree on that.
+            // Some may have completed before the second death, others not; they agree on that.
             for (Communicator comm = world;; comm = comm.shrink()) {
               std::string text;
               try {
@@ -211,7 +211,7 @@ TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
   }
 }
 
-// It is told as itself, and not as one that the others have gone on without.
+// The second death is reported as itself, not as an exclusion by the others.
 TEST_P(Survivors, HearOfASecondDeathByItsName) {
   const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {
     meet(world);
@@ -242,7 +242,7 @@ std::string text_of(const Membership& membership) {
   return cat("epoch ", membership.epoch, " members ", membership.digest);
 }
 
-// Newcomers know it too, who have seen nothing of what was before.
+// Newcomers have it as well, although they took no part in earlier changes.
 TEST_P(Survivors, HaveOneMembershipThatEachChangeRaises) {
   constexpr int kRanks = 4;
   const std::vector<std::string> texts = run_processes(
@@ -270,7 +270,7 @@ TEST_P(Survivors, HaveOneMembershipThatEachChangeRaises) {
   for (const int rank : {2, 3, 4}) EXPECT_EQ(texts[rank], texts[0]) << "rank " << rank;
 }
 
-// Without a launcher nobody knows that these have ended and are not cut off.
+// Without a launcher, it is unknown whether the others have ended or are cut off.
 TEST_P(Survivors, OfAMinorityDoNotGoOn) {
   const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {
     meet(world);
@@ -296,7 +296,7 @@ TEST_P(Survivors, GrowBackToFullStrength) {
     std::vector<std::string> texts = run_processes(
         size, GetParam(),
         [&, ranks = ranks, dead = dead](Communicator& world) {
-          // A newcomer is behind the others.
+          // A newcomer has a higher rank than the others.
           const int own = job_rank_of(world);
           if (own < ranks) meet(world);
           if (has(dead, own)) die();
@@ -347,7 +347,7 @@ TEST_P(Survivors, RefuseToGrowAPartOfTheJob) {
   EXPECT_THAT(texts[2], HasSubstr("takes part in the job, but not in the communicator"));
 }
 
-// A sanitizer keeps what was freed, and notes about what was done.
+// Sanitizers keep freed memory and records of accesses.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitizerTakesMemory = true;
 #else

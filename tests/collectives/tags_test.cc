@@ -1,5 +1,4 @@
-// Messages with tags, from any source, shorter than their receives, and looked for before they are
-// received.
+// Tests messages with tags, from any source, shorter than their receives, and probes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +28,7 @@ using Values = std::vector<int32_t>;
 ConstBuffer from(const Values& values) { return const_buffer_of(std::span<const int32_t>(values)); }
 Buffer into(Values& values) { return buffer_of(std::span(values)); }
 
-// `count` values that tell the message.
+// Returns `count` values that identify the message.
 Values message(size_t count, int which) {
   Values values(count);
   std::iota(values.begin(), values.end(), which * 1000);
@@ -53,7 +52,7 @@ class Tags : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, Tags, ::testing::Values("shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
-// A few kilobytes, and what goes in many slices.
+// A few kilobytes, and lengths of many slices.
 const std::vector<size_t> kCounts = {0, 1, 7, 1000, 50'001, 1'000'000};
 
 TEST_P(Tags, SelectMessagesInAnyOrder) {
@@ -105,7 +104,7 @@ TEST_P(Tags, GoFromLibraryMemoryAsWell) {
   });
 }
 
-// Early and late ones, of itself and of others, from anybody.
+// Early and late messages, from this rank and from others, received from any source.
 TEST_P(Tags, ReceivesThatReduceCombine) {
   testing::run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -182,7 +181,7 @@ TEST_P(Tags, ComeFromAnySource) {
   }
 }
 
-// The receives are made before anything is sent: each message goes to the oldest that accepts it.
+// The receives are posted before any send: each message matches the oldest receive that accepts it.
 TEST_P(Tags, GoToTheOldestReceiveThatAcceptsThem) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -240,7 +239,7 @@ TEST_P(Tags, AreFoundBeforeTheyAreReceived) {
       }
     } else {
       for (const size_t count : kCounts) {
-        // The second one of each sender, behind the first.
+        // The second message of each sender, behind the first.
         for (const int source : {2, 1}) {
           EXPECT_EQ(comm.await_message(source, 9), info(source, 9, count + 1));
           EXPECT_EQ(comm.probe(source, 9), info(source, 9, count + 1));
@@ -263,8 +262,8 @@ TEST_P(Tags, AreFoundBeforeTheyAreReceived) {
   });
 }
 
-// Each rank sends to all, itself among them, and receives in an order of its own: messages of one
-// source and tag come in the order in which they were sent, whatever else is asked for.
+// Each rank sends to all ranks including itself and receives in its own order: messages of one
+// source and tag keep their order, whatever else is requested.
 TEST_P(Tags, KeepTheirOrderAmongThoseThatMatch) {
   for (const uint32_t seed : {1, 2, 3, 4, 5}) {
     testing::run_ranks(4, [seed](const Job& job) {
@@ -272,7 +271,7 @@ TEST_P(Tags, KeepTheirOrderAmongThoseThatMatch) {
       constexpr int kMessages = 40;
       constexpr int kMostTags = 3;
       std::minstd_rand random(seed * 100 + static_cast<uint32_t>(comm.rank()));
-      // What is sent is told by the pair and its number; all ranks know it alike.
+      // The pair of ranks and the number determine the message, so all ranks know it.
       const auto shape = [&](int source, int to, int number) {
         std::minstd_rand own(seed * 7919 + static_cast<uint32_t>(source * 977 + to * 31 + number));
         own.discard(3);

@@ -1,5 +1,5 @@
-// Messages that came before their receives: how much of them is kept, and that nobody waits in
-// vain.
+// Tests messages that arrive before their receives: how many bytes are buffered, and that nothing
+// waits in vain.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,8 +74,8 @@ void receive_early(Communicator& comm) {
   }
 }
 
-// A receive that is merely there does not make this rank take in whatever is sent to it: the sender
-// is held up at the limit. What a system's sockets hold counts as taken.
+// A receive that no thread waits for does not make this rank buffer everything sent to it: the
+// sender blocks at the limit. Data in the system's sockets counts as received.
 TEST_P(Unexpected, AreKeptUpToALimitForAReceiveThatNobodyWaitsFor) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -103,7 +103,7 @@ TEST_P(Unexpected, AreKeptUpToALimitForAReceiveThatNobodyWaitsFor) {
   });
 }
 
-// Blocking, polling, probing, or by a call that follows: who wants the message gets it.
+// Blocking, polling, probing, or a call that follows: each obtains the message.
 enum class Way : uint8_t { waits, polls, probes, awaits_message, follows, has_callback };
 
 void get_wanted(Communicator& world, Communicator& beside, Way way) {
@@ -157,7 +157,7 @@ TEST_P(Unexpected, DoNotKeepAMessageFromWhoWaitsForIt) {
   }
 }
 
-// The limit is what is kept at a time: what has been received makes room.
+// The limit applies to buffered bytes: received messages make room.
 TEST_P(Unexpected, MakeRoomWhenTheyAreReceived) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);

@@ -1,4 +1,4 @@
-// Operators of the caller's: those that do not commute see lower ranks on the left.
+// Tests user-defined operators; non-commutative ones get lower ranks as left operands.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<std::string> canonical_algorithms(Collective collective, int ranks) 
 using Matrix = std::array<uint64_t, 2>;  // | a b |  as (a, b): maps x -> a x + b, composed
 Matrix product(const Matrix& x, const Matrix& y) { return {x[0] * y[0], x[0] * y[1] + x[1]}; }
 
-// Up to seven letters of a word, and how many in the highest byte; more are cut off.
+// Up to seven letters of a word, and their number in the highest byte; excess letters are dropped.
 uint64_t append(uint64_t x, uint64_t y) {
   constexpr uint64_t kLetters = (uint64_t{1} << 56) - 1;
   const uint64_t length = x >> 56;
@@ -111,7 +111,7 @@ TEST_P(UserOperator, SeesTheRanksInOrder) {
   });
 }
 
-// A value is as many bytes as it likes; no part of one comes without the rest.
+// Values of any number of bytes, whose parts are never separated.
 template <size_t kBytes>
 void check_wide_values(Communicator& comm) {
   constexpr uint64_t kValues = 1009;

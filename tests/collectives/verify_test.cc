@@ -1,4 +1,5 @@
-// Wrong programs of every kind are refused, with the place; right ones get the grade they earn.
+// Tests that defective programs of every kind are refused with the place, and that correct ones get
+// their grade.
 #include "collectives/proof/verify.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +66,7 @@ TEST(Grades, AnOrderThatDependsOnTheRankIsOnlyCorrect) {
   EXPECT_EQ(verdict.grade, Grade::correct);
 }
 
-// Three ranks: 1 adds its part to 0's, 2 to that, and the result goes back.
+// Three ranks: 1 adds its part to 0's, 2 adds its part to that, and the result is sent back.
 Programs chain(ChunkRange partial) {
   Programs programs = {with({send({1}, {input(0)}), recv(2, {output(0)})}, 1, 1),
                        with({recv_reduce_left(0, {input(0)}, {partial}),
@@ -86,7 +87,7 @@ TEST(Grades, RoundingOnTheWayIsNotCanonical) {
   EXPECT_EQ(verify_all_reduce(programs).grade, Grade::same_bits);
 }
 
-// One rank keeps the sum that it has not rounded, the other gets it rounded: bits differ.
+// One rank keeps the unrounded sum, the other receives it rounded: their bits differ.
 TEST(Grades, ARoundedAndAnUnroundedPartialAreNotTheSame) {
   Programs programs = chain(scratch(0));
   programs[0] = with({send({1}, {input(0)}), recv(2, {scratch(0)}), recv(1, {scratch(1)}),
@@ -157,7 +158,7 @@ TEST(Direct, ForwardsNothing) {
                  "it received");
 }
 
-// Whose blocks are uneven, chunks of different blocks cannot meet.
+// If blocks are uneven, chunks of different blocks cannot be combined.
 TEST(Sizes, OfDifferentBlocks) {
   const auto program = [](int32_t own, int32_t other) {
     return Program{.input_chunks = 1,
@@ -180,8 +181,8 @@ TEST(Progress, EveryoneReceivesFirst) {
                        HasSubstr("rank 1, step 0 (")));
 }
 
-// Rank 1 takes the first message when rank 2 has sent; rank 2 sends when it has rank 0's second
-// message, which goes to rank 1 as well: that one needs room for two on the way from 0 to 1.
+// Rank 1 receives the first message after rank 2 has sent; rank 2 sends after it has received rank
+// 0's second message, which is also for rank 1: the connection from 0 to 1 would need room for two.
 TEST(Progress, AConnectionHoldsOneMessage) {
   Programs programs = {
       with({send({1}, {input(0)}), send({1, 2}, {input(0)}), copy({input(0)}, {output(0)})}, 1, 2),
@@ -272,7 +273,7 @@ TEST(Contributions, ABroadcastOfSomeoneElse) {
 TEST(Contributions, ABarrierThatHearsFromOneNeighbourOnly) {
   Programs programs;
   for (int32_t rank = 0; rank < 3; ++rank) {
-    // The second token tells no more than the first: it is above the receives.
+    // The second token carries no more knowledge than the first, because it precedes the receives.
     const int32_t next = (rank + 1) % 3;
     const int32_t previous = (rank + 2) % 3;
     programs.push_back(
@@ -294,7 +295,7 @@ TEST(Reads, BeforeAnyWrite) {
                  "scratch[3] yet");
 }
 
-// In place the output holds the input at the start, but not every call is in place.
+// In place the output initially holds the input, but not every call is in place.
 TEST(Reads, OfTheOutputBeforeAnyWrite) {
   Programs programs = exchange();
   programs[0].steps[0] = send({1}, {output(0)});
@@ -302,8 +303,8 @@ TEST(Reads, OfTheOutputBeforeAnyWrite) {
                  HasSubstr("rank 0, step 0 (send output[0] to 1): read before write"));
 }
 
-// Out of place the receive and the send are independent. In place the receive writes what the send
-// reads, so the send waits for it, on both ranks.
+// Out of place the receive and the send are independent. In place the receive overwrites what the
+// send reads, so the receive waits for the send, on both ranks.
 TEST(InPlace, DependenciesAreKept) {
   const auto rank = [](int32_t own, int32_t other) {
     return Program{.input_chunks = 2,
@@ -316,7 +317,7 @@ TEST(InPlace, DependenciesAreKept) {
                             "message from rank 1"));
 }
 
-// Out of place the sum may be taken twice; in place the second one adds to the first.
+// Out of place the sum may be computed twice; in place the second one adds to the first.
 TEST(InPlace, InputThatWasOverwritten) {
   const Step sum = reduce({input(0)}, {scratch(0)}, {output(0)});
   Programs programs = {
@@ -389,7 +390,7 @@ TEST(Steps, WriteWhereTheyMay) {
                  HasSubstr("writes to the input"));
   expect_refused(verify_all_reduce({with({copy({input(0), input(0)}, {output(0), output(0)})})}),
                  HasSubstr("writes a chunk twice"));
-  // In place, input[0] and output[0] are one; which of the two copies comes first?
+  // In place, input[0] and output[0] are one: the order of the two copies would matter.
   expect_refused(
       verify_all_reduce({with({copy({input(0), scratch(0)}, {scratch(0), output(0)})}, 1, 1)}),
       HasSubstr("reads a chunk that it overwrites with another one"));

@@ -1,4 +1,4 @@
-// How waits end when a peer does not come: by polling or waiting, whatever the peer did instead.
+// Tests how polls and waits end if a peer does not arrive.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -34,29 +34,29 @@ class Waiting : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, Waiting, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-// Rank 1 stays in the job, without calling, until rank 0's error has come round.
+// Rank 1 stays in the job without calling until rank 0's error has reached it.
 void stay(Communicator& comm) {
   int32_t value = 0;
   comm.recv(std::span(&value, 1), 0);
 }
 
-TEST(SpinTime, LearnsHowLongYieldingIsWorthIt) {
+TEST(WaitTimes, LearnHowLongSpinningIsWorthIt) {
   constexpr int64_t kMillisecond = 1'000'000;
-  internal::SpinTime time;
-  const int64_t least = time.yield_ns();
+  internal::WaitTimes time;
+  const int64_t least = time.spin_ns();
   EXPECT_LT(least, kMillisecond);
   time.learn_from_sleep(kMillisecond);
-  EXPECT_EQ(time.yield_ns(), 2 * kMillisecond);
+  EXPECT_EQ(time.spin_ns(), 2 * kMillisecond);
   time.learn_from_sleep(kMillisecond / 2);
-  EXPECT_EQ(time.yield_ns(), 2 * kMillisecond) << "a shorter one would have been caught";
+  EXPECT_EQ(time.spin_ns(), 2 * kMillisecond) << "a shorter one would have been caught";
   time.learn_from_sleep(5 * kMillisecond / 2);
-  EXPECT_EQ(time.yield_ns(), 3 * kMillisecond) << "no longer than that";
+  EXPECT_EQ(time.spin_ns(), 3 * kMillisecond) << "no longer than that";
   time.learn_from_sleep(1000 * kMillisecond);
-  EXPECT_EQ(time.yield_ns(), least) << "nothing would have caught this one";
+  EXPECT_EQ(time.spin_ns(), least) << "nothing would have caught this one";
 }
 
-TEST(SpinTime, KnowsHowLongWaitsWere) {
-  internal::SpinTime time;
+TEST(WaitTimes, KnowHowLongWaitsWere) {
+  internal::WaitTimes time;
   EXPECT_EQ(time.waited_ns(), 0);
   {
     internal::Backoff backoff(true, false, time);
@@ -104,7 +104,7 @@ TEST_P(Waiting, PollingMeetsTheDeadline) {
   EXPECT_THAT(errors[0]->what(), HasSubstr("rank 1 ("));
 }
 
-// 0 is no deadline, and not the setting's, nor one that has passed.
+// 0 means no deadline: neither the setting's nor one that has passed.
 TEST_P(Waiting, ATimeoutOfZeroIsNoDeadline) {
   settings().set("TUTTI_TIMEOUT", "0.2");
   std::promise<void> waited;
@@ -124,7 +124,7 @@ TEST_P(Waiting, ATimeoutOfZeroIsNoDeadline) {
   settings().set("TUTTI_TIMEOUT", "300");
 }
 
-// Call numbers start again at 1: 0 stands for a message, and for no call.
+// Call numbers restart at 1: 0 means a message, or no call.
 TEST_P(Waiting, CallNumbersGoOnAfterTheLargest) {
   settings().set("TUTTI_FIRST_CALL", "4294967294");
   const auto errors = run_ranks_catching(2, [](const Job& job) {
@@ -163,7 +163,7 @@ TEST_P(Waiting, ShortWaitsFindAMismatch) {
   }
 }
 
-// Each rank polls for the call that the other one will only look at later.
+// Each rank polls the call that the other rank polls only later.
 TEST_P(Waiting, PollingOneCommunicatorMovesTheOthers) {
   run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -243,7 +243,7 @@ TEST_P(Waiting, SeveralThreadsOnOneCommunicator) {
   });
 }
 
-// After an abort was thrown nobody writes to the caller's buffers any more.
+// After an abort was thrown, nothing writes to the caller's buffers.
 TEST_P(Waiting, BuffersAreTheCallersAfterAnAbort) {
   const auto errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);

@@ -1,4 +1,4 @@
-// Calls whose f32 elements travel in other formats (CallOptions::wire).
+// Tests calls whose f32 elements travel in other formats (CallOptions::wire).
 #include "base/wire_format.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ using testing::run_ranks_catching;
 constexpr std::array kBlockFormats = {WireFormat::mx8, WireFormat::mx4, WireFormat::int8,
                                       WireFormat::sign};
 
-// Of an array that begins with a block.
+// Rounds an array that begins with a block.
 std::vector<float> encoded_once(BlockFormat format, std::vector<float> values) {
   const size_t count = values.size();
   const size_t block = block_of(format);
@@ -85,7 +85,7 @@ TEST(WireFormat, ElementsAreTheirBlocks) {
   }
 }
 
-// What another rank has is what this one sent, rounded once, and so has the sender.
+// All ranks, the sender included, have the sender's values rounded once.
 TEST(WireFormat, ABroadcastRoundsOnce) {
   for (const size_t count : {0, 1, 31, 32, 33, 257, 1000}) {
     for (size_t i = 0; i < kBlockFormats.size(); ++i) {
@@ -141,7 +141,7 @@ TEST(WireFormat, MessagesAndCallsThatFollowOthersTravelSo) {
       EXPECT_EQ(info, (MessageInfo{.source = 0, .tag = 0, .dtype = DType::f32, .count = 100}));
       EXPECT_EQ(got, encoded_once(BlockFormat::mx4, sent));
     }
-    // The second one's input is what the first one writes.
+    // The second call's input is the first call's output.
     std::vector<float> values(50, static_cast<float>(job.rank + 1));
     Work first = comm.all_reduce_async(values, values, ReduceOp::sum);
     const std::array before = {first};
@@ -179,7 +179,7 @@ TEST(WireFormat, NoNumbersStayWhatTheyAre) {
   });
 }
 
-// Every collective and algorithm, each compared with the formula that its proof has.
+// Every collective and algorithm, each against the formula of its proof.
 class Everything : public ::testing::TestWithParam<WireFormat> {};
 
 INSTANTIATE_TEST_SUITE_P(Formats, Everything,
@@ -266,7 +266,7 @@ TEST_P(Everything, TheReferenceTellsFormatsApart) {
   });
 }
 
-// As many blocks, but not as many values.
+// The same number of blocks, but different numbers of values.
 TEST(WireFormat, RanksThatDifferInTheLastBlockAreFoundOut) {
   const std::vector<std::optional<Error>> errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);

@@ -1,4 +1,4 @@
-// Configurations of runs, as --config takes them. What is taken is written, and read again as the
+// Fuzzes configurations of runs as passed to --config. An accepted one is written, read back as the
 // same, and completed for a few ranks.
 #include "tests/fuzz/target.h"
 #include "training/setup/merge.h"

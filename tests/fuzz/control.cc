@@ -1,6 +1,6 @@
-// A rank's real control channel, and on its link a child that says anything: rank 0 of two, over
-// the loopback. An input begins behind the handshake of rank 1; what comes before the table is
-// right where its first byte says so.
+// Fuzzes a rank's real control channel whose child sends arbitrary bytes: rank 0 of two, over the
+// loopback. The input follows rank 1's handshake; its first byte selects whether the messages
+// before the rank table are correct.
 #include "transport/bootstrap/control/control.h"
 
 #include <sys/socket.h>
@@ -38,7 +38,7 @@ void write(ByteStream& socket, std::string_view bytes, const Deadline& deadline)
   write_exactly(socket, std::as_bytes(std::span(bytes)), deadline);
 }
 
-// Rank 1, up to the end of the connection.
+// Rank 1, until the connection ends.
 void be_child(uint16_t port, uint8_t choice, std::string_view bytes) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(20));
   Fd socket;
@@ -62,7 +62,7 @@ void be_child(uint16_t port, uint8_t choice, std::string_view bytes) {
   }
 }
 
-// Rank 0, which leaves when all that the child says has been heard.
+// Rank 0, which leaves after it has received everything from the child.
 void be_rank_zero(const Job& job, bool votes, const std::future<void>& child_has_ended) {
   const std::shared_ptr<Control> control = Control::connect(job);
   testing::AttachedClient client(*control, kCommunicator, {0, 1});

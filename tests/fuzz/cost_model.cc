@@ -1,4 +1,4 @@
-// What `tutti tune` has measured. What is taken is written, and read again as the same.
+// Fuzzes files of `tutti tune`. An accepted one is written and read back as the same.
 #include "collectives/cost/cost_model.h"
 
 #include "tests/fuzz/target.h"

@@ -14,7 +14,7 @@ def fuzz_target(name, runs, deps, megabytes = 256):
         }),
         data = native.glob(["corpus/%s/*" % name]),
         env = {"TUTTI_LOG": "error"},
-        # The sanitizers ask the program itself for their options, and no library of it.
+        # The sanitizers read their options from the program itself, not from its libraries.
         linkstatic = True,
         tags = ["asan"],
         deps = [":target"] + deps + select({

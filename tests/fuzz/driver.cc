@@ -1,10 +1,10 @@
-// Runs a fuzz target without libFuzzer, whose flags it takes, as far as it has them:
+// Runs a fuzz target without libFuzzer and accepts some of its flags:
 //
 //   TARGET [-runs=N] [-seed=N] [-rss_limit_mb=N] PATH...
 //
-// A path is an input or a folder of them. All of these come first, as they are, and then N that
-// were made of them. An input that ends the process is written to a file, which may be given as a
-// path then.
+// A path is an input or a folder of inputs. All inputs are run unchanged first, then N mutations of
+// them. An input that crashes the process is written to a file, which can be passed as a path
+// afterwards.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -31,10 +31,10 @@ namespace tutti::fuzz {
 namespace {
 
 constexpr size_t kLongest = 64 << 10;
-constexpr double kMostSeconds = 6;        // of processor time for one input, under sanitizers too
+constexpr double kMostSeconds = 6;  // limit of processor time for one input, also with sanitizers
 constexpr int kSecondsBetweenLooks = 20;  // for an input that never ends
 
-// What signal handlers can look at, to the end of the process.
+// Accessible to signal handlers until the process ends.
 std::string& current = *new std::string;
 uint64_t number = 0;
 uint64_t number_at_last_look = 0;
@@ -98,7 +98,7 @@ std::string content_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// In an order that does not depend on the file system.
+// In an order independent of the file system.
 std::vector<std::string> read_corpus(const std::vector<std::string>& paths) {
   std::vector<std::filesystem::path> files;
   for (const std::string& path : paths) {
@@ -158,8 +158,7 @@ int run_all(const std::string& name, std::span<char*> arguments) {
 }  // namespace
 }  // namespace tutti::fuzz
 
-// A memory error is an abort, too, so that the input is kept; and what was freed does not count as
-// memory that inputs took.
+// Memory errors abort, so that the input is kept; freed memory does not count towards the limit.
 extern "C" const char* __asan_default_options() {
   return "abort_on_error=1:handle_segv=2:handle_sigbus=2:handle_sigfpe=2:handle_sigill=2:"
          "quarantine_size_mb=16:max_allocation_size_mb=512";

@@ -1,4 +1,4 @@
-// What launchers and batch systems tell a process by its environment: lines of NAME=VALUE.
+// Fuzzes the environment of launchers and batch systems: lines of NAME=VALUE.
 #include <map>
 
 #include "base/text.h"
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       fuzz::require(job->rank >= 0 && (job->size == 0 || job->rank < job->size), "a rank is one");
     });
   }
-  // Files of hosts that variables name are not for strangers to choose: they are read elsewhere.
+  // Host files named by variables are fuzzed elsewhere.
   variables.erase("LSB_DJOB_HOSTFILE");
   variables.erase("PBS_NODEFILE");
   fuzz::take("", [&] { tool::find_allocation(environment); });

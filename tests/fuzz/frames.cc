@@ -1,6 +1,6 @@
-// Frames as they come on a control link, and what is done with them: messages of agreements, deaths
-// and aborts, questions and answers, what ranks say of themselves, the table of all of them. (The
-// thread that does it in a job is control.cc's.)
+// Fuzzes frames of a control link and their handling: agreements, deaths and aborts, questions and
+// answers, what ranks report about themselves, and the rank table. (control.cc fuzzes the thread
+// that does this in a job.)
 #include <sys/socket.h>
 
 #include <deque>
@@ -35,7 +35,7 @@ class Client final : public ControlClient {
   size_t heard_ = 0;
 };
 
-// One rank of several, of which the others say what an input says.
+// One rank of several; the input contains the other ranks' messages.
 class Rank final : private AgreementChannel {
  public:
   Rank() {
@@ -47,7 +47,7 @@ class Rank final : private AgreementChannel {
     }
   }
 
-  // As ControlService::on_frame().
+  // Equivalent to ControlService::on_frame().
   bool on_frame(std::string_view body) {
     FrameReader frame(body);
     switch (frame.type()) {
@@ -104,7 +104,7 @@ class Rank final : private AgreementChannel {
     }
   }
 
-  // What was put off, for once.
+  // Runs deferred actions once.
   void pass_time() {
     std::deque<std::function<void()>> due;
     due.swap(later_);
@@ -137,7 +137,7 @@ class Rank final : private AgreementChannel {
     return true;
   }
 
-  // A peer that was read whole is the same when it is written and read again.
+  // A completely parsed peer is the same after it is written and read again.
   static bool check(const FrameReader& frame, const PeerInfo& peer) {
     if (!frame.ok()) return false;
     FrameWriter writer(FrameType::arrival);

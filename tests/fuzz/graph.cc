@@ -1,5 +1,5 @@
-// Machines as graphs: NCCL's XML, hwloc's XML, JSON and text. What is taken is walked as `tutti
-// topo` walks it.
+// Fuzzes machine graphs: NCCL's XML, hwloc's XML, JSON and text. An accepted graph is searched as
+// `tutti topo` does.
 #include <algorithm>
 
 #include "tests/fuzz/target.h"
@@ -12,7 +12,7 @@ namespace tutti {
 
 namespace {
 
-// The search for channels may take seconds by intent where there are many ranks.
+// With many ranks the search for channels may legitimately take seconds.
 constexpr size_t kMostRanks = 6;
 
 void walk(const Graph& graph) {
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(fuzz::text_of(data, size));
   std::optional<Graph> graph;
   fuzz::take("the.file", [&] { graph = parse_graph(text, "the.file"); });
-  // That ranks cannot reach each other says which.
+  // The error for disconnected ranks names them.
   if (graph) fuzz::take("", [&] { walk(*graph); });
   return 0;
 }

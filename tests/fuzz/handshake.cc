@@ -1,5 +1,5 @@
-// Both sides of the handshake. The first byte of an input says which, and whether what follows is
-// signed with the job's key: without that nothing behind the proof would ever be looked at.
+// Fuzzes both sides of the handshake. The first byte selects the side, and whether the rest is
+// signed with the job's key; otherwise nothing after the proof would ever be parsed.
 #include "transport/bootstrap/handshake/handshake.h"
 
 #include <sys/socket.h>
@@ -36,7 +36,7 @@ void send_bytes(int socket, std::string_view bytes) {
       ::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-// Bytes to an acceptor, whose challenge may be answered with a right proof.
+// Sends bytes to an acceptor, possibly after a correct answer to its challenge.
 class Door {
  public:
   Door() : acceptor_(listen_on(address_), std::string(kKey), kRanks) {

@@ -1,5 +1,5 @@
-// Host files, and what people and batch systems write in one line: lists of hosts and of numbers,
-// racks, places on a host.
+// Fuzzes host files and one-line descriptions by people and batch systems: lists of hosts and
+// numbers, racks, places on a host.
 #include "tools/launcher/hosts.h"
 
 #include "base/text.h"

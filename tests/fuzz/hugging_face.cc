@@ -1,5 +1,5 @@
-// Hugging Face's config.json. Of what is taken the model is made, unless it is a large one, and
-// described again.
+// Fuzzes Hugging Face's config.json. The model of an accepted file is created, unless it is large,
+// and described again.
 #include "tests/fuzz/target.h"
 #include "training/hugging_face/directory.h"
 #include "training/models/registry.h"
@@ -8,7 +8,7 @@ namespace tutti::training {
 
 namespace {
 
-// So that a model is made at once.
+// Limits the model's size, so that it is created at once.
 bool is_small(const Json& model) {
   return model.value<int64_t>("layers", 0) <= 64 && model.value<int64_t>("width", 0) <= 1 << 16;
 }

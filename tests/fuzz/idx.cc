@@ -1,4 +1,4 @@
-// MNIST's files, plain and compressed.
+// Fuzzes MNIST's files, plain and compressed.
 #include "training/data/idx.h"
 
 #include "tests/fuzz/target.h"

@@ -1,5 +1,5 @@
-// What the launcher says to its ranks ('p' before the input: lines of its pipe), and what it and
-// the agents of other hosts say to each other (anything else before it: lines of JSON).
+// Fuzzes messages of the launcher to its ranks ('p' before the input: lines of its pipe), and
+// between the launcher and the agents of other hosts (any other first byte: lines of JSON).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace tutti {
 
 namespace {
 
-// The end to read from, which has the text and its end.
+// Returns the read end of a closed pipe that contains the text.
 Fd pipe_with(std::string_view text) {
   int ends[2];
   fuzz::require(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0, "there is a pipe");

@@ -1,5 +1,5 @@
-// The descriptions of checkpoints. Their first line is a checksum, which the inputs lack: it is put
-// before them, or nothing else would ever be looked at. A few are read as they are.
+// Fuzzes checkpoint manifests. Their first line is a checksum that the inputs lack; it is added,
+// because otherwise nothing else would be parsed. A few inputs are read without it.
 #include "training/checkpoint/manifest.h"
 
 #include "base/text.h"

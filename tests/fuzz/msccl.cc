@@ -1,4 +1,4 @@
-// Algorithms from files: MSCCL's XML, and rings as JSON. What is taken has been proved, and is
+// Fuzzes algorithm files: MSCCL's XML, and rings as JSON. An accepted one has been proved; it is
 // exported, read again and proved again.
 #include "collectives/interchange/json.h"
 #include "collectives/interchange/msccl_import.h"

@@ -11,7 +11,7 @@ namespace tutti::fuzz {
 
 namespace {
 
-// What readers are likely to have forgotten.
+// Numbers that parsers tend to handle wrongly.
 constexpr std::array<const char*, 21> kNumbers = {"0",
                                                   "-1",
                                                   "1",
@@ -103,7 +103,7 @@ void Mutator::change_number_in_bytes(std::string& input) {
   std::memcpy(input.data() + at, bytes.data(), width);
 }
 
-// A part of another input in place of one of this.
+// Replaces a part by a part of another input.
 void Mutator::splice(std::string& input) {
   const std::string& other = corpus_[below(corpus_.size())];
   const Part from = part_of(other);
@@ -155,7 +155,7 @@ void Mutator::change(std::string& input) {
   }
 }
 
-// Few changes: of many the first is refused, and the others are never seen.
+// Few changes: with many, the first one is refused and the others are never reached.
 std::string Mutator::next() {
   std::string input = corpus_[below(corpus_.size())];
   for (size_t changes = 1 + below(4); changes > 0; --changes) change(input);

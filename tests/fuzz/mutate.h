@@ -1,5 +1,4 @@
-// Inputs that are almost right: those of a corpus, changed here and there. The same seed gives the
-// same inputs.
+// Almost valid inputs: mutations of a corpus. The same seed gives the same inputs.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +10,14 @@ namespace tutti::fuzz {
 
 class Mutator {
  public:
-  // A corpus of at least one input; none may be longer than `longest`, nor is what comes of them.
+  // The corpus has at least one input; no input and no mutation is longer than `longest`.
   Mutator(std::vector<std::string> corpus, uint64_t seed, size_t longest);
   std::string next();
 
  private:
   size_t below(size_t bound);  // at random; 0 where `bound` is 0
   bool one_in(size_t count) { return below(count) == 0; }
-  // A part of the input, mostly a short one.
+  // A part of the input, usually a short one.
   struct Part {
     size_t begin;
     size_t length;

@@ -1,5 +1,6 @@
-// Networks: the files of ASTRA-sim, htsim, ns-3 and Slurm, and descriptions of one line. What is
-// taken is walked: from the first and last ranks to others, also round a link that has failed.
+// Fuzzes networks: the files of ASTRA-sim, htsim, ns-3 and Slurm, and one-line descriptions. Paths
+// of an accepted network are computed from the first and last ranks to others, also around a failed
+// link.
 #include <algorithm>
 
 #include "tests/fuzz/target.h"
@@ -30,7 +31,7 @@ void walk(Network& network) {
   }
 }
 
-// Files have lines; a description is one without an end.
+// Files have several lines; a description is a line without a newline.
 std::unique_ptr<Network> read(const std::string& text) {
   if (text.find('\n') != std::string::npos) return read_network(text, "the.file");
   return std::make_unique<Network>(parse_structure(text, std::nullopt));

@@ -1,4 +1,5 @@
-// What a model's layers take. What is taken is partitioned, or refused by whoever does that.
+// Fuzzes profiles of a model's layers. An accepted one is partitioned, or refused by the
+// partitioner.
 #include <algorithm>
 #include <optional>
 

@@ -1,5 +1,5 @@
-// Programs as JSON. Their form is checked when they are read; the proof judges all else, and must
-// not be hurt by any program that has the form.
+// Fuzzes programs as JSON. Reading checks their form; the proof checks everything else and must
+// handle any program with this form.
 #include "collectives/interchange/json.h"
 #include "collectives/proof/verify.h"
 #include "tests/fuzz/target.h"

@@ -1,4 +1,4 @@
-// Tables of measured training runs (`tutti plan --predict`): rows that are taken are predicted.
+// Fuzzes tables of measured training runs (`tutti plan --predict`): accepted rows are predicted.
 #include <cmath>
 
 #include "tests/fuzz/target.h"

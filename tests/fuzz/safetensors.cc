@@ -1,4 +1,4 @@
-// Files of tensors. All bytes of those that are taken are read.
+// Fuzzes files of tensors. All bytes of accepted files are read.
 #include "training/checkpoint/safetensors.h"
 
 #include "tests/fuzz/target.h"

@@ -1,4 +1,4 @@
-// Settings: lines of NAME=VALUE.
+// Fuzzes settings: lines of NAME=VALUE.
 #include "base/settings.h"
 
 #include "base/text.h"

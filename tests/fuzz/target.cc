@@ -68,5 +68,5 @@ uint8_t Choices::byte() {
 
 }  // namespace tutti::fuzz
 
-// hwloc, and what it loads, do not free everything of the files that they refuse.
+// hwloc and its plugins leak some memory of files that they refuse.
 extern "C" int __lsan_is_turned_off() { return 1; }

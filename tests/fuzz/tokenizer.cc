@@ -1,4 +1,4 @@
-// Hugging Face's tokenizer.json. With what is taken a text becomes tokens, and a text again.
+// Fuzzes Hugging Face's tokenizer.json. With an accepted one a text is tokenized and detokenized.
 #include "training/data/tokenizer.h"
 
 #include "tests/fuzz/target.h"

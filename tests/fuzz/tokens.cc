@@ -1,4 +1,4 @@
-// Files of tokens, narrow and wide.
+// Fuzzes token files with 16- and 32-bit tokens.
 #include <array>
 
 #include "tests/fuzz/target.h"

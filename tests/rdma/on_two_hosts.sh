@@ -1,9 +1,9 @@
 #!/bin/bash
-# on_two_hosts.sh FOLDER TRANSPORT [VARIABLE=VALUE...]: what rdma_test.cc runs where h1 and h2 are two
-# hosts. FOLDER holds the programs, and their libraries in lib/; both hosts see it at the same path.
-# `h1 COMMAND` runs something on a host, and so does what TUTTI_RSH names. The processes of both are in
-# the /proc of this script, as those of containers are. TUTTI_RDMA_LINK is the interface of h2 that
-# carries everything, where it may be taken down.
+# on_two_hosts.sh FOLDER TRANSPORT [VARIABLE=VALUE...]: run by rdma_test.cc where h1 and h2 are two
+# hosts. FOLDER contains the programs, and their libraries in lib/; both hosts see it at the same
+# path. `h1 COMMAND` runs a command on a host, and so does the program named by TUTTI_RSH. The
+# processes of both hosts are visible in this script's /proc, as those of containers are.
+# TUTTI_RDMA_LINK is the interface of h2 that carries all traffic, if it may be taken down.
 set -euo pipefail
 programs=$1
 transport=$2
@@ -22,7 +22,7 @@ on() {
   shift
   "$programs/tutti" run -n "$ranks" --hosts h1,h2 --no-prefix --set "TUTTI_TRANSPORT=$transport" -- "$@"
 }
-# The same on one host, over shared memory.
+# The same on one host over shared memory.
 near() {
   local ranks=$1
   shift
@@ -35,7 +35,7 @@ on 3 "$programs/random_calls" --gtest_brief=1
 
 echo "== the same bits as over shared memory"
 export TUTTI_DETERMINISTIC=1
-# same WHAT FILE FILE: `WHAT FILE` is three lines or more, and alike for both.
+# same WHAT FILE FILE: `WHAT FILE` prints at least three lines, equal for both files.
 same() {
   local far near
   far=$($1 "$2")
@@ -58,7 +58,7 @@ on 2 "${train[@]}" --json "$work/far.jsonl"
 near 2 "${train[@]}" --json "$work/near.jsonl"
 same losses "$work/far.jsonl" "$work/near.jsonl"
 
-# An endless job of two ranks runs in the background, as $job.
+# Starts an endless job of two ranks in the background, as $job.
 start_endless() {
   : >out.txt  # not the last job's
   on 2 "$programs/tutti" bench all_reduce --min 64K --max 64K --iterations 1000000 >out.txt 2>err.txt &
@@ -66,7 +66,7 @@ start_endless() {
   until grep -q transport out.txt && [ -n "$(rank_1)" ]; do kill -0 $job; done
 }
 rank_1() { grep -lzx RANK=1 /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 | head -1; }
-# ended_with CODE: the job is over, and so is rank 1's process.
+# ended_with CODE: the job has ended, and so has rank 1's process.
 ended_with() {
   local code=0
   wait $job || code=$?

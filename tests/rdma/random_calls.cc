@@ -1,4 +1,4 @@
-// What property_test.cc does, in the job that this process belongs to.
+// Runs the calls of property_test.cc in this process's job.
 //
 //   RANDOM_BATCHES=N in the environment: how many.
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// UCX and libfabric over InfiniBand verbs between two hosts, h1 and h2.
+// Tests UCX and libfabric over InfiniBand verbs between two hosts, h1 and h2.
 //
 // TUTTI_RDMA_RUN is a command that runs its arguments where h1 and h2 are such hosts (see
 // on_two_hosts.sh); without it, one beside the repository that emulates them is used, if it is
@@ -29,7 +29,7 @@ struct Fabric {
   std::string settings;
 };
 
-// The emulator's command, or empty.
+// Returns the emulator's command, or an empty list.
 std::vector<std::string> two_hosts() {
   if (const char* const command = std::getenv("TUTTI_RDMA_RUN")) return split(command, ' ');
   const fs::path emulator = testing::test_data("") / ".." / "soft_roce_vm";
@@ -37,7 +37,7 @@ std::vector<std::string> two_hosts() {
   return {fs::canonical(emulator), "run"};
 }
 
-// A program, and the libraries that it is linked to but for those that every host has.
+// Copies a program and the libraries that it links, except those present on every host.
 void stage(const std::string& program, const fs::path& folder) {
   fs::create_directories(folder / "lib");
   fs::copy_file(program, folder / fs::path(program).filename());
@@ -78,7 +78,7 @@ TEST_P(Rdma, TwoHosts) {
   const char* const own_hosts = std::getenv("TUTTI_RDMA_RUN");
   const char* const named_link = std::getenv("TUTTI_RDMA_LINK");
   std::string link = named_link != nullptr ? named_link : own_hosts != nullptr ? "" : "e2";
-  // UCX 1.13 ends a process itself (SIGABRT) whose datagrams come back from a link that is down.
+  // UCX 1.13 aborts a process (SIGABRT) whose datagrams are returned by a link that is down.
   if (GetParam().settings.find("ud_v") != std::string::npos) link.clear();
   command.insert(command.end(), {"bash", folder / "on_two_hosts.sh", folder, GetParam().transport,
                                  GetParam().settings, cat("TUTTI_RDMA_LINK=", link)});

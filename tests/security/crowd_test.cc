@@ -1,4 +1,4 @@
-// Strangers who crowd the door of a job, or come from another user of its host.
+// Tests strangers that flood the listener of a job, or that are other users of its host.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ std::vector<std::string> texts(const std::vector<std::optional<Error>>& errors) 
   return texts;
 }
 
-// What one of the crowd has to say.
+// Returns the bytes that one stranger sends.
 std::string words(int number) {
   const bootstrap::Hello hello{.version = kWireVersion, .rank = 1, .size = 4};
   const std::string forged(reinterpret_cast<const char*>(&hello), sizeof(hello));
@@ -75,7 +75,7 @@ void crowd(uint16_t port) {
   }
 }
 
-// Runs in a process of its own; the destructor waits for its end.
+// Runs in a child process; the destructor waits for its end.
 class Child {
  public:
   explicit Child(const std::function<int()>& body) : pid_(::fork()) {
@@ -106,7 +106,7 @@ class Child {
   std::optional<int> code_;
 };
 
-// All the time: while it forms, and then while it computes.
+// During the job's formation and while it computes.
 TEST(Crowd, DoesTheJobNoHarm) {
   LocalRendezvous rendezvous;
   Child attacker([&] {
@@ -133,7 +133,7 @@ TEST(AnotherUser, GetsNothingFromTheUnixSocket) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const std::string name = "tutti-users-test-" + std::to_string(::getpid());
   bootstrap::DescriptorService service(name, 2, 0);
-  // 0: dropped without a word; 1: it was told something; 2: no connection; 3: a sandbox that has no
+  // Returns 0: dropped silently; 1: received an answer; 2: no connection; 3: a sandbox without
   // other users.
   const auto knock = [&](uid_t user) {
     if (::setresuid(user, user, user) != 0) return 3;

@@ -1,4 +1,4 @@
-// AES-128-GCM by OpenSSL and by our own instructions, which are to be the same.
+// Tests that AES-128-GCM by OpenSSL and by our own instructions agree.
 #include "transport/stream/gcm.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ Bytes seal(Gcm& gcm, const Gcm::Nonce& nonce, const Bytes& header, const Bytes& 
   return sealed;
 }
 
-// False: refused.
+// Returns false if the record is refused.
 bool open(Gcm& gcm, const Gcm::Nonce& nonce, const Bytes& header, const Bytes& sealed,
           Bytes& plain) {
   plain.resize(sealed.size() - Gcm::kTagBytes);

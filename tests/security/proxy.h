@@ -1,4 +1,4 @@
-// Somebody who has the wire between two ranks: keeps, changes, and leads elsewhere what they send.
+// An attacker on the wire between two ranks, who records, modifies and redirects their data.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace tutti::testing {
 
 class Proxy {
  public:
-  // What a connection, counted from 0, was heard to say since it began.
+  // Data recorded on a connection (counted from 0) since its beginning.
   struct Heard {
     std::string by_connector;
     std::string by_acceptor;
   };
-  // May change bytes on their way to the acceptor; `before` came before them.
+  // May modify bytes on their way to the acceptor; `before` bytes preceded them.
   using Meddle = std::function<void(size_t connection, size_t before, std::string& bytes)>;
-  // The port that a connection is led to; 0: where all go.
+  // Returns the port that a connection is redirected to; 0: the usual one.
   using Route = std::function<uint16_t(size_t connection)>;
 
   explicit Proxy(uint16_t to, Meddle meddle = {}, Route route = {});
@@ -33,10 +33,10 @@ class Proxy {
   Proxy& operator=(const Proxy&) = delete;
 
   uint16_t port() const { return port_; }
-  // To the acceptor, as if the connector had said it.
+  // Sends bytes to the acceptor as if they came from the connector.
   void inject(size_t connection, const std::string& bytes);
   std::vector<Heard> heard() const;
-  // All that went over the wire, in both directions.
+  // Returns all data of the wire, in both directions.
   std::string all() const;
 
  private:

@@ -1,4 +1,4 @@
-// The two ends of an encrypted stream, and somebody who has the wire between them.
+// Tests the two ends of an encrypted stream with an attacker on the wire in between.
 #include "transport/stream/tls.h"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ struct Much {
   bool right;
 };
 
-// Both kinds of records are the same on the wire.
+// Parameter: both kinds of records have the same wire format.
 class TlsRecords : public ::testing::TestWithParam<Much> {};
 
 INSTANTIATE_TEST_SUITE_P(Ends, TlsRecords,
@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Ends, TlsRecords,
                                   name(info.param.right);
                          });
 
-// left - wire - right: what goes over the wire stops there until the test passes it on.
+// left - wire - right: data stays on the wire until the test forwards it.
 class Wire {
  public:
   explicit Wire(const TlsKey& right_key = kKey) {
@@ -70,7 +70,7 @@ class Wire {
   std::string to_left() const { return take_all(right_wire.get()); }
   void give_right(const std::string& bytes) const { give(right_wire, bytes); }
   void give_left(const std::string& bytes) const { give(left_wire, bytes); }
-  // What the two say in the end.
+  // Completes the handshake and returns both ends' results.
   std::array<int, 2> shake_hands() {
     std::array<int, 2> said = {EAGAIN, EAGAIN};
     for (int turn = 0; turn < 4; ++turn) {
@@ -81,7 +81,7 @@ class Wire {
     }
     return said;
   }
-  // Then each end has OpenSSL's records, or our own for much data.
+  // After it, each end uses OpenSSL's records, or our own for large data.
   void expect_hands_shaken(Much much) {
     ASSERT_THAT(shake_hands(), ::testing::Each(0));
     if (much.left) left.carry_much();
@@ -104,7 +104,7 @@ ssize_t say(ByteStream& stream, std::string_view head, std::string_view rest = {
   return stream.send(std::as_bytes(std::span(head)), std::as_bytes(std::span(rest)));
 }
 
-// What is there; the error, if it ends with one.
+// Reads what is available; sets the error if the stream ends with one.
 std::string hear(ByteStream& stream, int* error = nullptr) {
   std::string text(1 << 20, '\0');
   const ssize_t got = stream.receive(text.data(), text.size());
@@ -175,7 +175,7 @@ TEST(Tls, ARecordedConnectionIsOfNoUse) {
   Wire wire;
   EXPECT_EQ(wire.left.shake_hands(), EAGAIN);
   const std::string said = wire.to_right();
-  // The acceptor answers the recorded hello, with a key share of its own, and then takes nothing.
+  // The acceptor answers the recorded hello with its own key share, and then accepts nothing.
   Wire again;
   again.give_right(said);
   EXPECT_EQ(again.right.shake_hands(), EAGAIN);
@@ -196,7 +196,7 @@ TEST_P(TlsRecords, ASocketThatIsFullIsGoneOnWithLater) {
   size_t at = 0;
   std::string received;
   while (at < sent.size()) {
-    // From other memory each time, as a message that was put aside meanwhile.
+    // From different memory each time, as a message that was buffered meanwhile.
     const std::string rest = sent.substr(at);
     const ssize_t taken = say(wire.left, rest.substr(0, 40),
                               std::string_view(rest).substr(std::min<size_t>(40, rest.size())));
@@ -258,7 +258,7 @@ TEST_P(TlsRecords, IsReadInPiecesOfAnySize) {
   EXPECT_TRUE(received == sent);
 }
 
-// Also right behind a record, with which it is read: a socket tells of it once.
+// Also directly after a record that is read together with the reset, which a socket reports once.
 TEST_P(TlsRecords, AResetIsNoEnd) {
   Wire wire;
   wire.expect_hands_shaken(GetParam());

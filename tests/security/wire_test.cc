@@ -1,5 +1,5 @@
-// Two ranks, and an attacker who has the wire between them: what he can read, change, inject,
-// repeat and lead elsewhere.
+// Tests two ranks with an attacker on the wire between them, who reads, modifies, injects, replays
+// and redirects data.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ using testing::run_jobs_catching;
 
 constexpr std::string_view kPattern = "the weights of a model that cost a fortune; ";
 constexpr size_t kBytes = 1 << 20;
-// Of rank 1's connections to rank 0.
+// Numbers of rank 1's connections to rank 0.
 constexpr size_t kControlLink = 0;
 
 std::string payload() {
@@ -53,7 +53,7 @@ std::vector<std::string> texts(const std::vector<std::optional<Error>>& errors) 
   return texts;
 }
 
-// From rank 1.
+// Broadcasts from rank 1.
 void broadcast(Communicator& world, std::string& text) {
   const std::span bytes(reinterpret_cast<uint8_t*>(text.data()), text.size());
   world.broadcast(bytes, 1);
@@ -78,14 +78,14 @@ class OnTheWire : public ::testing::Test {
       body(world);
     });
   }
-  // Rank 1 sends to rank 0, which must get that or an error.
+  // Rank 1 sends to rank 0, which must receive the data or an error.
   std::vector<std::optional<Error>> send(const std::vector<Job>& jobs, const Proxy& proxy) {
     const std::string right = payload();
     return run(jobs, proxy, [&](Communicator& world) {
       std::string text = world.rank() == 1 ? right : std::string(kBytes, '\0');
       broadcast(world, text);
       EXPECT_TRUE(text == right) << "a wrong result";
-      world.barrier();  // who has left would be told of instead
+      world.barrier();  // else the error could report a rank that left
     });
   }
 
@@ -105,7 +105,7 @@ TEST_F(OnTheWire, DataCanBeReadUnlessEncrypted) {
   }
 }
 
-// Names of hosts, settings, addresses.
+// Host names, settings, addresses.
 TEST_F(OnTheWire, NothingOfTheControlChannelCanBeRead) {
   for (const std::string& token : {std::string(), rendezvous_.token()}) {
     LocalRendezvous fresh;
@@ -131,12 +131,12 @@ TEST_F(OnTheWire, AChangedBitIsAnErrorAndNoResult) {
   const Proxy proxy(rendezvous_.port(), flip);
   const auto errors = send(jobs(true), proxy);
   ASSERT_TRUE(errors[0].has_value());
-  EXPECT_THAT(errors[0]->what(), AllOf(HasSubstr("changed on the way"), HasSubstr("rank 1")));
+  EXPECT_THAT(errors[0]->what(), AllOf(HasSubstr("corrupted in transit"), HasSubstr("rank 1")));
   EXPECT_EQ(errors[0]->code(), ErrorCode::corrupted);
 }
 
-// Once, on the connections for data, where two 16-bit words next to each other differ: TCP's
-// checksum, which is a sum of words, does not show it.
+// Once, on data connections where two adjacent 16-bit words differ: TCP's checksum is a sum of
+// words and does not detect it.
 Proxy::Meddle swap_two_words(bool& swapped) {
   return [&swapped](size_t connection, size_t before, std::string& bytes) {
     constexpr size_t kPastTheHandshake = 4096;
@@ -149,7 +149,7 @@ Proxy::Meddle swap_two_words(bool& swapped) {
   };
 }
 
-// Without the check the sum is wrong, and nobody hears of it.
+// Without the check the sum is wrong, and no error is reported.
 TEST_F(OnTheWire, WordsThatChangePlacesAreAnErrorAndNoSum) {
   for (const std::string integrity : {"off", "on"}) {
     SCOPED_TRACE(integrity);
@@ -168,7 +168,7 @@ TEST_F(OnTheWire, WordsThatChangePlacesAreAnErrorAndNoSum) {
         for (size_t i = 0; i < values.size(); ++i) {
           if (values[i] != static_cast<float>(2 * (i % 1000))) ++wrong;
         }
-        world.barrier();  // who has left would be told of instead
+        world.barrier();  // else the error could report a rank that left
       });
     }
     settings().set("TUTTI_INTEGRITY", "auto");
@@ -184,7 +184,7 @@ TEST_F(OnTheWire, WordsThatChangePlacesAreAnErrorAndNoSum) {
       EXPECT_EQ(error->code(), ErrorCode::corrupted);
       EXPECT_EQ(error->rank(), 1);
       EXPECT_THAT(error->what(),
-                  AllOf(HasSubstr("rank 1"), HasSubstr("changed on the way"), HasSubstr("hash"),
+                  AllOf(HasSubstr("rank 1"), HasSubstr("corrupted in transit"), HasSubstr("hash"),
                         HasSubstr("127.0.0.1"), HasSubstr("likely cause"), HasSubstr("remedy")));
     }
   }
@@ -201,7 +201,7 @@ TEST_F(OnTheWire, AnotherCheckOnOneRankIsAnError) {
   EXPECT_THAT(settings().wire_settings(), HasSubstr("TUTTI_INTEGRITY=auto;"));
 }
 
-// The second of the two shows that the forgery is good: without a token it is believed.
+// The second run shows that the forgery is valid: without a token it is believed.
 TEST_F(OnTheWire, AForgedDeathIsNotBelieved) {
   const std::string forged = bootstrap::death_frame(
       {.rank = 1, .text = "rank 1 was killed, says the attacker", .certain = true});
@@ -221,7 +221,7 @@ TEST_F(OnTheWire, AForgedDeathIsNotBelieved) {
     });
     ASSERT_TRUE(errors[0].has_value());
     EXPECT_THAT(errors[0]->what(),
-                HasSubstr(token.empty() ? "says the attacker" : "changed on the way"));
+                HasSubstr(token.empty() ? "says the attacker" : "corrupted in transit"));
   }
 }
 
@@ -254,7 +254,7 @@ TEST_F(OnTheWire, ARecordedConnectionIsRefused) {
   EXPECT_THAT(texts(errors), Each(""));
 }
 
-// Rank 1's connection for data to rank 0 is led to rank 2, whose listener the attacker knows.
+// Rank 1's data connection to rank 0 is redirected to rank 2, whose listener the attacker knows.
 TEST_F(OnTheWire, AConnectionThatIsLedElsewhereIsRefused) {
   std::vector<Job> three;
   for (const int rank : {0, 1, 2}) three.push_back(rendezvous_.job(rank, 3));

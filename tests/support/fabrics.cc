@@ -8,8 +8,7 @@
 
 namespace tutti::testing {
 
-// The hooks by which UCX hears of memory that is freed run where a thread has left the thread
-// sanitizer, and crash there.
+// UCX's hooks for freed memory run where a thread has left the thread sanitizer, and crash there.
 std::string lacks(std::string_view transport) {
 #ifdef __SANITIZE_THREAD__
   ::setenv("UCX_MEM_EVENTS", "n", 0);
@@ -33,19 +32,18 @@ std::vector<std::string> transports() {
 
 }  // namespace tutti::testing
 
-// What a fabric's driver holds stays after a failure (transport/fabric/provider.h), where the leak
-// sanitizer does not see who points to it.
+// After a failure, resources of a fabric's driver are kept (transport/fabric/provider.h) by
+// pointers that the leak sanitizer does not see.
 extern "C" const char* __lsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier)
 const char* __lsan_default_suppressions() {
-  // The last two are what threads' own memory points to, which it is told below not to look at.
+  // The last two are referenced by thread-local memory, which the option below excludes.
   return "leak:libucs.so\nleak:libfabric.so\nleak:_dlerror_run\nleak:_dl_exception_create";
 }
-// Now and then it crashes over the thread-local memory of the thread that a driver which was kept
-// has.
+// The sanitizer occasionally crashes on the thread-local memory of a kept driver's thread.
 extern "C" const char* __lsan_default_options();  // NOLINT(bugprone-reserved-identifier)
 const char* __lsan_default_options() { return "use_tls=0"; }
 
-// A driver that was kept leaves UCX's thread running, which may look for work while the process
-// ends and UCX destroys the lock of its table. Nothing of ours destroys such a lock.
+// A kept driver leaves UCX's thread running, which may look for work while the process exits and
+// UCX destroys its table's lock. Our own code destroys no such lock.
 extern "C" const char* __tsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier)
 const char* __tsan_default_suppressions() { return "race_top:pthread_rwlock_destroy"; }

@@ -1,4 +1,4 @@
-// Whether tests of UCX and libfabric can run here.
+// Availability of UCX and libfabric for tests.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace tutti::testing {
 
-// Why ranks cannot use this transport here ("shm", "ucx" ...); empty: they can.
+// Returns why ranks cannot use this transport here ("shm", "ucx" ...); empty if they can.
 std::string lacks(std::string_view transport);
 
-// "shm", "tcp", and "ucx" and "ofi" where they can be tested.
+// Returns "shm", "tcp", and "ucx" and "ofi" if available.
 std::vector<std::string> transports();
 
 }  // namespace tutti::testing

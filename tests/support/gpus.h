@@ -1,4 +1,4 @@
-// Places for a test's ranks on GPUs: the emulated ones, or as many as the machine has.
+// GPUs for a test's ranks: the emulated ones, or those of the machine.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,16 @@
 
 namespace tutti::testing {
 
-// The GPU of rank `rank`. Ranks share GPUs where the machine has fewer (tools/gpu_check).
+// Returns rank `rank`'s GPU. Ranks share GPUs if the machine has fewer (tools/gpu_check).
 inline int gpu_of(int rank) { return rank % cuda::device_count(); }
 
-// True where `ranks` threads share GPUs, and with them contexts: then no rank may allocate, or load
-// anything, while another one's kernel waits for it, since the driver may wait for that kernel.
+// True if `ranks` threads share GPUs and thus contexts: then no rank may allocate or load anything
+// while another one's kernel waits for it, because the driver may wait for that kernel.
 inline bool share_gpus(int ranks) { return ranks > cuda::device_count(); }
 
-// Copies between a GPU's memory and pageable memory of the host, once all that is in the stream has
-// ended, and returns when the copy has. A driver copies pageable memory under a lock of the
-// context: a copy that waited for a kernel would keep ranks that share the GPU from launching
-// theirs.
+// Copies between GPU memory and pageable host memory after all work in the stream has ended; blocks
+// until the copy has completed. A driver copies pageable memory under a lock of the context, so a
+// copy that waited for a kernel would prevent ranks that share the GPU from launching theirs.
 inline void copy_and_wait(void* to, const void* from, size_t bytes, cuda::CUstream stream) {
   cuda::synchronize(stream);
   cuda::copy_async(to, from, bytes, stream);

@@ -1,4 +1,4 @@
-// Skips all cases of a program where TUTTI_CPU asks for instructions that this processor lacks.
+// Skips all tests of a program if TUTTI_CPU selects instructions that this processor lacks.
 #include <gtest/gtest.h>
 
 #include <memory>

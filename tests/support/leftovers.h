@@ -1,4 +1,4 @@
-// What a process still holds, or has left: nothing may be left of a communicator that is gone.
+// Resources that a process still holds: none may remain after a communicator is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,7 @@ inline size_t entries_of(const char* folder) {
 inline size_t open_descriptors() { return entries_of("/proc/self/fd"); }
 inline size_t running_threads() { return entries_of("/proc/self/task"); }
 
-// A thread that was joined may stay in /proc for a moment: the kernel wakes the joiner first. This
-// waits for it.
+// Waits, because a joined thread may stay in /proc for a moment: the kernel wakes the joiner first.
 inline size_t threads_at_rest(size_t expected) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(10));
   size_t count = 0;
@@ -31,7 +30,7 @@ inline size_t threads_at_rest(size_t expected) {
   return count;
 }
 
-// Of the library's shared memory.
+// Mappings of the library's shared memory.
 inline size_t shared_mappings() {
   std::ifstream file("/proc/self/maps");
   size_t count = 0;
@@ -39,7 +38,7 @@ inline size_t shared_mappings() {
   return count;
 }
 
-// What Tutti's name is on in /dev/shm, where anybody may have files. (The library makes none.)
+// Files in /dev/shm with Tutti's name, where any user may create files. (The library creates none.)
 inline std::set<std::string> files_in_dev_shm() {
   std::set<std::string> names;
   std::error_code none;  // such a folder

@@ -1,17 +1,17 @@
-// What device code of the test GPU makes of multimem instructions: a multicast address stands for
-// one address of each device that is bound there.
+// How the test GPU's device code implements multimem instructions: a multicast address represents
+// one address of each device bound to the object.
 #pragma once
 
 #include <cstddef>
 
-// Writes where the members' `bytes` bytes at this address lie in this process, in the order of the
-// devices, and returns how many they are. 0: it is no multicast address with access to it, not all
-// devices of the team have memory bound there, one of them has ended, or they are more than `most`.
-// Where ranks are threads, the addresses are those that they use themselves.
+// Writes the addresses in this process of the members' `bytes` bytes at this address, in device
+// order, and returns their number. Returns 0 if it is not an accessible multicast address, if not
+// all devices of the team have memory bound there, if one of them has ended, or if there are more
+// than `most`. If ranks are threads, these are the addresses that they use themselves.
 //
-// Defined by tests/support/fake_cuda:driver, with which the test GPU's kernels are linked. The
-// others find it by dlsym.
+// Defined by tests/support/fake_cuda:driver, which the test GPU's kernels link. Other code finds it
+// by dlsym.
 extern "C" size_t cuFakeMulticastMembers(const void* address, size_t bytes, void** members,
                                          size_t most);
-// How often this process has asked so.
+// Number of such requests of this process.
 extern "C" size_t cuFakeMulticastUses();

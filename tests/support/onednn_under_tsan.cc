@@ -1,5 +1,5 @@
-// oneDNN is not built for the thread sanitizer, which so cannot see that what its cache of
-// primitives hands from thread to thread is synchronised by atomics. What the library itself does
-// is not looked at. The program without a sanitizer never calls this.
+// oneDNN is not built for the thread sanitizer, which therefore does not see that its cache of
+// primitives is synchronized by atomics. Reports inside the library are suppressed. A program
+// without a sanitizer never calls this function.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:libdnnl.so\n"; }

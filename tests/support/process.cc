@@ -18,7 +18,7 @@ namespace tutti::testing {
 
 namespace {
 
-// Until something can be read. False when the time is up.
+// Waits until there is data to read. Returns false on timeout.
 template <size_t count>
 bool wait_for(std::array<pollfd, count>& polled, const Deadline& deadline) {
   ::poll(polled.data(), polled.size(), static_cast<int>(deadline.remaining().count()));

@@ -1,5 +1,5 @@
-// A program under test, as a process of its own, with bounds on everything that is waited for: what
-// takes longer fails the test and is killed.
+// A program under test as a child process, with limits on all waits: exceeding one fails the test
+// and kills the process.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace tutti::testing {
 
-// Generous: only a hang reaches it.
+// Generous: only a hang exceeds it.
 inline constexpr std::chrono::seconds kPatience{60};
 
 struct Result {
@@ -26,16 +26,17 @@ class Process {
  public:
   using Environment = std::map<std::string, std::string>;
 
-  // In a process group of its own, with `environment` on top of this process's.
+  // Starts in its own process group, with `environment` added to this process's.
   explicit Process(std::vector<std::string> command, Environment environment = {});
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
   ~Process();  // kills it, unless it was finished
 
   pid_t pid() const { return pid_; }
-  // Reads its standard output up to and with the `count`-th line so far; returns all lines so far.
+  // Reads standard output up to and including the `count`-th line in total; returns all lines so
+  // far.
   std::vector<std::string> read_lines(size_t count);
-  // Reads everything and waits for its end.
+  // Reads everything and waits for the end of the process.
   Result finish(std::chrono::milliseconds limit = kPatience);
 
  private:
@@ -48,7 +49,7 @@ class Process {
   std::string text_;
 };
 
-// Something that waits for the end of any process, not only of children.
+// Waits for the end of any process, not only of children.
 class Watched {
  public:
   explicit Watched(pid_t pid);

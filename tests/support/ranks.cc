@@ -27,7 +27,7 @@ Job plain_job(int rank, int size, const std::string& token) {
   return job;
 }
 
-// The error of each rank, and which rank's came first (-1: none).
+// Each rank's error, and the rank that failed first (-1: none).
 struct Outcome {
   std::vector<std::optional<Error>> errors;
   int first = -1;
@@ -100,7 +100,7 @@ Job LocalRendezvous::job(int rank, int size) {
   Job job = plain_job(rank, size, token_);
   job.master_address = address_;
   job.master_port = port_;
-  // Alone there is nobody to listen to.
+  // A single rank has no peers to listen for.
   if (rank == 0 && size > 1) job.listen_fd = release_listener();
   return job;
 }

@@ -1,4 +1,4 @@
-// Ranks as threads of one test process (so that the thread sanitizer sees their races).
+// Runs ranks as threads of one test process (so that the thread sanitizer sees their races).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tutti::testing {
 
-// Where the ranks of one job meet: a listening socket on a free loopback port, which rank 0 adopts,
+// Rendezvous of one job's ranks: a listening socket on a free loopback port, which rank 0 adopts,
 // and a random token.
 class LocalRendezvous {
  public:
@@ -21,10 +21,11 @@ class LocalRendezvous {
 
   uint16_t port() const { return port_; }
   const std::string& token() const { return token_; }
-  // The descriptor is handed over to the Control that rank 0's job makes.
+  // Transfers the descriptor to rank 0's Control.
   int release_listener() { return listener_.release(); }
 
-  // Rank 0's job carries the listener: ask for it once. Change its fields at will.
+  // Returns a rank's job, whose fields may be changed. Rank 0's job owns the listener: call it
+  // once.
   Job job(int rank, int size);
 
  private:
@@ -34,21 +35,21 @@ class LocalRendezvous {
   std::string token_;
 };
 
-// A job on a loopback port that is known already; rank 0 binds it.
+// A job on a known loopback port, which rank 0 binds.
 Job local_job(int rank, int size, uint16_t port, const std::string& token);
-// A job that meets through a shared file.
+// A job with a file as rendezvous.
 Job local_job(int rank, int size, const std::string& rendezvous_file, const std::string& token);
 
-// Runs body(job) once per rank, each in a thread of its own with a fresh rendezvous, and joins all.
-// When ranks throw, the exception of the first one to do so is rethrown as Error("rank R: ..."),
-// with the code of a tutti::Error kept.
+// Runs body(job) once per rank, each in its own thread with a new rendezvous, and joins all
+// threads. If ranks throw, rethrows the first exception as Error("rank R: ..."), with the code of a
+// tutti::Error preserved.
 void run_ranks(int size, const std::function<void(const Job&)>& body);
 
-// The same for tests of failures: what each rank threw, nullopt where it returned.
+// The same for tests of failures: returns each rank's exception, nullopt if it returned normally.
 std::vector<std::optional<Error>> run_ranks_catching(int size,
                                                      const std::function<void(const Job&)>& body);
 
-// The same with jobs of the caller's making, one thread per job.
+// The same with the caller's jobs, one thread per job.
 std::vector<std::optional<Error>> run_jobs_catching(const std::vector<Job>& jobs,
                                                     const std::function<void(const Job&)>& body);
 

@@ -6,7 +6,7 @@ namespace tutti::testing {
 
 namespace {
 
-// Under Bazel, files of the repository are links to where it really is.
+// Under Bazel, the repository's files are links to their real location.
 std::filesystem::path repository() {
   std::error_code error;
   const std::filesystem::path own = std::filesystem::canonical("tests/support/test_data.h", error);

@@ -1,5 +1,4 @@
-// Data that some tests use where it is there: other projects' files, which are not part of this
-// repository.
+// Optional data of some tests: other projects' files, which are not part of this repository.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +6,11 @@
 
 namespace tutti::testing {
 
-// The folder of that name in the one that TUTTI_TEST_DATA names, else in ../shared/data relative to
-// the repository; empty where there is none.
+// Returns the folder of that name in TUTTI_TEST_DATA, or in ../shared/data relative to the
+// repository; empty if it does not exist.
 std::filesystem::path test_data(const std::string& folder);
 
-// What to say when it is not there.
+// Message for skipped tests.
 inline constexpr const char* kNoTestData =
     "no test data: set TUTTI_TEST_DATA to the folder that has it";
 

@@ -25,7 +25,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Follows every message of a channel over the graph's own routes; by arc.
+// Recomputes the load of each arc by following a channel's messages over the graph's routes.
 std::vector<double> recounted(const Graph& graph, const std::vector<int>& ranks,
                               const Channels& found) {
   std::vector<double> use(static_cast<size_t>(graph.arcs()));
@@ -44,7 +44,7 @@ std::vector<double> recounted(const Graph& graph, const std::vector<int>& ranks,
   return use;
 }
 
-// Every ring a permutation, every tree spanning, no link beyond what it carries.
+// Checks that every ring is a permutation, every tree spans the ranks, and no link is overloaded.
 void expect_sound(const Graph& graph, const ChannelKind kind, const std::string& what) {
   const std::vector<int> ranks = graph.rank_nodes();
   const ChannelSearch search = find_channels(graph, ranks, kind);
@@ -76,7 +76,7 @@ void expect_sound(const Graph& graph, const ChannelKind kind, const std::string&
       EXPECT_NEAR(again[arc], use[arc], 1e-3) << what << " " << arc;
     }
   }
-  // All ranks find the same.
+  // The search is deterministic.
   const ChannelSearch again = find_channels(graph, ranks, kind);
   ASSERT_EQ(again.found.channels.size(), found.channels.size()) << what;
   for (size_t i = 0; i < found.channels.size(); ++i) {
@@ -93,7 +93,7 @@ ChannelSearch rings_of(const Graph& graph) {
   return find_channels(graph, graph.rank_nodes(), ChannelKind::ring);
 }
 
-// GPUs that are all linked to each other, by so many links.
+// GPUs that are fully connected by `links` links per pair.
 Graph full_mesh(int gpus, int links) {
   Graph graph;
   for (int i = 0; i < gpus; ++i) {
@@ -108,8 +108,8 @@ Graph full_mesh(int gpus, int links) {
 TEST(Channels, UseEveryLinkOfAFullMesh) {
   for (const int gpus : {3, 4, 5, 7, 8}) {
     const ChannelSearch search = rings_of(full_mesh(gpus, 1));
-    // Each GPU has gpus - 1 links, so no more rings can be; for 4 and 6 vertices the complete
-    // directed graph has no such decomposition with whole links, but halves of them do.
+    // Each GPU has gpus - 1 links, an upper limit for the rings. For 4 and 6 vertices the complete
+    // directed graph has no such decomposition with whole links, but one with half links.
     const double most = 20.0 * (gpus - 1);
     EXPECT_GE(search.found.total_GBps(), gpus == 4 ? 0.66 * most : most * 0.99) << gpus;
     expect_sound(full_mesh(gpus, 1), cat("mesh ", gpus));
@@ -128,7 +128,7 @@ TEST(Channels, OverASwitchAreBoundedByTheLinksToIt) {
 }
 
 TEST(Channels, CrossWhatIsNarrowOnce) {
-  // Two sockets of four GPUs, dealt out in turn: a ring in the order of numbers would cross eight
+  // Two sockets with four GPUs, numbered alternately: a ring in numerical order would cross eight
   // times.
   std::string text = "node numa0 numa_node\nnode numa1 numa_node\nlink numa0 numa1 system 10GB/s\n";
   for (int i = 0; i < 8; ++i) {
@@ -158,12 +158,12 @@ TEST(Channels, NameRanksBetweenWhichThereIsNoWay) {
     (void)rings_of(graph);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no way from a to b"));
+    EXPECT_THAT(error.what(), HasSubstr("no path from a to b"));
   }
 }
 
-// Two hosts of GPUs, each with a card of its own beside it. In GB/s: by the card and to it, up to
-// the processor, over NVLink.
+// Two hosts of GPUs, each GPU with its own card. Bandwidths in GB/s: of the card, from the card's
+// switch to the processor, and of NVLink.
 Graph two_hosts_of_rails(int gpus = 4, int card = 24, int up = 24, int nvlink = 240) {
   std::string text = "node net network_switch\n";
   for (int host = 0; host < 2; ++host) {
@@ -195,7 +195,8 @@ TEST(Channels, OverHostsTakeTheCardBesideARankAndKeepToItsRail) {
   expect_sound(graph, "rails");
 }
 
-// NCCL's PXN, on a host as of eight H100: by the processor a ring would reach 8 GB/s of each card.
+// NCCL's PXN on a host like eight H100: through the processor, a ring would reach 8 GB/s of each
+// card.
 TEST(Channels, ReachACardByTheGpuBesideIt) {
   const Graph graph = two_hosts_of_rails(8, 48, 8, 360);
   const ChannelSearch search = rings_of(graph);
@@ -211,7 +212,7 @@ TEST(Channels, ReachACardByTheGpuBesideIt) {
   expect_sound(graph, "by peers");
 }
 
-// The second host's switches and cards are in other places of the graph than the first one's.
+// The second host's switches and cards have other positions in the graph than the first one's.
 TEST(Channels, SearchHostsThatAreAlikeOnce) {
   const Graph graph = two_hosts_of_rails();
   const ChannelSearch search = rings_of(graph);
@@ -223,7 +224,7 @@ TEST(Channels, SearchHostsThatAreAlikeOnce) {
       EXPECT_EQ(use[static_cast<size_t>(arc)], 0) << arc;
     }
   }
-  // Of others GPUs the hosts are not alike.
+  // With other GPUs the hosts are not alike.
   std::vector<int> some = graph.rank_nodes();
   some.erase(some.begin() + 1);
   const ChannelSearch fewer = find_channels(graph, some, ChannelKind::ring);
@@ -251,7 +252,7 @@ link card_b net1 network 10GB/s
   EXPECT_THROW((void)rings_of(graph), Error);
 }
 
-// A card without a way to the ranks is left alone.
+// A card without a path to the ranks is ignored.
 TEST(Channels, TakeCardsThatCanBeReached) {
   const Graph graph = parse_graph_text(R"(
 node net network_switch
@@ -275,7 +276,7 @@ TEST(Channels, TreesOverHostsAreMirrored) {
   const std::vector<int> ranks = graph.rank_nodes();
   const ChannelSearch search = find_channels(graph, ranks, ChannelKind::tree);
   ASSERT_GE(search.found.channels.size(), 2u);
-  // A host that is inside of one tree is a leaf of the next, all but one of them.
+  // A host that is an inner node of one tree is a leaf of the next, except one of them.
   const auto inside = [&](const Channel& channel) {
     std::set<int> hosts;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -291,7 +292,7 @@ TEST(Channels, TreesOverHostsAreMirrored) {
   std::vector<int> both;
   std::ranges::set_intersection(first, second, std::back_inserter(both));
   EXPECT_LE(both.size(), 1u);
-  // What is reduced goes up: no card takes in, or sends out, more than it carries.
+  // Reduced data moves up: no card receives or sends more than its capacity.
   std::map<int, double> in;
   std::map<int, double> out;
   for (const Channel& channel : search.found.channels) {
@@ -320,7 +321,7 @@ TEST(Channels, OfRandomMachinesAreSound) {
     for (int i = 0; i < numa_nodes; ++i) {
       above.push_back(graph.add({.kind = NodeKind::numa_node, .number = i, .name = cat("n", i)}));
       for (int j = 0; j < i; ++j) {
-        // A tree at least; some pairs only are linked directly.
+        // At least a tree; only some pairs are linked directly.
         if (j != i - 1 && random() % 2 == 0) continue;
         graph.connect({above[static_cast<size_t>(i)], above[static_cast<size_t>(j)],
                        LinkClass::system, 6.0 + static_cast<double>(random() % 5), 0.5});
@@ -347,10 +348,10 @@ TEST(Channels, OfRandomMachinesAreSound) {
   }
 }
 
-// What NCCL itself found, in files beside some topologies.
+// NCCL's own results, in files beside some topologies.
 struct Known {
   const char* name;
-  double share;  // of NCCL's bandwidth that can be had
+  double share;  // achievable share of NCCL's bandwidth
   const char* why;
 };
 constexpr Known kKnown[] = {

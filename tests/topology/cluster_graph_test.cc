@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Two cores and a card, of which the file says that it is on some network.
+// Two cores and a card, for which the file names a network.
 Graph host_with_card() {
   Graph graph;
   const int numa = graph.add({.kind = NodeKind::numa_node, .number = 0, .name = "numa_node0"});

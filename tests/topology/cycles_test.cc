@@ -1,4 +1,4 @@
-// Cycles visit each vertex once, along edges, and share none.
+// Tests that cycles visit each vertex once, along edges, and share no edge.
 #include "topology/cycles.h"
 
 #include <gtest/gtest.h>

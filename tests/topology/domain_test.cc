@@ -1,4 +1,4 @@
-// Where ranks are on a host, and how that groups them.
+// Tests the location of ranks on a host and their groups.
 #include "topology/domain.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST(DomainText, NonsenseIsRefused) {
   }
 }
 
-// Two NUMA nodes with two caches each, four cores to a cache.
+// Two NUMA nodes with two caches each, and four cores per cache.
 class Domains : public ::testing::Test {
  protected:
   const HostTopology host_ = load_host_synthetic("package:2 [numa] l3:2 core:4 pu:2");
@@ -86,7 +86,7 @@ TEST_F(Domains, FollowAnAffinityOfAnyShape) {
               ElementsAre(Domain{1, 3}, Domain{0, 0}, Domain{0, -1}, kNowhere, kNowhere, kNowhere));
 }
 
-// At any number of ranks each domain holds a run of neighbours, and nobody is in two.
+// For any number of ranks, each domain holds consecutive ranks, and no rank is in two.
 TEST_F(Domains, OfBoundRanksAreInOrder) {
   for (int ranks = 1; ranks <= 32; ++ranks) {
     const auto domains = placed(host_, ranks);
@@ -117,7 +117,7 @@ TEST(DomainsOfAHost, WithOneCacheIsOneForAll) {
   EXPECT_THAT(placed(host, 4), Each(Domain{0, 0}));
 }
 
-// Written by an hwloc of a later major version, which this one does not read.
+// Written by a later major version of hwloc, which this one does not read.
 bool is_too_new(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string head(1000, ' ');
@@ -128,7 +128,7 @@ bool is_too_new(const std::filesystem::path& path) {
          std::stoul(head.substr(found + mark.size())) > hwloc_get_api_version() >> 16;
 }
 
-// One rank on each core of machines that exist: every rank is in a cache that all its cores share.
+// One rank per core of real machines: every rank is in a cache shared by its cores.
 TEST(DomainsOfAHost, FromFilesOfRealMachines) {
   const std::filesystem::path folder = testing::test_data("hwloc");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;

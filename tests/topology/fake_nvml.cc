@@ -1,6 +1,6 @@
-// Stands for NVIDIA's management library: four GPUs, of which 0 and 1, 2 and 3 are joined by two
-// links each, and all have one to a switch, which it tells by type (GPUs 0 and 1) or by an address
-// that is no GPU's (2 and 3), as older drivers do.
+// Replaces NVIDIA's management library: four GPUs, of which 0 and 1, and 2 and 3, are connected by
+// two links each. All have one link to a switch, which is reported by type (GPUs 0 and 1) or, as by
+// older drivers, by an address that is no GPU's (2 and 3).
 #include <cstdio>
 #include <cstring>
 

@@ -76,7 +76,7 @@ TEST(NcclXml, ReadsGpusCardsAndTheirLinks) {
   EXPECT_EQ(graph.node(gpu0).name, "gpu0");
   const Route nvlink = route(graph, gpu0, gpu1);
   EXPECT_EQ(nvlink.type, PathType::NVL);
-  EXPECT_DOUBLE_EQ(nvlink.GBps, 80);  // told from both ends, there once
+  EXPECT_DOUBLE_EQ(nvlink.GBps, 80);  // listed at both ends, counted once
   double network = 0;
   double between = 0;
   double slot = 0;
@@ -101,7 +101,7 @@ TEST(NcclXml, NumbersGpusByBusWhereTheFileDoesNot) {
   EXPECT_EQ(graph.rank_nodes()[0], graph.rank_nodes()[1] + 1) << "the later one in the file";
 }
 
-// A file has an element for each NVLink switch; together they are one.
+// A file has an element per NVLink switch; together they are one.
 TEST(NcclXml, AddsUpLinksToSeveralSwitches) {
   std::string xml = R"(<system version="1"><cpu numaid="0">)";
   for (int i = 0; i < 2; ++i) {
@@ -119,7 +119,7 @@ TEST(NcclXml, AddsUpLinksToSeveralSwitches) {
   EXPECT_DOUBLE_EQ(way.GBps, 12 * 20);
 }
 
-// The same PCI address in the spellings of NVML, of the kernel and of lspci.
+// The same PCI address as spelled by NVML, the kernel and lspci.
 TEST(NcclXml, MatchesBusIdsInEverySpelling) {
   EXPECT_EQ(bus_address("00000000:0A:1f.7"), "0000:0a:1f.7");
   EXPECT_EQ(bus_address("0A:00.0"), "0000:0a:00.0");
@@ -156,7 +156,7 @@ TEST(NcclXml, TakesUnknownValuesForAbsent) {
   EXPECT_EQ(with("sm=\"80\"", "sm=\"-1\""), with("sm=\"80\"", ""));
 }
 
-// A file may list the switches as PCI devices, and leave out what a link's target is.
+// A file may list the switches as PCI devices and omit a link's target class.
 TEST(NcclXml, FindsSwitchesByTheirBus) {
   const Graph graph = parse_nccl_topology(
       R"(<system version="1"><cpu numaid="0">
@@ -174,7 +174,7 @@ std::string warnings_of(const std::string& xml, Graph* graph = nullptr) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-// A host whose GPUs each tell of so many NVLinks to each other one.
+// A host whose GPUs each report this many NVLinks to each other GPU.
 std::string meshed(int gpus, int links, int sm = 90) {
   std::string xml = "<system version=\"1\"><cpu numaid=\"0\">\n";
   for (int i = 0; i < gpus; ++i) {
@@ -191,7 +191,7 @@ std::string meshed(int gpus, int links, int sm = 90) {
 TEST(NcclXml, TakesMoreNvlinksThanThereArePortsForASwitch) {
   Graph graph;
   const std::string told = warnings_of(meshed(8, 18), &graph);
-  EXPECT_THAT(told, HasSubstr("topo.xml, line 2: gpu0 has 126 NVLinks, and such a GPU 18"));
+  EXPECT_THAT(told, HasSubstr("topo.xml, line 2: gpu0 has 126 NVLinks, but this model has 18"));
   int to_switch = 0;
   for (const GraphLink& link : graph.links()) {
     if (link.kind != LinkClass::nvlink) continue;
@@ -201,7 +201,7 @@ TEST(NcclXml, TakesMoreNvlinksThanThereArePortsForASwitch) {
   }
   EXPECT_EQ(to_switch, 8);
   EXPECT_EQ(warnings_of(meshed(3, 9)), "") << "as many as there are";
-  EXPECT_THAT(warnings_of(meshed(4, 3, 70)), HasSubstr("gpu0 has 9 NVLinks, and such a GPU 6"));
+  EXPECT_THAT(warnings_of(meshed(4, 3, 70)), HasSubstr("gpu0 has 9 NVLinks, but this model has 6"));
 }
 
 TEST(NcclXml, DoesNotBelieveAbsurdSpeeds) {
@@ -219,14 +219,14 @@ TEST(NcclXml, DoesNotBelieveAbsurdSpeeds) {
   };
   Graph graph;
   const std::string wide = "link_speed=\"16 GT/s\" link_width=\"16\"";
-  EXPECT_EQ(
-      warnings_of(host(wide, "200000"), &graph),
-      "tutti warning: topo.xml: it lists no GPUs: NCCL adds those that it finds when it runs\n");
+  EXPECT_EQ(warnings_of(host(wide, "200000"), &graph),
+            "tutti warning: topo.xml: the file lists no GPUs: NCCL adds those that it finds at run "
+            "time\n");
   EXPECT_DOUBLE_EQ(slowest(graph, LinkClass::network), 25);
-  EXPECT_THAT(warnings_of(host(wide, "1000000000"), &graph), HasSubstr("taken as its slot's"));
+  EXPECT_THAT(warnings_of(host(wide, "1000000000"), &graph), HasSubstr("the slot's speed is used"));
   EXPECT_DOUBLE_EQ(slowest(graph, LinkClass::network), 24);
   EXPECT_THAT(warnings_of(host("link_speed=\"5000 GT/s\" link_width=\"16\"", "200000"), &graph),
-              HasSubstr("faster than PCI Express is"));
+              HasSubstr("exceeds any PCI Express generation"));
   EXPECT_DOUBLE_EQ(slowest(graph, LinkClass::pci), 12);
   EXPECT_THAT(warnings_of(host("link_speed=\"5 GT/s\" link_width=\"16\"", "100000")),
               HasSubstr("16 lanes at 5 GT/s"));
@@ -333,7 +333,7 @@ TEST(HwlocGraph, RefusesBadFilesWithTheirLine) {
               AllOf(HasSubstr("Planet"), HasSubstr("line 3")));
 }
 
-// Versions of hwloc refuse it or die of it; we do not.
+// Versions of hwloc refuse or crash on it; we accept it.
 TEST(HwlocGraph, RefusesFilesWhoseObjectsLackTheirSets) {
   const auto object = [](const std::string& type, const std::string& sets, const std::string& in) {
     return cat("<object type=\"", type, "\" os_index=\"0\" ", sets, ">", in, "</object>");
@@ -369,7 +369,7 @@ TEST(GraphText, RefusesBadFilesWithTheirLine) {
               AllOf(HasSubstr("twice"), HasSubstr("bad.txt, line 3")));
   EXPECT_THAT(refused("node a planet\n"), AllOf(HasSubstr("planet"), HasSubstr("line 1")));
   EXPECT_THAT(refused("node a gpu\nlink a b nvlink 20GB/s\n"),
-              AllOf(HasSubstr("no node"), HasSubstr("line 2")));
+              AllOf(HasSubstr("undefined node"), HasSubstr("line 2")));
   EXPECT_THAT(refused("node a gpu\nlink a a nvlink 20GB/s\n"), HasSubstr("line 2"));
   EXPECT_THAT(refused("node a gpu\nnode b gpu\nlink a b nvlink fast\n"), HasSubstr("line 3"));
   EXPECT_THAT(refused("node a gpu\nnode b gpu\nlink a b nvlink 0GB/s\n"), HasSubstr("line 3"));
@@ -390,7 +390,7 @@ TEST(GraphJson, SaysWhichSpeedsAreAssumed) {
   EXPECT_EQ(unknown_speeds(graph), "");
   graph.connect({.from = card, .to = network, .GBps = 1.25, .assumed = true});
   const Graph read = parse_graph_json(to_json(graph).dump(), "assumed.json");
-  EXPECT_EQ(unknown_speeds(read), "Nothing tells how fast eth0 is: 10 Gbit/s are assumed.\n");
+  EXPECT_EQ(unknown_speeds(read), "The bandwidth of eth0 is unknown: 10 Gbit/s are assumed.\n");
 }
 
 TEST(GraphJson, RefusesBadFilesWithTheirPlace) {
@@ -409,7 +409,7 @@ TEST(GraphJson, RefusesBadFilesWithTheirPlace) {
               HasSubstr("links[0]"));
 }
 
-// ---- files by what is in them
+// ---- files identified by their contents
 
 TEST(LoadGraph, TellsTheKindOfAFileByItsContents) {
   const std::filesystem::path folder = ::testing::TempDir();

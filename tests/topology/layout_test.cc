@@ -1,4 +1,4 @@
-// The order and the groups in which ranks are taken.
+// Tests the order and groups of ranks.
 #include "topology/layout.h"
 
 #include <gmock/gmock.h>
@@ -86,7 +86,7 @@ TEST(Layouts, OrderRanksSoThatThoseOfAHostAreNeighbours) {
   EXPECT_THAT(sizes(layout_of_hosts("babbca"), 0), ElementsAre(3, 2, 1));
 }
 
-// Alone on their hosts, but for two that are far apart.
+// Single ranks on their hosts, except two on one distant pair.
 TEST(Layouts, MayBeOutOfOrderForOnePair) {
   EXPECT_THAT(order(layout_of_hosts("abca"), 4), ElementsAre(0, 3, 1, 2));
   EXPECT_THAT(sizes(layout_of_hosts("abca"), 0), ElementsAre(2, 1, 1));
@@ -116,7 +116,7 @@ TEST(Layouts, HaveALevelForEachThingThatDivides) {
   EXPECT_EQ(layout.outside(0), Layout());
 }
 
-// Ranks dealt to hosts in turn; the racks lie across the hosts' order.
+// Ranks assigned to hosts round-robin; the racks do not follow the hosts' order.
 TEST(Layouts, HaveALevelForEachSwitchAboveTheHosts) {
   const std::vector<std::string> racks = {"row0.rack0", "row1.rack0", "row0.rack1", "row0.rack0"};
   std::vector<Place> places;
@@ -166,12 +166,12 @@ TEST(Layouts, OfOneHostAreItsNodesAndCaches) {
   EXPECT_EQ(to_text(layout_on(host, 8)), "groups of 2 in groups of 4");
   EXPECT_EQ(to_text(layout_on(host, 4)), "groups of 2");  // a cache each
   EXPECT_EQ(to_text(layout_on(host, 2)), "");             // a node each
-  // Ranks of six cores each straddle caches and nodes.
+  // Ranks with six cores each straddle caches and nodes.
   for (const int ranks : {1, 3, 17}) EXPECT_EQ(to_text(layout_on(host, ranks)), "") << ranks;
 }
 
-// The AMD EPYC 9654 has twelve L3s to a package and eight cores to an L3; the 7401 has four NUMA
-// nodes to a package, two L3s to a node and three cores to an L3.
+// The AMD EPYC 9654 has twelve L3s per package and eight cores per L3; the 7401 has four NUMA nodes
+// per package, two L3s per node and three cores per L3.
 TEST(Layouts, OfTwoEpycs) {
   const HostTopology genoa = load_host_synthetic("package:2 [numa] l3:12 core:8 pu:2");
   EXPECT_EQ(to_text(layout_on(genoa, 192)), "groups of 8 in groups of 96");
@@ -187,7 +187,7 @@ TEST(Layouts, OfTwoEpycs) {
   EXPECT_EQ(to_text(layout_on(naples, 16)), "groups of 2");  // an L3 each, so by NUMA node
 }
 
-// Ranks thrown about at random.
+// Ranks placed at random.
 TEST(Layouts, KeepGroupsTogetherAndEveryRankOnce) {
   std::mt19937 random(5);
   for (int turn = 0; turn < 500; ++turn) {
@@ -218,7 +218,7 @@ TEST(Layouts, KeepGroupsTogetherAndEveryRankOnce) {
   }
 }
 
-// One rank on each core of machines that exist.
+// One rank per core of real machines.
 TEST(Layouts, OfRealMachinesAreInOrder) {
   const std::filesystem::path folder = testing::test_data("hwloc");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;

@@ -1,4 +1,4 @@
-// Networks: sizes, ways that are connected and as short as they should be, files, and mistakes.
+// Tests networks: sizes, connectivity and length of paths, files, and errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::vector<Arc> way(Network& network, int from, int to) {
   return arcs;
 }
 
-// Leads from one rank's node to the other's, without passing a node twice.
+// The path leads from one rank's node to the other's and visits no node twice.
 void expect_connected(Network& network, int from, int to) {
   int node = network.node_of(from);
   std::set<int> passed = {node};
@@ -122,7 +122,7 @@ TEST(Networks, GoRoundWhatHasFailed) {
     SCOPED_TRACE(description);
     const auto made = network(description);
     const int last = made->ranks() - 1;
-    // The middle of the way is not the only one; a host's own link is.
+    // The middle of the path has alternatives; a host's own link does not.
     const std::vector<Arc> usual = way(*made, 0, last);
     made->fail(usual[usual.size() / 2] / 2);
     expect_connected(*made, 0, last);
@@ -209,7 +209,7 @@ TEST(Networks, ReadNs3sFiles) {
   ASSERT_EQ(arcs.size(), 2u);
   EXPECT_DOUBLE_EQ(plain->GBps(arcs[1]), 3.125);
   EXPECT_DOUBLE_EQ(plain->latency_us(arcs[1]), 1);
-  // SimAI: two servers of two GPUs, an NVSwitch each, and a switch.
+  // SimAI: two servers with two GPUs and an NVSwitch each, and a switch.
   const auto servers = read_network(
       "7 2 2 1 8 H20\n4 5 6\n0 4 900Gbps 25ns 0\n1 4 900Gbps 25ns 0\n2 5 900Gbps 25ns 0\n"
       "3 5 900Gbps 25ns 0\n0 6 200Gbps 1us 0\n1 6 200Gbps 1us 0\n2 6 200Gbps 1us 0\n"
@@ -240,7 +240,7 @@ struct BadFile {
 TEST(Networks, RefuseFilesWithLineAndReason) {
   const BadFile kBad[] = {
       {"", "line 1", "empty"},
-      {"hello world\n", "line 1", "no description"},
+      {"hello world\n", "line 1", "no known network format"},
       {"topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ tbd ]\nlatency: [ 1 ]\n", "line 3",
        "tbd"},
       {"topology: [ Ring ]\nnpus_count: [ 8, 2 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "line 2",
@@ -253,18 +253,18 @@ TEST(Networks, RefuseFilesWithLineAndReason) {
       {"Nodes 8\nTiers 2\nTier 0\nRadix_Down 4\n", "line 4", "2 tiers"},
       {"Nodes 8\nTiers 1\nTier 0\nRadix_Down 4\nDownlink_speed_Gbps 1\n", "line 5", "room for 4"},
       {"Nodes 8\nTiers 1\nTier 0\nRadix_Dawn 4\n", "line 4", "Radix_Dawn"},
-      {"3 1 2\n0\n0 1 100Gbps 1000ns 0\n", "line 3", "promises 2 links"},
+      {"3 1 2\n0\n0 1 100Gbps 1000ns 0\n", "line 3", "declares 2 links"},
       {"3 1 2\n0\n0 1 100Gbps 1000ns 0\n0 9 100Gbps 1us 0\n", "line 4", "'9'"},
       {"3 1 1\n0\n0 1 quick 1000ns 0\n", "line 3", "quick"},
-      {"3 3 1\n0 1 2\n0 1 1Gbps 1ns 0\n", "line 1", "none is left"},
+      {"3 3 1\n0 1 2\n0 1 1Gbps 1ns 0\n", "line 1", "no node remains"},
       {"SwitchName=a Nodes=n[0-3\n", "line 1", "n[0-3"},
-      {"SwitchName=a Nodes=n0\nSwitchName=b Switches=c\n", "line 2", "no switch c"},
+      {"SwitchName=a Nodes=n0\nSwitchName=b Switches=c\n", "line 2", "undefined switch c"},
       {"SwitchName=a Nodes=n0\nSwitchName=b Nodes=n0\n", "line 2", "already"},
       {"SwitchName=a Nodes=n0\nSwitchName=b Switches=a\nSwitchName=c Switches=a\n", "line 3",
-       "beneath another already, in line 2"},
+       "below another one in line 2"},
       {"SwitchName=s Switches=a,a\nSwitchName=a Nodes=n0\n", "line 1", "already"},
       {"SwitchName=a Switches=b\nSwitchName=b Switches=a\nSwitchName=c Nodes=n0\n", "line 1",
-       "beneath itself"},
+       "below itself"},
   };
   for (const BadFile& bad : kBad) {
     try {
@@ -287,7 +287,7 @@ TEST(Networks, RefuseSizesThatNobodyCanHold) {
   EXPECT_THROW((void)network("ring:1")->links_named("x"), Error);
 }
 
-// A rank in the middle of a line is not like one at its end.
+// A rank in the middle of a line differs from one at its end.
 TEST(Networks, RanksThatAreLinkedDirectlyAreNotAlike) {
   Graph graph;
   for (int i = 0; i < 4; ++i) {
@@ -297,8 +297,8 @@ TEST(Networks, RanksThatAreLinkedDirectlyAreNotAlike) {
   EXPECT_EQ(Network(std::move(graph)).alike_group_size(), 1);
 }
 
-// Those that describe a network; of the 8-GPU DGX-1 the authors left the numbers open.
-// The most that there can be: as much as a rank with the fewest links sends.
+// Those that describe a network; the authors left the numbers of the 8-GPU DGX-1 open. The optimum
+// is what a rank with the fewest links can send.
 TEST(Networks, RingsUseAllOfMeshesAndTori) {
   const std::pair<const char*, double> known[] = {
       {"mesh:4x4", 100},  {"mesh:3x4", 100},    {"torus:4x4", 200},
@@ -322,7 +322,7 @@ TEST(Networks, RingsUseAllOfMeshesAndTori) {
   }
 }
 
-// Slurm's switches may have nodes and name those beside them.
+// Slurm's switches may have nodes and name neighbouring switches.
 TEST(Networks, ReadDragonfliesOfSlurm) {
   const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "topology.conf";
   std::ofstream(path) << "SwitchName=s0 Nodes=n[0-3] Switches=s[1-2]\n"

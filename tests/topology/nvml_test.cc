@@ -33,7 +33,7 @@ TEST(Nvml, TellsLinksBetweenGpusAndToSwitches) {
 
 TEST(Nvml, IsNotNeeded) { EXPECT_THAT(probe_nvml("libnvidia-none.so.1"), IsEmpty()); }
 
-// Another library of that name, or an old one.
+// Another library of that name, or an old version.
 TEST(Nvml, LibrariesWithoutItsCallsAreLeftAlone) {
   EXPECT_THAT(probe_nvml("libc.so.6"), IsEmpty());
 }

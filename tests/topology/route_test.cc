@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// Two sockets; on each a switch with two GPUs and a card, behind the first one's a second switch.
+// Two sockets, each with a switch with two GPUs and a card; behind the first is a second switch.
 const Graph& machine() {
   static const Graph graph = parse_graph_text(R"(
 node numa0 numa_node
@@ -80,7 +80,7 @@ TEST(Route, PrefersTheFewestLinksThenTheWidest) {
 }
 
 TEST(Route, StaysOnTheHostWhereBothEndsAreOnIt) {
-  // By the network it would be as short, between the two cards.
+  // A path over the network, between the two cards, would be equally short.
   for (const Arc arc : way("card0", "card1").arcs) {
     EXPECT_NE(machine().link_of(arc).kind, LinkClass::network);
   }

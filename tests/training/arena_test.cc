@@ -77,7 +77,7 @@ TEST(ArenaTest, RefusesMoreThanThereIsAndStaysUsable) {
   EXPECT_THROW(arena.take(DType::f32, 1, 1), Error);
 }
 
-// Each begins in memory of its own as soon as the one before is full; nothing that is in use moves.
+// Each chunk is allocated when the one before is full; memory in use does not move.
 TEST(ArenaTest, GrowsByChunksAndGivesThemBackInOrder) {
   Arena arena(size_t{1} << 30);
   constexpr int64_t kRow = 1000 * 1000;  // floats: no two of them fit into the first chunk
@@ -102,7 +102,7 @@ TEST(ArenaTest, GrowsByChunksAndGivesThemBackInOrder) {
       EXPECT_EQ(arena.take(DType::f32, 1, kRow).data, taken[i].data) << "no new memory";
     }
   }
-  // Something larger than the chunks that are there passes over them, and back.
+  // An object larger than the existing chunks skips them, and the way back as well.
   arena.release(marks[3]);
   const Tensor large = arena.take(DType::f32, 100, kRow);
   large.values<float>().back() = 1;
@@ -110,7 +110,7 @@ TEST(ArenaTest, GrowsByChunksAndGivesThemBackInOrder) {
   EXPECT_EQ(arena.take(DType::f32, 1, kRow).data, taken[3].data);
 }
 
-// As many micro-batches as may be under way in a pipeline, where addresses are scarce.
+// As many micro-batches as may be in flight in a pipeline, with scarce address space.
 TEST(ArenaTest, ManyTakeNoMoreAddressesThanTheyNeed) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
@@ -148,7 +148,7 @@ TEST(ArenaTest, AContainersMemoryIsTheLimit) {
   EXPECT_EQ(limit_with("/memory/memory.limit_in_bytes", "9223372036854771712\n"), machine);
 }
 
-// Far more than any machine has: addresses cost nothing.
+// Far more than any machine has: address space costs nothing.
 TEST(ArenaTest, ReservesAddressesNotMemory) {
   Arena arena(size_t{1} << 40);
   const Tensor huge = arena.take(DType::f32, 1 << 20, 1 << 13);

@@ -1,4 +1,4 @@
-// Models in a second backend's memory: only kernels reach it, and the bits are the CPU's.
+// Tests models in a second backend's memory: only kernels access it, and the bits are the CPU's.
 #include "training/core/backend.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ TEST(BackendTest, ViewsKeepTheirMemory) {
   EXPECT_EQ(arena.take(DType::f32, 0, 6).backend, &fenced_backend());
 }
 
-// Else the tests below would show nothing.
+// The tests below rely on this.
 TEST(BackendDeathTest, NobodyElseTouchesIt) {
   Arena arena(&fenced_backend());
   const Tensor tensor = fenced_tensor(arena);
@@ -84,7 +84,7 @@ TEST(BackendTest, RefusesToMixMemories) {
 
 // --- modules ---
 
-// A model's parameters and gradients (0 at first), in a backend's memory.
+// A model's parameters and gradients (initially 0) in a backend's memory.
 class ParametersIn {
  public:
   ParametersIn(const Backend* backend, ParameterTable& table)
@@ -135,7 +135,7 @@ Passed pass_in(const Backend* backend, Model& model, const MicroBatch& batch) {
   return outcome;
 }
 
-// Every element's bits are those of the CPU, and nothing but kernels touched any.
+// Every element's bits are those of the CPU, and only kernels accessed the memory.
 void expect_same_in_fenced_memory(Model& model, const MicroBatch& batch) {
   const Passed expected = pass_in(nullptr, model, batch);
   const FencedCalls before = fenced_calls();
@@ -166,7 +166,7 @@ TEST(BackendTest, ModelsPassThroughAnyMemory) {
   expect_same_in_fenced_memory(llama, tokens.micro_batch);
 }
 
-// Whoever runs units is told of what is done, and waits for no loss before backward is.
+// Hooks are notified of progress, and the loss is not awaited before the backward pass.
 TEST(BackendTest, ARunnerWaitsForTheLossAfterBackward) {
   struct Calls : UnitHooks {
     void after_weights(int unit) override {

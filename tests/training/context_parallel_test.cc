@@ -1,5 +1,5 @@
-// A model whose samples' tokens are dealt out over the context axis is a model like any other:
-// whatever the mesh, it is the same one that is trained.
+// Tests that a model whose samples' tokens are distributed over the context axis trains as on one
+// rank, for any mesh.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -60,7 +60,7 @@ TEST_P(Context, EveryMeshTrainsTheSameModel) {
   }
 }
 
-// 16 ranks of samples of 16 tokens, 24 of 16: some have none.
+// 16 ranks for samples of 16 tokens, 24 for 16: some ranks have none.
 TEST_P(Context, MoreRanksThanTokens) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute());
@@ -95,7 +95,7 @@ TEST_P(Context, WithRecomputationAndChunksOfTheLoss) {
   }
 }
 
-// Targets that do not count, so that ranks have different numbers of them, and some none.
+// Ignored targets, so that ranks have different numbers of targets, some none.
 TEST_P(Context, WithTargetsThatAreIgnored) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute());

@@ -1,6 +1,6 @@
-// Convolutions that are batch-, model- or domain-parallel over the same ranks as fully connected
-// layers behind them: whatever the mix, it is the same model that is trained, and ranks send what
-// formulas say.
+// Tests convolutions that are batch-, model- or domain-parallel over the same ranks as the fully
+// connected layers after them: any mix trains the same model, and the bytes sent follow the
+// formulas.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ using testing::TinyRun;
 
 constexpr auto b = LayerSplit::batch, m = LayerSplit::model, d = LayerSplit::domain;
 
-// No height, number of channels or width that 2, 3 or 4 ranks can divide evenly.
+// No height, number of channels or width is divisible by 2, 3 or 4 ranks.
 ConvnetConfig uneven(const Mix& mix = {}, int64_t kernel = 3) {
   return {.channels = 2,
           .height = 7,
@@ -127,9 +127,9 @@ TEST_F(ConvnetCheckpoints, GoOnUnderAnotherMix) {
   }
 }
 
-// --- what ranks send ---
+// --- bytes sent ---
 
-// All sizes are multiples of what buckets are padded to.
+// All sizes are multiples of the buckets' padding.
 constexpr int64_t kClasses = 32, kSide = 8, kChannels = 2, kFilters = 32;
 ConvnetConfig even(const Mix& mix) {
   return {.channels = kChannels,
@@ -169,9 +169,9 @@ TEST(ConvnetMixes, SendWhatTheFormulasSay) {
       EXPECT_NEAR(gradients, 2 * part * static_cast<double>(convolved + connected) * sizeof(float),
                   1e-6);
       EXPECT_NEAR(loss, 2 * part * 2 * sizeof(double), 1e-9);
-      // The first rank has one neighbour. It sends a row of pixels of each convolution's input, and
-      // of the second one's gradients; then images, of whose rows it has a part, are exchanged, and
-      // their gradients come back.
+      // The first rank has one neighbour. It sends a row of pixels of each convolution's input and
+      // of the second one's gradients. Then images, of which it has some rows, are exchanged, and
+      // their gradients are returned.
       const auto [halos, more] = sent_by({d, d, b, b}, ranks, samples);
       EXPECT_NEAR(halos - loss,
                   values(kSide * kChannels) + 2 * values(kSide * kFilters) +
@@ -182,7 +182,7 @@ TEST(ConvnetMixes, SendWhatTheFormulasSay) {
   }
 }
 
-// --- what is refused ---
+// --- refused mixes ---
 
 std::string refusal(const ConvnetConfig& config, int ranks) {
   return error_of([&] { Convnet(config, MeshPlace{.sizes = {ranks, 1, 1, 1, 1, 1}}); });

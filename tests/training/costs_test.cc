@@ -1,6 +1,6 @@
-// What each ZeRO stage takes and sends: the formulas of Rajbhandari et al. (ZeRO, 2020, figure 1
-// and section 7), for Psi parameters in bf16 with AdamW on N ranks. Bytes are counted where they
-// leave the process: ranks are threads here, connected by TCP.
+// Tests the memory and traffic of each ZeRO stage: the formulas of Rajbhandari et al. (ZeRO, 2020,
+// figure 1 and section 7) for Psi parameters in bf16 with AdamW on N ranks. Bytes are counted where
+// they leave the process: ranks are threads here, connected by TCP.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -20,7 +20,7 @@ namespace {
 std::atomic<int64_t> bytes_on_the_wire = 0;
 }  // namespace
 
-// In place of the C library's: the TCP transport sends all of its messages by it.
+// Replaces the C library's function, by which the TCP transport sends all messages.
 extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   const long sent = ::syscall(SYS_sendmsg, socket, message, flags);
   if (sent > 0) bytes_on_the_wire += sent;
@@ -42,7 +42,7 @@ double parameters_of(Model& model) {
   return count;
 }
 
-// How a rank's share of a step is trained.
+// How a rank trains its part of a step.
 enum class Kind {
   one_pass,     // one micro-batch: 16-bit gradients
   accumulated,  // two: gradients are sums in f32, in stages 2 and 3 of shards
@@ -59,7 +59,8 @@ TinyRun large_run(int stage, int ranks, Kind kind) {
   return run;
 }
 
-// Bytes per parameter: what each kind takes on N ranks, and sends in a step but for (N - 1) / N.
+// Bytes per parameter that each kind needs on N ranks, and that it sends per step, divided by (N -
+// 1) / N.
 struct Formula {
   double parameters;
   double gradients;
@@ -70,10 +71,10 @@ struct Formula {
 
 Formula formula(int stage, double n, Kind kind) {
   const double gradient = kind == Kind::accumulated ? 4 : 2;
-  // Stages 2 and 3 sum each micro-batch's gradients over ranks.
+  // Stages 2 and 3 reduce each micro-batch's gradients over ranks.
   const double sums = stage >= 2 && kind == Kind::accumulated ? 2 : 1;
-  // All-reduce, or reduce-scatter and all-gather; in stage 3 values are gathered for forward and
-  // for backward of each micro-batch.
+  // All-reduce, or reduce-scatter and all-gather; in stage 3 values are gathered for the forward
+  // and the backward pass of each micro-batch.
   const double gathers = stage < 3 ? 1 : kind == Kind::accumulated ? 4 : 2;
   return {.parameters = stage < 3 ? 2 : 2 / n,
           .gradients = stage >= 2 ? gradient / n : gradient,
@@ -89,7 +90,7 @@ struct Measured {
   double told = 0;  // bytes sent in a step, as the replica counts them
 };
 
-// Messages go through sockets, where they can be counted.
+// Messages use sockets, where they can be counted.
 class OverTcp {
  public:
   OverTcp() { settings().set("TUTTI_TRANSPORT", "tcp"); }
@@ -133,7 +134,7 @@ TEST_P(Costs, FollowTheFormulas) {
     near(storage.gradients, expected.gradients);
     near(storage.masters, expected.masters);
     near(rank.memory.optimizer, expected.moments);
-    // What comes on top of the formulas.
+    // Padding beyond the formulas.
     EXPECT_LT(static_cast<double>(storage.padding), 0.01 * 16 * psi);
     if (stage < 2) EXPECT_EQ(storage.gathered, 0);
     EXPECT_LT(static_cast<double>(storage.gathered), (kind == Kind::accumulated ? 2.4 : 1.2) * psi)
@@ -141,7 +142,7 @@ TEST_P(Costs, FollowTheFormulas) {
     const double volume = expected.sent * psi * (ranks - 1) / ranks;
     EXPECT_NEAR(rank.told, volume, 0.01 * volume);
   }
-  // Of all ranks together, headers and small messages included.
+  // Sum over all ranks, including headers and small messages.
   const double all = expected.sent * psi * (ranks - 1);
   EXPECT_NEAR(static_cast<double>(wire), all, 0.01 * all + 1e5);
 }
@@ -162,8 +163,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Costs,
                                             ::testing::Values(Kind::accumulated, Kind::rounded)),
                          name_of);
 
-// Two hidden layers of 768 x 1024 and 1024 x 1024, and a last one of 256 x 1024, for each of 4
-// samples a rank: K (M + N) values of each in place of 2 M N.
+// Two hidden layers of 768 x 1024 and 1024 x 1024, and a last one of 256 x 1024, for 4 samples per
+// rank: K (M + N) values each instead of 2 M N.
 TEST(Factors, SendTheBytesThatAreCounted) {
   const OverTcp over_tcp;
   for (const auto& [ranks, stage] : {std::pair(2, 0), std::pair(4, 0), std::pair(3, 1)}) {
@@ -189,7 +190,8 @@ TEST(Factors, SendTheBytesThatAreCounted) {
         }
         EXPECT_DOUBLE_EQ(expected, 0);
         expected = 4.0 * ranks * (1792 + 2048 + 1280) * sizeof(float);
-        // Embeddings and biases, as they are; with ZeRO 1 all values, and gradients of these.
+        // Embeddings and biases are sent as they are; ZeRO 1 also sends all values, and gradients
+        // of these.
         psi = parameters_of(*rank.model);
         const double rest = 256.0 * 96 + 1024 + 1024 + 256;
         expected += (stage == 0 ? 2 * rest : rest + psi) * sizeof(float);
@@ -209,7 +211,7 @@ TEST(Factors, SendTheBytesThatAreCounted) {
   }
 }
 
-// There the bits are those of the other stages, which add up whole gradients.
+// The bits are then those of the other stages, which accumulate whole gradients.
 TEST(AccumulatedGradients, AreWholeInDeterministicMode) {
   const testing::Deterministic deterministic;
   for (const int stage : {2, 3}) {
@@ -226,7 +228,7 @@ TEST(AccumulatedGradients, AreWholeInDeterministicMode) {
 
 // --- constant-size buffers (section 6.2) ---
 
-// Of rank 0, after each of some steps.
+// Reports of rank 0 after each of some steps.
 std::vector<MemoryReport> reports(int ranks, TinyRun run) {
   run.steps = 10;
   std::vector<MemoryReport> reports;
@@ -258,8 +260,8 @@ TEST(GatheredBuckets, AreNoMoreForMoreStepsOrLayers) {
     const int64_t one_at_a_time = bytes(3, false);
     EXPECT_GT(one_at_a_time, 0);
     EXPECT_LE(bytes(12, false), one_at_a_time) << stage;  // whose largest bucket is larger
-    // Sums are under way while backward goes on: when their buckets are free is a matter of luck,
-    // but no more than a few are ever taken.
+    // Reductions are in flight during the backward pass: the time at which their buckets are
+    // released varies, but only a few are ever allocated.
     EXPECT_LE(bytes(12, true), 2 * one_at_a_time) << stage;
   }
 }
@@ -282,11 +284,11 @@ INSTANTIATE_TEST_SUITE_P(Meshes, TensorCosts,
                          ::testing::Combine(::testing::Values(2, 4), ::testing::Bool()));
 
 // The bytes of a step with one micro-batch of s tokens and L blocks of width h, per rank, in units
-// of (t - 1) / t s h values. An all-reduce is two: forward after the embedding and twice in each
-// block, backward before the head's normalization and twice in each block. Where rows are shared
-// the first half of it is a reduce-scatter, the second an all-gather; and backward gathers what was
-// kept of two normalizations, and the embedding's gradient, once more (Shoeybi et al. 2019;
-// Korthikanti et al. 2022). Of each token's loss three numbers are all-reduced.
+// of (t - 1) / t s h values. An all-reduce counts two: forward after the embedding and twice in
+// each block, backward before the head's normalization and twice in each block. With shared rows,
+// its first half is a reduce-scatter and the second an all-gather; in addition, backward gathers
+// the saved inputs of two normalizations, and the embedding's gradient (Shoeybi et al. 2019;
+// Korthikanti et al. 2022). For the loss, three numbers per token are all-reduced.
 TEST_P(TensorCosts, FollowTheFormulas) {
   const auto [ranks, sp] = GetParam();
   constexpr int64_t kLayers = 3, kWidth = 256, kContext = 64, kSamples = 8;
@@ -324,12 +326,12 @@ TEST_P(TensorCosts, FollowTheFormulas) {
   const double units = sp ? 4 + 10 * kLayers : 4 + 8 * kLayers;
   const double all = (ranks - 1) * 4 * tokens * (units * kWidth + 2 * 3);  // f32, of all ranks
   for (const double bytes : told) EXPECT_NEAR(bytes, all / ranks, 1e-9 * all);
-  // Norms' gradients are sums over ranks that share rows.
+  // Gradients of normalizations are sums over ranks that share rows.
   const double norms = sp ? 2.0 * (ranks - 1) * 4 * (2 * (2 * kLayers + 1) * kWidth) : 0;
   EXPECT_NEAR(static_cast<double>(wire), all + norms, 0.01 * all + 1e5);
 }
 
-// No rank ever has the logits of all words, nor, in chunks, of all tokens.
+// No rank ever has the logits of all words nor, in chunks, of all tokens.
 TEST(Logits, AreNeverWhole) {
   constexpr int64_t kWords = 20000;
   const auto most_bytes = [](int ranks, int64_t chunk) {

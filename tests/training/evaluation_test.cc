@@ -1,4 +1,4 @@
-// The loss over a whole text.
+// Tests the loss over a whole text.
 #include "training/language/evaluation.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ struct Rig {
     return evaluate_text(dynamic_cast<Decoder&>(*model), DType::f32, reader, rank, ranks);
   }
 
-  // Of tokens [first, first + count) that are predicted from those before them in the window.
+  // Loss of tokens [first, first + count), predicted from those before them in the window.
   double window(size_t first, size_t count) {
     ModelRunner runner(*model, {});
     UnitHooks hooks;

@@ -1,5 +1,5 @@
-// Mixtures of experts on meshes: what is balanced does not depend on how a batch is cut, and no
-// routing loses anything.
+// Tests mixtures of experts on meshes: the balance does not depend on how a batch is divided, and
+// no routing loses a token.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -70,8 +70,8 @@ void expect_alike(const Outcome& found, const Outcome& alone) {
   }
 }
 
-// Elsewhere the loss depended on micro-batches, stages or accumulation, counts were summed twice
-// over ranks, or only one tensor rank had its gradient. A large weight shows it.
+// Defects of other systems: the loss depended on micro-batches, stages or accumulation, counts were
+// summed twice over ranks, or only one tensor rank had its gradient. A large weight reveals them.
 TEST(Experts, ABalanceLossThatDependsOnHowTheBatchIsCut) {
   for (const BalanceOf of : {BalanceOf::all_layers, BalanceOf::each_layer}) {
     const RouterOptions router{.experts = 5, .topk = 2, .balance_loss = 2, .balance = of};
@@ -104,8 +104,8 @@ TEST(Experts, ABalanceOfEachSequenceOrMicroBatch) {
   }
 }
 
-// Sums over tensor ranks go on while a micro-batch's other samples are computed, which are balanced
-// together all the same.
+// Sums over tensor ranks overlap with the computation of a micro-batch's other samples, which are
+// balanced together nevertheless.
 TEST(Experts, ABalanceOfAMicroBatchWhoseSamplesAreComputedInParts) {
   const RouterOptions router{
       .experts = 5, .topk = 2, .balance_loss = 2, .balance_scope = BalanceScope::micro_batch};
@@ -128,14 +128,14 @@ TEST(Experts, ABalanceOfAMicroBatchWhoseSamplesAreComputedInParts) {
   expect_alike(testing::train(2, wide({.tensor = 2})), testing::train(1, wide({})));
 }
 
-// The sum over experts of (choices / tokens) x 1 / E x E where scores are even: topk.
+// With even scores the sum over experts of (choices / tokens) x 1 / E x E is topk.
 TEST(Experts, AnEvenBalanceIsTheNumberOfChoices) {
   RouterOptions router{.experts = 4, .topk = 3, .balance_loss = 1e-6};
   const Outcome found = testing::train(1, run_of(router));
   EXPECT_NEAR(found.named.at("balance_loss").front(), 3, 0.2);
 }
 
-// An expert that no token chooses made step 2 NaN elsewhere.
+// In another system, an expert chosen by no token made step 2 NaN.
 TEST(Experts, AnEmptyExpert) {
   const RouterOptions router{.experts = 64, .topk = 1, .balance_loss = 0.1};
   const Outcome alone = testing::train(1, run_of(router));
@@ -147,7 +147,7 @@ TEST(Experts, AnEmptyExpert) {
   }
 }
 
-// With one expert the router has no choice: the model is one with a single feed-forward part.
+// With one expert the router has no choice: the model is equivalent to a single feed-forward layer.
 TEST(Experts, AllTokensGoToOneExpert) {
   const RouterOptions router{.experts = 1, .topk = 1};
   TinyRun run = run_of(router);
@@ -161,14 +161,13 @@ TEST(Experts, AllTokensGoToOneExpert) {
                                                .vocabulary = 259},
                                    place);
   };
-  // Other names, and so other values at the start.
+  // Other names, and so other initial values.
   const Outcome dense = testing::train(1, run);
   EXPECT_NEAR(found.losses.front(), dense.losses.front(), 0.05);
   EXPECT_NEAR(found.losses.back(), dense.losses.back(), 0.2);
 }
 
-// Only one kind of token: all choose the same experts, and most ranks of those that share them out
-// get no row.
+// Only one kind of token: all choose the same experts, and most expert ranks receive no row.
 TEST(Experts, ARankWithoutATokenAndOneWithAll) {
   const RouterOptions router{.experts = 4, .topk = 1, .balance_loss = 0.1};
   const auto same_tokens = [&](const Grid& grid) {
@@ -186,8 +185,8 @@ TEST(Experts, ARankWithoutATokenAndOneWithAll) {
   }
 }
 
-// T k h (p - 1) / p go each way where every expert gets every token, and as much for gradients; in
-// backward the weights and their gradients, too.
+// T k h (p - 1) / p values travel in each direction if every expert receives every token, and as
+// many for gradients; in the backward pass also the weights and their gradients.
 TEST(Experts, WhatTravelsIsCounted) {
   const RouterOptions router{.experts = 4, .topk = 4};
   for (const Grid& grid : {Grid{.data = 2, .experts = 2}, Grid{.data = 4, .experts = 4},
@@ -201,13 +200,13 @@ TEST(Experts, WhatTravelsIsCounted) {
       const double found = rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
       bytes[static_cast<size_t>(job.rank)] = found;
     });
-    const double choices = 2 * 8 * testing::kTinyContext * 4;  // of all layers
+    const double choices = 2 * 8 * testing::kTinyContext * 4;  // in all layers
     const double away = choices * (grid.experts - 1) / grid.experts;
     EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), 0.0), away * (4 * 32 * 4 + 2 * 8));
   }
 }
 
-// Only ranks of one host get what is for several of them from each other.
+// A row for several ranks of a host is sent to one of them, which passes it on.
 TEST(Experts, ATokenGoesToAHostOnce) {
   const RouterOptions some{.experts = 5, .topk = 3, .balance_loss = 0.1};
   const Outcome alone = testing::train(1, run_of(some));
@@ -223,7 +222,7 @@ TEST(Experts, ATokenGoesToAHostOnce) {
       expect_alike(testing::train(grid.ranks(), run), alone);
     }
   }
-  // Two of the four experts are on the other of two hosts.
+  // Two of the four experts are on the other host.
   const Grid grid{.data = 2, .experts = 2};
   double bytes = 0;
   std::mutex mutex;
@@ -235,8 +234,8 @@ TEST(Experts, ATokenGoesToAHostOnce) {
     const std::lock_guard lock(mutex);
     bytes += rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
   });
-  const double tokens = 2 * 8 * testing::kTinyContext;  // of all layers
-  // Four times a row, its choices and weights, and gradients of these.
+  const double tokens = 2 * 8 * testing::kTinyContext;  // in all layers
+  // Four times a row, its choices and weights, and the gradients of these.
   EXPECT_EQ(bytes, tokens * (4 * 32 * 4 + 2 * 4 * 8 + 4 * 8));
 }
 
@@ -266,7 +265,7 @@ Loads loads_of(int ranks, const TinyRun& run) {
   return loads;
 }
 
-// The counts include choices that are dropped.
+// The counts include dropped choices.
 TEST(Experts, EachChoiceIsCountedOnce) {
   const RouterOptions router{.experts = 5, .topk = 2};
   const Loads alone = loads_of(1, run_of(router));
@@ -297,7 +296,7 @@ TEST(Experts, WhatAFullExpertDropsDoesNotDependOnTheMesh) {
   }
 }
 
-// Each expert takes one choice a sample.
+// Each expert takes one choice per sample.
 TEST(Experts, ACapacityOfOne) {
   const RouterOptions router{.experts = 4, .topk = 1, .capacity = 1e-9};
   const Loads loads = loads_of(1, run_of(router));

@@ -1,4 +1,4 @@
-// Training with weight gradients that are sent as their factors, beside an all-reduce.
+// Tests training with weight gradients sent as their factors, compared with an all-reduce.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,8 +55,8 @@ TinyRun resnet_run() {
   return run;
 }
 
-// Expects the losses and norms of an all-reduce within rounding. train() itself expects the same
-// bits on all ranks.
+// Expects the losses and norms of an all-reduce up to rounding. train() itself expects equal bits
+// on all ranks.
 void expect_close(int ranks, const TinyRun& run, double tolerance) {
   const Outcome plain = train(ranks, run);
   const Outcome factors = train(ranks, with_factors(run));

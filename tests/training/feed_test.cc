@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Examples that are their own numbers: token = first + example, target = epoch.
+// Examples that encode their own numbers: token = first + example, target = epoch.
 class Numbers : public DataSet {
  public:
   Numbers(uint64_t size, uint64_t validation_size, int32_t first = 0)
@@ -54,7 +54,7 @@ class Numbers : public DataSet {
   std::vector<uint8_t> labels_;
 };
 
-// Waits in add() until so many threads are there; false for ever where they do not come.
+// Blocks in add() until the given number of threads have arrived.
 class Meeting : public Numbers {
  public:
   explicit Meeting(int threads) : Numbers(100, 0), missing_(threads) {}
@@ -76,7 +76,7 @@ class Meeting : public Numbers {
   mutable int missing_;
 };
 
-// What all ranks' micro-batches of one step have, in the order of samples.
+// The micro-batches of all ranks in one step, in the order of samples.
 using Step = std::vector<Batch>;
 
 std::vector<Step> all_steps(const DataSet& set, FeedOptions options, int ranks, uint64_t from = 0) {
@@ -237,7 +237,7 @@ TEST(Feed, ValidatesOnEverythingHeldOutOrOnSomeOfIt) {
   EXPECT_THAT(tokens, ElementsAre(0, 5, 1000, 1005, 1010, 1015, 1020, 1025));
 }
 
-// --- options that make no sense ---
+// --- invalid options ---
 
 std::string refusal(const FeedOptions& options, std::vector<const DataSet*> sets) {
   try {
@@ -299,7 +299,7 @@ TEST(FeedTest, TellsTheEpochsOfEachDataSet) {
   EXPECT_THAT(feed.epochs(3), ElementsAre(1, 5)) << "the last step is a smaller one";
 }
 
-// Steps of one sample: each worker has one step in work, before the first is taken.
+// Steps of one sample: each worker prepares one step before the first is consumed.
 TEST(Feed, EveryWorkerMakesAStepAhead) {
   for (const int workers : {1, 2, 5}) {
     const Meeting set(workers);

@@ -1,5 +1,5 @@
-// Training that is flushed now and then: when it is, what does not go with it, and going on from a
-// checkpoint at a flush.
+// Tests training with periodic flushes: when they happen, what is incompatible with them, and
+// resuming from a checkpoint at a flush.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ using tutti::testing::run_ranks_catching;
 
 constexpr int kStages = 2;
 
-// --- when ---
+// --- when flushes happen ---
 
 TrainOptions flushing(uint64_t flush_every, uint64_t validate_every = 0,
                       uint64_t checkpoint_every = 0) {
@@ -46,7 +46,7 @@ TrainOptions flushing(uint64_t flush_every, uint64_t validate_every = 0,
   return options;
 }
 
-// The last step of each run of steps.
+// Returns the last step of each run of steps.
 std::vector<uint64_t> flushes(const TrainOptions& options, uint64_t steps, uint64_t first = 1) {
   std::vector<uint64_t> all;
   for (uint64_t step = first; step <= steps; step = all.back() + 1) {
@@ -70,7 +70,7 @@ TEST(NextFlush, IsAlsoBeforeValidationAndCheckpoints) {
   EXPECT_THAT(flushes(flushing(0, 5, 7), 16), ElementsAre(5, 7, 10, 14, 15, 16));
 }
 
-// Steps are counted from the run's start, so that a run that goes on has the same flushes.
+// Steps are counted from the run's start, so that a resumed run has the same flushes.
 TEST(NextFlush, DoesNotDependOnWhereARunGoesOn) {
   EXPECT_THAT(flushes(flushing(3), 8, 4), ElementsAre(6, 8));
   EXPECT_THAT(flushes(flushing(3), 8, 5), ElementsAre(6, 8));
@@ -145,7 +145,7 @@ Outcome train_on(int ranks, const TrainOptions& options, const OnStep& on_step =
 class Checkpoints : public FolderTest,
                     public ::testing::WithParamInterface<std::tuple<const char*, DType, int>> {
  protected:
-  // Of the latest checkpoint.
+  // Tensors of the latest checkpoint.
   std::map<std::string, std::vector<float>> tensors(const std::string& directory) const {
     return testing::saved_tensors(Checkpoint::open(path(directory)));
   }
@@ -196,9 +196,9 @@ TEST(Validation, ChangesNothingWhereItIsFlushedAnyhow) {
   EXPECT_EQ(watched.validation, plain.validation);
 }
 
-// --- what is refused ---
+// --- refused options ---
 
-// Each rank finds it for itself: the first one to give up may keep others from getting there.
+// Each rank detects it: the first one to give up may prevent others from getting there.
 void expect_refused(int ranks, const std::function<void(const Job&)>& body, const std::string& what,
                     const std::string& remedy) {
   int found = 0;
@@ -255,10 +255,10 @@ TEST(TooFewMicroBatches, AreRefusedWithTwoBuffers) {
       "needs updates of at least 3 micro-batches, not 2", "another schedule");
 }
 
-// --- what is not finite ---
+// --- non-finite values ---
 
-// The first update makes weights that are far too large. Who sees them first depends on the delay:
-// the second step, or with two buffers the third.
+// The first update makes weights that are far too large. The delay decides who sees them first: the
+// second step, or with two buffers the third.
 TEST(NotFinite, NamesTheStep) {
   for (const auto& [schedule, step] :
        {std::pair("pipedream", "step 2: "), std::pair("pipedream-2bw", "step 3: ")}) {

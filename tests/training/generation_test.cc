@@ -1,4 +1,4 @@
-// Text from a model, with and without the keys and values of earlier tokens.
+// Tests text generation with and without cached keys and values of earlier tokens.
 #include "training/language/generation.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ const Json kMistral = {{"kind", "llama"}, {"layers", 2},   {"heads", 4},       {
                        {"width", 16},     {"context", 24}, {"vocabulary", 40}, {"window", 6}};
 const std::vector<int32_t> kPrompt = {3, 1, 4, 1, 5};
 
-// Also where the context is full and half of it is forgotten, and from a prompt that fills it.
+// Also when the context is full and half of it is dropped, and from a prompt that fills it.
 TEST(GenerationTest, TheCacheChangesNothing) {
   for (const Json& configuration : {kGpt2, kLlama, kMistral}) {
     Writer writer(configuration);
@@ -68,7 +68,7 @@ TEST(GenerationTest, ASeedGivesTheSameTokens) {
   EXPECT_NE(first, writer.write(kPrompt, {.tokens = 30, .seed = 2}));
 }
 
-// How often each token follows the prompt.
+// Returns how often each token follows the prompt.
 std::map<int32_t, int> followers(Writer& writer, GenerationOptions options) {
   constexpr int kDraws = 400;
   std::map<int32_t, int> counts;
@@ -84,7 +84,7 @@ TEST(GenerationTest, TheNucleusIsTheSmallestThatReachesItsShare) {
   const int32_t likeliest = writer.write(kPrompt, {.tokens = 1, .temperature = 0}).front();
   const std::map<int32_t, int> all = followers(writer, {});
   EXPECT_GT(all.size(), 10u);
-  // However small its share, the likeliest is left, and alone.
+  // However small the probability mass, the most likely token remains, alone.
   const std::map<int32_t, int> one = followers(writer, {.top_p = 1e-9});
   EXPECT_EQ(one.size(), 1u);
   EXPECT_EQ(one.begin()->first, likeliest);
@@ -92,7 +92,7 @@ TEST(GenerationTest, TheNucleusIsTheSmallestThatReachesItsShare) {
   EXPECT_GT(half.size(), 1u);
   EXPECT_LT(half.size(), all.size());
   EXPECT_TRUE(half.contains(likeliest));
-  // Of the four likeliest, which are all that top_k leaves.
+  // From the four most likely tokens, which top_k keeps.
   EXPECT_LE(followers(writer, {.top_k = 4, .top_p = 0.99}).size(), 4u);
   EXPECT_LT(followers(writer, {.top_k = 4, .top_p = 0.5}).size(), 4u);
 }

@@ -1,4 +1,4 @@
-// A rank's own gradients are checked and measured before they are summed over ranks.
+// Tests the check and the norm of a rank's own gradients before they are summed over ranks.
 #include "training/engine/gradient_probe.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class Nothing : public Unit {
   const Parameter* own_;
 };
 
-// Parameter 0 is unit 0's, and used by both; parameter 1 is unit 1's.
+// Parameter 0 belongs to unit 0 and is used by both; parameter 1 belongs to unit 1.
 struct TwoUnits : Model {
   TwoUnits() {
     add_unit<Nothing>(&tied);
@@ -56,7 +56,7 @@ class Probe : public ::testing::Test {
     probe.begin_step(std::array{passes, passes});
     return probe;
   }
-  // A micro-batch's gradient is added, from the last unit on.
+  // Adds a micro-batch's gradient, from the last unit on.
   void backward(GradientProbe& probe, float tied, float own) {
     gradient(1)[0] += own;
     probe.after_weights(1);
@@ -106,7 +106,7 @@ TEST_F(Probe, LooksAtWhatIsSummedInItsOwnTime) {
   EXPECT_EQ(probe.broken(), 0);
 }
 
-// Squares of large values overflow before these do.
+// Squares of large values overflow before these values do.
 TEST_F(Probe, LargeValuesAreFinite) {
   GradientProbe probe = make({.measures = true}, 1);
   backward(probe, 1e30f, 1);

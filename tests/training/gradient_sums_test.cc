@@ -1,5 +1,5 @@
-// Gradients in 16-bit training, as it runs, against the same model in f64 from the same values:
-// what micro-batches and ranks add up to.
+// Tests sums of gradients over micro-batches and ranks in 16-bit training against the same model in
+// f64 with the same values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ TinyRun run_of(const Case& c) {
   run.replica.storage = {.stage = c.stage, .dtype = c.dtype};
   run.batch = static_cast<uint64_t>(c.micro_batches);
   run.steps = 1;
-  // Gradients of f16 are divided by as many targets as the step has.
+  // f16 gradients are divided by the number of targets in the step.
   if (c.dtype == DType::f16) run.replica.loss_scaling = {.initial_scale = 4096};
   return run;
 }
@@ -47,7 +47,7 @@ Whole empty_whole(Model& model) {
   return whole;
 }
 
-// Of the only step.
+// Gradients of the only step.
 struct Gradients {
   Whole values;  // before the step
   Whole sums;

@@ -1,4 +1,4 @@
-// What every layout must be, on random lists of parameters.
+// Tests the properties of every layout on random lists of parameters.
 #include "training/core/layout.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ void expect_slots_in_backward_order(const std::vector<ParameterSpec>& specs, con
 }
 
 // Each element of each parameter has one owner, at one place of the owner's arrays, which is where
-// the bucket's even cut puts it.
+// the bucket's even division puts it.
 void expect_owned_once(const std::vector<ParameterSpec>& specs, const Layout& layout, int ranks) {
   std::map<int, std::vector<std::pair<int64_t, int64_t>>> ranges;  // parameter: first, count
   for (int rank = 0; rank < ranks; ++rank) {
@@ -165,7 +165,7 @@ TEST(LayoutTest, AnExample) {
   EXPECT_EQ(second[0].owned_offset, 0);
 }
 
-// Norms are summed over 4 ranks, matrices over 2: buckets of their own, in the order in which
+// Normalizations are summed over 4 ranks, matrices over 2: separate buckets, in the order in which
 // backward finishes them.
 TEST(LayoutTest, GroupsHaveBucketsOfTheirOwn) {
   std::vector<ParameterSpec> specs;
@@ -244,7 +244,7 @@ TEST(ParameterGroups, AnExpertsAreSummedOverTheRanksThatHaveIt) {
             (std::vector<AxisSet>{kBatchAxes, {Axis::context, Axis::spatial, Axis::data}}));
 }
 
-// Ranks have experts of different sizes: the buckets of the others are the same all the same.
+// Ranks have experts of different sizes, but the buckets of the other parameters are the same.
 TEST(ParameterGroups, DoNotChangeEachOthersBuckets) {
   std::vector<int64_t> sizes;
   for (const int number : {0, 1}) {
@@ -268,7 +268,7 @@ TEST(ParameterGroups, DoNotChangeEachOthersBuckets) {
   }
 }
 
-// The buckets around one that lies alone are as they are without it.
+// The buckets next to a parameter with its own bucket are the same as without it.
 TEST(Layout, GivesParametersBucketsOfTheirOwn) {
   std::vector<ParameterSpec> specs;
   for (int i = 0; i < 5; ++i) specs.push_back({.name = "p", .shape = {40}});
@@ -286,7 +286,8 @@ TEST(Layout, GivesParametersBucketsOfTheirOwn) {
   EXPECT_EQ(buckets({3}), (Buckets{{3}, {4, 2}, {1, 0}}));
 }
 
-// Tensor ranks have more or less of the second one: sums of the first are in buckets without it.
+// Tensor ranks have different parts of the second parameter: the first one's sums are in buckets
+// without it.
 TEST(ParameterGroups, KeepCopiesApartFromWhatCannotBeCutEvenly) {
   const std::vector<ParameterSpec> specs = {placed(8, {}),
                                             placed(9, {.cuts = {{Axis::tensor, 0}}})};

@@ -1,9 +1,9 @@
-// The grid: whatever the layout, it is the same model that is trained.
+// Tests the grid of layouts: every layout trains the same model.
 //
 // Within a group of runs (number of ranks, micro-batches, type, dropout, optimizer) all layouts
 // (ZeRO stage, buckets, recomputation, overlap, whole gradients or shards) must give the same
-// losses, gradient norms, parameters and optimizer state, bit for bit, in deterministic mode. Of
-// the product of all of them the runs below take each pair of values at least once.
+// losses, gradient norms, parameters and optimizer state, bit for bit, in deterministic mode. The
+// runs cover each pair of values at least once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ std::string name_of(const Group& group) {
              group.dropout > 0 ? "Dropout" : "", group.llama ? "Llama" : "");
 }
 
-// Groups of queries, layers for each of them, and an embedding that is the output layer too.
+// Grouped queries, layers for each of them, and an embedding shared with the output layer.
 void take_llama(TinyRun& run) {
   const GptConfig gpt = run.model;
   const LlamaConfig config{.layers = gpt.layers,
@@ -90,7 +90,7 @@ TinyRun plain_run(const Group& group) {
   run.model.dropout = group.dropout;
   run.replica.storage.dtype = group.dtype;
   if (group.dtype == DType::f16) {
-    // It overflows at first and grows in between: both are the same everywhere.
+    // It overflows at first and grows in between: both happen identically everywhere.
     run.replica.loss_scaling = {.initial_scale = 0x1p24, .growth_interval = 6};
   }
   run.replica.clip = 1;
@@ -110,7 +110,7 @@ TinyRun run_of(const Group& group, const LayoutCase& layout) {
   run.replica.runner.checkpoint_units = layout.recompute == Recompute::full;
   StorageOptions& storage = run.replica.storage;
   storage.stage = layout.stage;
-  // In 16 bits it is f32 that whole gradients are in, which rounds otherwise.
+  // For 16-bit types whole gradients are in f32, which rounds differently.
   run.whole_gradients = layout.whole_gradients && group.dtype == DType::f32;
   if (layout.tiny_buckets) storage.bucket_elements = storage.first_bucket_elements = 1;
   run.replica.data_parallel.overlap = layout.overlap;
@@ -134,7 +134,7 @@ TEST_P(Layouts, TrainTheSameBits) {
   }
 }
 
-// Batches that are a multiple of the ranks, once and twice, and such that are none.
+// Batches that are a multiple of the number of ranks, once and twice, and others.
 INSTANTIATE_TEST_SUITE_P(
     Groups, Layouts,
     ::testing::Values(Group{1, DType::f32, 2}, Group{2, DType::f32, 2}, Group{2, DType::f32, 5},
@@ -163,8 +163,8 @@ TEST(Ranks, DoNotMatterButForRounding) {
   }
 }
 
-// Outside deterministic mode stages 2 and 3 sum each micro-batch's gradients over ranks, under
-// every pipeline that has its passes in another order.
+// Outside deterministic mode stages 2 and 3 reduce each micro-batch's gradients over ranks, under
+// every pipeline whose passes have another order.
 TEST(Stages, TrainTheSameModelWhereShardsAreAddedUp) {
   for (const pipeline::ScheduleKind& kind : pipeline::all_schedules()) {
     if (kind.updates != pipeline::Updates::flushed) continue;
@@ -199,11 +199,11 @@ TEST(Seeds, DoMatter) {
   const Outcome expected = testing::train(1, plain_run(group));
   EXPECT_TRUE(testing::train(1, plain_run(group)) == expected);
   TinyRun other = plain_run(group);
-  other.replica.runner.seed = 2;  // of dropout
+  other.replica.runner.seed = 2;  // seed of dropout
   EXPECT_EQ(testing::train(1, other).losses.size(), expected.losses.size());
   EXPECT_FALSE(testing::train(1, other) == expected);
   other = plain_run(group);
-  other.replica.seed = 2;  // of values
+  other.replica.seed = 2;  // seed of the initial values
   EXPECT_FALSE(testing::train(1, other) == expected);
 }
 

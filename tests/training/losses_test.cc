@@ -1,5 +1,5 @@
-// What is minimized: the mean over all targets that count, and units' own losses beside it, however
-// the step is cut into micro-batches, over ranks and over stages.
+// Tests the minimized loss: the mean over all targets that count plus units' own losses, however
+// the step is divided into micro-batches, over ranks and over stages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ TEST(IgnoredTargets, AreNotCountedHoweverTheStepIsCut) {
   }
 }
 
-// The loss is what the samples alone have, each by its targets.
+// The loss is the mean over samples alone, weighted by their targets.
 TEST(IgnoredTargets, TheLossIsTheMeanOverTheOthers) {
   run_ranks(1, [](const Job& job) {
     TinyRun run = masked_run(many);
@@ -109,7 +109,7 @@ TEST(IgnoredTargets, MayBeAllThereAre) {
 
 constexpr double kWeight = 1000;  // more than the targets'
 
-// A unit that minimizes the mean square of its output too.
+// A unit that also minimizes the mean square of its output.
 class Penalized : public Unit {
  public:
   Penalized(std::unique_ptr<Unit> inner, bool declares)
@@ -196,7 +196,7 @@ TEST(NamedLosses, AreTheSameBitsInEveryPipeline) {
   }
 }
 
-// They are sums over micro-batches that do not depend on which rank has which.
+// They are sums over micro-batches, independent of their assignment to ranks.
 TEST(Losses, AreTheSameBitsHoweverManyRanksShareTheMicroBatches) {
   const auto first_losses = [](int data, int stages) {
     TinyRun run = penalized_run();
@@ -252,7 +252,7 @@ TEST(NamedLosses, MustBeDeclared) {
                                            "not declared"));
 }
 
-// --- ranks that have nothing ---
+// --- ranks without samples ---
 
 TEST(MicroBatches, AreNeededOnEveryRank) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) {

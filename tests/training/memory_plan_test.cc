@@ -1,4 +1,4 @@
-// What is planned before a run is what is measured in it.
+// Tests that the memory planned before a run equals the memory measured in it.
 #include "training/run/memory_plan.h"
 
 #include <gtest/gtest.h>
@@ -141,7 +141,7 @@ TEST(SyncMemoryPlans, AreWhatARunTakes) {
   }
 }
 
-// Layers that say parts of images to each other: halos, and conversions between layouts.
+// Layers that exchange parts of images: halos, and conversions between layouts.
 void expect_planned_images(const testing::TinyRun& run) {
   const std::unique_ptr<DataSet> data = testing::make_data(run);
   TrainOptions options;
@@ -194,8 +194,8 @@ TEST(ImageMemoryPlans, AreWhatARunTakes) {
   }
 }
 
-// Where every expert gets every token, as many rows come as the plan takes for granted.
-// Deterministic mode adds up gradients of micro-batches and of other ranks apart.
+// If every expert receives every token, the number of rows is the plan's assumption. Deterministic
+// mode accumulates gradients of micro-batches and of other ranks separately.
 TEST(ExpertMemoryPlans, AreWhatARunTakes) {
   for (const bool deterministic : {false, true}) {
     for (const uint64_t passes : {1, 4}) {

@@ -1,7 +1,7 @@
-// A walk over meshes and what goes along with them: data x pipeline x context x tensor ranks up to
-// 8, ZeRO, shared rows, schedules, recomputation, dropout, ignored targets, accumulation. Each
-// trains the model that one rank trains. Of all combinations samples are run in each of which each
-// two choices meet once; with TUTTI_TEST_FULL=1, all.
+// Walks over meshes and their options: data x pipeline x context x tensor ranks up to 8, ZeRO,
+// shared rows, schedules, recomputation, dropout, ignored targets, accumulation. Each combination
+// trains the model that one rank trains. Samples are chosen such that each pair of choices occurs
+// once; with TUTTI_TEST_FULL=1 all combinations run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace {
 using testing::Outcome;
 using testing::TinyRun;
 
-// The choices of a combination, and the number of ways of each.
+// The choices of a combination, and the number of values of each.
 enum Choice : size_t {
   tensor,
   sp,
@@ -80,8 +80,8 @@ std::string describe(const Combination& c) {
              ", experts over ", kExperts[static_cast<size_t>(c[experts])]);
 }
 
-// 12 heads, for 1, 2, 3 and 4 ranks; 4 or 2 of keys. Neither hidden values nor the vocabulary can
-// be cut evenly.
+// 12 heads, for 1, 2, 3 and 4 ranks; 4 or 2 key heads. Neither the hidden size nor the vocabulary
+// is evenly divisible.
 std::unique_ptr<Model> model_of(const Combination& c, const MeshPlace& place) {
   const ComputeOptions compute{.selective_recomputation = c[recompute] == 1,
                                .sequence_parallel = c[sp] != 0,
@@ -125,7 +125,7 @@ MeshShape mesh_of(const Combination& c) {
           .expert = kExperts[static_cast<size_t>(c[experts])]};
 }
 
-// So many ranks of a mesh may share out the experts.
+// True if this many ranks of a mesh can share the experts.
 bool can_share_experts(const Combination& c) {
   try {
     mesh_place(mesh_of(c), ranks_of(c));
@@ -139,7 +139,7 @@ TinyRun run_of(const Combination& c) {
   const Pipeline& pipeline = kPipelines[static_cast<size_t>(c[stages])];
   TinyRun run;
   run.mesh = mesh_of(c);
-  run.model.context = testing::kTinyContext;  // of the data
+  run.model.context = testing::kTinyContext;  // context length of the data
   run.other_model = [c](const MeshPlace& place) { return model_of(c, place); };
   run.replica.storage.stage = c[zero];
   run.replica.storage.bucket_elements = 1000;
@@ -168,14 +168,14 @@ std::vector<Combination> all_combinations() {
   do {
     if (ranks_of(at) > 8 || (at[sp] != 0 && at[tensor] == 0)) continue;
     if (at[by_heads] != 0 && at[context] == 0) continue;
-    if (at[recompute] == 3 && at[tensor] == 0) continue;  // nobody to share with
+    if (at[recompute] == 3 && at[tensor] == 0) continue;  // there is no rank to share with
     if (!can_share_experts(at)) continue;
     all.push_back(at);
   } while (next());
   return all;
 }
 
-// In random orders those that bring two choices together which have not met in this order.
+// Keeps the combinations, in random orders, that contain a new pair of choices.
 std::set<Combination> samples() {
   std::set<Combination> chosen;
   for (unsigned order = 0; order < 3; ++order) {
@@ -216,7 +216,7 @@ TEST(MeshWalk, EveryMeshTrainsTheSameModel) {
   std::printf("%zu of %zu combinations\n", walked.size(), all.size());
 }
 
-// GPT-2's vocabulary, which neither 2 nor 4 divide.
+// GPT-2's vocabulary, which is not divisible by 2 or 4.
 TEST(MeshWalk, AVocabularyOf50257) {
   const auto run = [](int tensor_ranks, int64_t loss_chunk) {
     TinyRun run;

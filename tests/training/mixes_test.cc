@@ -1,6 +1,5 @@
-// Layers that are batch- or model-parallel over the same ranks (convnet_mixes_test.cc: or
-// domain-parallel): whatever the mix, it is the same
-// model that is trained, and ranks send what formulas say.
+// Tests layers that are batch- or model-parallel over the same ranks (convnet_mixes_test.cc: or
+// domain-parallel): any mix trains the same model, and the bytes sent follow the formulas.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +26,7 @@ using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::TinyRun;
 
-// No width or number of classes that 2, 3 or 4 ranks can divide evenly, but for one.
+// No width or number of classes except one is divisible by 2, 3 or 4 ranks.
 PerceptronConfig uneven(const Mix& mix = {}) {
   return {.height = 3, .width = 5, .classes = 5, .widths = {7, 10}, .compute = {.mix = mix}};
 }
@@ -84,7 +83,7 @@ TEST(Mixes, TrainTheSameModelBesideDataRanksInEveryStageOfZero) {
   }
 }
 
-// In deterministic mode a model with slices is computed in blocks that no mix changes.
+// In deterministic mode a model with slices is computed in blocks that do not depend on the mix.
 TEST(Mixes, HaveTheSameBitsInDeterministicMode) {
   const testing::Deterministic deterministic;
   const auto sliced = [](const Mix& mix, int tensor, int data, int zero, DType dtype) {
@@ -161,9 +160,9 @@ TEST_F(MixedCheckpoints, GoOnUnderEveryOtherMix) {
   }
 }
 
-// --- what ranks send ---
+// --- bytes sent ---
 
-// All sizes are multiples of what buckets are padded to.
+// All sizes are multiples of the buckets' padding.
 constexpr int64_t kClasses = 32;
 PerceptronConfig even(const Mix& mix) {
   return {.height = 8,
@@ -198,13 +197,13 @@ TEST(Mixes, SendWhatTheFormulasSay) {
                   planner::batch_parallel_bytes(kWidths, ranks, sizeof(float)) +
                       2 * part * biases * sizeof(float),
                   1e-6);
-      // The loss and the number of right answers.
+      // The loss and the number of correct answers.
       EXPECT_NEAR(loss, 2 * part * 2 * sizeof(double), 1e-9);
     }
   }
 }
 
-// --- what is refused ---
+// --- refused mixes ---
 
 std::string refusal(const PerceptronConfig& config, int ranks) {
   return error_of([&] { Perceptron(config, MeshPlace{.sizes = {ranks, 1, 1, 1, 1, 1}}); });

@@ -1,4 +1,4 @@
-// The gradient noise scale of runs whose noise is known.
+// Tests the gradient noise scale of runs with known noise.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using tutti::testing::run_ranks;
 constexpr int64_t kOutputs = 16;
 constexpr uint64_t kExamples = 4096;
 
-// Predicts the same numbers for all samples, 0 at first: the gradient of a sample's mean squared
+// Predicts the same numbers for all samples, initially 0: the gradient of a sample's mean squared
 // error is -2 / outputs times its targets.
 class Constant : public Unit {
  public:
@@ -73,7 +73,7 @@ class Noise : public DataSet {
   void add_validation(uint64_t, Batch&) const override {}
   uint64_t fingerprint() const override { return 1; }
 
-  // The covariance's trace over the squared mean, of all examples: B_simple.
+  // B_simple: the covariance's trace over the squared mean, of all examples.
   double scale() const {
     double means = 0, variances = 0;
     std::vector<double> sums(kOutputs), squares(kOutputs);

@@ -75,7 +75,7 @@ TEST(InitialValuesTest, Constants) {
   EXPECT_EQ(initial(spec, 1, 4, 5), std::vector<float>(5, 1.5f));
 }
 
-// Any part is what it would be in the whole.
+// Any part equals the corresponding part of the whole.
 TEST(InitialValuesTest, PartsEqualTheWhole) {
   for (const Initial::Kind kind : {Initial::Kind::normal, Initial::Kind::uniform}) {
     const ParameterSpec spec{"n", {101}, {kind, 0.02}};

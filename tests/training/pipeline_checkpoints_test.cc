@@ -1,5 +1,5 @@
-// Checkpoints belong to the model, not to its cut: what one mesh of ranks has saved, any other goes
-// on with.
+// Tests that checkpoints belong to the model, not to its division: any mesh of ranks can resume
+// what another has saved.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -80,10 +80,10 @@ class PipelineCheckpoints : public FolderTest {
  protected:
   static constexpr int64_t kSavedAt = 3;
 
-  // What is seen from the checkpoint on.
+  // Results from the checkpoint on.
   struct Next {
     double validation = 0;
-    std::vector<double> losses;  // of the next steps
+    std::vector<double> losses;  // losses of the next steps
     std::vector<double> norms;
   };
   static Next go_on(TinyRank& rank) {
@@ -119,7 +119,7 @@ class PipelineCheckpoints : public FolderTest {
     return next;
   }
 
-  // Loads what is in `from`, saves it in `again`, and goes on.
+  // Loads from `from`, saves to `again`, and continues.
   Next load(const TinyRun& run, const Place& place, const std::string& from,
             const std::string& again) const {
     Next next;
@@ -223,7 +223,7 @@ TEST_F(PipelineCheckpoints, HaveATiedEmbeddingOnce) {
   }
 }
 
-// A model that is exported comes back with the state that is no parameter.
+// An exported model also contains state that is not a parameter.
 TEST_F(PipelineCheckpoints, ExportsHaveRunningStatistics) {
   const Deterministic deterministic;
   const Next expected = save(image_run(), {.data = 1}, "saved");

@@ -1,4 +1,4 @@
-// What goes wrong in a pipeline is said by every rank, with its place.
+// Tests that every rank reports errors in a pipeline, with their place.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,9 +30,9 @@ TinyRun run_of(const std::string& schedule, int stages, int zero) {
   return run;
 }
 
-// --- what is not finite ---
+// --- non-finite values ---
 
-// Sets a parameter's first element, where this rank has it.
+// Sets a parameter's first element if this rank has it.
 void poison(Replica& replica, const std::string& parameter) {
   for (const OwnedPiece& piece : replica.owned()) {
     if (piece.spec->name != parameter || piece.piece.first > 0) continue;
@@ -89,7 +89,7 @@ TEST(PipelineOverflow, SkipsTheStepOnAllStages) {
   }
 }
 
-// --- what does not fit ---
+// --- mismatches ---
 
 void expect_refused(const TinyRun& run, int ranks, const std::string& said) {
   SCOPED_TRACE(said);

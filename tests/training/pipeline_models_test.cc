@@ -1,4 +1,5 @@
-// Models other than GPT in pipelines: whatever the cut, the bits are those of the run without one.
+// Tests models other than GPT in pipelines: for any division, the bits are those of the run without
+// one.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,13 +17,13 @@ using testing::difference;
 using testing::Outcome;
 using testing::TinyRun;
 
-// Of `units` units, in pipelines of every schedule.
+// Pipelines of `units` units with every schedule.
 std::vector<PipelineOptions> pipelines(int stages, int units) {
   std::vector<PipelineOptions> all;
   for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2"}) {
     all.push_back({.schedule = schedule});
   }
-  // Each unit a stage of its own at the front, or at the back.
+  // One unit per stage at the front, or at the back.
   std::vector<int> front, back = {0};
   for (int stage = 0; stage < stages; ++stage) front.push_back(stage);
   for (int stage = 1; stage < stages; ++stage) back.push_back(units - stages + stage);
@@ -69,7 +70,7 @@ TEST(MlpPipelines, TrainTheSameBits) {
   expect_the_same_bits(run, 3, {2, 3});
 }
 
-// 5 units, of which all but the last have running statistics.
+// 5 units, of which all except the last have running statistics.
 TinyRun image_run() {
   TinyRun run;
   run.resnet = ResNetConfig{
@@ -102,7 +103,7 @@ TEST(ResNetPipelines, WithStatisticsOverRanksTrainTheSameBits) {
   expect_the_same_bits(run, 3, {2});
 }
 
-// A rank that has no micro-batch left takes part in the statistics, and is not counted.
+// A rank without a remaining micro-batch takes part in the statistics with weight 0.
 TEST(SyncBatchNorm, OfUnevenRanksIsThatOfTheWholeBatch) {
   TinyRun run = image_run();
   run.batch = run.micro_batch = 8;

@@ -1,10 +1,10 @@
-// The grid, grown by pipelines: however a model is cut into stages, it is the same one that is
-// trained.
+// Tests the grid of layouts with pipelines: any division of a model into stages trains the same
+// model.
 //
 // Within a group of runs (data-parallel ranks, micro-batches, type, optimizer, model) all pipelines
 // (schedule, stages, cut, ZeRO stage, buckets, recomputation) must give the same losses, gradient
 // norms, parameters and optimizer state as the run without one, bit for bit, in deterministic mode.
-// Of the product of all of them the runs below take each schedule with each of the others' values.
+// The runs cover each schedule with each of the other options' values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ TinyRun plain_run(const Group& group) {
   }
   run.replica.storage.dtype = group.dtype;
   if (group.dtype == DType::f16) {
-    // It overflows at first and grows in between: both are the same everywhere.
+    // It overflows at first and grows in between: both happen identically everywhere.
     run.replica.loss_scaling = {.initial_scale = 0x1p22, .growth_interval = 2};
   }
   run.replica.stochastic_rounding = group.dtype == DType::bf16;
@@ -191,8 +191,8 @@ INSTANTIATE_TEST_SUITE_P(
         Group{.data = 4, .batch = 6, .optimizer = "sgd", .tied = false}),
     [](const auto& info) { return name_of(info.param); });
 
-// Ranks along the tensor axis all compute the same: the boundaries between stages are cut among
-// them, and sums over all ranks count each thing once.
+// Ranks along the tensor axis all compute the same: tensors between stages are divided among them,
+// and sums over all ranks count each value once.
 TEST(TensorRanks, ChangeNothing) {
   const Deterministic deterministic;
   for (const int data : {1, 2}) {
@@ -214,7 +214,7 @@ TEST(TensorRanks, ChangeNothing) {
   }
 }
 
-// Chimera adds up the gradients of two replicas of each stage, in another order.
+// Chimera adds the gradients of two replicas of each stage, in another order.
 TEST(Chimera, TrainsTheSameButForRounding) {
   const Deterministic deterministic;
   for (const int data : {1, 2}) {
@@ -243,8 +243,8 @@ TEST(Chimera, TrainsTheSameButForRounding) {
   }
 }
 
-// In any mode: where sums depend on a value's place in its bucket, which differs on the two stages.
-// Training fails here if the ranks' pieces differ in a bit.
+// In any mode: if sums depended on a value's position in its bucket, which differs on the two
+// stages, the ranks' pieces would differ, and training fails here in that case.
 TEST(TiedEmbeddings, StayTheSameOnBothStages) {
   for (const int zero : {0, 1}) {
     TinyRun run = plain_run({.batch = 6});

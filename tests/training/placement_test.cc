@@ -1,4 +1,5 @@
-// Which elements a rank has: every small shape, cut in every way, against a look at each element.
+// Tests which elements a rank has: every small shape, cut in every way, against a check of each
+// element.
 #include "training/core/placement.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +28,7 @@ MeshPlace place_of(int tensor_ranks, int tensor_place, int expert_ranks = 1, int
   return place;
 }
 
-// The elements of the whole that a slice has, found one by one.
+// The elements of the whole that a slice contains, found one by one.
 std::vector<int64_t> elements_of(const Slice& slice) {
   const Shape& shape = slice.whole_shape();
   int64_t count = 1;
@@ -74,7 +75,7 @@ void expect_right(const Slice& slice) {
   EXPECT_EQ(visited, expected);
 }
 
-// What all ranks have together is the whole, once.
+// All ranks together have the whole, once.
 void expect_shared_out(const Shape& shape, const Placement& placement, int tensor, int expert) {
   SCOPED_TRACE(cat(tensor, " x ", expert, " ranks, ", placement.cuts.size(), " cuts"));
   std::vector<Slice> slices;
@@ -170,7 +171,7 @@ TEST(Placement, PackedPartsAreCutEachByItself) {
   const Placement grouped{.cuts = {{Axis::tensor, 0, {8, 2, 2}}}};
   EXPECT_EQ(to_text(slice_of({12, 5}, grouped, place_of(2, 0))), "0:4+8:9+10:11, 0:5");
   EXPECT_EQ(to_text(slice_of({12, 5}, grouped, place_of(2, 1))), "4:8+9:10+11:12, 0:5");
-  // A whole one is one range, however its parts are packed.
+  // A whole slice is one range, however its parts are packed.
   EXPECT_EQ(slice_of({12, 5}, grouped, place_of(1, 0)), Slice({12, 5}));
 }
 
@@ -266,7 +267,7 @@ TEST(Slices, ThatAreNoneAreRefused) {
   refused({4}, {{{2, 4}, {0, 1}}});
 }
 
-// Elements of the slice in blocks are the blocks of the slice.
+// The elements of a slice, grouped in blocks, are the slice's blocks.
 TEST(Slices, InBlocksAreThoseThatCutNone) {
   constexpr int64_t kBlock = 8;
   for (const Shape& shape :

@@ -1,4 +1,4 @@
-// One rank's share of a model: what a step does with its gradients, and what stops it.
+// Tests one rank's part of a model: a step's treatment of gradients, and the errors that stop it.
 #include "training/engine/replica.h"
 
 #include <gmock/gmock.h>
@@ -40,14 +40,14 @@ TinyRun run_of(int stage, DType dtype = DType::f32) {
   return run;
 }
 
-// Sets this rank's share of a parameter, if it has any.
+// Sets this rank's part of a parameter, if it has any.
 void set(Replica& replica, const std::string& parameter, float value) {
   for (const OwnedPiece& piece : replica.owned()) {
     if (piece.spec->name == parameter) replica.values_of(piece, 0).values<float>()[0] = value;
   }
 }
 
-// --- what is not finite ---
+// --- non-finite values ---
 
 class NotFinite : public ::testing::TestWithParam<int> {};
 
@@ -56,7 +56,7 @@ TEST_P(NotFinite, AWeightIsFoundByStepRankAndLayer) {
     const auto errors = run_ranks_catching(3, [&](const Job& job) {
       TinyRank rank(job, run_of(GetParam()));
       rank.step();
-      // Only with whole values a rank can have others than the rest.
+      // Only with unsharded values can a rank have other values than the rest.
       if (GetParam() > 0 || job.rank == 1) set(rank.replica, "h.1.attn.c_attn.weight", poison);
       rank.replica.publish();
       rank.step();
@@ -73,7 +73,7 @@ TEST_P(NotFinite, AWeightIsFoundByStepRankAndLayer) {
 
 INSTANTIATE_TEST_SUITE_P(Stages, NotFinite, ::testing::Values(0, 1, 2, 3));
 
-// A model of one number w with loss w^2 / 2 in each sample, whose gradient is as it is told.
+// A model of one number w with loss w^2 / 2 in each sample, whose gradient is prescribed.
 class OneNumber : public Model {
  public:
   OneNumber() { add_unit<Only>(&told); }
@@ -107,7 +107,8 @@ class OneNumber : public Model {
   };
 };
 
-// SGD with a learning rate of 1 and the gradient told: a step takes it away from w, which is 1.
+// SGD with a learning rate of 1 and the prescribed gradient: a step subtracts it from w, which is
+// 1.
 struct OneNumberRank {
   explicit OneNumberRank(const Job& job, ReplicaOptions options = {},
                          const Json& optimizer = {{"name", "sgd"}, {"momentum", 0}})
@@ -178,8 +179,8 @@ TEST(Overflow, SkipsTheStepSaysWhereAndHalvesTheScale) {
   }
 }
 
-// Adam's first update goes one learning rate far, whatever the gradient: its moments are corrected
-// for what they lack since the first update, not since the first step.
+// Adam's first update has the size of the learning rate, whatever the gradient: its bias correction
+// counts updates, not steps.
 TEST(Overflow, SkippedStepsAreNoUpdatesOfAdam) {
   for (const std::string optimizer : {"adamw", "lamb"}) {
     const auto values_after = [&](int skipped) {
@@ -225,7 +226,7 @@ TEST(StochasticRounding, TakesThePlaceOfMasters) {
   }
 }
 
-// Updates that are far below half a unit of a value's last place are lost by rounding to nearest.
+// Updates far below half a unit in a value's last place are lost by rounding to nearest.
 TEST(StochasticRounding, LearnsAsWellAsMastersDo) {
   const auto losses = [](bool rounded) {
     TinyRun run = run_of(0, DType::bf16);
@@ -255,7 +256,7 @@ TEST(Compression, ThatRemembersGradientsRefusesAScaleThatChanges) {
   TinyRun run = run_of(0, DType::f16);
   run.replica.loss_scaling.emplace();
   run.powersgd.emplace();
-  // Whoever throws first ends the other, which may not have come to the check.
+  // The rank that throws first ends the other, which may not have reached the check.
   const auto errors = run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); });
   for (const auto& error : errors) ASSERT_TRUE(error);
   EXPECT_THAT(cat(errors[0]->what(), errors[1]->what()),
@@ -264,7 +265,7 @@ TEST(Compression, ThatRemembersGradientsRefusesAScaleThatChanges) {
 
 // --- errors of one rank ---
 
-// Data 2 x pipeline 2; the replicas are destroyed half-way through a step, with nothing unwinding.
+// Data 2 x pipeline 2; the replicas are destroyed half-way through a step without stack unwinding.
 TEST(OwnError, EndsTheRanksOfAllPipelinesWithItsCause) {
   const auto errors = run_ranks_catching(4, [&](const Job& job) {
     const TinyRun run = run_of(0);
@@ -321,9 +322,9 @@ TEST(GradientNorm, IsTheSameInAllStages) {
 
 // --- fp16 ---
 
-// Trains on single samples, their gradients divided as in a step of 2^22 tokens, as large models
-// have (Chowdhery et al.: PaLM, 2022, section 5). Adam does not mind the factor; f16, in which
-// everything below 2^-25 is 0, does.
+// Trains on single samples with gradients divided as in a step of 2^22 tokens, as large models have
+// (Chowdhery et al.: PaLM, 2022, section 5). Adam is invariant to the factor; f16, in which
+// everything below 2^-25 is 0, is not.
 std::vector<double> losses_in_a_large_batch(DType dtype, bool scaled) {
   TinyRun run = run_of(0, dtype);
   run.batch = 1;
@@ -354,8 +355,8 @@ TEST(HalfPrecision, TrainsWithAScaledLossWhereItDoesNotWithout) {
 
 // --- counts of targets ---
 
-// The losses of two steps of one micro-batch a rank, whose targets are counted ahead of the second
-// one by what `foretell(batch)` makes of its batch: nothing, or a part of it.
+// The losses of two steps with one micro-batch per rank. The targets of the second one are counted
+// ahead from `foretell(batch)`: nothing, or a part of the batch.
 using Foretell = std::function<std::optional<MicroBatch>(const MicroBatch&, int rank)>;
 std::vector<double> losses_of_two_steps(const Foretell& foretell) {
   TinyRun run = run_of(0);
@@ -381,14 +382,14 @@ TEST(Counts, AreToldWithTheLossesOfTheStepBefore) {
   const auto nothing = [](const MicroBatch&, int) { return std::optional<MicroBatch>(); };
   const std::vector<double> asked = losses_of_two_steps(nothing);
   EXPECT_EQ(losses_of_two_steps([](const MicroBatch& batch, int) { return batch; }), asked);
-  // Half of the targets were foretold, and nobody counted again.
+  // Half of the targets were announced, and they were not counted again.
   const auto half = losses_of_two_steps([](MicroBatch batch, int) {
     batch.targets = batch.targets.first(batch.targets.size() / 2);
     return batch;
   });
   EXPECT_EQ(half[0], asked[0]);
   EXPECT_DOUBLE_EQ(half[1], 2 * asked[1]);
-  // Where a rank does not know its next batch, all count when it is there.
+  // If a rank does not know its next batch, all ranks count when it is there.
   const auto one = losses_of_two_steps([](const MicroBatch& batch, int rank) {
     return rank == 0 ? std::optional(batch) : std::nullopt;
   });

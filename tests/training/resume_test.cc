@@ -1,4 +1,4 @@
-// What a run may go on with, how it stops, and what is left of one that failed.
+// Tests which runs may be resumed, how a run stops, and the remains of a failed one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ using tutti::testing::run_ranks_catching;
 
 constexpr uint64_t kBatch = 4;
 
-// Everything that a run is made of.
+// Everything that a run consists of.
 struct Made {
   TrainOptions options;
   GptConfig model = testing::tiny_gpt();
@@ -77,7 +77,7 @@ class Resume : public FolderTest {
   }
 
   using OnStep = std::function<void(const StepReport&, const Job&)>;
-  // What each rank says. `outcome` is the first one's.
+  // Returns each rank's message. `outcome` is the first rank's.
   static std::vector<std::string> train_catching(const Made& run, Outcome* outcome = nullptr,
                                                  const OnStep& on_step = {},
                                                  const std::function<int(int)>& stop = {}) {
@@ -117,7 +117,7 @@ class Resume : public FolderTest {
   const Deterministic deterministic_;
 };
 
-// --- what may go on ---
+// --- resumable runs ---
 
 TEST_F(Resume, WithOtherSettingsIsRefusedAndTheyAreNamed) {
   trained(made(4, "run"));
@@ -173,7 +173,7 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("other settings: lr: 0.003 in the checkpoint, 0.01 now"),
                     HasSubstr("samples: 16 in the checkpoint, 24 now"), Not(HasSubstr("clip"))));
-  // Now these are the run's.
+  // Now these settings are the run's.
   ::testing::internal::CaptureStderr();
   run.options.allow_changed = {};
   EXPECT_EQ(trained(run).result.resumed_at, 6u);
@@ -220,7 +220,7 @@ TEST_F(Resume, ANewRunInAUsedDirectoryIsRefusedByAllRanks) {
   EXPECT_THAT(steps_in(path("run")), ElementsAre(2));
 }
 
-// Runs of versions without --sync say average_every.
+// Runs of versions without --sync have average_every.
 TEST(RunSettings, SayHowOldRunsAveraged) {
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   const Gpt model(testing::tiny_gpt());
@@ -274,7 +274,7 @@ TEST_F(Resume, ARunThatIsToldToStopLosesNoStep) {
   }
 }
 
-// --- what is left of a run that failed ---
+// --- remains of a failed run ---
 
 TEST_F(Resume, ATraceOutlivesAFailure) {
   Made run = made(8, "run");

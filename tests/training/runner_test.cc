@@ -1,4 +1,4 @@
-// Micro-batches through a model and through parts of it: however they are run, the same bits.
+// Tests that micro-batches give the same bits through a whole model and through parts of it.
 #include "training/pipeline/runner.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ struct Rig {
   }
   const MicroBatch& batch(int i) const { return batches[static_cast<size_t>(i)]->micro_batch; }
 
-  // Forward through a part, on to backward in the order told.
+  // Runs forward through a part, for backward in the prescribed order.
   Tensor forward(UnitRange units, int slot, int i, ConstTensor input) {
     return runner.forward({.units = units, .slot = slot}, batch(i), input, {kLossScale}, hooks);
   }
@@ -67,7 +67,7 @@ struct Outcome {
   std::unique_ptr<Rig> rig;
 };
 
-// The whole model, one micro-batch after the other.
+// The whole model, one micro-batch after another.
 Outcome plain(const Case& c) {
   Outcome outcome{{}, std::make_unique<Rig>(c)};
   Rig& rig = *outcome.rig;
@@ -123,7 +123,7 @@ TEST_P(RunnerTest, PartsAreTheWhole) {
 TEST_P(RunnerTest, SeveralMicroBatchesUnderWayInSlots) {
   Outcome outcome{{}, std::make_unique<Rig>(GetParam())};
   Rig& rig = *outcome.rig;
-  // 1F1B: two are under way, the third takes the first one's slot.
+  // 1F1B: two are in flight, the third takes the first one's slot.
   rig.forward({0, 5}, 0, 0, {});
   outcome.losses.push_back(rig.runner.result(0).loss_sum);
   rig.forward({0, 5}, 1, 1, {});
@@ -206,7 +206,7 @@ class Log : public UnitHooks {
   void before_weights(int unit) override { add("w", unit); }
   void after_weights(int unit) override { add("W", unit); }
 
-  // What was called since the last take().
+  // Returns the calls since the last take().
   std::vector<std::string> take() { return std::exchange(calls_, {}); }
 
  private:
@@ -236,7 +236,7 @@ TEST(RunnerHooks, AreCalledAroundEachUnit) {
 
 // --- weight 0 ---
 
-// Neither do its gradients count, nor a NaN in them.
+// Its gradients do not count either, nor does a NaN in them.
 TEST_P(RunnerTest, AMicroBatchOfWeightZeroLeavesTheGradientsAlone) {
   Outcome outcome = plain(GetParam());
   Rig& rig = *outcome.rig;

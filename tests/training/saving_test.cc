@@ -1,4 +1,4 @@
-// Checkpoints that are written while training goes on, and the best step of a run.
+// Tests checkpoints written while training continues, and the best step of a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class Saving : public FolderTest {
     return options;
   }
 
-  // On two ranks; what each says. `outcome` is the first one's.
+  // On two ranks; returns each one's message. `outcome` is the first rank's.
   static std::vector<std::string> train_catching(const TrainOptions& options,
                                                  Outcome* outcome = nullptr) {
     std::vector<std::string> said;
@@ -108,7 +108,7 @@ TEST_F(Saving, AFailureInTheBackgroundIsAllRanks) {
   TrainOptions options = options_of(8, "run");
   options.checkpoint_every = 2;
   options.async_checkpoint = true;
-  // What `latest` cannot take the place of.
+  // A directory that `latest` cannot replace.
   fs::create_directories(path("run/latest/in the way"));
   EXPECT_THAT(
       train_catching(options),
@@ -118,7 +118,7 @@ TEST_F(Saving, AFailureInTheBackgroundIsAllRanks) {
   EXPECT_EQ(trained(options).result.resumed_at, 2u);
 }
 
-// Validation after each step; which step is the lowest is told by the reports.
+// Validation after each step; the reports state which step is the lowest.
 TEST_F(Saving, TheBestStepStays) {
   TrainOptions options = options_of(6, "run");
   options.validate_every = 1;
@@ -157,7 +157,7 @@ TEST_F(Saving, AResumedRunKnowsItsBest) {
   const Outcome before = trained(options);
   const std::optional<int64_t> best = best_step(path("run"));
   ASSERT_TRUE(best);
-  // From here on it can only become worse.
+  // From here on the loss can only increase.
   options.resume = true;
   options.samples = 4 * 6;
   options.schedule.peak = 10;

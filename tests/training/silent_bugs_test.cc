@@ -1,5 +1,5 @@
-// Mistakes that other systems made where several kinds of parallelism met, none of which anything
-// told of: losses and gradients were wrong, and training went on. Each is a test with its name.
+// Tests for published defects of other systems where several kinds of parallelism met, which were
+// silent: losses and gradients were wrong, and training continued. Each test names one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ using testing::Outcome;
 using testing::run_of;
 using testing::TinyRun;
 
-// Layouts in which the mistakes could show: two groups of one kind beside each other, rows that are
-// shared, stages, owners of shards, and parts of samples.
+// Layouts in which the defects could appear: two adjacent groups of one kind, shared rows, stages,
+// owners of shards, and parts of samples.
 std::vector<Grid> grids() {
   return {{.tensor = 2, .sp = true},
           {.tensor = 4},
@@ -43,12 +43,12 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SilentBugs,
                          ::testing::Values("gpt2", "llama", "few keys", "experts"));
 
 // Every other example has no target that counts, the others lack some: some micro-batches, and some
-// ranks' whole shares, have none.
+// ranks' whole parts, have none.
 int64_t most(uint64_t example) {
   return example % 2 == 0 ? testing::kTinyContext : 3 + static_cast<int64_t>(example % 9);
 }
 
-// The loss was divided by a rank's own count of targets, 0 among them.
+// The loss was divided by a rank's own count of targets, possibly 0.
 TEST_P(SilentBugs, ALossDividedByARanksOwnTargets) {
   const auto sparse = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);
@@ -67,7 +67,7 @@ TEST_P(SilentBugs, ALossDividedByARanksOwnTargets) {
   }
 }
 
-// The gradients of the first step, read off what plain gradient descent does to parameters.
+// The gradients of the first step, derived from plain gradient descent's change of the parameters.
 testing::Whole first_gradients(const TinyRun& given, int ranks) {
   constexpr double kRate = 1e4;
   TinyRun run = given;
@@ -92,8 +92,8 @@ double norm_of(const std::vector<float>& values) {
   return std::sqrt(squares);
 }
 
-// The gains of normalizations had gradients of one rank's rows alone; gradients of cut parameters
-// were those of one part, or added up twice.
+// The gains of normalizations had gradients of one rank's rows only; gradients of cut parameters
+// were those of one part, or summed twice.
 TEST_P(SilentBugs, GradientsThatAreNotSummedOverTheRanksThatShareRows) {
   const testing::Whole alone = first_gradients(run_of(GetParam(), {}), 1);
   for (const Grid& grid : grids()) {
@@ -109,8 +109,8 @@ TEST_P(SilentBugs, GradientsThatAreNotSummedOverTheRanksThatShareRows) {
   }
 }
 
-// The bug: the gradient's norm lacked parameters that are cut, partial or copied, or had them
-// twice, so clipping depended on the layout.
+// The gradient's norm omitted parameters that are cut, partial or copied, or counted them twice, so
+// clipping depended on the layout.
 TEST_P(SilentBugs, AGradientNormThatDependsOnTheLayout) {
   const auto clipped = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);
@@ -128,8 +128,8 @@ TEST_P(SilentBugs, AGradientNormThatDependsOnTheLayout) {
   }
 }
 
-// Where a job has two groups of one kind, ranks gathered over the wrong one, and samples were
-// mixed: [0, 1, 2, 3] became [0, 1, 0, 1].
+// In a job with two groups of one kind, ranks gathered over the wrong one, and samples were mixed:
+// [0, 1, 2, 3] became [0, 1, 0, 1].
 TEST_P(SilentBugs, AGatherOverTheWrongGroup) {
   const auto one_each = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);
@@ -146,8 +146,8 @@ TEST_P(SilentBugs, AGatherOverTheWrongGroup) {
   }
 }
 
-// Where a vocabulary was padded to a multiple of the ranks, the words that nobody has were likely
-// too. A model that knows nothing yet finds each of its words as likely as the others.
+// If a vocabulary was padded to a multiple of the ranks, the padding words had a probability too.
+// An untrained model assigns each of its words the same probability.
 TEST_P(SilentBugs, APaddedVocabularyThatIsLikely) {
   const double words = GetParam() == "gpt2" ? 257 : 259;
   const auto first = [](int tensor) {
@@ -160,7 +160,7 @@ TEST_P(SilentBugs, APaddedVocabularyThatIsLikely) {
   for (const int tensor : {2, 4, 8}) EXPECT_NEAR(first(tensor), alone, 1e-5);
 }
 
-// Ranks that have other values dropped the same ones, or ranks with the same values others.
+// Ranks with different values dropped the same elements, or ranks with equal values different ones.
 TEST_P(SilentBugs, DropoutThatFollowsTheRank) {
   const Outcome alone = testing::train(1, run_of(GetParam(), {}, {}, 0.5));
   const Outcome without = testing::train(1, run_of(GetParam(), {}));
@@ -172,7 +172,7 @@ TEST_P(SilentBugs, DropoutThatFollowsTheRank) {
   }
 }
 
-// A rank skipped an update for an overflow that the others did not see.
+// A rank skipped an update because of an overflow that the others did not see.
 TEST_P(SilentBugs, AnUpdateSkippedOnOneRankOnly) {
   const auto narrow = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);
@@ -196,7 +196,7 @@ TEST_P(SilentBugs, AnUpdateSkippedOnOneRankOnly) {
   }
 }
 
-// Documents one after the other in samples of 16 tokens, some of one token.
+// Consecutive documents in samples of 16 tokens, some of one token.
 class Documents : public testing::MaskedData {
  public:
   Documents() : MaskedData([](uint64_t) { return int64_t{0}; }) {}
@@ -219,8 +219,8 @@ class Documents : public testing::MaskedData {
   }
 };
 
-// Ranks that share a sample's tokens looked across its documents, or dropped tokens at the end so
-// that the rest could be cut evenly; and samples with fewer tokens than ranks hung.
+// Ranks that share a sample's tokens attended across its documents, or dropped tokens at the end so
+// that the rest was evenly divisible; and samples with fewer tokens than ranks hung.
 TEST_P(SilentBugs, PartsOfSamplesThatForgetTheirDocuments) {
   const auto packed = [](const Grid& grid, bool masked) {
     TinyRun run = run_of(GetParam(), grid);

@@ -1,4 +1,5 @@
-// Models whose images are cut over a grid of ranks train as whole ones, beside every other axis.
+// Tests that models whose images are cut over a grid of ranks train as whole ones, with every other
+// axis.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -95,7 +96,8 @@ TEST(Spatial, BesideZero) {
   }
 }
 
-// Halos are sent again when forward is recomputed, and kept until the weights' gradients are made.
+// Halos are sent again when forward is recomputed, and kept until the weights' gradients are
+// computed.
 TEST(Spatial, BesideRecomputationAndSplitBackward) {
   for (TinyRun run : {images(), segments()}) {
     run.mesh.data = 1;

@@ -1,4 +1,4 @@
-// Where a step's time goes: what a profiler of a small gpt2's steps finds.
+// Tests the profile of a small gpt2's steps.
 #include "training/engine/step_profile.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ struct Profiled {
   double flops_per_sample = 0;
 };
 
-// Rank 0's, of a run on so many ranks.
+// Returns rank 0's profile of a run on `ranks` ranks.
 Profiled profiled(const TinyRun& run, int ranks = 1) {
   Profiled first;
   run_ranks(ranks, [&](const Job& job) {
@@ -95,7 +95,7 @@ TEST(StepProfile, CountsTheModelsOperations) {
       12.0 * static_cast<double>(run.model.layers * run.model.width) * context * context;
   const double products = samples * (found.flops_per_sample - attention);
   EXPECT_NEAR(operations(found.profile, "gemm"), products, 0.01 * products);
-  // A causal query sees half of the keys; the backward pass computes the scores once more.
+  // A causal query attends to half of the keys; the backward pass recomputes the scores.
   const double seen = 0.5 * (context + 1) / context;
   const double passes = samples * attention * seen * (2 + 5) / 6;
   EXPECT_NEAR(operations(found.profile, "causal_attention"), passes, 0.01 * passes);

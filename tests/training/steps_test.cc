@@ -1,4 +1,4 @@
-// A run's steps one by one, and what may be done between them.
+// Tests a run's individual steps, and what may be done between them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class Steps : public FolderTest {
   }
 };
 
-// A rank with all that a Trainer is made of.
+// A rank with everything that a Trainer consists of.
 struct Rank {
   Rank(const Job& job, const TrainOptions& options)
       : trainer(Communicator::init(job), model, {data.get()}, options) {}

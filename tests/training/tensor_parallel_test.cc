@@ -1,5 +1,5 @@
-// A model that is cut over the tensor axis is a model like any other: whatever the mesh and the
-// ZeRO stage, it is the same one that is trained; in deterministic mode to the bit.
+// Tests that a model cut over the tensor axis trains as on one rank for any mesh and ZeRO stage, in
+// deterministic mode to the bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,9 +40,9 @@ class TensorParallel : public FolderTest {
   const Deterministic deterministic_;
 };
 
-// A model, and whether tensor ranks share the rows between layers: the norms' gradients are then
-// summed over the tensor axis too, in a group of parameters of its own, whose owners are all of
-// these ranks.
+// A model, and whether tensor ranks share the rows between layers: if so, the gradients of
+// normalizations are also summed over the tensor axis, in a separate group of parameters owned by
+// all of these ranks.
 class Meshes : public TensorParallel,
                public ::testing::WithParamInterface<std::tuple<std::string, bool>> {
  protected:
@@ -95,7 +95,7 @@ TEST_P(Meshes, GoWithAPipelineAndOtherOptimizers) {
   }
 }
 
-// Dropout is equal where values are the same on all ranks, and another where they are not.
+// Dropout is equal where values are equal on all ranks, and different where they are not.
 TEST_P(Meshes, TrainTheSameModelWithDropoutHoweverTheyCompute) {
   const Outcome alone = testing::train(1, run_of(kind(), {}, {}, 0.2));
   for (const ComputeOptions& compute :
@@ -111,7 +111,7 @@ TEST_P(Meshes, TrainTheSameModelWithDropoutHoweverTheyCompute) {
   }
 }
 
-// Activations that ranks keep in parts are the same, to the bit, when they are gathered.
+// Activations that are saved in parts equal the whole ones when gathered.
 TEST_P(Meshes, KeepActivationsInParts) {
   for (const int stages : {1, 2}) {
     TinyRun run = run_of(kind(), with_rows({.tensor = 4, .stages = stages}), {}, 0.2);
@@ -122,7 +122,7 @@ TEST_P(Meshes, KeepActivationsInParts) {
   }
 }
 
-// The micro-batch is large enough that a block cuts it into parts.
+// The micro-batch is large enough for a block to divide it.
 TEST_F(TensorParallel, SumsGoOnBesideWhatIsComputed) {
   const auto run = [](int tensor, bool sp, bool overlaps, bool selective = false, int stages = 1) {
     TinyRun run;
@@ -204,7 +204,7 @@ TEST_F(TensorParallel, EachRankHasSomeOfTheHiddenValuesAndTheVocabulary) {
 
 // --- the same bits ---
 
-// Tensor ranks add up their parts in the tree of sums that one rank makes too.
+// Tensor ranks sum their parts by the same tree as one rank.
 class Bits : public TensorParallel,
              public ::testing::WithParamInterface<std::tuple<std::string, DType>> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Bits,
@@ -246,8 +246,8 @@ TEST_P(Bits, DoNotTellHowManyRanksThereAre) {
   EXPECT_EQ(testing::difference(eight, alone), "");
 }
 
-// Micro-batches are added up in one tree, whoever has them: on data ranks, one after the other, or
-// on the rank of an expert.
+// Micro-batches are summed by one tree, wherever they are: on data ranks, one after another, or on
+// an expert's rank.
 class BitsOfAStep : public TensorParallel, public ::testing::WithParamInterface<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, BitsOfAStep, ::testing::Values("gpt2", "llama", "experts"));
 
@@ -276,7 +276,8 @@ TEST_P(BitsOfAStep, DoNotTellHowManyRanksHaveItsMicroBatches) {
   }
 }
 
-// With a slice for each rank, its matrices have no gaps between their rows, as they have on one.
+// With a slice per rank, its matrices have no gaps between their rows, unlike those of a single
+// rank.
 TEST_F(TensorParallel, BitsDoNotTellWhereMatricesHaveGaps) {
   for (const int64_t width : {32, 320}) {
     SCOPED_TRACE(width);
@@ -401,7 +402,7 @@ TEST_F(TensorParallel, AModelForAnotherMeshIsRefused) {
   }
 }
 
-// All ranks find it; whoever waits for one that has left already is told of that instead.
+// All ranks detect it; a rank that waits for one that has already left reports that instead.
 TEST_F(TensorParallel, MuonRefusesPartsOfMatrices) {
   for (const int zero : {0, 1}) {
     int refusals = 0;

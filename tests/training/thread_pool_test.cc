@@ -39,7 +39,7 @@ TEST(ThreadPoolTest, RangesMakeUpTheWhole) {
   }
 }
 
-// Each part waits for the others to begin: it takes all threads, call after call.
+// Each part waits for the others to begin: this needs all threads, in every call.
 TEST(ThreadPoolTest, PartsAreDoneAtOnce) {
   constexpr int kThreads = 3;
   ThreadPool pool(kThreads);
@@ -107,7 +107,7 @@ TEST(ThreadPoolTest, PoolsOfTwoThreadsDoNotMix) {
   other.join();
 }
 
-// The helpers stay behind: the child does all of it.
+// Helper threads are not inherited: the child does all the work itself.
 TEST(ThreadPoolTest, AChildOfForkComputesAlone) {
   ThreadPool pool(3);
   const UseThreads use(pool);

@@ -1,5 +1,5 @@
-// Any number of threads a rank trains the same model, bit for bit: models large enough for their
-// products, convolutions and sums to be cut.
+// Tests that any number of threads per rank trains the same model, bit for bit, with models large
+// enough for their products, convolutions and sums to be divided.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which rank has which tokens, and what its queries see of the others' keys.
+// Tests the assignment of tokens to ranks, and what queries attend to of other ranks' keys.
 #include "training/core/token_deal.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::vector<int64_t> tokens_of(const std::vector<Share>& ranges) {
   return tokens;
 }
 
-// Documents of up to `longest` tokens, one after the other in each sample.
+// Consecutive documents of up to `longest` tokens in each sample.
 std::vector<int32_t> random_packing(std::mt19937& random, int64_t samples, int64_t positions,
                                     int64_t longest) {
   std::vector<int32_t> starts;
@@ -48,8 +48,8 @@ TEST(TokenDeal, WholeSamplesStayTogetherWhereTheyCan) {
   EXPECT_EQ(tokens_of(deal[0]), tokens_of({{0, 10}, {20, 10}}));
 }
 
-// The largest area is within 3% of the mean, and ranks have as many tokens, where each has 64 or
-// more.
+// The largest area is within 3% of the mean, and ranks have equally many tokens, if each has at
+// least 64.
 TEST(TokenDeal, RanksGetAsMuchOfAnyMask) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 1000; ++trial) {
@@ -82,7 +82,7 @@ TEST(TokenDeal, RanksGetAsMuchOfAnyMask) {
   }
 }
 
-// Also of samples that are shorter than there are ranks, some of which have nothing.
+// Also for samples shorter than the number of ranks, some of which have nothing.
 TEST(TokenDeal, QueriesSeeWhatTheMaskSays) {
   std::mt19937 random(6);
   for (const int ranks : {1, 2, 3, 5, 7}) {

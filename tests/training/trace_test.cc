@@ -1,4 +1,4 @@
-// The trace: what is recorded, and the file that all ranks' records become.
+// Tests the trace: the records, and the file that combines all ranks' records.
 #include "training/core/trace.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ std::string file_path(const std::string& name) {
   return (std::filesystem::path(::testing::TempDir()) / name).string();
 }
 
-// The file's events of one phase ("X": spans, "M": names) and rank.
+// Returns the file's events of one phase ("X": spans, "M": names) and rank.
 std::vector<Json> events_of(const Json& file, const std::string& phase, int rank) {
   std::vector<Json> found;
   for (const Json& event : file.at("traceEvents")) {
@@ -36,7 +36,7 @@ std::vector<Json> events_of(const Json& file, const std::string& phase, int rank
   return found;
 }
 
-// Every rank's trace: steps that start `rank` microseconds apart. Returns the file, parsed.
+// Writes every rank's trace: steps that start `rank` microseconds apart. Returns the parsed file.
 Json example_file(int ranks) {
   const std::string path = file_path("example_trace.json");
   const TraceEvent::Time base = std::chrono::steady_clock::now() - 1s;
@@ -81,7 +81,7 @@ TEST(TraceTest, HasEveryRanksEventsOnOneClock) {
   }
 }
 
-// Viewers want the events of a thread to be nested or apart.
+// Viewers require the events of a thread to be nested or disjoint.
 TEST(TraceTest, CommunicationThatOverlapsIsOnThreadsOfItsOwn) {
   const Json file = example_file(1);
   std::vector<int> threads;
@@ -146,7 +146,7 @@ TEST(TraceSpanTest, RecordsItsLife) {
   EXPECT_LE(inner.end, outer.end);
 }
 
-// --- what records by itself ---
+// --- automatic records ---
 
 class Stub : public Unit {
  public:
@@ -171,7 +171,7 @@ class StubModel : public Model {
   int64_t targets_per_sample() const override { return 1; }
 };
 
-// Writes down its calls, and how many events there were by then.
+// Records its calls, and the number of events so far.
 class Calls : public UnitHooks {
  public:
   explicit Calls(const Trace& trace) : trace_(trace) {}
@@ -199,7 +199,7 @@ TEST(TracingHooksTest, RecordUnitsAndPassOn) {
   hooks.after_forward(1);
   hooks.before_backward(0);
   hooks.after_backward(0);
-  // A unit's span is closed before `inner` hears of its end.
+  // A unit's span is closed before `inner` is notified of its end.
   EXPECT_EQ(calls.calls, (std::vector<std::string>{"before_forward 1, 0", "after_forward 1, 1",
                                                    "before_backward 0, 1", "after_backward 0, 2"}));
   ASSERT_EQ(trace.events().size(), 2u);

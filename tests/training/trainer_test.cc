@@ -1,4 +1,4 @@
-// Training from data to a checkpoint and back, on ranks that are threads.
+// Tests training from data to a checkpoint and back, on ranks that are threads.
 #include "training/run/trainer.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ TrainOptions options_of(uint64_t steps, int stage = 0, DType dtype = DType::f32)
   return options;
 }
 
-// What one rank saw.
+// Observations of one rank.
 struct Outcome {
   std::vector<uint64_t> steps;
   std::vector<double> losses;
@@ -85,7 +85,7 @@ Outcome train_as_rank(const Job& job, const TrainOptions& options, const OnStep&
   return outcome;
 }
 
-// All ranks must see the same.
+// All ranks must observe the same.
 Outcome train_on(int ranks, const TrainOptions& options) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](const Job& job) {
@@ -144,13 +144,13 @@ TEST(Trainer, ValidatesWhenItIsTold) {
   EXPECT_THAT(validated, ElementsAre(2, 4));
 }
 
-// --- mistakes ---
+// --- errors ---
 
 bool says(const Error& error, ErrorCode code, const std::string& said) {
   return error.code() == code && std::string(error.what()).find(said) != std::string::npos;
 }
 
-// Found together: every rank must say it.
+// Detected together: every rank must report it.
 void expect_refused_by_all(int ranks, const std::function<void(const Job&)>& body, ErrorCode code,
                            const std::string& said) {
   for (const std::optional<Error>& error : run_ranks_catching(ranks, body)) {
@@ -159,7 +159,7 @@ void expect_refused_by_all(int ranks, const std::function<void(const Job&)>& bod
   }
 }
 
-// Found by each rank for itself: the first one to give up may keep others from getting there.
+// Detected by each rank itself: the first one to give up may prevent others from getting there.
 void expect_refused(const std::function<void(const Job&)>& body, const std::string& said) {
   int found = 0;
   for (const std::optional<Error>& error : run_ranks_catching(2, body)) {
@@ -250,12 +250,12 @@ TEST(Trainer, OptionsThatMakeNoSenseAreNamed) {
 
 class Checkpoints : public FolderTest {
  protected:
-  // Of the latest checkpoint.
+  // Tensors of the latest checkpoint.
   std::map<std::string, std::vector<float>> tensors(const std::string& directory) const {
     return testing::saved_tensors(Checkpoint::open(path(directory)));
   }
 
-  // Two ranks that are cut short at step 7 of 10, and resumed from step 5.
+  // Two ranks that are interrupted at step 7 of 10 and resumed from step 5.
   void expect_to_resume(const TrainOptions& options,
                         const GptConfig& model = testing::tiny_gpt()) const {
     const auto train_as = [&](const TrainOptions& how, const OnStep& on_step = {}) {
@@ -402,7 +402,7 @@ TEST_P(FactorTypes, ARunWhoseGradientsAreSentAsFactorsResumesToTheSameBits) {
   expect_to_resume(options);
 }
 
-// At step 5 ranks differ, in momenta too.
+// At step 5 ranks differ, also in their momenta.
 TEST_F(Checkpoints, ARunOfLocalStepsResumesToTheSameBits) {
   TrainOptions options = options_of(10, 0);
   options.replica.sync = averages_every(4);
@@ -410,7 +410,7 @@ TEST_F(Checkpoints, ARunOfLocalStepsResumesToTheSameBits) {
   EXPECT_TRUE(tensors("whole").contains("own.optimizer.exp_avg.wte.weight"));
 }
 
-// The rows of a replica's state: those that all ranks have alike, and this rank's own.
+// The rows of a replica's state: those that are equal on all ranks, and this rank's own.
 class Rows : public StateVisitor {
  public:
   int64_t step() const override { return 0; }
@@ -429,7 +429,7 @@ class Rows : public StateVisitor {
   std::map<std::string, std::vector<float>> alike, own;
 };
 
-// Of what PowerSGD's ranks remember only the sum matters: other ranks share it.
+// Only the sum of the errors stored by PowerSGD's ranks matters: another number of ranks shares it.
 TEST_F(Checkpoints, OtherRanksShareWhatCompressionRemembers) {
   testing::TinyRun run;
   run.powersgd = PowerSgdOptions{.rank = 2};
@@ -475,7 +475,7 @@ TEST_F(Checkpoints, LoadAtAnyNumberOfRanksInAnyStage) {
   options.schedule.decay = LearningRateSchedule::Decay::constant;
   train_on(4, saving(options, "four"));
   const auto next = [&](int ranks, int stage) {
-    // Each goes on in a copy: the end of a run is saved.
+    // Each continues in a copy, because the end of a run is saved.
     const std::string copy = cat("copy-", ranks, "-", stage);
     std::filesystem::copy(path("four"), path(copy), std::filesystem::copy_options::recursive);
     TrainOptions more = saving(options_of(8, stage), copy);

@@ -1,5 +1,5 @@
-// PipeDream and PipeDream-2BW train what they say: bit for bit what one thread trains that takes
-// late weights by the papers' closed forms (support/late_weights.h).
+// Tests that PipeDream and PipeDream-2BW equal, bit for bit, a single thread that uses stale
+// weights by the papers' closed forms (support/late_weights.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,12 +32,12 @@ using tutti::testing::run_ranks;
 
 constexpr uint64_t kSteps = 7;
 
-// What must not matter, and what matters to both in the same way.
+// Conditions that must not matter, or that affect both alike.
 struct Conditions {
   std::string_view optimizer;
   DType dtype;
   int rows;                // data-parallel ranks
-  int stage = 0;           // of ZeRO
+  int stage = 0;           // ZeRO stage
   bool small_end = false;  // the last step has a sample less
   bool recompute = false;
   double dropout = 0;
@@ -95,7 +95,7 @@ std::string describe(const Case& c) {
              conditions.dropout > 0 ? ", dropout" : "");
 }
 
-// Of the model's four units: embedding, two blocks, output.
+// A cut of the model's four units: embedding, two blocks, output.
 std::vector<int> cut_of(int stages) {
   const std::array<std::vector<int>, 4> cuts = {{{0}, {0, 2}, {0, 1, 3}, {0, 1, 2, 3}}};
   return cuts[static_cast<size_t>(stages) - 1];
@@ -113,7 +113,7 @@ std::unique_ptr<Optimizer> optimizer_of(const Case& c) {
   return make_optimizer({{"name", c.conditions.optimizer}});
 }
 
-// Every step has another.
+// Every step has a different rate.
 double rate_of(const Case& c, uint64_t step) {
   const double peak = c.conditions.optimizer == kAdamW ? 3e-3
                       : c.conditions.optimizer == kSgd ? 0.1
@@ -241,7 +241,7 @@ Pipelined train_pipelined(const Case& c) {
         trained.norms.push_back(step.gradient_norm);
       }
     }
-    if (!replica.saves()) return;  // what another row's rank has
+    if (!replica.saves()) return;  // a rank of another row has the same values
     copy(replica, 0, trained.parameters);
     for (size_t kind = 1; kind < replica.kinds().size(); ++kind) {
       copy(replica, kind, trained.states[kind - 1]);
@@ -254,7 +254,7 @@ Pipelined train_pipelined(const Case& c) {
   return result;
 }
 
-// --- that they are the same ---
+// --- equality ---
 
 void expect_same(const Trained& found, const Trained& expected, const std::string& where) {
   EXPECT_EQ(found.losses, expected.losses) << where;
@@ -274,7 +274,7 @@ class Unflushed : public ::testing::TestWithParam<Pipeline> {
 
 TEST_P(Unflushed, TrainsTheBitsOfItsDefinition) {
   for (size_t i = 0; i < kConditions.size(); ++i) {
-    // Never, at each step, and in between, with an end that is shorter.
+    // Never, at each step, and in between, with a shorter end.
     constexpr std::array kFlushes = {kSteps, uint64_t{3}, uint64_t{1}, uint64_t{2}};
     const Case c{GetParam(), kConditions[i], kFlushes[i % kFlushes.size()]};
     const Trained expected = train_late(c, lateness());
@@ -283,7 +283,7 @@ TEST_P(Unflushed, TrainsTheBitsOfItsDefinition) {
   }
 }
 
-// The most that are kept, as the checker has promised.
+// The largest number of versions, as promised by the checker.
 TEST_P(Unflushed, KeepsNoMoreVersionsThanProved) {
   const Case c{GetParam(), kConditions.front(), kSteps};
   const int p = c.pipeline.stages;
@@ -309,7 +309,7 @@ std::vector<Pipeline> all_pipelines() {
   for (const int stages : {1, 2, 3, 4}) {
     for (const int accumulated : {1, 2, 4}) {
       all.push_back({"pipedream", stages, accumulated});
-      // Needs that many; pipedream_2bw.cc says why.
+      // Requires that many; pipedream_2bw.cc explains why.
       if (accumulated >= stages - 1) all.push_back({"pipedream-2bw", stages, accumulated});
     }
   }
@@ -319,7 +319,7 @@ std::vector<Pipeline> all_pipelines() {
 INSTANTIATE_TEST_SUITE_P(Pipelines, Unflushed, ::testing::ValuesIn(all_pipelines()),
                          [](const auto& info) { return name_of(info.param); });
 
-// --- that it can be told apart ---
+// --- the difference is observable ---
 
 TEST(LateWeights, MatterWhereTheyAreLate) {
   const Deterministic deterministic;
@@ -333,7 +333,7 @@ TEST(LateWeights, MatterWhereTheyAreLate) {
   EXPECT_NE(buffered.losses[1], prompt.losses[1]);
   EXPECT_NE(buffered.losses[1], pipedream.losses[1]);
 
-  // One stage alone is not late in PipeDream, nor is anything that is flushed at each step.
+  // A single stage is not stale in PipeDream, nor is anything that is flushed at each step.
   const Case alone{{"pipedream", 1, 2}, kConditions.front()};
   expect_same(train_late(alone, testing::pipedream_lateness), train_late(alone, never), "alone");
   Case flushed{{"1f1b", 3, 2}, kConditions.front(), 1};

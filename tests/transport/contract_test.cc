@@ -1,5 +1,4 @@
-// What every transport promises (transport/transport.h), checked on each of them with ranks as
-// threads.
+// Tests the contract of transports (transport/transport.h) on each of them, with ranks as threads.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -48,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(All, Contract,
                                            Kind{"rxm_ofi", make_rxm_ofi}),
                          [](const auto& info) { return info.param.name; });
 
-// The longest message that can go to every peer.
+// The longest message that can be sent to every peer.
 size_t longest(const Transport& transport) { return transport.traits().limits.collective_bytes(); }
 
 size_t longest_p2p(const Transport& transport) {
@@ -82,7 +81,7 @@ void expect_message(Transport& transport, int peer, int lane, uint32_t number, s
   transport.release(peer, lane);
 }
 
-// In tests of one thread: both ranks' hands until the next message from rank 0 is at `rank`.
+// In single-threaded tests: progresses both ranks until the next message from rank 0 is at `rank`.
 void carry(Group& group, int rank, int lane) {
   while (group[rank]->front(0, lane) == nullptr) {
     group[0]->progress();
@@ -127,7 +126,7 @@ TEST_P(Contract, OneMessageForSeveralReaders) {
 
 TEST_P(Contract, SlowReaderHoldsUpNobodyElse) {
   Group group = GetParam().make(3);
-  // Rank 1 reads nothing: its connection fills up, at the latest when its credit is used.
+  // Rank 1 reads nothing: its connection fills up, at the latest when its credit is exhausted.
   uint32_t sent = 0;
   for (int tries = 0; tries < 1000; ++tries) {
     sent += try_send(*group[0], {1}, 0, sent + 1, longest(*group[0])) ? 1 : 0;
@@ -155,7 +154,7 @@ TEST_P(Contract, SlowReaderHoldsUpNobodyElse) {
 TEST_P(Contract, PointToPointHasItsOwnLaneAndSlots) {
   Group group = GetParam().make(2);
   const int p2p = group[0]->lanes();
-  // However many point-to-point messages wait, collectives have their slots.
+  // However many point-to-point messages wait, collectives have their own slots.
   while (try_send(*group[0], {1}, p2p, 7, longest_p2p(*group[0]))) {
     if (!group[0]->p2p_sent(1)) break;
   }
@@ -184,7 +183,7 @@ TEST_P(Contract, ReservingAgainTakesTheFirstBack) {
 TEST_P(Contract, SleepersAreWokenByMessagesAndByRoom) {
   Group group = GetParam().make(2);
   constexpr uint32_t kMessages = 300;
-  // Everything is sent, so a sleep that only time ends has missed something.
+  // Everything has been sent, so a sleep that ends only by timeout has missed an event.
   const auto sleep = [&](int rank, const std::function<bool()>& moved) {
     WaitSet& set = *group.sets[rank];
     Transport& transport = *group[rank];
@@ -220,7 +219,7 @@ TEST_P(Contract, SleepersAreWokenByMessagesAndByRoom) {
   sender.join();
 }
 
-// One wake is enough, however it falls: before the sleep, as it begins, or in its midst.
+// One wake is enough at any time: before the sleep, as it begins, or during it.
 TEST_P(Contract, WakeEndsASleep) {
   constexpr int kTurns = 200;
   Group group = GetParam().make(2);
@@ -264,7 +263,7 @@ TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
   });
   group[1]->progress();
   for (uint32_t i = 1; i <= 2; ++i) {
-    // Here it cannot leave before it is read.
+    // With fabrics it cannot leave before the message is read.
     while (!group.providers.empty() && group[1]->front(0, 0) == nullptr) group[1]->progress();
     EXPECT_FALSE(group[1]->ended(0, 0)) << i;
     EXPECT_FALSE(group[1]->ended(0, p2p)) << i;
@@ -308,12 +307,12 @@ INSTANTIATE_TEST_SUITE_P(Hosts, Placement,
                            return name;
                          });
 
-// Each rank in turn to all others at once, and to each of them.
+// Each rank in turn sends to all others at once, and to each of them.
 TEST_P(Placement, EveryRankReachesEveryOther) {
   Group group = make_placed(GetParam());
   const auto ranks = static_cast<int>(GetParam().size());
   constexpr uint32_t kMessages = 20;
-  size_t p2p_bytes = longest_p2p(*group[0]);  // what all of them can
+  size_t p2p_bytes = longest_p2p(*group[0]);  // limit of all of them
   for (const auto& transport : group.transports) {
     p2p_bytes = std::min(p2p_bytes, longest_p2p(*transport));
   }

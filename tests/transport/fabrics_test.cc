@@ -1,4 +1,4 @@
-// Which fabric a job gets.
+// Tests which fabric a job uses.
 #include "transport/paths/fabrics.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ TEST(Transports, MeanWhatTheirNamesSay) {
   EXPECT_EQ(as_text("shm+ofi"), "shm ofi");
 }
 
-// A system's files about its network cards, as Linux lays them out.
+// A system's files about its network cards, as laid out by Linux.
 class Candidates : public ::testing::Test {
  protected:
   Candidates() : sys_(fs::path(::testing::TempDir()) / cat("sys-", ::getpid())) {

@@ -47,7 +47,7 @@ std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr
 
 namespace {
 
-// Process ids are no names: those of another sandbox on this network are the same.
+// Process ids are not unique names: other sandboxes on this network have the same ones.
 Group make_sets(int ranks) {
   Group group;
   std::random_device random;
@@ -72,7 +72,7 @@ std::shared_ptr<Wires> wires_of(const Group& group) {
   return wires;
 }
 
-// Each rank as if it were a process of its own.
+// Each rank as if it were a separate process.
 std::vector<std::unique_ptr<Transport>> make_by(Group& group,
                                                 std::unique_ptr<fabric::Driver> (*make_driver)()) {
   const auto ranks = static_cast<int>(group.sets.size());
@@ -189,7 +189,7 @@ Group make_ucx(int ranks) { return make_far(ranks, make_by_ucx); }
 Group make_ofi(int ranks) { return make_far(ranks, make_by_net); }
 Group make_rxm_ofi(int ranks) { return make_far(ranks, make_by_rxm); }
 
-// UCX reads what it is to do as a driver is made.
+// UCX reads its settings when a driver is created.
 Group make_rendezvous_ucx(int ranks) {
   ucx::library();  // which sets its defaults
   const char* const before = std::getenv("UCX_RNDV_THRESH");

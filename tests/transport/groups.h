@@ -1,4 +1,4 @@
-// Ranks of one communicator in this process, by every transport, for tests.
+// Ranks of one communicator in this process over every transport, for tests.
 #pragma once
 
 #include <atomic>
@@ -13,22 +13,22 @@
 
 namespace tutti::testing {
 
-// The ranks of one communicator, and what each of them sleeps on.
+// The ranks of one communicator, and their wait sets.
 struct Group {
   std::unique_ptr<Transport>& operator[](size_t rank) { return transports[rank]; }
-  // Returns when all others know how much this rank has sent, which they need to know of one that
-  // leaves; where sending alone does not tell them.
+  // Waits until all other ranks know how much this rank has sent, which they must know of a leaving
+  // rank, where sending alone does not tell them.
   void let_know(size_t rank) const {
     if (!providers.empty()) providers[rank]->leave();
   }
-  // A connection of a fabric that is lost fails the test, unless this is set.
+  // A lost connection of a fabric fails the test unless this is set.
   std::shared_ptr<std::atomic<bool>> may_lose = std::make_shared<std::atomic<bool>>(false);
   std::vector<std::unique_ptr<WaitSet>> sets;
   std::vector<std::unique_ptr<fabric::Provider>> providers;
   std::vector<std::unique_ptr<Transport>> transports;
 };
 
-// The sockets that a bootstrap would open are socket pairs here.
+// Socket pairs instead of the sockets that a bootstrap would open.
 struct Wires {
   void wake(int rank) const {
     if (!sets.empty()) sets[rank]->wake();
@@ -39,7 +39,7 @@ struct Wires {
   std::atomic<int> corrupted{0};
 };
 
-// `wires` gets the ends.
+// `wires` receives the ends.
 std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr<Wires> wires);
 
 Group make_shm(int ranks);
@@ -48,14 +48,13 @@ Group make_ucx(int ranks);
 Group make_rendezvous_ucx(int ranks);  // from 8 KiB on
 Group make_ofi(int ranks);             // by its provider of sockets
 Group make_rxm_ofi(int ranks);         // by one that is layered over connections
-// All on one host, so that what comes through shared memory must end a sleep on descriptors.
+// All on one host, so that shared memory must end a sleep on descriptors.
 Group make_near(int ranks);
 // Two hosts: the even ranks on one, the odd ones on the other, each with one more for company.
 Group make_mixed(int ranks);
 Group make_mixed_ucx(int ranks);
 Group make_mixed_ofi(int ranks);
-// Where each rank is. Who has company on its host reaches that through shared memory, others by
-// TCP.
+// The host of each rank. Ranks of one host use shared memory, all other pairs TCP.
 Group make_placed(const std::vector<int>& host_of);
 
 }  // namespace tutti::testing

@@ -20,7 +20,7 @@ TREE = pathlib.Path(__file__).resolve().parents[2]
 PAGES = TREE / "tools/docs/pages"
 COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan",
                "exscan", "barrier"]
-GUIDES = ["two_hosts", "clusters", "tuning", "algorithms", "hang", "own_algorithm", "own_model"]
+GUIDES = ["two_hosts", "clusters", "tuning", "algorithms", "hang", "lifetimes", "own_algorithm", "own_model"]
 LONGEST = 60  # lines of output that are shown
 
 

@@ -1,4 +1,4 @@
-// ASTRA-sim's analytical networks.
+// Reader of ASTRA-sim's analytical networks.
 
 #include <algorithm>
 #include <map>
@@ -15,7 +15,7 @@ std::vector<std::string> list_of(const TextFile& file, const TextLine& line) {
   for (size_t i = 1; i < line.words.size(); ++i) text += line.words[i];
   const bool brackets = text.starts_with('[') && text.ends_with(']');
   if (brackets) text = text.substr(1, text.size() - 2);
-  if (text.find_first_of("[]") != text.npos) file.refuse(line.number, "a bracket has no partner");
+  if (text.find_first_of("[]") != text.npos) file.refuse(line.number, "unbalanced bracket");
   std::vector<std::string> values;
   for (std::string value : split(text, ',')) {
     std::erase_if(value, [](char c) { return c == '"' || c == '\''; });
@@ -43,7 +43,7 @@ std::unique_ptr<Pattern> astra_dimension(const TextFile& file, int line, const s
       file.refuse(line, error.what());
     }
   }
-  file.refuse(line, "there is no topology '", kind, "'; it is Ring, Switch or FullyConnected");
+  file.refuse(line, "unknown topology '", kind, "': expected Ring, Switch or FullyConnected");
 }
 
 }  // namespace
@@ -56,14 +56,14 @@ std::unique_ptr<Network> read_astra(const TextFile& file) {
         key == "topology:" || key == "npus_count:" || key == "bandwidth:" || key == "latency:";
     if (!known) {
       file.refuse(line.number, "'", key,
-                  "' is none of topology:, npus_count:, bandwidth:, latency:");
+                  "' is not one of topology:, npus_count:, bandwidth:, latency:");
     }
     if (!lists.try_emplace(key, AstraList{line.number, list_of(file, line)}).second) {
-      file.refuse(line.number, key, " is there twice");
+      file.refuse(line.number, key, " appears twice");
     }
   }
   for (const char* key : {"topology:", "npus_count:", "bandwidth:", "latency:"}) {
-    if (!lists.contains(key)) file.refuse(file.lines.back().number, "there is no ", key);
+    if (!lists.contains(key)) file.refuse(file.lines.back().number, key, " is missing");
     const AstraList& list = lists[key];
     const size_t dimensions = lists["topology:"].values.size();
     if (list.values.size() != dimensions) {
@@ -79,7 +79,8 @@ std::unique_ptr<Network> read_astra(const TextFile& file) {
     const int size =
         file.parse_whole(line("npus_count:"), value("npus_count:"), "npus_count", 1, kMostNodes);
     ranks *= size;
-    if (ranks > kMostNodes) file.refuse(line("npus_count:"), "that makes ", ranks, " ranks");
+    if (ranks > kMostNodes)
+      file.refuse(line("npus_count:"), ranks, " ranks exceed the limit of ", kMostNodes);
     LinkSpeed speed;
     speed.GBps = file.parse_number(line("bandwidth:"), value("bandwidth:"), "bandwidth");
     if (speed.GBps == 0) file.refuse(line("bandwidth:"), "a bandwidth must be above 0");

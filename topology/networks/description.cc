@@ -1,4 +1,4 @@
-// Networks by a short description.
+// Parser of short network descriptions.
 
 #include <algorithm>
 #include <cmath>
@@ -25,12 +25,13 @@ constexpr int kMostRanks = kMostNodes;
 int parse_count(std::string_view text, std::string_view what) {
   const auto value = parse_number<int>(text);
   if (!value || *value < 1 || *value > kMostRanks) {
-    refuse(cat(what, " is '", text, "'"), cat("give a number from 1 to ", kMostRanks));
+    refuse(cat("invalid ", what, " '", text, "'"), cat("give a number from 1 to ", kMostRanks));
   }
   return *value;
 }
 
-// "fat-tree:hosts=64,gpus=8": a kind, and what is said of it. What nobody asked for is refused.
+// The arguments of a description, "fat-tree:hosts=64,gpus=8": a kind, and its parameters. Unknown
+// parameters are rejected.
 class Words {
  public:
   explicit Words(const std::string& text) : text_(text) {
@@ -72,7 +73,8 @@ class Words {
     if (values_.empty()) return;
     std::string known;
     for (const std::string& key : asked_) known += cat(known.empty() ? "" : ", ", key);
-    refuse(cat("'", text_, "' has a '", values_.begin()->first, "'"), cat(kind_, " knows ", known));
+    refuse(cat("unknown parameter '", values_.begin()->first, "' in '", text_, "'"),
+           cat(kind_, " accepts ", known));
   }
 
  private:
@@ -82,7 +84,7 @@ class Words {
   std::vector<std::string> asked_;
 };
 
-// Of a stage whose size was left open: what the others leave.
+// Computes a size that the description leaves open, from the remaining ranks.
 class Open {
  public:
   explicit Open(std::optional<int> ranks) : ranks_(ranks) {}
@@ -110,12 +112,14 @@ std::vector<TreeLevel> two_levels(int ends, int per_leaf, int up, LinkSpeed spee
 // SIGCOMM 2008: three levels of switches with k ports, half of them up but for the highest level.
 std::vector<TreeLevel> k_ary(int k, LinkSpeed speed) {
   if (k % 2 != 0)
-    refuse(cat("k=", k, " is odd"), "switches of a fat tree have as many ports up as down");
+    refuse(cat("k=", k, " is odd"),
+           "use an even k: switches of a fat tree have as many ports up as down");
   return {
       {k / 2, 1, speed, "leaf"}, {k / 2, k / 2, speed, "aggregation"}, {k, k / 2, speed, "core"}};
 }
 
-// GPUs of a host, at a switch inside it, or as stages before have it; how many.
+// Adds the GPUs of a host, behind a switch inside it or as earlier stages define; returns their
+// number.
 int take_host(Words& words, int usual, Structure& structure) {
   if (!structure.stages.empty()) return structure.ranks();
   const int gpus = words.take_count("gpus", usual);
@@ -204,11 +208,11 @@ void add_grid(Words& words, bool wraps, const Open& open, Structure& structure) 
   }
   const std::vector<std::string> sides = split(*sizes, 'x');
   if (static_cast<size_t>(std::ranges::count(*sizes, 'x')) + 1 != sides.size()) {
-    refuse(cat("'", *sizes, "' is no size of a ", words.kind()), "write it as 4x4x4");
+    refuse(cat("invalid size '", *sizes, "' of a ", words.kind()), "write it as 4x4x4");
   }
   for (const std::string& side : sides) {
     structure.stages.push_back(
-        ring_pattern(parse_count(side, cat("a side of ", words.kind())), wraps, speed));
+        ring_pattern(parse_count(side, cat("side of a ", words.kind())), wraps, speed));
   }
 }
 
@@ -235,9 +239,9 @@ void add(Words& words, bool innermost_of_several, Open open, Structure& structur
     const std::vector<std::string> kinds = {"ring",  "switch",   "full", "mesh",
                                             "torus", "fat-tree", "rail", "dragonfly"};
     const std::string near = nearest(kind, kinds);
-    refuse(cat("there is no file and no network '", kind, "'"),
+    refuse(cat("unknown network or file '", kind, "'"),
            cat(near.empty() ? "" : cat("did you mean ", near, "? "),
-               "give the path of a file, or one of ring, switch, full, mesh, torus, fat-tree, "
+               "give a file's path, or one of ring, switch, full, mesh, torus, fat-tree, "
                "rail, dragonfly"));
   }
   words.end();
@@ -248,13 +252,12 @@ void add(Words& words, bool innermost_of_several, Open open, Structure& structur
 Structure parse_structure(const std::string& description, std::optional<int> ranks) {
   Structure structure;
   const std::vector<std::string> stages = split(description, ';');
-  if (stages.empty())
-    refuse("the description of the network is empty", "write one such as switch:8");
+  if (stages.empty()) refuse("the network description is empty", "write for example switch:8");
   for (size_t i = 0; i < stages.size(); ++i) {
     Words words(stages[i]);
     if (structure.fabric)
-      refuse(cat("'", description, "' has something around a ", split(stages[i - 1], ':')[0]),
-             "put it last");
+      refuse(cat("'", description, "' puts a stage outside ", split(stages[i - 1], ':')[0]),
+             "put that stage last");
     std::optional<int> left;
     if (ranks && i + 1 == stages.size()) {
       int inner = 1;
@@ -268,7 +271,7 @@ Structure parse_structure(const std::string& description, std::optional<int> ran
     for (const auto& stage : structure.stages) {
       size *= stage->ends();
       if (size > kMostRanks) {
-        refuse(cat("'", description, "' is of more than ", kMostRanks, " ranks"));
+        refuse(cat("'", description, "' has more than ", kMostRanks, " ranks"));
       }
     }
   }

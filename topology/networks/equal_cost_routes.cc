@@ -9,9 +9,9 @@ namespace tutti {
 namespace {
 
 constexpr int32_t kFar = INT32_MAX;
-// Distances that are kept, over all destinations.
+// Maximum number of distances cached, over all destinations.
 constexpr size_t kMostKept = size_t{128} << 20;
-// Cards of a host that a message is split over.
+// Maximum number of a host's cards over which a message is split.
 constexpr size_t kMostWays = 16;
 
 }  // namespace

@@ -1,7 +1,6 @@
-// Ways over the fewest links through a graph of any form, at each node over the widest that are as
-// short. Which of those that are left depends on the destination, as in tree_pattern(): ways to
-// different ends spread over parallel links. An end with several links of its own, all of them as
-// good, sends over each at once.
+// Routes with the fewest links through any graph, preferring the widest arc at each node. Remaining
+// ties are broken by the destination, as in tree_pattern(), so that routes to different ends spread
+// over parallel links. An end with several equally good links of its own uses all of them at once.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +11,25 @@
 
 namespace tutti {
 
-// Not for several threads at a time: what was found is kept.
+// Not thread-safe: results are cached.
 class EqualCostRoutes {
  public:
-  // `ends`: nodes. Ways lead through hosts, GPUs and cores only where these forward. `graph` and
-  // `failed` (by link) must live as long as this.
+  // `ends`: node indices. Routes pass through hosts, GPUs and cores only if these forward. `graph`
+  // and `failed` (by link) must outlive this object.
   EqualCostRoutes(const Graph& graph, const std::vector<int>& ends, const std::vector<bool>& failed)
       : graph_(graph), ends_(ends), failed_(failed) {}
 
-  // From one end to another, by their numbers. Appends the ways that a message takes at once, which
-  // have equally many arcs, and returns how many they are; 0 where there is none. Only one where
-  // ends forward.
+  // Finds routes from one end to another, by their indices. Appends the routes that a message uses
+  // at once, each with the same number of arcs, and returns their count; 0 if there is none.
+  // Returns at most one route if ends forward.
   int find(int from, int to, std::vector<Arc>& arcs);
-  // What failed has changed.
+  // Must be called after `failed` has changed.
   void forget() { known_.clear(); }
 
  private:
-  using Distances = std::vector<int32_t>;  // by node, in links
+  using Distances = std::vector<int32_t>;  // in links, by node
   const Distances& distances_to(int node);
-  // The arcs from this node that lead to the destination, over the fewest links and as wide as any.
+  // Finds the arcs of this node on shortest routes to the destination that are as wide as any.
   void find_nearer(int node, int destination, const Distances& distances);
 
   const Graph& graph_;

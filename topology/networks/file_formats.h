@@ -1,5 +1,5 @@
-// The files of other programs that describe networks. Each reader throws Error(invalid_argument)
-// that tells file, line and reason; nothing is half read.
+// Readers of other programs' network files. Each throws Error(invalid_argument) with file, line and
+// reason, and never returns a partial network.
 #pragma once
 
 #include <memory>
@@ -15,24 +15,24 @@
 namespace tutti {
 
 struct TextLine {
-  int number = 0;  // from 1
+  int number = 0;  // counted from 1
   std::vector<std::string> words;
 };
 
 struct TextFile {
-  std::string name;             // for messages
-  std::vector<TextLine> lines;  // those with words; what follows a # is left out
+  std::string name;             // in messages
+  std::vector<TextLine> lines;  // non-empty lines; # starts a comment
 
   template <typename... Parts>
   [[noreturn]] void refuse(int line, const Parts&... what) const {
     throw Error(ErrorCode::invalid_argument,
                 cat(name, ", line ", line, ": ", printable(cat(what...), 400)),
-                {.remedy = "mend that line; the network was not read"});
+                {.remedy = "correct that line; the network was not read"});
   }
   int parse_whole(int line, std::string_view text, std::string_view what, int least,
                   int most) const;
-  double parse_number(int line, std::string_view text, std::string_view what) const;  // not below 0
-  // parse(text), whose errors are told with the line.
+  double parse_number(int line, std::string_view text, std::string_view what) const;  // at least 0
+  // Calls parse(text), and adds the line to its errors.
   double parse(int line, double (*parse)(std::string_view), const std::string& text) const;
 };
 
@@ -41,14 +41,14 @@ std::string lower_case(std::string text);
 TextFile split_into_lines(const std::string& text, const std::string& name);
 
 // ASTRA-sim's analytical network: topology, npus_count, bandwidth (GB/s) and latency (ns), each a
-// list in brackets, the innermost dimension first.
+// bracketed list, the innermost dimension first.
 std::unique_ptr<Network> read_astra(const TextFile& file);
 // htsim's fat trees: Nodes, Tiers, and for each tier radices, speed and latency.
 std::unique_ptr<Network> read_htsim(const TextFile& file);
 // The topology.txt of ns-3 simulators: HPCC's, ASTRA-sim's ("nodes switches links") and SimAI's
 // ("nodes gpus_per_server nvswitches switches links type"), then the switches, then the links.
 std::unique_ptr<Network> read_ns3(const TextFile& file);
-// Slurm's topology.conf. Bandwidths and latencies are those of a LinkSpeed.
+// Slurm's topology.conf. Bandwidths and latencies are the defaults of LinkSpeed.
 std::unique_ptr<Network> read_slurm(const TextFile& file);
 
 }  // namespace tutti

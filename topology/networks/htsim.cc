@@ -1,4 +1,4 @@
-// htsim's fat trees.
+// Reader of htsim's fat trees.
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@ namespace tutti {
 
 namespace {
 
-// htsim: what is said of a tier, by name, with the line.
+// The entries of a tier: name to value and line.
 using Said = std::map<std::string, std::pair<int, int>>;  // value, line
 
 constexpr std::string_view kTierWords[] = {"Downlink_speed_Gbps", "Radix_Down",        "Radix_Up",
@@ -22,18 +22,18 @@ int said(const TextFile& file, const Said& tier, size_t number, const std::strin
   const auto found = tier.find(what);
   if (found != tier.end()) return found->second.first;
   if (otherwise) return *otherwise;
-  file.refuse(file.lines.back().number, "tier ", number, " has no ", what);
+  file.refuse(file.lines.back().number, "tier ", number, " lacks ", what);
 }
 
 int quotient(const TextFile& file, const Said& tier, int value, int divisor) {
   if (divisor > 0 && value > 0 && value % divisor == 0) return value / divisor;
-  file.refuse(tier.empty() ? 1 : tier.begin()->second.second, "a bundle of ", divisor,
+  file.refuse(tier.empty() ? 1 : tier.begin()->second.second, "the bundle size ", divisor,
               " does not divide the ", value, " ports of that switch");
 }
 
 std::vector<TreeLevel> levels_of(const TextFile& file, const std::vector<Said>& tiers) {
   std::vector<TreeLevel> levels;
-  int switch_latency = 0;  // of the tier beneath
+  int switch_latency = 0;  // latency of the switches of the tier below
   for (size_t i = 0; i < tiers.size(); ++i) {
     const Said& tier = tiers[i];
     const int bundle = said(file, tier, i, "Bundle", 1);
@@ -42,7 +42,7 @@ std::vector<TreeLevel> levels_of(const TextFile& file, const std::vector<Said>& 
     level.down = quotient(file, tier, said(file, tier, i, "Radix_Down"), bundle);
     if (i > 0) level.up = quotient(file, tier, said(file, tiers[i - 1], i - 1, "Radix_Up"), bundle);
     level.speed.GBps = said(file, tier, i, "Downlink_speed_Gbps") * 0.125 * bundle;
-    // Half of what a switch takes is on the link on either side of it.
+    // Half of a switch's latency is assigned to the links on either side.
     level.speed.latency_us =
         1e-3 * (said(file, tier, i, "Downlink_Latency_ns", 0) + (latency + switch_latency) / 2.0);
     if (!(level.speed.GBps > 0))
@@ -62,26 +62,26 @@ std::unique_ptr<Network> read_htsim(const TextFile& file) {
   std::vector<Said> tiers;
   for (const TextLine& line : file.lines) {
     const std::string& word = line.words[0];
-    if (line.words.size() != 2) file.refuse(line.number, "a word and a number belong here");
+    if (line.words.size() != 2) file.refuse(line.number, "expected a word and a number");
     const int value = file.parse_whole(line.number, line.words[1], word, 0, 1'000'000'000);
     if (word == "Tier") {
       if (value != static_cast<int>(tiers.size())) {
-        file.refuse(line.number, "tier ", value, " comes where tier ", tiers.size(), " belongs");
+        file.refuse(line.number, "expected tier ", tiers.size(), ", found tier ", value);
       }
       tiers.emplace_back();
     } else if (word == "Nodes" || word == "Tiers" || word == "Podsize") {
-      if (!head.emplace(word, value).second) file.refuse(line.number, word, " is there twice");
+      if (!head.emplace(word, value).second) file.refuse(line.number, word, " appears twice");
     } else if (tiers.empty() || std::ranges::count(kTierWords, word) == 0) {
-      file.refuse(line.number, "'", word, "' has no meaning here");
+      file.refuse(line.number, "'", word, "' is not allowed here");
     } else if (!tiers.back().emplace(word, std::pair(value, line.number)).second) {
-      file.refuse(line.number, word, " is there twice in tier ", tiers.size() - 1);
+      file.refuse(line.number, word, " appears twice in tier ", tiers.size() - 1);
     }
   }
   const int last = file.lines.back().number;
   if (head["Nodes"] < 1 || head["Nodes"] > kMostNodes)
-    file.refuse(last, "there is no sensible Nodes");
+    file.refuse(last, "Nodes is missing or invalid");
   if (head["Tiers"] != static_cast<int>(tiers.size()) || tiers.empty()) {
-    file.refuse(last, "the file speaks of ", head["Tiers"], " tiers and has ", tiers.size());
+    file.refuse(last, "the file declares ", head["Tiers"], " tiers but has ", tiers.size());
   }
   Structure structure;
   try {

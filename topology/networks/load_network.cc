@@ -23,7 +23,7 @@ std::unique_ptr<Network> load_network(const std::string& source, std::optional<i
   } else if (source.starts_with(cat(kSynthetic, ':'))) {
     description = source.substr(kSynthetic.size() + 1);
   }
-  // hwloc's description of one host: "package:2 core:4 pu:1".
+  // hwloc's description of one host contains "pu:", as in "package:2 core:4 pu:1".
   if (cat(' ', description).find(" pu:") != std::string::npos) {
     return std::make_unique<Network>(synthetic_host_graph(description));
   }

@@ -11,8 +11,8 @@
 //
 // Every kind takes bandwidth= (GB/s, or with a unit: 50GB/s, 400Gbps) and latency= (us, or with a
 // unit) of a link; those with gpus= also nvlink= and nvlink-latency= for the switch inside a host,
-// and nics= where a host has fewer cards than GPUs. Without: 50 GB/s and 0.5 us between hosts, 450
-// GB/s and 0.25 us inside. A way over a switch crosses two links.
+// and nics= for hosts with fewer cards than GPUs. Defaults: 50 GB/s and 0.5 us between hosts, 450
+// GB/s and 0.25 us inside. A route over a switch crosses two links.
 //
 // "package:2 core:4 pu:1" is a host as hwloc describes it.
 //
@@ -29,15 +29,16 @@
 
 namespace tutti {
 
-// `ranks`: for descriptions that leave the size open, such as "ring". Throws
-// Error(invalid_argument) that quotes what is wrong.
+// `ranks`: the size of descriptions that leave it open, such as "ring". Throws
+// Error(invalid_argument) that quotes the invalid part.
 Structure parse_structure(const std::string& description, std::optional<int> ranks);
 
-// The contents of a file; `name` is for messages, which tell the line. Its kind is known by its
-// contents. Nothing is half read. Throws Error(invalid_argument).
+// Parses a file's text, whose format is detected from the content; `name` and the line appear in
+// messages. Throws Error(invalid_argument) rather than return a partial network.
 std::unique_ptr<Network> read_network(const std::string& text, const std::string& name);
 
-// A file, or a description, with or without "synthetic:" before it; "synthetic" alone is "switch".
+// Loads a file, or parses a description, with or without "synthetic:" before it; "synthetic" alone
+// means "switch".
 std::unique_ptr<Network> load_network(const std::string& source, std::optional<int> ranks);
 
 }  // namespace tutti

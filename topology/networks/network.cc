@@ -11,7 +11,7 @@ namespace tutti {
 
 namespace {
 
-// Of relative arcs, which start at `first_link`.
+// Adds `first_link` to arcs that were counted from 0.
 void shift(std::vector<Arc>& arcs, size_t begin, int first_link) {
   for (size_t i = begin; i < arcs.size(); ++i) arcs[i] += 2 * first_link;
 }
@@ -31,17 +31,17 @@ std::optional<int> node_named(const Graph& graph, std::string_view name) {
   return std::nullopt;
 }
 
-// Each pattern has looked to itself; but it may be there many times.
+// Each pattern checks its own size, but the structure may repeat it many times.
 void check_size(const Structure& structure) {
   int64_t links = structure.fabric ? structure.fabric->links() : 0;
   for (const auto& stage : structure.stages) {
     links += int64_t{structure.ranks()} / stage->ends() * stage->links();
   }
   if (links <= kMostLinks) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat("the network would have ", links, " links, and not more than ", kMostLinks,
-                  " are simulated here"),
-              {.remedy = "take fewer ends, or fewer parallel links"});
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("the network would have ", links, " links, which exceeds the limit of ", kMostLinks),
+      {.remedy = "use fewer ends or fewer parallel links"});
 }
 
 }  // namespace
@@ -68,8 +68,8 @@ Network::Network(Structure structure) : structure_(std::move(structure)) {
 
 Network::Network(Graph graph) : graph_(std::move(graph)), nodes_(graph_.rank_nodes()) {
   if (nodes_.empty()) {
-    throw Error(ErrorCode::invalid_argument, "the network has no place for ranks",
-                {.cause = "it has no GPUs, no cores and no hosts"});
+    throw Error(ErrorCode::invalid_argument, "the network has no nodes for ranks",
+                {.cause = "the file defines no GPUs, cores or hosts"});
   }
   build();
 }
@@ -86,7 +86,7 @@ bool Network::ends_forward() const {
     return std::ranges::any_of(structure_.stages,
                                [](const auto& stage) { return stage->ends_forward(); });
   }
-  // Without anything else that could.
+  // True if the graph has no nodes besides those of the ranks.
   return graph_.nodes().size() == nodes_.size();
 }
 
@@ -136,7 +136,7 @@ void Network::add_fabric() {
 std::vector<Place> Network::places(int ranks) const {
   std::vector<Place> places;
   const auto at = [&](int rank) -> const GraphNode& { return graph_.node(node_of(rank)); };
-  std::vector<int> groups;  // sizes, the innermost first
+  std::vector<int> groups;  // group sizes, the innermost first
   int size = 1;
   for (const auto& stage : structure_.stages) {
     size *= stage->ends();
@@ -160,12 +160,12 @@ int Network::alike_group_size() const {
   }
   const int hosts = graph_.hosts();
   if (hosts < 2 || ranks() % hosts != 0) return 1;
-  // The inside of a machine has places that differ.
+  // Positions inside a machine may differ.
   const bool has_machines = std::ranges::any_of(graph_.nodes(), [](const GraphNode& node) {
     return node.kind == NodeKind::numa_node || node.kind == NodeKind::package ||
            node.kind == NodeKind::pci_switch;
   });
-  // So may those of ranks that are linked directly.
+  // So may positions of ranks that are linked directly.
   const bool has_direct_links = std::ranges::any_of(graph_.links(), [&](const GraphLink& link) {
     const auto is_rank = [&](int node) {
       return graph_.node(node).kind == graph_.node(node_of(0)).kind;
@@ -265,14 +265,14 @@ std::vector<int> Network::links_named(const std::string& name) const {
     if (!links.empty()) return links;
   }
   if (count == 0) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no link '", name, "', nor any other"));
+    throw Error(ErrorCode::invalid_argument,
+                cat("unknown link '", name, "': the network has no links"));
   }
   const GraphLink& first = graph_.links()[0];
-  throw Error(ErrorCode::invalid_argument,
-              cat("the network has no link or node named '", name, "'"),
+  throw Error(ErrorCode::invalid_argument, cat("unknown link or node '", name, "'"),
               {.remedy = cat("name a link by its two nodes, such as ", graph_.node(first.from).name,
-                             "-", graph_.node(first.to).name, ", or as link0 to link", count - 1,
-                             "; or a node, which is all of its links")});
+                             "-", graph_.node(first.to).name, ", or by number (link0 to link",
+                             count - 1, "); a node's name selects all of its links")});
 }
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// The topology files of simulators made with ns-3.
+// Reader of the topology files of ns-3 simulators.
 
 #include <algorithm>
 #include <map>
@@ -14,7 +14,7 @@ struct Ns3Head {
   int nodes = 0;
   int gpus_per_server = 1;
   int nvswitches = 0;
-  int switches = 0;  // without those
+  int switches = 0;  // excludes NVSwitches
   int links = 0;
 };
 
@@ -34,17 +34,18 @@ Ns3Head head_of(const TextFile& file) {
     head.switches = number(3, "the number of switches");
     head.links = number(4, "the number of links");
   } else {
-    file.refuse(line.number, "'nodes switches links' belongs here");
+    file.refuse(line.number, "expected 'nodes switches links'");
   }
-  if (head.gpus_per_server < 1) file.refuse(line.number, "a server has at least one GPU");
+  if (head.gpus_per_server < 1) file.refuse(line.number, "a server needs at least one GPU");
   if (head.nvswitches + head.switches >= head.nodes) {
     file.refuse(line.number, "of ", head.nodes, " nodes ", head.nvswitches + head.switches,
-                " are switches: none is left for ranks");
+                " are switches: no node remains for ranks");
   }
   return head;
 }
 
-// In the order of the file, the NVSwitches first. The list may go on over lines, as ns-3 reads it.
+// Returns the switches in the file's order, NVSwitches first. The list may span lines, as ns-3
+// reads it.
 std::vector<int> switches_of(const TextFile& file, const Ns3Head& head, size_t& line) {
   std::vector<int> switches;
   const auto wanted = static_cast<size_t>(head.nvswitches) + static_cast<size_t>(head.switches);
@@ -70,7 +71,7 @@ std::vector<int> switches_of(const TextFile& file, const Ns3Head& head, size_t& 
 }
 
 Graph ns3_nodes(const Ns3Head& head, const std::vector<int>& switches) {
-  std::map<int, size_t> place;  // among the switches
+  std::map<int, size_t> place;  // index among the switches
   for (size_t i = 0; i < switches.size(); ++i) place.emplace(switches[i], i);
   const bool servers = head.nvswitches > 0 || head.gpus_per_server > 1;
   Graph graph;
@@ -100,7 +101,7 @@ Graph ns3_nodes(const Ns3Head& head, const std::vector<int>& switches) {
 
 void add_ns3_link(const TextFile& file, const TextLine& line, Graph& graph) {
   if (line.words.size() != 5 && line.words.size() != 4) {
-    file.refuse(line.number, "a link is 'from to rate delay error_rate'");
+    file.refuse(line.number, "expected a link 'from to rate delay error_rate'");
   }
   const int last = static_cast<int>(graph.nodes().size()) - 1;
   const int from = file.parse_whole(line.number, line.words[0], "a link's end", 0, last);
@@ -124,11 +125,11 @@ std::unique_ptr<Network> read_ns3(const TextFile& file) {
   Graph graph = ns3_nodes(head, switches);
   const size_t end = line + static_cast<size_t>(head.links);
   if (end > file.lines.size()) {
-    file.refuse(file.lines.back().number, "the file promises ", head.links, " links and has ",
+    file.refuse(file.lines.back().number, "the file declares ", head.links, " links but has ",
                 file.lines.size() - line);
   }
   for (; line < end; ++line) add_ns3_link(file, file.lines[line], graph);
-  // What follows is not read by ns-3 either.
+  // ns-3 ignores the rest as well.
   return std::make_unique<Network>(std::move(graph));
 }
 

@@ -69,9 +69,8 @@ class Ring final : public Pattern {
 void refuse_beyond(int64_t most, int64_t count, const char* what) {
   if (count <= most) return;
   throw Error(ErrorCode::invalid_argument,
-              cat("a network of ", count, ' ', what, " is larger than the ", most,
-                  " that are simulated here"),
-              {.remedy = "take fewer ends, or fewer parallel links"});
+              cat("a network of ", count, ' ', what, " exceeds the limit of ", most, " of them"),
+              {.remedy = "use fewer ends or fewer parallel links"});
 }
 
 class Full final : public Pattern {
@@ -136,8 +135,9 @@ class Switch final : public Pattern {
   LinkSpeed speed_;
 };
 
-// A node of level l is numbered s * W(l) + q: the s-th subtree of M(l) = m1 * ... * ml ends, and
-// the q-th of its W(l) = w1 * ... * wl roots. Its parents have q + y * W(l), y < w(l + 1).
+// A node of level l is numbered s * W(l) + q: it is in the s-th subtree of M(l) = m1 * ... * ml
+// ends, and is the q-th of its W(l) = w1 * ... * wl roots. Its parents have q + y * W(l), y < w(l +
+// 1).
 class Tree final : public Pattern {
  public:
   Tree(int ends, std::vector<TreeLevel> levels) : ends_(ends), levels_(std::move(levels)) {
@@ -159,7 +159,7 @@ class Tree final : public Pattern {
     throw Error(ErrorCode::invalid_argument,
                 cat("a tree of ", levels_.size(), " levels of switches has room for ", ends_beneath,
                     " ends, not for ", ends_),
-                {.remedy = "take switches with more ports, or another level of them"});
+                {.remedy = "use switches with more ports, or another level"});
   }
 
   int ends() const override { return ends_; }
@@ -200,7 +200,7 @@ class Tree final : public Pattern {
   }
 
  private:
-  struct Stage {  // beneath a level
+  struct Stage {  // links below a level
     int64_t ends_beneath;
     int64_t roots;
     int first_link;
@@ -209,7 +209,7 @@ class Tree final : public Pattern {
   int64_t subtree(size_t level, int end) const {
     return level < stages_.size() ? end / stages_[level].ends_beneath : 0;
   }
-  // That leads up from level l above this end; digits of `by` choose the parents.
+  // The link up from level l above this end; digits of `by` choose the parents.
   int link(size_t l, int end, int64_t by) const {
     const Stage& stage = stages_[l];
     const int64_t node = subtree(l, end) * stage.roots + by % stage.roots;
@@ -224,7 +224,7 @@ class Tree final : public Pattern {
   int64_t all_roots_ = 1;
 };
 
-// Links: of the ends, then of the routers of each group, then between groups.
+// Links are numbered: those of the ends, then of the routers of each group, then between groups.
 class DragonflyPattern final : public Pattern {
  public:
   explicit DragonflyPattern(const Dragonfly& shape) : s_(shape) {
@@ -238,7 +238,7 @@ class DragonflyPattern final : public Pattern {
     if (s_.routers * s_.globals >= s_.groups - 1) return;
     throw Error(ErrorCode::invalid_argument,
                 cat("a dragonfly of ", s_.groups, " groups needs ", s_.groups - 1,
-                    " links from each to the others, and has ", s_.routers * s_.globals),
+                    " links from each group to the others, but has ", s_.routers * s_.globals),
                 {.remedy = "raise global=, the links to other groups of a router, or routers="});
   }
 

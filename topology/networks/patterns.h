@@ -1,7 +1,7 @@
-// How the ends of a network are connected, and the way from one to another, by arithmetic on their
-// numbers: nothing is stored, so a hundred thousand ends are no trouble.
+// Connections between the ends of a network, and routes by arithmetic on their numbers: nothing is
+// stored, so a hundred thousand ends are cheap.
 //
-// Links are numbered from 0 in the order in which build() connects them; arcs go by those numbers.
+// Links are numbered from 0 in the order in which build() connects them; arcs use those numbers.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ struct LinkSpeed {
   LinkClass kind = LinkClass::network;
 };
 
-// Of a network: they are all in memory.
+// Limit per network: all links are kept in memory.
 inline constexpr int64_t kMostLinks = int64_t{1} << 23;
 
 class Pattern {
@@ -28,52 +28,52 @@ class Pattern {
 
   virtual int ends() const = 0;
   virtual int links() const = 0;
-  // Whether ways lead through ends.
+  // Returns true if routes pass through ends.
   virtual bool ends_forward() const { return false; }
-  // Whether no end has a place of its own, as those of a line have.
+  // Returns true if all ends are equivalent, unlike those of a line.
   virtual bool ends_are_alike() const { return true; }
-  // Connects these nodes of the graph; switches that it adds have names that begin so.
+  // Connects these nodes of the graph; switches that it adds have names that begin with `prefix`.
   virtual void build(Graph& graph, std::span<const int> ends, const std::string& prefix) const = 0;
-  // Appends the way. Choice 0 is the usual one; others, below choices(), may avoid links of it.
+  // Appends the route. Choice 0 is the default; others, below choices(), may avoid its links.
   virtual void route(int from, int to, int choice, std::vector<Arc>& arcs) const = 0;
   virtual int choices() const { return 1; }
 };
 
-// Each end to the next one, and the last to the first where it is a ring. Two ends have one link
-// between them. Ways go the shorter way round; halfway round, even ends go up and odd ones down.
+// Connects each end to the next, and the last to the first if it wraps. Two ends have one link
+// between them. Routes take the shorter way round; halfway round, even ends go up and odd ones
+// down.
 std::unique_ptr<Pattern> ring_pattern(int ends, bool wraps, LinkSpeed speed);
-// Each to each.
+// Connects each end to each other one.
 std::unique_ptr<Pattern> full_pattern(int ends, LinkSpeed speed);
-// All to one switch: a way crosses two links.
+// Connects all ends to one switch: a route crosses two links.
 std::unique_ptr<Pattern> switch_pattern(int ends, LinkSpeed speed);
 
 // A tree of switches with several roots: XGFT(h; m1 .. mh; w1 .. wh). S. Öhring et al.: On
-// generalized fat trees. IPPS 1995. Ways climb to the nearest common ancestor; which of the
-// parents is taken depends on the destination (D-mod-k), so that shifts of all ends do not
-// collide. E. Zahavi: D-Mod-K Routing Providing Non-Blocking Traffic for Shift Permutations on Real
-// Life Fat Trees. 2010.
+// generalized fat trees. IPPS 1995. Routes climb to the nearest common ancestor; the destination
+// selects the parent (D-mod-k), so that shifts of all ends do not collide. E. Zahavi: D-Mod-K
+// Routing Providing Non-Blocking Traffic for Shift Permutations on Real Life Fat Trees. 2010.
 struct TreeLevel {
-  int down = 1;  // m: nodes of the level beneath on each switch
-  int up = 1;    // w: switches of this level that each of those nodes is connected to
+  int down = 1;  // m: nodes of the level below on each switch
+  int up = 1;    // w: switches of this level to which each of those nodes connects
   LinkSpeed speed;
-  std::string name;  // of its switches
+  std::string name;  // name prefix of its switches
 };
-// The first `ends` of the tree are there; throws Error(invalid_argument) when it has fewer.
+// Builds the first `ends` ends of the tree; throws Error(invalid_argument) if it has fewer.
 std::unique_ptr<Pattern> tree_pattern(int ends, std::vector<TreeLevel> levels);
 
-// Groups of routers that are all connected to each other, and one link between each two groups.
-// J. Kim et al.: Technology-Driven, Highly-Scalable Dragonfly Topology. ISCA 2008. Ways take the
-// link between the two groups; other choices go through a third one.
+// Groups of routers that are fully connected within a group, with one link between each two groups.
+// J. Kim et al.: Technology-Driven, Highly-Scalable Dragonfly Topology. ISCA 2008. Routes take the
+// link between the two groups; other choices pass through a third group.
 struct Dragonfly {
   int groups = 1;
-  int routers = 1;  // in a group
-  int ends = 1;     // at a router
-  int globals = 1;  // links to other groups at a router: routers * globals >= groups - 1
+  int routers = 1;  // per group
+  int ends = 1;     // per router
+  int globals = 1;  // links to other groups per router: routers * globals >= groups - 1
   LinkSpeed end;
   LinkSpeed local;
   LinkSpeed global;
 };
-// Throws Error(invalid_argument) when there are too few global links.
+// Throws Error(invalid_argument) if there are too few global links.
 std::unique_ptr<Pattern> dragonfly_pattern(const Dragonfly& shape);
 
 }  // namespace tutti

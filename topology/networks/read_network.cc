@@ -1,4 +1,4 @@
-// Whose file it is, and what all readers share.
+// Detection of a network file's format, and helpers of all readers.
 
 #include <algorithm>
 #include <cctype>
@@ -22,13 +22,13 @@ int TextFile::parse_whole(int line, std::string_view text, std::string_view what
                           int most) const {
   const auto value = tutti::parse_number<int>(text);
   if (value && *value >= least && *value <= most) return *value;
-  refuse(line, what, " is '", text, "', and must be a number from ", least, " to ", most);
+  refuse(line, what, " is '", text, "': expected a number from ", least, " to ", most);
 }
 
 double TextFile::parse_number(int line, std::string_view text, std::string_view what) const {
   const auto value = tutti::parse_number<double>(text);
   if (value && std::isfinite(*value) && *value >= 0) return *value;
-  refuse(line, what, " is '", text, "', and must be a number that is not below 0");
+  refuse(line, what, " is '", text, "': expected a number of at least 0");
 }
 
 double TextFile::parse(int line, double (*parse)(std::string_view), const std::string& text) const {
@@ -71,9 +71,9 @@ std::unique_ptr<Network> read_network(const std::string& text, const std::string
   const size_t numbers = static_cast<size_t>(std::ranges::count_if(first, is_number));
   if (first.size() >= 3 && numbers >= 3) return read_ns3(file);
   throw Error(
-      ErrorCode::invalid_argument, cat(name, " is no description of a network known here"),
+      ErrorCode::invalid_argument, cat(name, " is in no known network format"),
       {.where = cat("line ", file.lines[0].number),
-       .cause = cat("it begins with '", first[0].substr(0, 40), "'"),
+       .cause = cat("the file begins with '", first[0].substr(0, 40), "'"),
        .remedy = "give ASTRA-sim's analytical .yml, htsim's .topo, the topology.txt of ns-3, "
                  "Slurm's topology.conf, or a description such as switch:8"});
 }

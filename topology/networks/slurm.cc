@@ -1,5 +1,5 @@
-// Slurm's topology.conf: trees, and dragonflies, whose switches have nodes and name those beside
-// them.
+// Reader of Slurm's topology.conf: trees, and dragonflies, whose switches have nodes and name their
+// neighbours.
 
 #include <algorithm>
 #include <map>
@@ -26,7 +26,7 @@ SlurmSwitch parse_slurm_line(const TextFile& file, const TextLine& line) {
     const size_t equals = word.find('=');
     const std::string key = lower_case(word.substr(0, equals));
     const std::string value = equals == word.npos ? "" : word.substr(equals + 1);
-    if (value.empty()) file.refuse(line.number, "'", word, "' says nothing");
+    if (value.empty()) file.refuse(line.number, "'", word, "' has no value");
     try {
       if (key == "switchname") {
         found.name = value;
@@ -39,12 +39,12 @@ SlurmSwitch parse_slurm_line(const TextFile& file, const TextLine& line) {
       file.refuse(line.number, error.what());
     }
     if (key != "switchname" && key != "nodes" && key != "switches" && key != "linkspeed") {
-      file.refuse(line.number, "'", key, "' is none of SwitchName, Nodes, Switches, LinkSpeed");
+      file.refuse(line.number, "'", key, "' is not one of SwitchName, Nodes, Switches, LinkSpeed");
     }
   }
   if (found.name.empty()) file.refuse(line.number, "a line must name its switch: SwitchName=");
   if (found.nodes.empty() && found.switches.empty()) {
-    file.refuse(line.number, "switch ", found.name, " must have Nodes= or Switches=");
+    file.refuse(line.number, "switch ", found.name, " needs Nodes= or Switches=");
   }
   return found;
 }
@@ -61,12 +61,13 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
   }
   Graph graph;
   std::map<std::string, int> nodes;
-  std::map<std::string, int> leaves;  // by host: the line
+  std::map<std::string, int> leaves;  // line by host
   for (const SlurmSwitch& s : switches) {
     for (const std::string& node : s.nodes) {
       const auto [known, is_new] = leaves.emplace(node, s.line);
       if (!is_new)
-        file.refuse(s.line, "node ", node, " is at a switch already, in line ", known->second);
+        file.refuse(s.line, "node ", node, " is already attached to a switch in line ",
+                    known->second);
       nodes[node] = graph.add({NodeKind::host, static_cast<int>(nodes.size()), 0, node});
     }
   }
@@ -75,7 +76,7 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
   for (const SlurmSwitch& s : switches) {
     const int node = graph.add({NodeKind::network_switch, -1, 0, s.name});
     if (!numbers.emplace(s.name, node).second)
-      file.refuse(s.line, "switch ", s.name, " is there twice");
+      file.refuse(s.line, "switch ", s.name, " is defined twice");
   }
   const LinkSpeed speed;
   std::map<std::string, const SlurmSwitch*> above_of;
@@ -87,25 +88,25 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
     };
     for (const std::string& node : s.nodes) connect(nodes[node]);
     for (const std::string& name : s.switches) {
-      if (!numbers.contains(name)) file.refuse(s.line, "there is no switch ", name);
-      if (name == s.name) file.refuse(s.line, "switch ", name, " is beneath itself");
-      if (!s.nodes.empty()) {  // in a dragonfly: those beside it, which tell of it, too
+      if (!numbers.contains(name)) file.refuse(s.line, "undefined switch ", name);
+      if (name == s.name) file.refuse(s.line, "switch ", name, " is below itself");
+      if (!s.nodes.empty()) {  // a dragonfly: its neighbours, which list this switch as well
         if (beside.insert(std::minmax(numbers[name], above)).second) connect(numbers[name]);
         continue;
       }
       const auto [known, is_new] = above_of.emplace(name, &s);
       if (!is_new) {
-        file.refuse(s.line, "switch ", name, " is beneath another already, in line ",
+        file.refuse(s.line, "switch ", name, " is already below another one in line ",
                     known->second->line);
       }
       connect(numbers[name]);
     }
   }
-  // Each is beneath one other at most, so a way up ends, or comes back to where it began.
+  // Each switch is below at most one other, so the way up ends or is a cycle.
   for (const SlurmSwitch& s : switches) {
     const SlurmSwitch* at = &s;
     for (size_t steps = 0; above_of.contains(at->name); at = above_of[at->name]) {
-      if (++steps > switches.size()) file.refuse(s.line, "switch ", s.name, " is beneath itself");
+      if (++steps > switches.size()) file.refuse(s.line, "switch ", s.name, " is below itself");
     }
   }
   return std::make_unique<Network>(std::move(graph));

@@ -9,7 +9,7 @@
 namespace tutti::training {
 namespace {
 
-// The same pieces, of memory that nobody changes.
+// The same pieces in memory that does not change.
 std::vector<TensorPiece> copied(std::span<const TensorPiece> pieces,
                                 std::vector<std::byte>& memory) {
   size_t bytes = 0;
@@ -27,7 +27,7 @@ std::vector<TensorPiece> copied(std::span<const TensorPiece> pieces,
   return copies;
 }
 
-// On a thread of its own; where the system has none, when it is waited for.
+// Runs on a thread; if none can be created, runs when it is waited for.
 std::future<void> begun(const std::function<void()>& work) {
   try {
     return std::async(std::launch::async, work);

@@ -20,7 +20,7 @@ Error no_checkpoint(const std::string& directory) {
                {.remedy = "name a directory that holds step-... folders, or one of these"});
 }
 
-// What the header says of a piece must be what the manifest says.
+// Returns a difference between the header's and the manifest's description of pieces.
 std::string disagreement(const Manifest& manifest, int file, const SafetensorsFile& stored) {
   for (const TensorEntry& tensor : manifest.tensors) {
     for (const auto& [slice, pieces] : tensor.slices) {
@@ -112,7 +112,7 @@ void Checkpoint::verify_alone() const {
   for (int file = 0; file < manifest().world(); ++file) verify_file(file);
 }
 
-// Its size and its header are as the manifest says.
+// Opens a file; throws unless its size and header match the manifest.
 Checkpoint::File& Checkpoint::opened_file(int index) const {
   std::optional<File>& file = files_[static_cast<size_t>(index)];
   if (file) return *file;
@@ -160,8 +160,8 @@ bool Checkpoint::is_whole(const std::string& path) {
   }
 }
 
-// The error, with the newest whole checkpoint beside this one as the remedy. An older one is the
-// better remedy: a later one is of a run that was given up.
+// Adds the newest complete checkpoint beside this one as the remedy. Prefers an older one: a later
+// one belongs to an abandoned run.
 Error Checkpoint::refusal(const std::string& path, const Error& error) {
   if (error.code() == ErrorCode::unsupported) return error;
   const fs::path folder(path);

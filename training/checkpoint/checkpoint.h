@@ -1,5 +1,5 @@
-// Reading a checkpoint that save.h wrote, at any number of ranks: any range of any tensor is put
-// together from whichever files have it.
+// Reading of a checkpoint that save.h wrote, at any number of ranks: any range of any tensor is
+// assembled from the files that contain it.
 #pragma once
 
 #include <functional>
@@ -12,40 +12,40 @@
 
 namespace tutti::training {
 
-// The checksum of each piece is verified before its first value is used (of a file by an earlier
-// Tutti, which has no such checksums, that of the whole file). What is missing, cut off or damaged
-// is an Error that names the file and, where an older checkpoint beside it is whole, that one;
-// nothing falls back to it silently. (A training that is resumed takes the newest step that is
-// whole, and says so: lineage.h.) (Codes: invalid_argument; system where a file cannot be
-// opened; unsupported where a newer Tutti wrote it.)
+// The checksum of each piece is verified before its values are used (in files of earlier versions
+// without such checksums, that of the whole file). A missing, truncated or damaged file throws an
+// Error that names the file and, as a remedy, an older complete checkpoint beside it; there is no
+// silent fallback. (A run that is resumed takes the newest complete step, and reports that:
+// lineage.h.) Codes: invalid_argument; system if a file cannot be opened; unsupported if a newer
+// version wrote it.
 class Checkpoint : public PiecewiseSource {
  public:
-  // A folder of one step, or a directory of them: then the one that was saved last. Throws as
-  // above, and where there is none.
+  // Opens the folder of one step, or the step that was saved last in a directory of steps. Throws
+  // as above, and if there is no step.
   static Checkpoint open(const std::string& directory);
-  // As open(FOLDER) and verify(); the errors say nothing of other checkpoints.
+  // Like open(FOLDER) and verify(), but errors do not suggest other checkpoints.
   static Checkpoint open_alone(const std::string& folder);
   void verify_alone() const;
 
-  // The folder of the step.
+  // Folder of the step.
   const std::string& path() const { return where(); }
-  // Whether all files are there, with as many bytes as they should have: quick. Throws as above.
+  // Checks that all files exist with their expected sizes, without reading them. Throws as above.
   void check_sizes() const;
-  // Reads all files. Throws as above.
+  // Reads and verifies all files. Throws as above.
   void verify() const;
-  // Reads one file. As verify_alone().
+  // Reads and verifies one file. Throws as verify_alone().
   void verify_file(int file) const;
 
  private:
   explicit Checkpoint(std::string path);
-  // A file whose values may be read as far as their checksums were verified.
+  // A file whose values may be read if their checksums were verified.
   struct File {
     SafetensorsFile stored;
     bool is_verified = false;                        // the whole file
-    std::set<std::string, std::less<>> pieces = {};  // that were verified alone
+    std::set<std::string, std::less<>> pieces = {};  // verified individually
   };
 
-  // Errors of these say nothing of other checkpoints.
+  // The errors of these functions do not suggest other checkpoints.
   File& opened_file(int file) const;
   const std::byte* verified(const StoredPiece& piece, const std::string& name) const;
   const std::byte* bytes_of(const StoredPiece& piece, const std::string& name, size_t first,

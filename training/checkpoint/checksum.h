@@ -1,4 +1,4 @@
-// XXH3, 64 bits (Collet, https://xxhash.com): finds damage, not forgery.
+// XXH3, 64 bits (Collet, https://xxhash.com): detects damage, not forgery.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class Checksum {
  public:
   Checksum();
   void add(std::span<const std::byte> bytes);
-  // Of all that was added: 16 hexadecimal digits.
+  // Checksum of all bytes added so far: 16 hexadecimal digits.
   std::string hex() const;
 
  private:

@@ -20,17 +20,17 @@
 namespace tutti::training {
 namespace {
 
-// Who holds a lock, as its file says it: one line of words.
+// The holder of a lock, as the file describes it: one line of words.
 struct Holder {
   std::string host;
   pid_t pid = 0;
-  std::string born;   // when the process started, in the kernel's own count since this boot
-  std::string since;  // for people
+  std::string born;   // start time of the process, in the kernel's count since this boot
+  std::string since;  // for messages
   std::string run;
   Writer writer;
 };
 
-// The words behind the process's name, which may have spaces and brackets.
+// Skips the process's name, which may contain blanks and brackets.
 std::string birth_of(pid_t pid) {
   std::ifstream file(cat("/proc/", pid, "/stat"));
   std::string text;
@@ -94,7 +94,7 @@ int try_lock(int file) {
   return result;
 }
 
-// Where nothing but the text can be asked.
+// For file systems without locks, where only the text is available.
 bool may_be_alive(const Holder& holder) {
   if (holder.host.empty()) return false;
   return holder.host != host_name() || birth_of(holder.pid) == holder.born;
@@ -127,7 +127,7 @@ void DirectoryLock::claim() {
   is_claimed_ = true;
 }
 
-// By another file of that name: whoever has the old one locked has nothing.
+// Replaces the file, so that a lock of the old one is void.
 void DirectoryLock::replace() {
   const std::string fresh = path_ + ".tmp";
   ::unlink(fresh.c_str());
@@ -139,9 +139,9 @@ void DirectoryLock::replace() {
 }
 
 DirectoryLock::~DirectoryLock() {
-  // The text of a job that ended by itself is no warning to anybody.
+  // A job that ended normally needs no warning: clear the text.
   [[maybe_unused]] const int result = is_claimed_ ? ::ftruncate(file_.get(), 0) : 0;
-  // A process that was forked meanwhile would keep the lock otherwise.
+  // Unlock explicitly: a forked child would otherwise keep the lock.
   ::flock(file_.get(), LOCK_UN);
 }
 

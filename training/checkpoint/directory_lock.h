@@ -1,4 +1,4 @@
-// One job at a time works in a directory.
+// Lock of a directory, in which one job at a time may work.
 #pragma once
 
 #include <string>
@@ -10,25 +10,25 @@ namespace tutti::training {
 
 inline constexpr const char* kLockFile = "lock";
 
-// Held until it is destroyed. The system takes it back from a process that dies, so a job that was
-// killed is no obstacle. The file `lock` says who holds it: a process of which host, since when,
-// for which run, as which writer. Where the file system has no locks, what the file says is all
-// there is: then a process of this host that is gone is no obstacle, one of another host is.
+// Held until destruction. The system releases the lock of a process that dies, so a killed job is
+// no obstacle. The file `lock` names the holder: process, host, start time, run and writer. On a
+// file system without locks only the file's text counts: a dead process of this host is no obstacle
+// then, but one of another host is.
 //
-// A holder that `history` has is no obstacle either: its job has gone on without it, and the fence
-// (fence.h) keeps it from writing.
+// A holder that `history` contains is no obstacle either: its job has continued without it, and the
+// fence (fence.h) keeps it from writing.
 class DirectoryLock {
  public:
-  // Throws Error(invalid_argument) that names the holder where somebody else has it, and
-  // Error(system) where the directory cannot be written.
+  // Throws Error(invalid_argument), naming the holder, if another process holds the lock, and
+  // Error(system) if the directory cannot be written.
   DirectoryLock(const std::string& directory, const std::string& run,
                 const WriterHistory& history = {});
   DirectoryLock(const DirectoryLock&) = delete;
   DirectoryLock& operator=(const DirectoryLock&) = delete;
   ~DirectoryLock();
 
-  // Says in the file that this process holds it. A holder that was passed over loses it, so the
-  // directory must be this writer's by now.
+  // Writes this process as the holder into the file. A previous holder that was bypassed loses the
+  // lock, so the directory's fence must name this writer already.
   void claim();
 
  private:
@@ -38,7 +38,7 @@ class DirectoryLock {
   std::string path_;
   std::string text_;  // of this holder
   Fd file_;
-  bool has_it_ = true;  // else a holder that was passed over
+  bool has_it_ = true;  // false: a previous holder was bypassed
   bool is_claimed_ = false;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kTransformer = "transformer.";
 
-// The files whose linear layers are Conv1D: one of them has width inputs and 3 width outputs.
+// True for files with Conv1D linear layers: one of them has width inputs and 3 width outputs.
 bool has_conv1d(const SafetensorsFile& file) {
   return std::ranges::any_of(file.tensors(), [](const StoredTensor& tensor) {
     const std::vector<int64_t>& shape = tensor.info.shape;
@@ -62,7 +62,7 @@ void export_safetensors(const Checkpoint& checkpoint, const std::string& path, D
                 {.remedy = "take f32, bf16 or f16"});
   }
   std::vector<TensorInfo> tensors;
-  std::vector<std::string> sources;  // their names in the checkpoint
+  std::vector<std::string> sources;  // names in the checkpoint
   for (const TensorEntry& tensor : checkpoint.manifest().tensors) {
     const std::string& name = tensor.info.name;
     const bool is_buffer = name.starts_with(kBufferPrefix);

@@ -11,25 +11,25 @@
 
 namespace tutti::training {
 
-// Writes the model's parameters and its other state by their plain names ("wte.weight"). Parameters
-// are converted to `dtype`: f32, bf16 or f16; other state stays f32. A file of that name is
-// replaced at once, when the new one is on the disk. Memory does not grow with the model.
+// Writes the model's parameters and buffers by their plain names ("wte.weight"). Parameters are
+// converted to `dtype`: f32, bf16 or f16; buffers stay f32. An existing file is replaced atomically
+// once the new one is on the disk. Memory does not grow with the model.
 void export_safetensors(const Checkpoint& checkpoint, const std::string& path,
                         DType dtype = DType::f32);
 
-// Elements [first, first + out.size()) of the transposed matrix.
+// Reads elements [first, first + out.size()) of the transposed matrix.
 void read_transposed(const StoredTensor& stored, int64_t first, Tensor out);
 
-// A model from one safetensors file: its tensor X is "model.X" here.
+// A model from one safetensors file: the file's tensor X is "model.X" here.
 //
-// Hugging Face's GPT-2 files (Conv1D layers) are taken too. They are known by c_attn's weight of
-// width x 3 width: linear weights are stored as inputs x outputs there, and are transposed here;
-// the prefix "transformer." is dropped; causal masks (attn.bias, attn.masked_bias), which are no
-// parameters, are left out.
+// Hugging Face's GPT-2 files (Conv1D layers) are supported and recognized by a c_attn weight of
+// width x 3 width: their linear weights are stored as inputs x outputs and are transposed here; the
+// prefix "transformer." is removed; causal masks (attn.bias, attn.masked_bias), which are not
+// parameters, are skipped.
 class ImportedModel : public TensorSource {
  public:
-  // `renamed`: from the name of a parameter here to its name in the file, where they differ. Throws
-  // as SafetensorsFile does, and Error(invalid_argument) for a renamed tensor that is not there.
+  // `renamed`: from a parameter's name to its name in the file, where they differ. Throws as
+  // SafetensorsFile does, and Error(invalid_argument) for a missing renamed tensor.
   explicit ImportedModel(const std::string& path,
                          const std::map<std::string, std::string>& renamed = {});
 
@@ -40,7 +40,7 @@ class ImportedModel : public TensorSource {
 
  private:
   struct Entry {
-    TensorInfo info;  // as it is here
+    TensorInfo info;  // as converted
     const StoredTensor* stored = nullptr;
     bool transposed = false;
   };

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Each turn that finds nothing final means that another writer has moved on meanwhile.
+// An inconclusive attempt means that another writer has advanced meanwhile.
 constexpr int kMostTurns = 100;
 
 std::string name_of(const std::string& directory, uint64_t number) {
@@ -30,7 +30,7 @@ std::string name_of(const std::string& directory, uint64_t number) {
   return cat(directory, '/', kFencePrefix, digits);
 }
 
-// The numbers of the files there, ascending.
+// The numbers of the fence files, ascending.
 std::vector<uint64_t> numbers_in(const std::string& directory) {
   std::vector<uint64_t> numbers;
   std::error_code error;
@@ -75,7 +75,7 @@ std::optional<FenceMark> read_fence(const std::string& directory) {
     try {
       return parse(read_text(path), path);
     } catch (const Error&) {
-      if (fs::exists(path, error)) throw;  // else it gave way to a higher one
+      if (fs::exists(path, error)) throw;  // otherwise it was replaced by a higher one
     }
   }
   give_up(directory);
@@ -93,7 +93,7 @@ Fence::Fence(std::string directory, WriterHistory history, uint64_t published)
       return;
     }
     if (now && !may_follow(now->writer)) throw taken_by(*now);
-    create(std::max(now ? now->number : 0, published) + 1);  // or another writer does
+    create(std::max(now ? now->number : 0, published) + 1);  // or another writer creates it
   }
   give_up(directory_);
 }
@@ -108,8 +108,8 @@ void Fence::require() const {
                .remedy = "start the run again with --resume"});
 }
 
-// A new start holds the directory's lock, so an earlier start has ended. The ranks that are left of
-// a start take over from members that they were a part of, and from nobody else.
+// A new start holds the directory's lock, so earlier starts have ended. Survivors of a start may
+// take over only from members of which they were a part.
 bool Fence::may_follow(const Writer& writer) const {
   const bool is_of_another_start = writer.start != mark_.writer.start;
   return history_.has(writer) || (is_of_another_start && !history_.has_written);
@@ -128,7 +128,7 @@ Error Fence::taken_by(const FenceMark& now) const {
                  "run again with --resume once they have ended"}};
 }
 
-// Unless the file is there already. It is whole at the moment in which it gets its name.
+// Does nothing if the file exists. The file is complete when it gets its name.
 void Fence::create(uint64_t number) const {
   const std::string name = name_of(directory_, number);
   const std::string fresh = cat(directory_, '/', temporary_name(0));
@@ -137,13 +137,13 @@ void Fence::create(uint64_t number) const {
   file.finish();
   int reason = ::link(fresh.c_str(), name.c_str()) == 0 ? 0 : errno;
   if (reason == EPERM || reason == ENOTSUP || reason == ENOSYS || reason == EMLINK) {
-    // A file system without hard links.
+    // For file systems without hard links.
     reason = ::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, name.c_str(), RENAME_NOREPLACE) == 0
                  ? 0
                  : errno;
   }
   ::unlink(fresh.c_str());
-  // ENOENT: another writer that begins has removed the temporary file.
+  // ENOENT: another starting writer has removed the temporary file.
   if (reason != 0 && reason != EEXIST && reason != ENOENT) {
     throw file_error("cannot create", name, reason);
   }

@@ -1,15 +1,15 @@
-// The fence of a run's directory: which ranks may publish steps there.
+// The fence of a run's directory: the right to publish steps there.
 //
-// A job that loses ranks continues with other members, and a network that is cut in two may leave
-// two such groups. A lock does not tell them apart on a file system whose locks end at the host.
-// So the directory names its writer, in files that are created exclusively and never changed:
+// A job that loses ranks continues with other members, and a network partition may leave two such
+// groups. A lock does not distinguish them on a file system whose locks are local to a host. So the
+// directory names its writer, in files that are created exclusively and never changed:
 //
 //   fence-00000001   {"number": 1, "start": S, "epoch": 0, "digest": D0}   the job's first members
-//   fence-00000002   {"number": 2, "start": S, "epoch": 1, "digest": D1}   those that were left
+//   fence-00000002   {"number": 2, "start": S, "epoch": 1, "digest": D1}   the survivors
 //
 // The file with the highest number names the writer. A group of ranks takes over by creating the
-// next number, which one group can do, and only from a group that it was a part of. A group that is
-// no longer the writer finds that out before it publishes a step. A step of a higher number is
+// next number, which only one group can do, and only from a group of which it was a part. A group
+// that is no longer the writer finds out before it publishes a step. A step with a higher number is
 // never replaced or removed.
 #pragma once
 
@@ -26,13 +26,13 @@ inline constexpr const char* kFencePrefix = "fence-";
 
 class Fence {
  public:
-  // Takes the directory for the last writer of `history`, with a number above `published`, the
-  // highest of the steps there. Throws Error(invalid_argument) where others have the directory that
-  // this writer does not continue, Error(system) where it cannot be written.
+  // Takes the directory over for the last writer of `history`, with a number above `published`, the
+  // highest number of the steps there. Throws Error(invalid_argument) if the directory belongs to a
+  // writer that this one does not continue, Error(system) if it cannot be written.
   Fence(std::string directory, WriterHistory history, uint64_t published);
 
   const FenceMark& mark() const { return mark_; }
-  // Reads the fence again. Throws Error(invalid_argument) where another writer has taken over.
+  // Reads the fence again. Throws Error(invalid_argument) if another writer has taken over.
   void require() const;
 
  private:
@@ -46,7 +46,7 @@ class Fence {
   FenceMark mark_;
 };
 
-// The writer that a directory names; none: no fence.
+// The writer that a directory names; none without a fence.
 std::optional<FenceMark> read_fence(const std::string& directory);
 
 }  // namespace tutti::training

@@ -44,7 +44,7 @@ Error file_error(const char* what, const std::string& path, int errno_value) {
 }
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  // Not to wait for the writer of a pipe.
+  // Non-blocking, so that opening a pipe does not wait for a writer.
   const Fd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status = {};
   if (!fd || ::fstat(fd.get(), &status) != 0) throw system_error(cat("cannot read ", path_), errno);
@@ -112,7 +112,7 @@ void OutputFile::flush() {
 void OutputFile::finish() {
   flush();
   if (::fsync(fd_.get()) != 0) fail("cannot write to the disk:", errno);
-  // Network file systems may say only now that the disk is full.
+  // Network file systems may report a full disk only on close.
   if (::close(fd_.release()) != 0) {
     const int reason = errno;
     ::unlink(path_.c_str());
@@ -123,7 +123,7 @@ void OutputFile::finish() {
 
 void sync_directory(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems know no fsync of directories.
+  // Some file systems do not support fsync of directories.
   if (!fd || (::fsync(fd.get()) != 0 && errno != EINVAL)) {
     throw file_error("cannot write to the disk:", path, errno);
   }

@@ -1,4 +1,4 @@
-// Files that are read whole, and files that are on the disk when they are said to be written.
+// Reading whole files, and writing files durably.
 //
 // All functions throw Error(system) that names the file.
 #pragma once
@@ -15,8 +15,8 @@
 
 namespace tutti::training {
 
-// A regular file in memory, for reading. Bytes come from the disk when they are touched. The file
-// must not be cut while it is mapped: the system ends a process that touches what is gone.
+// A regular file mapped for reading. Bytes are read from the disk when they are accessed. The file
+// must not be truncated while it is mapped: accessing lost pages raises SIGBUS.
 class MappedFile {
  public:
   explicit MappedFile(std::string path);
@@ -34,8 +34,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// A new file, written from its start to its end; one of that name is replaced. Unless finish()
-// returns, the destructor removes it.
+// A new file, written sequentially; an existing one is replaced. The destructor removes it unless
+// finish() has returned.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);
@@ -46,10 +46,10 @@ class OutputFile {
   const std::string& path() const { return path_; }
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  // Returns when the bytes are on the disk.
+  // Blocks until the bytes are on the disk.
   void finish();
 
-  // Of what was written so far.
+  // Size and checksum of what was written so far.
   uint64_t size() const { return size_; }
   std::string checksum() const { return checksum_.hex(); }
   // Checksum of what was written since the last call, or since the start.
@@ -68,15 +68,15 @@ class OutputFile {
   bool finished_ = false;
 };
 
-// What the system says of a file, with a remedy for what it says often.
+// An error with the system's message, and a remedy for common ones.
 Error file_error(const char* what, const std::string& path, int errno_value);
 
-// The names in the directory are on the disk.
+// Blocks until the directory's entries are on the disk.
 void sync_directory(const std::string& path);
-// Gives the file this content at once: whoever reads it sees the old or the new one.
+// Replaces the file's content atomically: readers see the old or the new one.
 void replace_file(const std::string& path, std::string_view text);
 std::string read_text(const std::string& path);
-// Of the folder and all in it. What cannot be removed takes up space and no more: a warning.
+// Removes the folder with its contents. Failures only cost space: they are warnings.
 void remove_folder(const std::string& path);
 
 }  // namespace tutti::training

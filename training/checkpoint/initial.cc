@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kPrefix = "model.";
 constexpr const char* kHead = "model.lm_head.weight";
 constexpr const char* kEmbedding = "model.wte.weight";
-constexpr int64_t kSlab = 1 << 16;  // elements
+constexpr int64_t kSlab = 1 << 16;  // in elements
 
 std::vector<float> slab_of(const TensorSource& source, const std::string& name, int64_t first) {
   std::vector<float> values(
@@ -77,7 +77,7 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
       not_finite.push_back(spec.name);
     }
   }
-  // Files by others may lack them; then they begin anew.
+  // Files from other programs may lack buffers, which then keep their initial values.
   for (const NamedBuffer& buffer : model.buffers()) {
     const TensorInfo* const info = find_buffer(source, buffer.name);
     if (info == nullptr) continue;
@@ -89,7 +89,7 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
     }
   }
   for (const std::string& name : source.names()) {
-    if (!name.starts_with(kPrefix)) continue;  // a run's optimizer has states besides
+    if (!name.starts_with(kPrefix)) continue;  // a run's step also has optimizer states
     if (wanted.contains(name) || (name == kHead && repeats_embedding(source))) continue;
     surplus.push_back(name.substr(std::string_view(kPrefix).size()));
   }

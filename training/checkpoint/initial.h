@@ -1,4 +1,4 @@
-// Parameters to start from: does a file fit the model?
+// Checks of initial parameters: whether a file fits the model.
 #pragma once
 
 #include <string>
@@ -9,16 +9,15 @@
 
 namespace tutti::training {
 
-// The first of these names, for a message: "a, b, c and 9 more".
+// The first of these names, for messages: "a, b, c and 9 more".
 std::string some_of(const std::vector<std::string>& names);
 
-// The names of the tensors with a NaN or an infinity. Reads all of the source.
+// Names of the tensors with a NaN or an infinity. Reads the whole source.
 std::vector<std::string> not_finite(const TensorSource& source);
 
-// Reads all of the source, "model.NAME" for each parameter. Throws Error(invalid_argument) that
-// names what is missing, what the model does not have, what has another shape, and what has values
-// that are not finite. An output layer that repeats the embedding of a model that shares the two
-// (as some files of GPT-2 have) is no surplus.
+// Reads the whole source, "model.NAME" for each parameter. Throws Error(invalid_argument) that
+// names tensors that are missing, unknown, of another shape, or not finite. An output layer that
+// duplicates the embedding of a model that ties the two (as in some GPT-2 files) is accepted.
 void check_initial(Model& model, const TensorSource& source, const std::string& path);
 
 }  // namespace tutti::training

@@ -25,7 +25,7 @@ Checkpoint opened(const std::string& directory, int64_t step) {
               cat(checkpoint.path(), " was renamed: it holds step ", checkpoint.manifest().step));
 }
 
-// None where the directory does not say which step was saved last.
+// None if `latest` is unreadable.
 std::optional<int64_t> readable_latest(const std::string& directory) {
   try {
     return latest_step(directory);
@@ -40,7 +40,7 @@ const StepSeen* find(const std::vector<StepSeen>& steps, std::optional<int64_t> 
   return found == steps.end() ? nullptr : &*found;
 }
 
-// The run to go on with.
+// The run to continue.
 std::string run_of(const std::vector<StepSeen>& steps, const std::string& directory,
                    std::optional<int64_t> named) {
   if (const StepSeen* seen = find(steps, named)) return seen->run;
@@ -61,17 +61,17 @@ std::string listed(const std::vector<StepSeen>& steps) {
   return text;
 }
 
-// In the order in which they are tried.
+// In the order of preference.
 std::vector<int64_t> candidates(const std::vector<StepSeen>& steps, const std::string& run,
                                 std::optional<int64_t> wanted, std::optional<int64_t> latest) {
   std::vector<int64_t> all;
   for (const StepSeen& seen : steps) {
-    // Of those that cannot be read nobody knows the run: they say why they are passed over.
+    // The run of unreadable steps is unknown: they are candidates, so that the skip is reported.
     const bool own = seen.error || seen.run == run || seen.run.empty();
     if (own && seen.step <= wanted.value_or(seen.step)) all.push_back(seen.step);
   }
   std::ranges::reverse(all);
-  // In the earlier format steps behind the latest one were of a run that had been given up.
+  // In the earlier format, steps after the latest one belong to an abandoned run.
   if (run.empty() && latest && !wanted) {
     std::ranges::stable_partition(all, [&](int64_t step) { return step <= *latest; });
   }

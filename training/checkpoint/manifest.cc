@@ -13,7 +13,7 @@ namespace tutti::training {
 namespace {
 
 constexpr const char* kFormat = "tutti-checkpoint";
-// The first had no slices; what has none is still written as that.
+// Version 1 had no slices; checkpoints without slices are still written as version 1.
 constexpr int kOldest = 1;
 constexpr int kVersion = 2;
 constexpr const char* kChecksum = "xxh3_64";
@@ -60,7 +60,7 @@ void add_pieces(TensorEntry& tensor, const Slice& slice, const Json& pieces) {
   }
 }
 
-// Throws Error for what has another form; arrange() judges the numbers.
+// Throws Error for an invalid form; arrange() checks the numbers.
 TensorEntry tensor_of(const std::string& name, const Json& entry) {
   const std::optional<DType> type = safetensors_type(entry.at("dtype").get<std::string>());
   if (!type) {
@@ -104,7 +104,7 @@ Manifest manifest_of(const Json& root) {
   return manifest;
 }
 
-// Sorts; returns what is wrong, or nothing.
+// Sorts; returns a fault, or "".
 std::string arrange_pieces(StoredSlice& stored, int world) {
   const int64_t count = stored.slice.count();
   std::ranges::sort(stored.pieces, {}, &StoredPiece::first);
@@ -119,7 +119,7 @@ std::string arrange_pieces(StoredSlice& stored, int world) {
   return end < count ? cat("lacks elements [", end, ", ", count, ")") : "";
 }
 
-// Slices that have nothing in common are all of the tensor if they are as many elements.
+// Disjoint slices cover the tensor if their numbers of elements add up to its size.
 std::string arrange_slices(TensorEntry& tensor, int world) {
   std::vector<StoredSlice>& slices = tensor.slices;
   if (std::ssize(slices) > world) return "has more slices than there are files";

@@ -1,4 +1,4 @@
-// Tensors that are put together from pieces which lie in several places.
+// Tensors that are assembled from pieces in several places.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace tutti::training {
 
 class PiecewiseSource : public TensorSource {
  public:
-  // Which tensors there are, and where their pieces lie.
+  // Describes the tensors and the locations of their pieces.
   const Manifest& manifest() const { return manifest_; }
 
   std::vector<std::string> names() const override;
@@ -21,13 +21,13 @@ class PiecewiseSource : public TensorSource {
   void read(std::string_view name, int64_t first, Tensor out) const override;
 
  protected:
-  // `where`: the source, for errors.
+  // `where`: name of the source, for errors.
   PiecewiseSource(std::string where, Manifest manifest)
       : where_(std::move(where)), manifest_(std::move(manifest)) {}
 
   const std::string& where() const { return where_; }
-  // `count` bytes of a piece from byte `first` on, of the piece called `name` (piece_name()). Null:
-  // they are not at hand, and what is read stays as it was there.
+  // Returns `count` bytes of a piece from byte `first` on; `name` is its piece_name(). Null: the
+  // bytes are not available, and the destination is left unchanged.
   virtual const std::byte* bytes_of(const StoredPiece& piece, const std::string& name, size_t first,
                                     size_t count) const = 0;
 

@@ -27,7 +27,7 @@ Publication::Publication(RunDirectory& directory, int64_t step)
   }
 }
 
-// Also where it was published: then what it took the place of is under this name, or nothing.
+// After publication the folder of this name is the replaced step, if any.
 Publication::~Publication() { remove_folder(folder_); }
 
 void Publication::publish(std::string_view manifest,
@@ -50,10 +50,10 @@ void Publication::publish(std::string_view manifest,
   directory_.has_published(step_);
 }
 
-// A step that is there already changes places with the new one, so that none is missing at any
-// moment; where the file system cannot do that, it is away for a moment. A step that is nothing of
-// this run's is set aside. A later writer's step stays: one that gets the name after the fence was
-// read makes the plain rename() fail, and an exchange is undone.
+// An existing step is exchanged atomically with the new one; on file systems without exchange it is
+// missing for a moment. A step that is not this run's is set aside. A later writer's step is kept:
+// one that gets the name after the fence was read makes the plain rename() fail, and an exchange is
+// undone.
 void Publication::give_name() const {
   const std::string name = cat(directory_.path(), '/', step_name(step_));
   const auto exchange = [&] {

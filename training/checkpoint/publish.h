@@ -1,4 +1,4 @@
-// Rank 0's part of a save: the folder, and its one moment of getting its name.
+// Rank 0's part of a save: the step's folder, and its atomic publication.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace tutti::training {
 
 class Publication {
  public:
-  // Makes, in the run's directory, the folder that files are to be written to.
+  // Creates a temporary folder in the run's directory, to which files are to be written.
   Publication(RunDirectory& directory, int64_t step);
   Publication(const Publication&) = delete;
   Publication& operator=(const Publication&) = delete;
-  ~Publication();  // removes the folder, unless it was published
+  ~Publication();  // removes the folder unless it was published
 
   const std::string& folder() const { return folder_; }
-  // Adds the manifest and gives the folder its name. All other files are on the disk. What was
-  // there under that name is gone afterwards, and so is a run that is overwritten.
+  // Writes the manifest and renames the folder to the step's name. All other files must be on the
+  // disk. Replaces an existing step of that name, and a run that is overwritten.
   void publish(std::string_view manifest, const std::function<void(std::string_view)>& at_phase);
 
  private:

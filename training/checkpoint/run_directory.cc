@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As the user wrote it, without a slash at its end.
+// The path as the user wrote it, without a trailing slash.
 std::string checked_path(const std::string& directory) {
   std::string path = without_slash(directory);
   if (path.empty()) path = ".";
@@ -82,7 +82,7 @@ void remove_leftovers(const std::string& directory) {
   for (const std::string& path : leftovers) remove_folder(path);
 }
 
-// A new one each time.
+// Returns a new folder at each call.
 std::string make_aside(const std::string& directory) {
   for (int i = 1;; ++i) {
     std::string path = cat(directory, "/set-aside-", i);
@@ -91,7 +91,7 @@ std::string make_aside(const std::string& directory) {
   }
 }
 
-// The fence's file may have been removed, and steps may have come from elsewhere.
+// Needed because the fence's file may have been removed, or steps copied from elsewhere.
 uint64_t highest_fence_of_steps(const std::string& directory) {
   uint64_t highest = 0;
   for (const StepSeen& seen : look_at_steps(directory)) highest = std::max(highest, seen.fence);
@@ -108,7 +108,7 @@ std::string listed(const std::vector<int64_t>& steps) {
 
 }  // namespace
 
-// Steps that are damaged are no reason to start anew.
+// Damaged steps are no reason to start a new run.
 bool RunDirectory::resumes(const std::string& directory, const RunStart& start) {
   return start.resume && !(start.or_new && steps_in(directory).empty());
 }
@@ -119,7 +119,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterH
   check_options(start);
   const bool resumed = resumes(path_, start);
   if (resumed) {
-    // The lock names the run: which one it is, descriptions tell.
+    // The lock names the run, which manifests tell without reading files.
     run_ = chosen(path_, start, check_nothing).checkpoint.manifest().run;
   } else {
     make(path_);
@@ -128,7 +128,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterH
   if (history.writers.empty()) history.writers = {{.start = new_run_identity()}};
   lock_.emplace(path_, run_, history);
   if (!resumed && !start.overwrite) refuse_other_run(path_, run_, start.resumable);
-  // From here on nobody else publishes steps: what is found there is the newest.
+  // From here on no other process publishes steps: the newest step found is final.
   fence_.emplace(path_, std::move(history), highest_fence_of_steps(path_));
   lock_->claim();
   is_new_ = !resumed;
@@ -137,7 +137,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterH
     own_ = resumed_->own;
     best_ = best_step(path_);
     if (best_ && !std::ranges::binary_search(own_, *best_)) best_.reset();
-    // A process may have died between a step's publication and its being called the best.
+    // A process may have died between publishing a step and linking it as the best.
     const int64_t last = resumed_->checkpoint.manifest().step;
     if (loss_of(last) < best_loss()) best_ = last;
   } else if (start.overwrite) {
@@ -170,7 +170,7 @@ void RunDirectory::begin() {
   for (const ChosenStep::Skipped& skipped : resumed_->skipped) {
     log(LogLevel::warning, cat("passing over ", step_name(skipped.step), ": ", skipped.why));
   }
-  // Whoever reads `latest` finds what it names at every moment.
+  // Readers of `latest` find an existing step at every moment.
   if (!resumed_->is_latest) replace_file(cat(path_, '/', kLatestFile), step_name(step) + "\n");
   if (resumed_->others.empty()) return;
   set_aside(resumed_->others);
@@ -184,7 +184,7 @@ std::string RunDirectory::make_companions() {
   return companions_;
 }
 
-// What is there belongs to the model of a run that was.
+// Existing companions belong to the model of the replaced run.
 void RunDirectory::replace_companions() {
   const std::string name = cat(path_, '/', kCompanionFolder);
   remove_folder(name);
@@ -233,7 +233,7 @@ bool RunDirectory::is_of_later_writer(const std::string& folder) const {
     const bool has_own_name = manifest.run == run_ || may_replace(manifest.step);
     return has_own_name && manifest.fence.number > fence().number;
   } catch (const Error&) {
-    return false;  // damaged, or not there
+    return false;  // damaged or missing
   }
 }
 
@@ -255,7 +255,7 @@ void RunDirectory::prune(int keep) {
   if (best_ && !std::ranges::binary_search(own_, *best_)) own_.insert(own_.begin(), *best_);
 }
 
-// By way of another name: the link is there at every moment, and leads to a whole step.
+// Renames a temporary link, so that the link exists at every moment, and points to a complete step.
 void RunDirectory::set_best(int64_t step) {
   const std::string made = cat(path_, '/', temporary_name(step));
   const std::string name = cat(path_, '/', kBestLink);
@@ -276,17 +276,17 @@ double RunDirectory::loss_of(int64_t step) const {
     const Checkpoint checkpoint = Checkpoint::open(cat(path_, '/', step_name(step)));
     return checkpoint.manifest().state.value(kValidationLoss, kUnknown);
   } catch (const Error&) {
-    return kUnknown;  // a damaged step is nobody's best
+    return kUnknown;  // a damaged step cannot be the best
   }
 }
 
-// By way of another name: no step is ever there in part.
+// Renames before removal, so that no partial step is ever visible.
 void RunDirectory::remove_step(int64_t step) const {
   const std::string name = cat(path_, '/', step_name(step));
   const std::string doomed = cat(path_, '/', temporary_name(step));
   if (is_of_later_writer(name)) return;
   if (::rename(name.c_str(), doomed.c_str()) == 0) {
-    // It may have been replaced since it was looked at.
+    // The step may have been replaced since it was checked.
     if (is_of_later_writer(doomed) && ::rename(doomed.c_str(), name.c_str()) == 0) return;
     remove_folder(doomed);
   } else if (errno != ENOENT) {

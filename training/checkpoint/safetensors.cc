@@ -16,7 +16,7 @@ namespace tutti::training {
 namespace {
 
 constexpr const char* kMetadata = "__metadata__";
-constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr uint64_t kMaxHeader = 100'000'000;  // limit of the format
 
 constexpr std::pair<const char*, DType> kTypes[] = {
     {"F64", DType::f64},        {"F32", DType::f32},        {"F16", DType::f16},
@@ -26,7 +26,7 @@ constexpr std::pair<const char*, DType> kTypes[] = {
     {"F8_E4M3", DType::f8e4m3}, {"F8_E5M2", DType::f8e5m2}, {"BOOL", DType::u8},
 };
 
-// Reads a header; every complaint names the file and, where there is one, the tensor.
+// Parses a header; every error names the file and, if possible, the tensor.
 class Header {
  public:
   Header(const std::string& path, std::span<const std::byte> bytes) : path_(path), bytes_(bytes) {}
@@ -93,7 +93,7 @@ class Header {
     return result;
   }
 
-  // The array's whole numbers, none of which is negative.
+  // The array's numbers, which must be non-negative integers.
   template <typename Number>
   std::vector<Number> numbers(const Json& entry, const char* key) const {
     if (!entry.contains(key) || !entry.at(key).is_array()) refuse(cat("it has no ", key));
@@ -137,7 +137,7 @@ class Header {
     return result;
   }
 
-  // No tensor overlaps another, and nothing is hidden between them.
+  // Checks that no tensors overlap, and no bytes are hidden between them.
   void check_that_they_adjoin(const std::vector<StoredTensor>& tensors) {
     const std::byte* end = data_.data();
     for (const StoredTensor& tensor : tensors) {
@@ -155,7 +155,7 @@ class Header {
   const std::string& path_;
   std::span<const std::byte> bytes_;
   std::span<const std::byte> data_;
-  std::string tensor_;  // the one that is looked at
+  std::string tensor_;  // the current one, for errors
 };
 
 }  // namespace
@@ -163,7 +163,7 @@ class Header {
 int64_t TensorInfo::count() const { return count_of(shape).value_or(0); }
 
 std::optional<int64_t> count_of(const std::vector<int64_t>& shape) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 16;  // in bytes it fits, too
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 16;  // also fits in bytes
   int64_t count = 1;
   for (const int64_t dimension : shape) {
     if (dimension < 0 || (count > 0 && dimension > kMax / count)) return std::nullopt;

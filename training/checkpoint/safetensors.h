@@ -5,7 +5,7 @@
 //             "__metadata__": {"key": "value", ...}}, blanks at its end
 //   data      all tensors, one after the other
 //
-// The format promises no alignment of a tensor's bytes.
+// The format does not guarantee any alignment of a tensor's bytes.
 #pragma once
 
 #include <cstddef>
@@ -27,17 +27,17 @@ struct TensorInfo {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;  // empty: one number
 
-  int64_t count() const;  // of elements
+  int64_t count() const;  // in elements
   bool operator==(const TensorInfo&) const = default;
 };
 
-// The number of elements; none where a dimension is negative or the tensor could be in no memory.
+// Number of elements; none if a dimension is negative or the tensor exceeds the address space.
 std::optional<int64_t> count_of(const std::vector<int64_t>& shape);
 
-// For people: "768 x 3072", or "one number".
+// Text for messages: "768 x 3072", or "one number".
 std::string shape_text(const std::vector<int64_t>& shape);
 
-// "F32", as the format calls it. Throws Error(unsupported) for types that it has no name for.
+// Name in the format: "F32". Throws Error(unsupported) for types without a name in it.
 std::string safetensors_name(DType type);
 // "BOOL" is read as u8.
 std::optional<DType> safetensors_type(std::string_view name);
@@ -47,9 +47,8 @@ struct StoredTensor {
   std::span<const std::byte> bytes;
 };
 
-// Safe for files by strangers: everything that is wrong about one is an Error(invalid_argument)
-// that names the file, the tensor and the cause; a type that Tutti does not know is
-// Error(unsupported). A const object is safe from any thread.
+// Safe for untrusted files: any fault throws Error(invalid_argument) that names the file, the
+// tensor and the cause; an unknown type throws Error(unsupported). A const object is thread-safe.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path) : SafetensorsFile(MappedFile(path)) {}
@@ -58,11 +57,11 @@ class SafetensorsFile {
   const std::string& path() const { return file_.path(); }
   // In the order of their bytes.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  // Null where there is none of that name.
+  // Null for an unknown name.
   const StoredTensor* find(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   std::span<const std::byte> bytes() const { return file_.bytes(); }
-  // The header with its length: all bytes before the data.
+  // The header with its length field: all bytes before the data.
   std::span<const std::byte> header() const;
 
  private:
@@ -72,22 +71,22 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// Writes a file in one go: what it holds is said first, then come the bytes. Memory does not grow
-// with the file. Unless finish() returns, the file is removed.
+// Writes a file sequentially: first the description of all tensors, then the bytes. Memory does not
+// grow with the file. The file is removed unless finish() has returned.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::string& path, const std::vector<TensorInfo>& tensors,
                     const std::map<std::string, std::string>& metadata = {});
 
-  // The next bytes of the data; ends of tensors mean nothing here.
+  // Writes the next bytes of the data, regardless of the boundaries of tensors.
   void write(std::span<const std::byte> bytes) { file_.write(bytes); }
-  // Returns when the file is on the disk. Throws Error(internal) unless all bytes were written.
+  // Blocks until the file is on the disk. Throws Error(internal) unless all bytes were written.
   void finish();
 
-  // Of the whole file so far.
+  // Size and checksum of the file so far.
   uint64_t size() const { return file_.size(); }
   std::string checksum() const { return file_.checksum(); }
-  // Checksum of what was written since the last call; the first call's is the header's.
+  // Checksum of what was written since the last call; the first call returns the header's.
   std::string take_part_checksum() { return file_.take_part_checksum(); }
 
  private:

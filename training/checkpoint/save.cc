@@ -14,7 +14,7 @@
 namespace tutti::training {
 namespace {
 
-// An Error as text, and back.
+// Conversion of an Error to text and back.
 Json to_json(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
   const ErrorCode code = ours != nullptr ? ours->code() : ErrorCode::internal;
@@ -29,7 +29,7 @@ void rethrow_error(const Json& report, const std::string& who) {
               who + report.at("error").get<std::string>());
 }
 
-// Returns what rank 0 needs for the manifest.
+// Returns the description that rank 0 needs for the manifest.
 Json write_rank_file(const SaveRequest& request, const std::string& folder,
                      std::span<const TensorPiece> pieces, const Group& group) {
   std::vector<TensorInfo> tensors;
@@ -62,7 +62,7 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
           {"pieces", std::move(listed)}};
 }
 
-// Throws what a rank failed by.
+// Throws the first error of a rank.
 Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>& reports) {
   Manifest manifest{.step = request.step,
                     .run = request.directory->run(),

@@ -1,4 +1,4 @@
-// Verifies the files of a step on all ranks of a job, each file on one of them:
+// Verification of a step's files, distributed over all ranks of a job, one rank per file:
 //
 //   rank 0   verify(step 40)            finish()
 //   rank 1   serve() . . verifies . . . . returns
@@ -18,15 +18,16 @@ class SharedVerification {
   explicit SharedVerification(Group group) : group_(std::move(group)) {}
 
   // Rank 0: reads its part of the files while the others read theirs. Throws Error for the first
-  // file that is not whole, as Checkpoint::verify_alone() does. Blocks; any number of times.
+  // incomplete or damaged file, as Checkpoint::verify_alone() does. Blocks. May be called
+  // repeatedly.
   void verify(const Checkpoint& checkpoint);
-  // Rank 0: the other ranks return from serve().
+  // Rank 0: makes the other ranks return from serve().
   void finish();
-  // Other ranks: reads files until rank 0 has finished. Blocks. Throws where a rank is lost.
+  // Other ranks: reads files until rank 0 has finished. Blocks. Throws if a rank dies.
   void serve();
 
  private:
-  // Collective. Returns on rank 0 what each rank found: "", or why a file is not whole.
+  // Collective. Returns each rank's result on rank 0: "", or the fault of a file.
   std::vector<std::string> verify_parts(const std::string& folder);
 
   Group group_;

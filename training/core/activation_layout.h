@@ -1,14 +1,15 @@
-// How a tensor of activations lies on the ranks of a mesh: what a placement (placement.h) is to a
-// parameter. The whole tensor is rows x columns; along each axis the ranks have one of
+// Layout of an activation tensor on the ranks of a mesh; the counterpart of a parameter's placement
+// (placement.h). The whole tensor is rows x columns; along each axis every rank has one of
 //
-//   replicated   all of it          [a b]  [a b]
+//   replicated   the whole tensor   [a b]  [a b]
 //   rows         some of its rows   [a  ]  [  b]
 //   columns      some of its columns
-//   partial      a part of the sum that it is
-//   channels     of images, one in each row: some of their channels
-//   pixels       of images, one in each row: a tile of each
+//   partial      a term: the tensor is the sum over ranks
+//   channels     images, one in each row: some of their channels
+//   pixels       images, one in each row: one tile of each image
 //
-// Which ranks must say what to each other follows from two layouts (parallel/convert_layout.h).
+// The messages that convert one layout into another follow from the two layouts
+// (parallel/convert_layout.h).
 #pragma once
 
 #include <array>
@@ -35,9 +36,9 @@ class ActivationLayout {
     return changed;
   }
 
-  // How many of a whole tensor's rows or columns the rank at `place` has. Where several axes cut
-  // them, the part along a later axis is cut again over the earlier ones. Channels and pixels are
-  // not known here: a shape whose images are cut has the columns that this rank has.
+  // Number of the whole tensor's rows or columns that the rank at `place` has. Where several axes
+  // cut the dimension, the part along a later axis is cut again over the earlier ones. Cuts into
+  // channels and pixels are ignored here: the columns of such a shape are already this rank's.
   int64_t rows_at(const MeshPlace& place, int64_t rows) const {
     return part_of(place, rows, Spread::rows);
   }

@@ -12,7 +12,7 @@ namespace tutti::training {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Chunks double what is reserved, so there are few of them; the first holds small models'.
+// Each chunk doubles the reserved memory, so there are few; the first suffices for small models.
 constexpr size_t kFirstChunk = size_t{4} << 20;
 
 }  // namespace
@@ -21,13 +21,13 @@ size_t usable_memory(const std::string& cgroups) {
   size_t bytes =
       static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   for (const char* file : {"/memory.max", "/memory/memory.limit_in_bytes"}) {
-    size_t limit = 0;  // "max": none
+    size_t limit = 0;  // "max", which does not parse, is no limit
     if (std::ifstream(cgroups + file) >> limit && limit > 0) bytes = std::min(bytes, limit);
   }
   return bytes;
 }
 
-// The next chunk in which there is room, be it a new one.
+// Advances to the next chunk with enough room, or allocates one.
 void Arena::begin_chunk(size_t bytes) {
   while (current_ + 1 < chunks_.size()) {
     chunks_[++current_].used_before = used_;

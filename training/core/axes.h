@@ -11,8 +11,9 @@
 
 namespace tutti::training {
 
-// In the order of ranks, the fastest first: what talks most lies next to each other, inside a host
-// (Narayanan et al., 2021: tensor inside the node, pipelines across).
+// In the order of ranks, fastest-varying first: the axes with the most traffic are innermost, so
+// that they stay inside a host (Narayanan et al., 2021: tensor parallelism inside the node,
+// pipelines across nodes).
 enum class Axis { tensor, context, spatial, expert, data, pipeline };
 inline constexpr int kAxes = 6;
 inline constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis::spatial,
@@ -53,7 +54,7 @@ inline constexpr AxisSet kBatchAxes = kSampleAxes | kPartAxes;
 // "tensor x data"; "no axis" for an empty set.
 std::string name(AxisSet axes);
 
-// Ranks above and beside each other.
+// Shape of a grid of ranks.
 struct GridShape {
   int rows = 1;
   int columns = 1;
@@ -62,19 +63,19 @@ struct GridShape {
   bool operator==(const GridShape&) const = default;
 };
 
-// How many ranks a mesh has along each axis, and this rank's place there. By default one rank.
+// Number of ranks of a mesh along each axis, and this rank's place there. The default is one rank.
 struct MeshPlace {
   std::array<int, kAxes> sizes = {1, 1, 1, 1, 1, 1};
   std::array<int, kAxes> places = {};
-  // The ranks along the spatial axis form a grid, row by row, with so many columns.
+  // Number of columns of the grid that the ranks along the spatial axis form, row by row.
   int grid_columns = 1;
-  // The axes over which a mixture's experts are sharded (models/mixture.h). None: they are
+  // The axes over which a mixture's experts are sharded (models/mixture.h). Empty: they are
   // replicated.
   AxisSet experts = {};
 
   int size(Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int place(Axis axis) const { return places[static_cast<size_t>(axis)]; }
-  // The same mesh, and the places of a rank of its world.
+  // The same mesh at the places of rank `rank` of its world.
   MeshPlace of_rank(int rank) const {
     MeshPlace other = *this;
     for (size_t axis = 0; axis < sizes.size(); ++axis) {
@@ -83,7 +84,7 @@ struct MeshPlace {
     }
     return other;
   }
-  // How many ranks there are along these axes together, and which of them this one is, in the order
+  // Number of ranks along these axes together, and the number of this rank among them, in the order
   // of the world.
   int ranks_along(AxisSet axes) const {
     int ranks = 1;
@@ -99,7 +100,7 @@ struct MeshPlace {
     }
     return number;
   }
-  // The axes of one rank.
+  // The axes along which there is one rank only.
   AxisSet axes_of_one() const {
     AxisSet axes;
     for (const Axis axis : kAllAxes) {
@@ -107,7 +108,7 @@ struct MeshPlace {
     }
     return axes;
   }
-  // Whether it is the first rank along each of the axes.
+  // True if this rank is the first along each of the axes.
   bool first_along(AxisSet axes) const {
     for (const Axis axis : kAllAxes) {
       if (axes.has(axis) && place(axis) != 0) return false;

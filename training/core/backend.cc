@@ -19,7 +19,7 @@ BackendMemory allocate(const Backend* backend, size_t bytes) {
         {.remedy = "raise the limit on virtual memory (ulimit -v), or take a smaller "
                    "micro-batch"});
   }
-  ::madvise(address, bytes, MADV_HUGEPAGE);  // fewer page faults; no loss where it is refused
+  ::madvise(address, bytes, MADV_HUGEPAGE);  // fewer page faults; harmless if refused
   return {static_cast<std::byte*>(address),
           [bytes](std::byte* memory) { ::munmap(memory, bytes); }};
 }

@@ -1,5 +1,5 @@
-// A struct that a configuration describes: one function tells which members of the configuration
-// there are, and which value of the struct each is.
+// A struct that is read from a configuration: one function maps each member of the configuration to
+// a value of the struct.
 #pragma once
 
 #include <memory>
@@ -16,15 +16,15 @@ struct Described {
   using Describe = void (*)(Schema& schema, Config& config);
 
   std::string prefix;  // "model", for messages
-  std::string tag;     // the member that says which kind it is: "kind"
-  std::string name;    // and what it says: "gpt2"
+  std::string tag;     // the member that names the kind: "kind"
+  std::string name;    // the value of that member: "gpt2"
   Describe describe;
   Config defaults = {};
-  Config (*complete)(Config config) = nullptr;  // fills in what follows from other members
+  Config (*complete)(Config config) = nullptr;  // derives values from other members
 
   static constexpr double kLargestSize = 1 << 24;
 
-  // The defaults, but for what `configuration` says. Throws as Schema::read() does.
+  // Returns the defaults, overridden by `configuration`. Throws as Schema::read() does.
   Config read(const Json& configuration) const {
     Config config = defaults;
     Schema schema(kLargestSize);
@@ -34,7 +34,7 @@ struct Described {
     schema.read(own, "", prefix);
     return complete == nullptr ? config : complete(std::move(config));
   }
-  // All of it, its name too.
+  // Returns all members, the tag included.
   Json write(Config config) const {
     Schema schema;
     describe(schema, config);
@@ -42,7 +42,7 @@ struct Described {
     for (const Field& field : schema.fields()) all[field.key()] = field.get();
     return all;
   }
-  // With the defaults as values.
+  // Returns the schema, with the defaults as values.
   std::shared_ptr<const Schema> schema() const {
     struct Both {
       Config config;

@@ -1,6 +1,6 @@
-// The number of tokens that each layer's experts get in a step, over all ranks' micro-batches. They
-// are whole numbers, so the order of their sums does not matter. Routers (modules/router.h) measure
-// by them how balanced the experts are.
+// Number of tokens that each layer's experts get in a step, over all ranks' micro-batches. Counts
+// are integers, so the order of their sums does not matter. Routers (modules/router.h) measure the
+// experts' balance by them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tutti::training {
 
 class ExpertLoad {
  public:
-  // Adds up whole numbers over all ranks that have other tokens or layers. Collective.
+  // Sums integers over all ranks that have other tokens or layers. Collective.
   using Sum = std::function<void(std::span<int64_t> numbers)>;
 
   // `is_needed`: backward reads the step's counts (a balance loss of the whole batch).
@@ -35,20 +35,19 @@ class ExpertLoad {
     numbers_.assign(numbers_.size(), 0);
     is_known_ = false;
   }
-  // Counts more choices of a layer's expert, or more of a layer's choices that were dropped since
-  // their expert was full. Does nothing once the step's counts are known.
+  // Counts more choices of a layer's expert, or more choices of a layer that were dropped because
+  // their expert was full. Has no effect once the step's counts are shared.
   void add(int64_t layer, int64_t expert, int64_t count) {
     if (!is_known_) numbers_[place(layer, expert)] += count;
   }
   void add_dropped(int64_t layer, int64_t count) { add(layer, experts_, count); }
 
-  // Ends counting: from here on the numbers are those of all ranks. Collective at its first call in
-  // a step.
+  // Ends counting and sums the numbers over all ranks. Collective at its first call in a step.
   void share() {
     if (std::exchange(is_known_, true)) return;
     if (sum_) sum_(numbers_);
   }
-  // After share(): how often an expert was chosen, dropped choices included.
+  // After share(): number of times an expert was chosen, dropped choices included.
   int64_t of(int64_t layer, int64_t expert) const { return numbers_[place(layer, expert)]; }
   std::vector<std::vector<int64_t>> by_layer() const {
     std::vector<std::vector<int64_t>> all(static_cast<size_t>(layers_));
@@ -59,13 +58,13 @@ class ExpertLoad {
     }
     return all;
   }
-  // The bias is added to a layer's scores when experts are chosen, and nowhere else.
+  // The bias is added to a layer's scores for the choice of experts only.
   std::span<float> bias(int64_t layer) {
     return std::span(bias_).subspan(static_cast<size_t>(layer * experts_),
                                     static_cast<size_t>(experts_));
   }
-  // After a step: experts with fewer choices than the mean are chosen more from now on, the others
-  // less (Wang et al.: Auxiliary-loss-free load balancing, 2024). All ranks find the same.
+  // Call after a step. Raises the bias of experts with fewer choices than the mean and lowers the
+  // others' (Wang et al.: Auxiliary-loss-free load balancing, 2024). All ranks compute the same.
   void move_bias() {
     if (bias_rate_ == 0) return;
     for (int64_t layer = 0; layer < layers_; ++layer) {
@@ -78,7 +77,7 @@ class ExpertLoad {
       }
     }
   }
-  // The choices that all layers together have dropped.
+  // Number of choices that were dropped in all layers.
   int64_t dropped() const {
     int64_t sum = 0;
     for (int64_t layer = 0; layer < layers_; ++layer) sum += of(layer, experts_);
@@ -94,7 +93,7 @@ class ExpertLoad {
   int64_t experts_;
   bool is_needed_;
   double bias_rate_;
-  std::vector<int64_t> numbers_;  // by layer: of its experts, and dropped
+  std::vector<int64_t> numbers_;  // by layer: counts of its experts, then of dropped choices
   bool is_known_ = false;
   std::vector<float> bias_;  // by layer and expert
   Sum sum_;

@@ -45,7 +45,7 @@ void wait_for_all(const Group& group) {
     group.gather_to_first("");
     group.from_first("");
   } catch (const Error&) {
-    // A rank is gone by now: at that time all were here, or it died of something else.
+    // A rank has died or left meanwhile; the caller's own error is the one to report.
   }
 }
 
@@ -120,7 +120,7 @@ void throw_on_all(Communicator& communicator, const Error& error) {
   try {
     communicator.barrier();
   } catch (const Error&) {
-    // A rank is gone by now: at that time all were here, or it died of something else.
+    // A rank has died or left meanwhile; the caller's own error is the one to report.
   }
   throw error;
 }

@@ -1,7 +1,7 @@
-// Messages besides tensors among ranks that train together: texts, the result of work that one rank
-// did for all of them, and errors, which all of them throw.
+// Exchange of anything but tensors among ranks that train together: texts, the result of work that
+// one rank did for all of them, and errors, which all of them throw.
 //
-// No rank throws before every rank has come to the call: the first one to leave would abort the
+// No rank throws before every rank has reached the call: the first one to leave would abort the
 // communicator, and the others would report that instead of the error.
 #pragma once
 
@@ -22,14 +22,14 @@ std::vector<std::string> texts_of_all(Communicator& communicator, const std::str
 // Collective. Returns rank 0's text on every rank.
 std::string text_of_first(Communicator& communicator, std::string text);
 
-// Collective. Returns where no rank has an error. Else every rank throws: its own error, or that of
-// the lowest rank that has one.
+// Collective. Returns if no rank has an error. Otherwise every rank throws: its own error, or that
+// of the lowest rank that has one.
 void throw_any(Communicator& communicator, const std::optional<Error>& own);
 
-// Collective. Throws `error`, which every rank has found.
+// Collective. Throws `error`, which every rank has.
 [[noreturn]] void throw_on_all(Communicator& communicator, const Error& error);
 
-// Collective where make() throws an Error, which every rank finds. Returns make().
+// Returns make(). If make() throws an Error, all ranks throw: make() must fail on all or on none.
 template <typename Make>
 auto made_on_all(Communicator& communicator, Make&& make) {
   try {
@@ -39,7 +39,7 @@ auto made_on_all(Communicator& communicator, Make&& make) {
   }
 }
 
-// The ranks that save and resume together, or one process by itself. Both functions are collective.
+// The ranks that save and resume together, or a single process. Both functions are collective.
 struct Group {
   int rank = 0;
   int size = 1;
@@ -47,13 +47,13 @@ struct Group {
   std::function<std::string(std::string)> from_first;                    // as text_of_first()
 };
 
-// A process by itself.
+// A group of one process.
 Group group_of_one();
-// The communicator's ranks. The communicator outlives the group.
+// A group of the communicator's ranks. The communicator must outlive the group.
 Group group_of(Communicator& communicator);
 
-// Collective. Rank 0 does the work. Every rank returns its result, or throws the Error that it
-// threw, with `failed` in front ("the checkpoint of step 3 was not saved: ").
+// Collective. Runs `work` on rank 0. Every rank returns its result, or throws the Error that it
+// threw, prefixed by `failed` ("the checkpoint of step 3 was not saved: ").
 std::string done_by_first(const Group& group, const std::string& failed,
                           const std::function<std::string()>& work);
 

@@ -1,5 +1,5 @@
-// A value that a backend's stream finds for the host: a loss, whether all of a tensor is finite. It
-// is there once it is waited for; from a kernel that is done when it returns, at once.
+// A value that a backend's stream computes for the host, for example a loss. get() waits for the
+// value; kernels that are synchronous return it ready.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,10 @@ namespace tutti::training {
 template <typename T>
 class Later {
  public:
-  // There already.
+  // A value that is ready.
   // NOLINTNEXTLINE(google-explicit-constructor)
   Later(T value = {}) : value_(std::move(value)) {}
-  // What wait() returns. Each copy calls it once, the first time that it is asked for the value.
+  // A value that `wait` returns. Each copy calls `wait` once, on its first get().
   static Later when(std::function<T()> wait) {
     Later later;
     later.wait_ = std::move(wait);
@@ -31,10 +31,10 @@ class Later {
   mutable T value_{};
 };
 
-// What the targets of a micro-batch lose.
+// Loss of a micro-batch's targets.
 struct Loss {
-  double sum = 0;       // over those that count, in nats (predicted numbers: of squared errors)
-  int64_t correct = 0;  // classes that had the largest logit
+  double sum = 0;       // over counted targets, in nats (regression: squared errors)
+  int64_t correct = 0;  // targets whose class had the largest logit
 };
 
 }  // namespace tutti::training

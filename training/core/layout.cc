@@ -36,7 +36,7 @@ bool is_cut_evenly(const ParameterSpec& spec) {
   return true;
 }
 
-// Puts parameters into their groups' buckets, one after the other, as backward reaches them.
+// Assigns parameters to the buckets of their groups, in the order in which backward finishes them.
 class Filler {
  public:
   Filler(const std::vector<ParameterSpec>& specs, const LayoutOptions& options)
@@ -63,7 +63,7 @@ class Filler {
     for (size_t group = 0; group < open_.size(); ++group) {
       if (!open_[group].parameters.empty()) close(group);
     }
-    // Those that backward finishes first come first: ranks sum them in this order.
+    // Buckets that backward finishes first come first: ranks sum them in this order.
     std::ranges::stable_sort(layout_.buckets, std::greater(),
                              [](const Bucket& bucket) { return bucket.parameters.back(); });
     for (size_t b = 0; b < layout_.buckets.size(); ++b) {
@@ -80,7 +80,7 @@ class Filler {
   }
 
  private:
-  // A group's buckets must not depend on other groups, which differ between this group's ranks.
+  // Depends on this group alone: the ranks of a group may differ in their other groups.
   bool is_full(size_t group, int unit) const {
     const Bucket& bucket = open_[group];
     if (bucket.parameters.empty()) return false;
@@ -89,7 +89,7 @@ class Filler {
            (has_first_[group] ? options_.bucket_elements : options_.first_bucket_elements);
   }
 
-  // The group's open bucket stays open, and takes the parameters around this one.
+  // The group's open bucket stays open and continues to take the parameters around this one.
   void add_alone(int parameter, size_t group) {
     Bucket open = std::exchange(open_[group], {});
     const bool has_first = has_first_[group];
@@ -122,13 +122,13 @@ class Filler {
 
 GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters) {
-  using Key = std::pair<AxisSet, bool>;  // the axes of sums; copies apart
+  using Key = std::pair<AxisSet, bool>;  // axes of the sum; true: replicated, kept apart
   const bool copies_apart = !std::ranges::all_of(specs, is_cut_evenly);
   std::map<Key, std::vector<int>> by_key;
   for (const int parameter : parameters) {
     const ParameterSpec& spec = specs[at(parameter)];
     const Placement& placement = spec.placement;
-    // Axes of one rank make no other group.
+    // Axes with one rank do not distinguish groups.
     const AxisSet one = spec.mesh.axes_of_one();
     const AxisSet axes = placement.summed_over().without(one) | (kBatchAxes & one);
     const bool is_copy = placement.cut_over().empty() && axes == kBatchAxes;

@@ -1,5 +1,6 @@
-// A model is a list of units: what is gathered (ZeRO-3), checkpointed and placed on a pipeline
-// stage as a whole. Between units goes one tensor: rows (samples, or samples x positions) x width.
+// A model is a list of units. A unit is gathered (ZeRO-3), checkpointed and assigned to a pipeline
+// stage as a whole. One tensor is passed between units: rows (samples, or samples x positions) x
+// width.
 //
 //   batch -> [unit 0] -> tensor -> [unit 1] -> ... -> [last unit] -> loss
 #pragma once
@@ -18,14 +19,14 @@
 
 namespace tutti::training {
 
-// The shape of the tensor that a unit hands to the next one: rows of each sample, counted over all
-// ranks, and the layout on the ranks of the rows of a micro-batch's samples, one after the other.
+// Shape of the tensor that a unit passes to the next one: rows per sample, counted over all ranks,
+// and the layout on the ranks of the rows of a micro-batch's samples, in the order of samples.
 struct OutputShape {
   int64_t rows = 1;
   int64_t cols = 0;
   ActivationLayout layout = {};
 
-  // That the rank at `place` has of a micro-batch, of which `batch` is the part there.
+  // Rows or columns of a micro-batch's tensor on the rank at `place`; `batch` is that rank's part.
   int64_t rows_at(const MeshPlace& place, const MicroBatch& batch) const {
     return layout.rows_at(place, batch.rows(rows));
   }
@@ -37,26 +38,27 @@ class Unit {
   virtual ~Unit() = default;
   virtual std::string name() const = 0;  // "h.3"
   virtual OutputShape output_shape() const = 0;
-  // The first unit takes pass.batch and leaves `input` alone; the last one sets pass.loss and
-  // returns its logits. Any may add losses of its own (pass.add_loss).
+  // The first unit reads pass.batch and ignores `input`; the last one sets pass.loss and returns
+  // its logits. Any unit may add losses of its own (pass.add_loss).
   virtual Tensor forward(Pass& pass, ConstTensor input) = 0;
-  // Takes dLoss/dOutput of this slot's last forward, returns dLoss/dInput (the first unit: an empty
-  // tensor). The last unit leaves `output_gradient` alone, and may overwrite its logits; the others
-  // leave their outputs as they are: they are looked at for what is not finite. Gradients of
-  // parameters are added to in pass.finish(), which knows when, and whether the micro-batch counts.
+  // Takes dLoss/dOutput of the last forward in this pass's slot and returns dLoss/dInput (the first
+  // unit: an empty tensor). The last unit ignores `output_gradient` and may overwrite its logits;
+  // the others must not change their outputs, which are checked for non-finite values. Parameter
+  // gradients are added in pass.finish(), which decides when, and skips micro-batches of weight 0.
   virtual Tensor backward(Pass& pass, ConstTensor output_gradient) = 0;
-  // Backward reads neither the parameters' values nor activations worth mentioning (a look-up):
+  // True if backward reads neither the parameters' values nor large activations (a look-up):
   // nothing is recomputed or gathered for it.
   virtual bool backward_needs_nothing() const { return false; }
-  // The names of what forward adds to pass.losses. Units that have one of the same name add up.
+  // Names of the losses that forward adds to pass.losses. Losses of the same name are summed over
+  // units.
   virtual std::vector<std::string> losses() const { return {}; }
 };
 
-// State that training changes and gradients do not: running statistics.
+// State that training changes without gradients: running statistics.
 struct NamedBuffer {
   std::string name;
-  std::span<float> values;  // the model's memory
-  int unit = 0;             // whose forward changes it
+  std::span<float> values;  // memory of the model
+  int unit = 0;             // the unit whose forward changes it
 };
 
 class Model {
@@ -66,47 +68,47 @@ class Model {
   ParameterTable& parameters() { return parameters_; }
   const ParameterTable& parameters() const { return parameters_; }
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
-  // Part of checkpoints; the addresses stay.
+  // Included in checkpoints; addresses must not change.
   virtual std::vector<NamedBuffer> buffers() { return {}; }
-  // Floating-point operations of forward and backward for one sample, recomputation not counted
-  // (matrix products and attention; Narayanan et al. 2021, appendix). As it is here: each matrix is
-  // used once.
+  // Floating-point operations of forward and backward for one sample, without recomputation (matrix
+  // products and attention; Narayanan et al. 2021, appendix). The default assumes that each matrix
+  // is used once.
   virtual double flops_per_sample() const;
-  // From which a registry (models/registry.h) makes it again: {"kind": "gpt2", "layers": 4, ...},
-  // with all defaults filled in. Checkpoints keep it. As it is here, of a model that no registry
-  // has: its units' names and how many parameters there are.
+  // Configuration from which a registry (models/registry.h) rebuilds the model: {"kind": "gpt2",
+  // "layers": 4, ...}, with all defaults filled in. Checkpoints contain it. The default, for models
+  // without a registry, lists the units' names and the number of parameters.
   virtual Json configuration() const;
-  // Losses per sample: the context for a language model that predicts at each position, the outputs
-  // of a regression, else 1.
+  // Number of losses per sample: the context for a language model that predicts at each position,
+  // the outputs of a regression, otherwise 1.
   virtual int64_t targets_per_sample() const { return 1; }
-  // The elements that this rank has at once of a micro-batch's logits, or of their gradients: what
-  // the last unit hands on, where it says nothing else. `split`: its backward_weight is put off.
+  // Maximum number of elements of a micro-batch's logits, or of their gradients, that this rank
+  // holds at once. The default is the last unit's output. `split`: backward_weight is deferred.
   virtual int64_t logits_at_once(const MicroBatch& batch, bool /*split*/) const {
     const OutputShape shape = units_.back()->output_shape();
     return shape.rows_at(parameters_.mesh(), batch) * shape.cols_at(parameters_.mesh());
   }
-  // What units keep of messages to other ranks, in memory besides that of passes.
+  // Bytes that units keep for messages to other ranks, outside of the passes' arenas.
   virtual int64_t message_bytes(const MicroBatch& /*batch*/, DType /*activations*/) const {
     return 0;
   }
-  // Whether the tokens of its samples may be dealt out over the context axis, and how many tokens
-  // each sees at most (0: all).
+  // True if the context axis may divide the tokens of a sample.
   virtual bool takes_parts_of_samples() const { return false; }
   virtual int64_t attention_window() const { return 0; }
   // True if its images may be cut over the spatial axis.
   virtual bool takes_tiles() const { return false; }
-  // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
+  // Deterministic mode: number of slices of computations that tensor ranks share (slices.h); else
+  // 1.
   virtual int slices() const { return 1; }
   // Units count the tokens of their experts here; null if the model has no experts.
   virtual ExpertLoad* expert_load() { return nullptr; }
-  // Of a micro-batch's losses those that count: the step's loss is the mean over them.
+  // Number of targets of a micro-batch that count: the step's loss is the mean over them.
   virtual int64_t targets_in(const MicroBatch& batch) const {
     if (batch.targets.empty()) return batch.rows(targets_per_sample());
     return std::ranges::count_if(batch.targets, [](int32_t target) { return target >= 0; });
   }
 
  protected:
-  // Of the rank at this place of the mesh.
+  // For the rank at this place of the mesh.
   explicit Model(const MeshPlace& mesh = {}) : parameters_(mesh) {}
 
   // Units are added in forward order; `Made` takes (ParameterTable&, arguments...).
@@ -120,7 +122,7 @@ class Model {
   std::vector<std::unique_ptr<Unit>> units_;
 };
 
-// A model's configuration for people, in one line: gpt2 layers=4 heads=4.
+// A model's configuration as one line of text: gpt2 layers=4 heads=4.
 std::string in_words(const Json& configuration);
 
 }  // namespace tutti::training

@@ -7,7 +7,7 @@
 
 namespace tutti::training {
 
-// The shortest such text: 0.1, 1e-05.
+// Returns the shortest text that reads back as the same number: 0.1, 1e-05.
 inline std::string shortest_text(double value) {
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};

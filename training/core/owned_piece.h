@@ -15,17 +15,17 @@ namespace tutti::training {
 struct OwnedPiece {
   Piece piece;
   const ParameterSpec* spec = nullptr;
-  // The values that are updated. Empty: `value` itself is, in fp32 from rounding to rounding
-  // (training without masters).
+  // The fp32 master values. Empty (training without masters): `value` is updated in place, in fp32
+  // between roundings.
   std::span<float> master;
   ConstTensor gradient;  // 1 x count: f16, bf16 or f32
-  // 1 x count: f16, bf16 or f32. The model's copy, written after the update. Empty where `master`
-  // is what the model reads.
+  // 1 x count: f16, bf16 or f32. The model's copy, written after the update. Empty where the model
+  // reads `master` itself.
   Tensor value;
-  // Another pipeline stage has the same piece, and counts it in norms: a tied embedding.
+  // Another pipeline stage has the same piece (a tied embedding) and counts it in norms.
   bool copy = false;
-  // Where the piece's part of each of the optimizer's states begins, in floats from the start of
-  // the state's array. Negative: after as many as the owner has elements before the piece.
+  // Offset of the piece in each of the optimizer's state arrays, in floats. Negative:
+  // piece.owned_offset.
   int64_t state_offset = -1;
   // Set where some of this memory, or the states', is in files: loops over pieces tell it what they
   // use (optimizers/blocks.h). The same for all pieces of a rank.

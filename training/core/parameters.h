@@ -1,8 +1,8 @@
-// A model's parameters by name: what they are (specs), and where they are just now (views).
+// A model's parameters by name: their specifications, and views of their memory.
 //
-// Modules add their parameters to the table when they are made and keep the handles. Whoever owns
-// the memory (parallel/storage.h) points the views at it; a module reads its parameters through the
-// handle at each call, so memory may come and go between calls (ZeRO stage 3).
+// Modules add their parameters to the table on construction and keep the handles. The owner of the
+// memory (parallel/storage.h) points the views at it; a module reads its parameters through the
+// handle at each call, so memory may be freed and reallocated between calls (ZeRO stage 3).
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace tutti::training {
 
-// How a parameter starts. Element i of the whole parameter named n is a function of (seed, n, i)
-// alone, so any rank can make any part of it.
+// Initial value of a parameter. Element i of the whole parameter named n depends on (seed, n, i)
+// alone, so any rank can compute any part of it.
 struct Initial {
   enum class Kind { constant, normal, uniform };
   Kind kind = Kind::constant;
@@ -28,40 +28,41 @@ struct Initial {
 
 struct ParameterSpec {
   std::string name;
-  std::vector<int64_t> shape;  // of the whole, whichever rank has it
+  std::vector<int64_t> shape;  // of the whole parameter, independent of cuts
   Initial initial;
-  int unit = 0;        // the first of the model's units that has it
+  int unit = 0;        // first of the model's units that uses it
   bool decays = true;  // weight decay: usually matrices only
   Placement placement;
-  MeshPlace mesh;  // where this rank is
-  // The weight of a dense layer, outputs x inputs: its gradient is a sum of outer products, one for
-  // each row that the layer computes.
+  MeshPlace mesh;  // place of this rank
+  // The parameter is the weight of a dense layer, outputs x inputs: its gradient is a sum of outer
+  // products, one for each row that the layer computes.
   bool is_dense = false;
 
   int64_t count() const;  // elements of the whole
-  // What this rank has. Its matrix in memory: first x product of the others; a vector is one row.
+  // This rank's part. Its matrix in memory has the first dimension as rows and the product of the
+  // others as columns; a vector is one row.
   Slice slice() const { return slice_of(shape, placement, mesh); }
   int64_t local_count() const { return slice().count(); }
   int64_t local_rows() const { return shape.size() < 2 ? 1 : slice().shape().front(); }
-  // Its stream of random numbers: a function of its name alone, the same on every machine.
+  // Its stream of random numbers, which depends on its name alone and is the same on every machine.
   uint64_t stream() const;
 };
 
 class FactorRows;  // modules/factor_rows.h
 
-// Memory of what this rank has of one parameter: rows x cols. Empty while the parameter is
-// elsewhere.
+// Memory of this rank's part of one parameter: rows x cols. Empty while the parameter is not
+// resident.
 struct Parameter {
   Tensor value;
   Tensor gradient;  // backward adds to it
-  // Deterministic mode, of an expert: gradients of other ranks' micro-batches, one for each rank.
+  // Deterministic mode, experts only: gradients of other ranks' micro-batches, one for each rank.
   std::vector<Tensor> other_gradients = {};
-  // Where the gradient is sent as its factors, backward adds rows to these instead of adding to
-  // the gradient. Null elsewhere.
+  // Backward adds rows to these instead of adding to the gradient where the gradient is sent as its
+  // factors. Null elsewhere.
   FactorRows* factors = nullptr;
 
   int sources() const { return 1 + static_cast<int>(other_gradients.size()); }
-  // The gradient of the micro-batches of rank number `source` among those whose rows the parameter
+  // The gradient from the micro-batches of number `source` among the ranks whose rows the parameter
   // computes with.
   Tensor gradient_of(int source) const {
     if (source == 0 || other_gradients.empty()) return gradient;
@@ -69,34 +70,34 @@ struct Parameter {
   }
 };
 
-// A later unit's use of a parameter (tied embeddings). Its gradient may lie apart from the first
-// unit's, so that the two uses are added up separately: on one rank, or on two stages of a
-// pipeline.
+// A later unit's use of a parameter (tied embeddings). Its gradient may have memory of its own, so
+// that the two uses are added up separately: on one rank, or on two stages of a pipeline.
 struct SharedUse {
   int parameter = 0;
   int unit = 0;
   Parameter view;
 };
 
-// Not copied: modules hold addresses in it.
+// Not copyable: modules hold addresses in it.
 class ParameterTable {
  public:
-  // Of the rank at this place: cut parameters are what it has of them.
+  // For the rank at this place: the table has its parts of cut parameters.
   explicit ParameterTable(const MeshPlace& mesh = {}) : mesh_(mesh) {}
   ParameterTable(const ParameterTable&) = delete;
   ParameterTable& operator=(const ParameterTable&) = delete;
 
-  // Modules whose parameters are cut learn here by how much.
+  // Modules with cut parameters read here how many ranks share them.
   const MeshPlace& mesh() const { return mesh_; }
-  // The unit is the one that begin_unit() named last. The shape is that of the whole. Throws
-  // Error(invalid_argument) for a name that is there already, and for an impossible shape or
-  // placement.
+  // Adds a parameter to the unit that begin_unit() named last. `shape` is that of the whole
+  // parameter. Throws Error(invalid_argument) for a name that exists already, and for an impossible
+  // shape or placement.
   const Parameter* add(std::string name, std::vector<int64_t> shape, Initial initial,
                        Placement placement = {});
   // Marks the parameter that was added last (ParameterSpec::is_dense).
   void mark_dense() { specs_.back().is_dense = true; }
   void begin_unit(int unit) { unit_ = unit; }
-  // The present unit uses a parameter of an earlier unit too: its own handle on it.
+  // Declares that the current unit also uses a parameter of an earlier unit; returns the unit's own
+  // handle on it.
   const Parameter* share(const Parameter* parameter);
 
   int size() const { return static_cast<int>(specs_.size()); }
@@ -115,7 +116,7 @@ class ParameterTable {
   const std::deque<SharedUse>& shared_uses() const { return shared_uses_; }
   // The gradients of a parameter's shared uses that have memory of their own.
   std::vector<Tensor> gradients_apart(int index) const;
-  // The parameters that a unit uses, its own and shared ones; empty for an unknown unit.
+  // The parameters that a unit uses, shared ones included; empty for an unknown unit.
   const std::vector<int>& used_by(int unit) const;
 
  private:
@@ -130,7 +131,8 @@ class ParameterTable {
   int unit_ = 0;
 };
 
-// Numbers first, first + 1, ... of the endless series that (seed, stream) and the kind name.
+// Writes numbers first, first + 1, ... of the infinite series that `initial`, `seed` and `stream`
+// define.
 void draw(const Initial& initial, uint64_t seed, uint64_t stream, int64_t first,
           std::span<float> values);
 // Writes elements [first, first + values.size()) of this rank's slice of the initial value.

@@ -1,14 +1,15 @@
-// One micro-batch on its way through a model, and what every module's calls have in common.
+// The context of one micro-batch on its way through a model, passed to every module's calls.
 //
 // A module is a value with parameters (handles), no state of its own:
 //   forward(pass, input, saved)                    -> output; `saved` gets what backward needs
 //   backward_input(pass, output_gradient, saved)   -> dLoss/dInput
 //   backward_weight(pass, saved)                   adds dLoss/dParameter to the gradients
-// so that several micro-batches may be under way at once (pipelines), each with its own `saved`.
-// backward_weight may run at once or be put off (Pass::finish): zero-bubble schedules do.
+// so that several micro-batches may be in flight at once (pipelines), each with its own `saved`.
+// backward_weight may run at once or be deferred (Pass::finish), as zero-bubble schedules do.
 //
-// Memory: outputs and whatever is saved come from the pass's arena; whoever runs the units takes
-// marks and releases them. Inputs live until backward is done. Modules keep views, not copies.
+// Memory: outputs and saved activations come from the pass's arena; the caller that runs the units
+// takes marks and releases them. Inputs live until backward is done. Modules keep views, not
+// copies.
 #pragma once
 
 #include <algorithm>
@@ -30,48 +31,48 @@ class KeyValueCache;
 class Mesh;
 class TokenDeal;
 
-// What a micro-batch consists of. The memory is the data source's.
+// Contents of a micro-batch. The memory belongs to the data source.
 struct MicroBatch {
   int64_t samples = 0;
   uint64_t first_sample = 0;  // its number among all samples since training began
-  // Language models: samples x context tokens, and as many (or one per sample) to predict.
+  // Language models: samples x context tokens; as many targets, or one per sample.
   std::span<const int32_t> tokens;
-  // Numbers that are known of each sample: images are samples x (height * width * channels), in
-  // [0, 1].
+  // Input numbers of each sample: images are samples x (height * width * channels), in [0, 1].
   std::span<const float> features;
-  // Those below 0 are ignored (PyTorch's -100): no loss, no gradient, not counted.
+  // Targets below 0 are ignored (PyTorch's -100): no loss, no gradient, not counted.
   std::span<const int32_t> targets;
-  // In place of them, where numbers are predicted: samples x outputs.
+  // Regression targets, which replace `targets`: samples x outputs.
   std::span<const float> float_targets;
-  // Where samples hold several documents: of each token the position in its sample where its
-  // document begins, further back than which nothing is looked at. Empty: 0.
+  // Where samples hold several documents: for each token, the position in its sample where its
+  // document begins; attention is limited to positions from there on. Empty: all 0.
   std::span<const int32_t> document_starts;
-  // The tokens here may be some of the micro-batch's (context parallelism, decoding with a cache):
-  // those of `ranges`, numbered sample after sample, where each sample has `positions` in all. 0
-  // positions: all of them are here.
+  // This rank may have only some of the micro-batch's tokens (context parallelism, decoding with a
+  // cache): those in `ranges`, numbered sample after sample; each sample has `positions` in all. If
+  // `positions` is 0, all tokens are here.
   std::span<const Share> ranges;
   int64_t positions = 0;
-  // Which ranks have the others, where they are dealt out over the context axis.
+  // The ranks that have the other tokens, where the context axis divides them.
   const TokenDeal* deal = nullptr;
-  // 1; or 0: run so that this rank takes part in what units say to each other while other ranks
-  // have micro-batches left. It contributes exactly nothing: no loss, gradient or statistics.
+  // 1, or 0 for a micro-batch that only takes part in the communication inside units while other
+  // ranks still have micro-batches. It contributes exactly nothing: no loss, gradient or
+  // statistics.
   int weight = 1;
 
-  // That a tensor with so many rows for each whole sample has here.
+  // Rows on this rank of a tensor that has `of_a_sample` rows for each whole sample.
   int64_t rows(int64_t of_a_sample) const {
     return positions > 0 ? std::ssize(tokens) : samples * of_a_sample;
   }
 };
 
-// Tokens of one sample that follow each other, in rows from `row` on.
+// Consecutive tokens of one sample, in rows from `row` on.
 struct TokenRun {
   int64_t row = 0;
   int64_t sample = 0;
-  int64_t position = 0;  // of the first one in its sample
+  int64_t position = 0;  // of the first token, in its sample
   int64_t count = 0;
 };
 
-// body(run) for the tokens in these of a micro-batch's rows, in their order.
+// Calls body(run) for the tokens in `rows` of a micro-batch, in order.
 template <typename Body>
 void for_each_run(const MicroBatch& batch, const Share& rows, const Body& body) {
   const int64_t here = std::ssize(batch.tokens);
@@ -91,43 +92,44 @@ void for_each_run(const MicroBatch& batch, const Share& rows, const Body& body) 
   }
 }
 
-// A unit's own term of what is minimized, besides the targets' losses.
+// A unit's own term of the minimized loss, besides the targets' losses.
 struct NamedLoss {
   std::string name;
   Later<double> sum;  // over the micro-batch's samples
 };
 
-// A message to other ranks that a unit leaves out because the pass has no mesh.
+// A message to other ranks that a unit skips because the pass has no mesh.
 struct UnsentMessage {
   Axis axis = Axis::tensor;
   const char* call = "";  // a literal: "all_reduce", as Mesh::add_said() takes it
-  double bytes = 0;       // that the rank would send
+  double bytes = 0;       // bytes that the rank would send
 };
 
-// What all passes of a micro-batch have in common, in whatever memory they run: it is said where
-// the micro-batch starts, and nothing changes it after that.
+// The part of a pass that is the same in whatever memory the micro-batch runs; constant once the
+// micro-batch has started.
 struct PassContext {
   const MicroBatch* batch = nullptr;
   DType dtype = DType::f32;  // of activations
-  int slot = 0;              // which of the micro-batches under way: units keep `saved` by slot
+  int slot = 0;              // index among the micro-batches in flight: units keep `saved` by slot
   uint64_t seed = 0;         // of dropout
   bool training = true;      // dropout and batch statistics are on
-  // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
+  // Deterministic mode: number of slices of computations that tensor ranks share (slices.h); else
+  // 1.
   int slices = 1;
-  // The ranks' groups, for communication inside units (parallel/mesh.h); null where one rank is
-  // alone. Every rank of a group runs as many micro-batches through the unit, some of weight 0.
+  // The ranks' groups, for communication inside units (parallel/mesh.h); null for a single rank.
+  // All ranks of a group run the same number of micro-batches through the unit, some of weight 0.
   Mesh* mesh = nullptr;
-  // Without a mesh: lists the messages that units leave out. Null: nobody asks.
+  // Without a mesh: collects the messages that units skip. Null: nothing is collected.
   std::vector<UnsentMessage>* unsent = nullptr;
-  // Keys and values of the tokens before those of the micro-batch, which are one range of one
-  // sample; no backward.
+  // Keys and values of the tokens before those of the micro-batch, which must be one range of one
+  // sample; backward is not supported.
   KeyValueCache* cache = nullptr;
   // backward starts with loss_scale * d(sum of the targets' losses), and adds sample_scale * w *
-  // d(sum) for a named loss, whose weight w is its unit's affair.
+  // d(sum) for each named loss; the unit chooses the weight w.
   double loss_scale = 1;
   double sample_scale = 1;
 
-  // Whether the micro-batch is one of weight 0.
+  // True for a micro-batch of weight 0.
   bool weightless() const { return batch != nullptr && batch->weight == 0; }
   void leave_out(const UnsentMessage& message) const {
     if (unsent != nullptr && message.bytes > 0) unsent->push_back(message);
@@ -136,17 +138,17 @@ struct PassContext {
 
 struct Pass : PassContext {
   Arena& arena;
-  bool recomputing = false;  // this forward is a repetition: running statistics stay as they are
-  // Put-off work of backward_weight, in order; only if `split`.
+  bool recomputing = false;  // this forward is a recomputation: running statistics stay unchanged
+  // Deferred work of backward_weight, in order; only if `split`.
   bool split = false;
   std::vector<std::function<void()>> weight_work = {};
   // Set by the last unit's forward.
   Later<Loss> loss = {};
-  // Of a unit's forward, in any unit.
+  // Set by forward of any unit.
   std::vector<NamedLoss> losses = {};
 
-  // A loss that the unit has declared (Unit::losses), of which the step's mean over all samples is
-  // told. Its gradient is added by the unit's own backward.
+  // Adds a loss that the unit has declared (Unit::losses); its mean over the step's samples is
+  // reported. The unit's own backward adds its gradient.
   void add_loss(std::string name, Later<double> sum) {
     losses.push_back({std::move(name), std::move(sum)});
   }
@@ -155,8 +157,8 @@ struct Pass : PassContext {
   // one has weight 0.
   bool has_others_rows = false;
 
-  // backward_weight of a module whose `saved` is complete: now, or later if passes are split. Not
-  // at all for a micro-batch of weight 0, so that not even a NaN of it gets into the gradients.
+  // Runs backward_weight of a module whose `saved` is complete: now, or deferred if `split`.
+  // Skipped for a micro-batch of weight 0, so that not even a NaN of it reaches the gradients.
   template <typename Work>
   void finish(Work&& work) {
     if (weightless() && !has_others_rows) return;

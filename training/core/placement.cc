@@ -79,8 +79,8 @@ Slice::Slice(std::vector<int64_t> shape, std::vector<Ranges> ranges)
   }
 }
 
-// From the innermost dimension to the outermost. The run ends where the range of the innermost
-// dimension that is cut ends.
+// Walks from the innermost dimension outwards. The run ends with the current range of the innermost
+// dimension that is cut.
 Slice::Run Slice::run_from(int64_t element) const {
   Run run{.whole = 0, .count = 0};
   int64_t stride = 1;  // of the dimension, in the whole
@@ -133,8 +133,8 @@ bool Slice::overlaps(const Slice& other) const {
 }
 
 std::optional<Slice> Slice::in_blocks(int64_t block) const {
-  size_t folded = whole_.size();  // the first of the dimensions that become one
-  int64_t inner = 1;              // elements of the others of these
+  size_t folded = whole_.size();  // first of the merged dimensions
+  int64_t inner = 1;              // product of the merged dimensions after the first
   for (int64_t all = 1; folded > 0 && (folded == whole_.size() || all % block != 0);) {
     inner = all;
     all *= whole_[--folded];

@@ -1,5 +1,5 @@
-// Which elements of a tensor a rank has, and where they lie in the whole: the one description that
-// initial values, gradient norms, checkpoints, import and export read.
+// The elements of a tensor that a rank has, and their location in the whole: the one description
+// that initial values, gradient norms, checkpoints, import and export read.
 //
 // A tensor of 6 x 4 whose rows are two packed parts of 4 and 2, cut over 2 ranks:
 //
@@ -20,7 +20,7 @@
 
 namespace tutti::training {
 
-// Of each dimension of a tensor some ranges of indices; their product.
+// A part of a tensor: the product of a list of index ranges for each dimension.
 class Slice {
  public:
   struct Range {
@@ -30,33 +30,33 @@ class Slice {
   };
   using Ranges = std::vector<Range>;  // ascending, none empty, with gaps between them
 
-  // All of it.
+  // The whole tensor.
   explicit Slice(std::vector<int64_t> shape);
-  // One list for each dimension. Throws Error(invalid_argument) unless they are as said above and
-  // inside of the shape.
+  // `ranges` has one list for each dimension. Throws Error(invalid_argument) unless each list is
+  // ascending with gaps and inside of the shape.
   Slice(std::vector<int64_t> shape, std::vector<Ranges> ranges);
 
   const std::vector<int64_t>& whole_shape() const { return whole_; }
   const std::vector<Ranges>& ranges() const { return ranges_; }
-  // Of the slice.
+  // Shape of the slice itself.
   const std::vector<int64_t>& shape() const { return shape_; }
   int64_t count() const { return count_; }
   bool is_whole() const { return shape_ == whole_; }
 
-  // Neighbours both in the slice and in the whole.
+  // Elements that are consecutive both in the slice and in the whole.
   struct Run {
-    int64_t whole = 0;  // the first one's element of the whole
+    int64_t whole = 0;  // index of the first one, in the whole
     int64_t count = 0;
   };
-  // As many as there are from `element` of the slice on, which it has.
+  // The longest run that starts at `element` of the slice.
   Run run_from(int64_t element) const;
-  // How many of its elements lie before this one of the whole.
+  // Number of the slice's elements that precede this element of the whole.
   int64_t count_before(int64_t whole_element) const;
   bool overlaps(const Slice& other) const;
-  // The same slice of the tensor that has an element for each block of `block` neighbours of the
-  // whole. Its shape follows from the whole's: as many of the last dimensions as make up blocks
-  // become one; if all do not, it has one dimension, and the last block is smaller. None where the
-  // slice cuts a block.
+  // The same slice of a tensor that has one element for each block of `block` consecutive elements
+  // of the whole. The trailing dimensions that make up a block are merged into one; if all
+  // dimensions together do not, the result has one dimension, and its last block is smaller. None
+  // if the slice cuts a block.
   std::optional<Slice> in_blocks(int64_t block) const;
 
   bool operator==(const Slice&) const = default;
@@ -71,8 +71,8 @@ class Slice {
 // "0:2+4:5, 0:4".
 std::string to_text(const Slice& slice);
 
-// visit(run, element) for the runs that elements [first, first + count) of the slice consist of,
-// where `element` is the run's first one, counted from `first`.
+// Calls visit(run, element) for each run of elements [first, first + count) of the slice, where
+// `element` is the index of the run's first element, counted from `first`.
 template <typename Visit>
 void for_each_run(const Slice& slice, int64_t first, int64_t count, const Visit& visit) {
   for (int64_t done = 0; done < count;) {
@@ -83,8 +83,8 @@ void for_each_run(const Slice& slice, int64_t first, int64_t count, const Visit&
   }
 }
 
-// Which of `count` things the one at `place` of `parts` has: sizes differ by 1 at most, and the
-// parts of a finer cut lie in those of a coarser one that divides it.
+// Even division of `count` items into `parts`: sizes differ by at most 1, and the parts of a finer
+// division are inside of those of a coarser one that divides it.
 struct Share {
   int64_t first = 0;
   int64_t count = 0;
@@ -94,12 +94,12 @@ constexpr Share even_share(int64_t count, int64_t place, int64_t parts) {
   return {first, count * (place + 1) / parts - first};
 }
 
-// A dimension that is cut over the ranks along an axis, in their order, into even shares.
+// A dimension that is divided over the ranks along an axis, in their order, into even shares.
 struct Cut {
   Axis axis = Axis::tensor;
   int dimension = 0;
-  // Parts that are packed along the dimension (queries, keys and values), each of which is cut by
-  // itself. Empty: the dimension is one.
+  // Sizes of the parts that are packed along the dimension (queries, keys and values), each of
+  // which is cut by itself. Empty: the dimension is one part.
   std::vector<int64_t> parts = {};
 };
 
@@ -109,26 +109,26 @@ struct SoleOwner {
   int number = 0;  // MeshPlace::number_along(axes)
 };
 
-// How a parameter lies on a mesh. Along axes that it is not cut over all ranks have the same of it.
+// A parameter's layout on a mesh. It is replicated along the axes that do not cut it.
 struct Placement {
   std::vector<Cut> cuts = {};
-  // Axes along which each rank computes a part of the gradient, as along the data axis: it is
-  // summed over these too. Along the others all ranks have computed the same.
+  // Axes besides the data axis along which each rank computes a part of the gradient: the gradient
+  // is summed over these too. Along other axes all ranks compute the same gradient.
   AxisSet partial = {};
-  // An expert's owner, which computes with rows of all ranks along these axes.
+  // Owner of an expert, which computes with rows of all ranks along these axes.
   SoleOwner owner = {};
 
-  // The axes along which ranks have different parts, or only one of them has it.
+  // The axes along which ranks have different parts, or only one rank has the parameter.
   AxisSet cut_over() const;
   // The axes over which the gradients of different ranks are summed.
   AxisSet summed_over() const { return kBatchAxes.without(cut_over()) | partial; }
   bool is_whole() const { return cuts.empty() && partial.empty() && owner.axes.empty(); }
 };
 
-// The slice of the rank at `place`; of ranks that are not the owner an empty one. Throws
-// Error(invalid_argument) where the placement makes no sense: a dimension or an axis that is cut
-// twice, a cut over another axis than tensor, parts that are not the dimension, a partial sum over
-// an axis of the batch or one that is cut, an owner along the pipeline axis.
+// Returns the slice of the rank at `place`; it is empty on ranks that are not the owner. Throws
+// Error(invalid_argument) for an invalid placement: a dimension or an axis that is cut twice, a cut
+// over another axis than tensor, parts that do not add up to the dimension, a partial sum over an
+// axis of the batch or one that is cut, an owner along the pipeline axis.
 Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
                const MeshPlace& place);
 

@@ -1,6 +1,5 @@
-// Counter-based random numbers: a value is a function of its coordinates, not of how many were
-// drawn before it, so every rank can draw any part of the sequence and gets the same on every
-// machine.
+// Counter-based random numbers: a value depends on its coordinates alone, not on earlier draws, so
+// every rank can draw any part of the sequence, and all machines get the same.
 #pragma once
 
 #include <cstdint>

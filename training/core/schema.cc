@@ -63,7 +63,7 @@ bool fits(Type type, const Json& value) {
   }
 }
 
-// A word as a value of a type. A number that no type can hold becomes one out of every range.
+// Parses a word by type. A number that overflows becomes one that is out of every range.
 Json read_word(Type type, const std::string& word) {
   const char* const end = word.data() + word.size();
   if (type == Type::text) return word;

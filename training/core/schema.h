@@ -1,6 +1,6 @@
-// What a configuration is made of: fields with a name, a meaning and limits, each of them a C++
-// value that is read from JSON, or from the words of a command line, and written as JSON. One
-// table, for files, options, the log and whatever compares two of them.
+// Schema of a configuration: a table of fields with name, description and limits. Each field is a
+// C++ value that is read from JSON or from the words of a command line, and written as JSON. Files,
+// options, the log and comparisons of configurations use the same table.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@
 
 namespace tutti {
 
-// One value of a configuration. Whatever says more about it returns the field itself.
+// One value of a configuration. The setters return the field itself, for chaining.
 class Field {
  public:
   enum class Type { truth, whole, number, text, wholes, numbers, texts };
-  // What there is to say besides: for the command line, and for those who compare.
+  // Properties for command lines and for comparisons of configurations.
   struct Traits {
-    std::string flags;       // "--lr"; several: "--micro-batches,--accumulate"; none: no option
-    bool flag_means = true;  // of a truth: what its flag says (--no-bias: false)
-    std::string alone;       // the value of an option without one
-    bool by_commas = false;  // a list is one word: A,B
-    std::string group;       // in the help
+    std::string flags;       // "--lr"; several: "--micro-batches,--accumulate"; empty: no option
+    bool flag_means = true;  // of a boolean: the value that its flag sets (--no-bias: false)
+    std::string alone;       // value of an option that is given without one
+    bool by_commas = false;  // the option's value is a list in one word: A,B
+    std::string group;       // heading in the help
     std::string value_name;  // in the help: FILE
     bool shows_default = false;
   };
@@ -42,12 +42,12 @@ class Field {
   Field& group(std::string name);
   Field& value_name(std::string name);
   Field& show_default();
-  // Of a number, or of each in a list. Without: from 0.
+  // Limits of a number, or of each number in a list. The default is from 0.
   Field& between(double low, double high);
   Field& at_least(double low) { return between(low, high_); }
-  // Of a text: which ones there are.
+  // The allowed values of a text.
   Field& one_of(std::vector<std::string> choices);
-  // What it matters for, to those who compare configurations; theirs to name.
+  // A tag for code that compares configurations, which defines its meaning.
   Field& role(std::string name);
 
   const std::string& key() const { return key_; }
@@ -57,17 +57,18 @@ class Field {
   bool is_list() const { return type_ >= Type::wholes; }
   const std::vector<std::string>& choices() const { return choices_; }  // empty: any
   const std::string& role() const { return role_; }
-  // As people call it: its option without the dashes, or what would be one.
+  // Name for messages: its option without the dashes, or the key in that form.
   std::string short_name() const;
 
-  // Null where an optional value is not there.
+  // Returns null for an optional without a value.
   Json get() const { return get_(); }
-  // Null takes an optional value away, and says nothing of others. Throws Error(invalid_argument)
-  // that says what is wanted.
+  // Sets the value. Null clears an optional and leaves other values unchanged. Throws
+  // Error(invalid_argument) that states what is expected.
   void set(const Json& value) const;
-  // The value itself, if set() would take it; else throws as set() does.
+  // Returns `value` if set() would accept it; otherwise throws as set() does.
   Json checked(const Json& value) const;
-  // The JSON that words stand for, as the type says, or what is wrong with them.
+  // Parses the words of a command line by the field's type into JSON. Throws
+  // Error(invalid_argument) for words that do not parse.
   Json from_words(const std::vector<std::string>& words) const;
 
  private:
@@ -88,19 +89,21 @@ class Field {
 // Fields by their names; those with dots are members of members: "optimizer.lr".
 class Schema {
  public:
-  // Whole numbers have a limit, unless a field says otherwise: products of sizes are numbers too.
+  // Integers have this upper limit unless a field sets another: products of sizes must not
+  // overflow.
   explicit Schema(double largest_whole = std::numeric_limits<double>::max())
       : largest_whole_(largest_whole) {}
-  // `value` outlives the schema. It is a bool, a number, a std::string, a std::vector of numbers or
-  // strings, or a std::optional of one of them.
+  // `value` must outlive the schema. It is a bool, a number, a std::string, a std::vector of
+  // numbers or strings, or a std::optional of one of them.
   template <typename T>
   Field& add(const std::string& key, T& value, const std::string& meaning);
-  // Names for the values of an enumeration.
+  // `names` maps texts to the values of an enumeration.
   template <typename E>
   Field& add(const std::string& key, E& value, std::vector<std::pair<std::string, E>> names,
              const std::string& meaning);
 
-  // What is no single value: set() throws Error(invalid_argument) that says what is wanted.
+  // For values that are not one variable: `set` throws Error(invalid_argument) that states what is
+  // expected.
   Field& add(const std::string& key, Field::Type type, std::function<Json()> get,
              std::function<void(const Json&)> set, const std::string& meaning);
 
@@ -108,11 +111,11 @@ class Schema {
   std::deque<Field>& fields() { return fields_; }
   const Field* find(std::string_view key) const;  // nullptr where there is none
 
-  // Takes over what `json` says, and leaves the rest. Throws Error(invalid_argument) for a member
-  // that is no field, with the nearest name, and for a value of another type or out of range;
-  // `where` is what it was read from, `prefix` the name of the object.
+  // Sets the fields that `json` contains, and leaves the others. Throws Error(invalid_argument) for
+  // a member that is no field, with the nearest name, and for a value of another type or out of
+  // range; `where` is the source of `json`, `prefix` the name of the object.
   void read(const Json& json, const std::string& where = {}, const std::string& prefix = {}) const;
-  // All fields but those without a value.
+  // Returns all fields that have a value.
   Json write() const;
 
  private:
@@ -127,9 +130,9 @@ class Schema {
   std::deque<Field> fields_;
 };
 
-// The member of a member of an object by a name with dots; nullptr where there is none.
+// Finds a nested member of an object by a name with dots; nullptr if it is missing.
 const Json* find_member(const Json& json, std::string_view key);
-// Makes the objects that are not there.
+// Creates missing objects on the way.
 void set_member(Json& json, std::string_view key, Json value);
 void erase_member(Json& json, std::string_view key);
 
@@ -183,7 +186,7 @@ Field& Schema::add(const std::string& key, E& value, std::vector<std::pair<std::
     for (const auto& [name, one] : names) {
       if (one == value) return name;
     }
-    return static_cast<int64_t>(value);  // one that only programs can choose
+    return static_cast<int64_t>(value);  // a value without a name, which only programs can choose
   };
   const auto set = [&value, names](const Json& json) {
     for (const auto& [name, one] : names) {

@@ -1,9 +1,9 @@
-// How deterministic mode adds up what ranks along the tensor axis may share, so that the bits do
-// not tell how many there are. What is cut over them is computed in `slices` parts of the finest
-// cut, each by itself: a rank has slices / ranks of them. Sums over them are those of one binary
+// Order of summation in deterministic mode, which makes the bits of a result independent of the
+// number of tensor ranks. A computation that they share is done in `slices` parts of the finest
+// cut, each by itself: a rank computes slices / ranks of them. Sums over slices follow one binary
 // tree:
 //
-//   slices   0 1 2 3 4 5 6 7         of 2 ranks each has a half of the tree, of 4 a quarter
+//   slices   0 1 2 3 4 5 6 7         2 ranks have a half of the tree each, 4 ranks a quarter
 //            |+| |+| |+| |+|
 //            |-+-|   |-+-|
 //            |---+---|
@@ -17,7 +17,7 @@
 
 namespace tutti::training {
 
-// add(into, term) for the pairs of [0, count) in the tree's order; the sum is then in 0.
+// Calls add(into, term) for the pairs of [0, count) in the tree's order; the sum ends up in 0.
 template <typename Add>
 void add_up_in_order(int count, const Add& add) {
   for (int distance = 1; distance < count; distance *= 2) {
@@ -25,7 +25,7 @@ void add_up_in_order(int count, const Add& add) {
   }
 }
 
-// The sums of lists of numbers, element by element; at least one list.
+// Sums lists of numbers element by element; `terms` has at least one list.
 inline std::vector<double> sum_of_lists(std::vector<std::vector<double>> terms) {
   add_up_in_order(static_cast<int>(terms.size()), [&](int into, int term) {
     std::vector<double>& sum = terms[static_cast<size_t>(into)];

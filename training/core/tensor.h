@@ -1,5 +1,5 @@
-// Views of matrices in any floating-point type. A tensor of more dimensions is a matrix whose rows
-// are its leading ones: samples x positions rows of `width` values.
+// Views of matrices in any floating-point type. The leading dimensions of a tensor are the rows of
+// its matrix: samples x positions rows of `width` values.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ namespace tutti::training {
 
 class Backend;
 
-// What is not the host's memory has no values that the host could read.
+// Throws unless the memory is the host's: the host cannot access any other.
 inline void require_host(const Backend* backend) {
   if (backend != nullptr) {
     throw Error(ErrorCode::internal, "the host reads or writes a tensor that is not in its memory");
   }
 }
 
-// Whether elements of the type are T: float is f32, double f64; the bits of 16-bit floats and whole
-// numbers are any T of their size.
+// True if the type's elements may be accessed as T: float is f32, double f64; the bits of 16-bit
+// floats and integers are any T of their size.
 template <typename T>
 constexpr bool has_elements(DType dtype) {
   if (std::is_same_v<T, float>) return dtype == DType::f32;
@@ -32,8 +32,8 @@ constexpr bool has_elements(DType dtype) {
   return size_of(dtype) == sizeof(T);
 }
 
-// Does not own its memory. `stride` elements lie between the starts of two rows. `backend` says
-// which memory it is; null: the host's.
+// A view: it does not own its memory. `stride` is the distance between the starts of two rows, in
+// elements. `backend` names the memory space; null: the host's.
 template <bool is_const>
 struct BasicTensor {
   using Bytes = std::conditional_t<is_const, const std::byte, std::byte>;
@@ -66,8 +66,8 @@ struct BasicTensor {
   Bytes* at(int64_t row, int64_t col) const {
     return data + static_cast<size_t>(row * stride + col) * size_of(dtype);
   }
-  // All elements of a contiguous tensor. Throws Error(internal) where it is not in the host's
-  // memory, or T is not the type of its elements.
+  // All elements of a contiguous tensor. Throws Error(internal) if the memory is not the host's, or
+  // T is not the element type.
   template <typename T>
   std::span<Element<T>> values() const {
     require_host(backend);
@@ -91,7 +91,7 @@ inline ConstTensor tensor_at(const void* data, DType dtype, int64_t rows, int64_
   return {static_cast<const std::byte*>(data), dtype, rows, cols, cols, backend};
 }
 
-// All elements of a contiguous tensor, for ranks to exchange.
+// All elements of a contiguous tensor as a communication buffer.
 inline Buffer as_buffer(Tensor tensor) {
   return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
 }
@@ -99,7 +99,7 @@ inline ConstBuffer as_buffer(ConstTensor tensor) {
   return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
 }
 
-// The kernels' check of their arguments: `good` fails only by a mistake in this program.
+// Kernels check their arguments by it; a failure is a bug of this program.
 inline void require_shapes(bool good, const char* kernel) {
   if (!good) {
     throw Error(ErrorCode::internal,

@@ -69,8 +69,8 @@ void ThreadPool::run(int64_t parts, Part* part, void* body) {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-// Whoever makes `left_` smaller has a part, and the caller waits for it: until then everything
-// that was read about the call is still true.
+// A thread that decrements `left_` has a part, and the caller waits for it: until then the fields
+// read for this call stay valid.
 bool ThreadPool::compute_one() {
   uint64_t left = left_.load(std::memory_order_acquire);
   for (;;) {

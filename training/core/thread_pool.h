@@ -1,6 +1,6 @@
-// Threads that compute together with the one that calls: a rank's.
+// A rank's compute threads: helpers that compute together with the calling thread.
 //
-// Work is cut into parts by its shape alone, never by the number of threads, and each part is
+// Work is divided into parts by its shape alone, never by the number of threads, and each part is
 // computed by one thread, whichever is free. So an element of a result comes from the same
 // instructions in the same order for every number of threads.
 #pragma once
@@ -16,9 +16,9 @@
 
 namespace tutti::training {
 
-// One thread at a time gives it work. Helpers spin for some 20 us after their last part, and then
-// sleep. Nobody waits for a helper that has not begun a part: where there are more threads than
-// processors, or no helpers at all (a child of fork()), the caller computes all of them.
+// One thread at a time submits work. Helpers spin for some 20 us after their last part, and then
+// sleep. The caller never waits for a helper that has not begun a part: with more threads than
+// processors, or without helpers (in a child of fork()), the caller computes all parts.
 class ThreadPool {
  public:
   // Starts threads - 1 helpers, with the caller's affinity. Throws Error(system) if it cannot.
@@ -29,14 +29,14 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
 
-  // The pool that parallel_for() takes on the calling thread; null: none.
+  // The pool that parallel_for() uses on the calling thread, or null.
   static ThreadPool* current();
-  // Which of the pool's threads the calling one is, from 0 (the caller, and threads of no pool).
+  // Index of the calling thread in its pool; 0 for the caller and for threads of no pool.
   static int thread_index();
 
   using Part = void(void* body, int64_t part);
-  // part(body, i) for i in [0, parts). Returns when all are done; then throws what one of them has
-  // thrown.
+  // Calls part(body, i) for i in [0, parts). Blocks until all are done; then rethrows an exception
+  // that one of them has thrown.
   void run(int64_t parts, Part* part, void* body);
 
  private:
@@ -47,11 +47,11 @@ class ThreadPool {
   bool compute_one();
   void wait_for_parts();
 
-  // What is to be done. Written while no part is left, read by threads that then take one.
+  // The current work. Written while no part is left, read by threads that then take one.
   std::atomic<Part*> part_ = nullptr;
   std::atomic<void*> body_ = nullptr;
   std::atomic<int64_t> parts_ = 0;
-  // The number of the call in the upper half, how many parts nobody has taken in the lower.
+  // Upper half: number of the call; lower half: number of parts that no thread has taken.
   alignas(64) std::atomic<uint64_t> left_ = 0;
   alignas(64) std::atomic<uint32_t> done_ = 0;
   // Counts calls; helpers sleep on it.
@@ -62,7 +62,7 @@ class ThreadPool {
   std::vector<std::thread> helpers_;
 };
 
-// While it lives, parallel_for() on this thread computes with the pool's threads.
+// While it exists, parallel_for() on this thread uses the pool's threads.
 class UseThreads {
  public:
   explicit UseThreads(ThreadPool& pool);
@@ -74,8 +74,8 @@ class UseThreads {
   ThreadPool* before_;
 };
 
-// body(part) for each part in [0, parts), in any order, on the threads of the calling thread's
-// pool; in order without one. Within a part there is no pool: calls inside of it are serial.
+// Calls body(part) for each part in [0, parts), in any order, on the threads of the calling
+// thread's pool; in order without one. Inside of a part there is no pool: nested calls are serial.
 template <typename Body>
 void parallel_for(int64_t parts, Body&& body) {
   ThreadPool* const pool = ThreadPool::current();
@@ -89,7 +89,7 @@ void parallel_for(int64_t parts, Body&& body) {
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// body(first, count) for ranges of up to `grain` that make up [0, size).
+// Calls body(first, count) for ranges of up to `grain` elements that make up [0, size).
 template <typename Body>
 void parallel_ranges(int64_t size, int64_t grain, Body&& body) {
   parallel_for((size + grain - 1) / grain, [&](int64_t part) {
@@ -98,14 +98,15 @@ void parallel_ranges(int64_t size, int64_t grain, Body&& body) {
   });
 }
 
-// The same for the rows of a matrix with `cols` columns, in ranges of some 16 Ki elements.
+// Like parallel_ranges() for the rows of a matrix with `cols` columns, in ranges of some 16 Ki
+// elements.
 template <typename Body>
 void parallel_rows(int64_t rows, int64_t cols, Body&& body) {
   constexpr int64_t kElements = 1 << 14;
   parallel_ranges(rows, std::max<int64_t>(1, kElements / std::max<int64_t>(1, cols)), body);
 }
 
-// The threads that a part may be computed by: the size of what each of them needs for itself.
+// Maximum number of threads that compute parts: the number of per-thread buffers needed.
 inline int threads_here() {
   const ThreadPool* const pool = ThreadPool::current();
   return pool == nullptr ? 1 : pool->threads();

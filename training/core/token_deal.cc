@@ -6,7 +6,7 @@
 namespace tutti::training {
 namespace {
 
-// The most that a rank's area, or its tokens, may be of the mean before the deal is made finer.
+// Limit on a rank's area or token count relative to the mean; beyond it blocks get smaller.
 constexpr double kEven = 1.02;
 
 int64_t count_of(std::span<const Share> ranges) {
@@ -20,9 +20,9 @@ struct Dealt {
   bool is_even = false;
 };
 
-// Cuts the tokens into blocks of `block_size` and gives each rank as many of them. The block with
-// the largest area goes first, each to the rank with the smallest area so far. areas[i] is the area
-// of all tokens before token i.
+// Cuts the tokens into blocks of `block_size` and gives each rank the same number of them: in order
+// of decreasing area, each block goes to the rank with the smallest area so far. areas[i] is the
+// area of all tokens before token i.
 Dealt deal_blocks(std::span<const int64_t> areas, int64_t block_size, int ranks) {
   const int64_t tokens = std::ssize(areas) - 1;
   const int64_t blocks = (tokens + block_size - 1) / block_size;
@@ -75,7 +75,7 @@ Dealt deal_blocks(std::span<const int64_t> areas, int64_t block_size, int ranks)
   return dealt;
 }
 
-// The rows between the first start and the last end of those that see something.
+// The rows from the first start to the last end of the queries that attend to anything.
 Share seen_rows(std::span<const int32_t> starts, std::span<const int32_t> ends) {
   int64_t first = 0, end = 0;
   for (size_t i = 0; i < starts.size(); ++i) {

@@ -1,9 +1,9 @@
-// Which ranks have which tokens of a micro-batch, where the samples' tokens are dealt out over the
-// context axis, and what each rank's queries see of the others' keys.
+// Division of a micro-batch's tokens over the context axis: the tokens of each rank, and the keys
+// of other ranks that each rank's queries attend to.
 //
-// Ranks get as many tokens each, and as large a part of the mask: its area, the pairs of a query
-// and a key that it sees, is counted. Of one causal sample that comes to pieces i and 2p - 1 - i
-// for rank i of p ("zigzag"):
+// Ranks get equal numbers of tokens and equal areas of the attention mask; the area of a query is
+// the number of keys that it attends to. For one causal sample, rank i of p gets pieces i and 2p -
+// 1 - i ("zigzag"):
 //
 //   keys ->      queries of rank
 //   #            0
@@ -11,8 +11,8 @@
 //   # # #        1
 //   # # # #      0
 //
-// Tokens are numbered sample after sample. Several documents in a sample are cut as finely as it
-// takes for even areas, down to single tokens.
+// Tokens are numbered sample after sample. Samples of several documents are cut as finely as even
+// areas need, down to single tokens.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace tutti::training {
 
-// All tokens of a micro-batch, and what they see.
+// All tokens of a micro-batch, and their attention mask.
 struct TokenMask {
   int64_t samples = 0;
   int64_t positions = 0;  // of each sample
@@ -32,17 +32,17 @@ struct TokenMask {
   int64_t window = 0;
 
   int64_t tokens() const { return samples * positions; }
-  // Whether a token may not see all of its sample that is before it.
+  // True if some token cannot attend to all tokens of its sample that precede it.
   bool hides() const { return window > 0 || !document_starts.empty(); }
-  // The first token that a token sees, and how many it sees.
+  // The first token that `token` attends to.
   int64_t first_seen(int64_t token) const;
   int64_t area(int64_t token) const { return token + 1 - first_seen(token); }
 };
 
-// By rank: its tokens, ascending.
+// Returns the tokens of each rank, ascending.
 std::vector<std::vector<Share>> deal_tokens(const TokenMask& mask, int ranks);
 
-// The deal as one of its ranks sees it. Rows are a rank's tokens in their order.
+// The division as one of its ranks sees it. Row i of a rank is its token i, ascending.
 class TokenDeal {
  public:
   TokenDeal(const TokenMask& mask, int rank, int ranks);
@@ -53,13 +53,13 @@ class TokenDeal {
   int ranks() const { return static_cast<int>(of_rank_.size()); }
   std::span<const Share> ranges(int rank) const { return at(rank).ranges; }
   int64_t count(int rank) const { return at(rank).count; }
-  int64_t most() const;  // that any rank has
-  // The rows of a rank's keys that some query of this rank sees, and those of this rank that some
-  // query of that one sees.
+  int64_t most() const;  // largest number of tokens of any rank
+  // Rows of that rank's keys that some query of this rank attends to, and rows of this rank's keys
+  // that some query of that rank attends to.
   Share seen_of(int rank) const { return at(rank).seen_of; }
   Share seen_by(int rank) const { return at(rank).seen_by; }
-  // By query of this rank: of those rows of a rank the first that it sees, and the one after the
-  // last (AttentionShape::starts and ends).
+  // For each query of this rank: the first of the rows seen_of(rank) that it attends to, and one
+  // past the last (AttentionShape::starts and ends).
   std::span<const int32_t> starts(int rank) const { return at(rank).starts; }
   std::span<const int32_t> ends(int rank) const { return at(rank).ends; }
   const TokenMask& mask() const { return mask_; }

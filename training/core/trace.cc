@@ -35,11 +35,11 @@ const char* name_of(TraceCategory category) {
 
 struct MachineClock {
   uint64_t machine = 0;  // ranks with the same number read the same clock
-  int64_t mark = 0;      // what it showed at the end of the barrier
+  int64_t mark = 0;      // its reading at the end of the barrier
 };
 static_assert(sizeof(MachineClock) == 2 * sizeof(int64_t));
 
-// The clock counts from the kernel's start, and each start has an identity.
+// Ranks on one boot of a kernel share its clock; boot_id identifies the boot.
 uint64_t machine_of(int rank) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -47,7 +47,7 @@ uint64_t machine_of(int rank) {
   return std::hash<std::string>()(id);
 }
 
-// What this rank's clock shows when the trace's time is 0.
+// Reading of this rank's clock at time 0 of the trace.
 int64_t time_zero(Communicator& communicator, const std::deque<TraceEvent>& events) {
   communicator.barrier();
   const MachineClock own{machine_of(communicator.rank()),
@@ -56,7 +56,7 @@ int64_t time_zero(Communicator& communicator, const std::deque<TraceEvent>& even
   communicator.all_gather({&own, 2, DType::i64}, {clocks.data(), 2 * clocks.size(), DType::i64});
   const auto first = std::ranges::find(clocks, own.machine, &MachineClock::machine);
 
-  std::array<int64_t, 1> earliest = {0};  // from the mark
+  std::array<int64_t, 1> earliest = {0};  // relative to the mark
   for (const TraceEvent& event : events) {
     earliest[0] = std::min(earliest[0], nanoseconds(event.start) - first->mark);
   }
@@ -66,7 +66,7 @@ int64_t time_zero(Communicator& communicator, const std::deque<TraceEvent>& even
 
 // --- events as text ---
 
-// The threads on which communication is shown: events of one thread must not overlap.
+// Threads of the trace for communication: events of one thread must not overlap.
 class Lanes {
  public:
   int place(const TraceEvent& event) {
@@ -100,7 +100,7 @@ Json event_json(const TraceEvent& event, int rank, int thread, int64_t zero) {
   return json;
 }
 
-// This rank's events, a line each, ordered by start, what is around others before these.
+// This rank's events, one per line, ordered by start; an enclosing event precedes those inside.
 std::string lines(const Communicator& communicator, const Trace& trace, int64_t zero) {
   std::vector<TraceEvent> events(trace.events().begin(), trace.events().end());
   std::ranges::stable_sort(events, [](const TraceEvent& a, const TraceEvent& b) {
@@ -134,7 +134,7 @@ std::string lines(const Communicator& communicator, const Trace& trace, int64_t 
 
 // --- the file ---
 
-// Zero, or why not.
+// Returns 0, or the errno of the failure.
 int write_file(const std::string& path, const std::vector<std::string>& texts) {
   errno = 0;
   std::ofstream file(path);

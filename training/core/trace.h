@@ -1,4 +1,4 @@
-// What a rank did when: a record of spans of time, and a file of all ranks' records that Perfetto
+// Timeline of a rank: a record of spans of time, and a file of all ranks' records that Perfetto
 // (ui.perfetto.dev) and chrome://tracing open.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tutti::training {
 
-// `step` is around all that a step does.
+// A `step` span encloses everything that a step does.
 enum class TraceCategory { compute, communication, data, optimizer, bubble, step };
 
 struct TraceArgument {
@@ -31,7 +31,7 @@ struct TraceEvent {
   std::vector<TraceArgument> arguments;
 };
 
-// The last kMost events, of about 100 bytes each: add() does nothing else. One thread at a time.
+// Ring buffer of the last kMost events, about 100 bytes each. Used by one thread at a time.
 class Trace {
  public:
   static constexpr size_t kMost = size_t{1} << 18;
@@ -44,14 +44,14 @@ class Trace {
     events_.push_back(std::move(event));
   }
   const std::deque<TraceEvent>& events() const { return events_; }
-  uint64_t dropped() const { return dropped_; }  // earlier ones
+  uint64_t dropped() const { return dropped_; }  // number of earlier events
 
  private:
   std::deque<TraceEvent> events_;
   uint64_t dropped_ = 0;
 };
 
-// From construction to destruction; no trace, no event.
+// Adds an event from its construction to its destruction; a null trace disables it.
 class TraceSpan {
  public:
   TraceSpan(Trace* trace, std::string name, TraceCategory category)
@@ -71,18 +71,18 @@ class TraceSpan {
 };
 
 // Collective: rank 0 writes all ranks' events to `path`, in Chrome's trace event format (Google:
-// Trace Event Format, JSON object form). A rank is a process named by Communicator::describe(), its
-// thread 0 has what the rank itself does, and threads 1 and up have its communication, on as many
-// as were under way at once.
+// Trace Event Format, JSON object form). A rank is a process named by Communicator::describe(); its
+// thread 0 has the rank's own work, and threads 1 and up have its communication, one for each
+// operation in flight at once.
 //
 // Times are in microseconds from the first event of all. Ranks of one machine share its clock; the
-// clocks of two machines are aligned by the end of a barrier, about a message's travel time apart.
-// Throws Error(system) on every rank if the file cannot be written.
+// clocks of two machines are aligned by the end of a barrier, to about a message's latency. Throws
+// Error(system) on every rank if the file cannot be written.
 void write_trace(Communicator& communicator, const Trace& trace, const std::string& path);
 
-// For a run that failed, when nobody may answer any more: each rank by itself writes its own events
-// to a file beside that one ("trace.json": "trace.rank-3.json"). Times are this machine's clock's.
-// What cannot be written is a warning.
+// For a failed run, in which peers may not respond: each rank writes its own events to a file
+// beside that one ("trace.json": "trace.rank-3.json"), with the times of this machine's clock.
+// Failure to write is a warning.
 void write_own_trace(const Communicator& communicator, const Trace& trace,
                      const std::string& path) noexcept;
 

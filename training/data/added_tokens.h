@@ -1,4 +1,4 @@
-// Tokens that are found in a text before it is cut into words, such as <|endoftext|>.
+// Special tokens that are matched in a text before it is split into words, such as <|endoftext|>.
 #pragma once
 
 #include <array>
@@ -21,15 +21,15 @@ class AddedTokens {
 
   struct Part {
     std::string_view text;
-    std::optional<int32_t> token;  // that this text is; none: text as any other
+    std::optional<int32_t> token;  // the token with this text; none: ordinary text
   };
-  // The parts in order; of tokens that begin at the same place the longest is taken. Together they
-  // are the text.
+  // Returns the parts in order; together they are the text. Of tokens that begin at one place the
+  // longest matches.
   std::vector<Part> split(std::string_view text) const;
 
   std::optional<int32_t> find(std::string_view text) const;
-  bool end(std::string_view text) const;  // whether one of them does
-  // Whether a text may be cut before a blank that follows something else.
+  bool end(std::string_view text) const;  // true if the text ends with one of the tokens
+  // True if a text may be cut before a blank that follows another character.
   bool may_cut_before_blanks() const { return may_cut_; }
 
  private:

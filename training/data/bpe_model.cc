@@ -18,14 +18,14 @@ using Alphabet = BpeVocabulary::Alphabet;
 constexpr size_t kNone = SIZE_MAX;
 constexpr int32_t kNoToken = -1;
 
-// A token of the word in a doubly linked list: merging takes the right one out.
+// A token of the word in a doubly linked list: merging removes the right one.
 struct Symbol {
   int32_t token;
   size_t previous;
   size_t next;
 };
 
-// A merge's rank and the index of its left symbol: the leftmost of the lowest rank comes first.
+// A merge's rank and the index of its left symbol, ordered by rank, then from left to right.
 using Candidate = std::pair<uint32_t, size_t>;
 
 uint64_t pair_of(int32_t left, int32_t right) {
@@ -97,7 +97,7 @@ std::vector<int32_t> BpeModel::letters(std::string_view word) const {
   return tokens;
 }
 
-// With a heap, as words may be as long as the text: n log n.
+// Uses a heap, O(n log n), as words may be as long as the text.
 void BpeModel::encode(std::string_view word, std::vector<int32_t>& tokens) const {
   if (vocabulary_.whole_words) {
     if (const std::optional<int32_t> token = find(word)) return tokens.push_back(*token);
@@ -108,7 +108,7 @@ void BpeModel::encode(std::string_view word, std::vector<int32_t>& tokens) const
   for (size_t i = 0; i < first.size(); ++i) {
     symbols.push_back({first[i], i == 0 ? kNone : i - 1, i + 1 == first.size() ? kNone : i + 1});
   }
-  // The merge of a symbol with the one after it. One that was taken out has none after it.
+  // The merge of a symbol with the next one. A removed symbol has no next one.
   const auto merge_at = [&](size_t left) {
     const size_t right = symbols[left].next;
     return right == kNone ? nullptr : find_merge(symbols[left].token, symbols[right].token);

@@ -1,8 +1,8 @@
 // Byte-pair encoding of one word.
 //
 // Source: Sennrich, Haddow, Birch, Neural machine translation of rare words with subword units, ACL
-// 2016. The details are those of Hugging Face's tokenizers (github.com/huggingface/tokenizers,
-// models/bpe), whose tokenizer.json tells them.
+// 2016. The details follow Hugging Face's tokenizers (github.com/huggingface/tokenizers,
+// models/bpe) and its tokenizer.json.
 #pragma once
 
 #include <array>
@@ -22,25 +22,26 @@ struct BpeVocabulary {
     int32_t right;
     int32_t token;
   };
-  // What a word begins as.
+  // Initial symbols of a word.
   enum class Alphabet {
     bytes,       // its bytes: each is a token
-    characters,  // its characters; one that is no token is its bytes, tokens written <0x00> to
-                 // <0xFF>, or else the unknown token
+    characters,  // its characters; one without a token becomes its bytes, tokens written <0x00>
+                 // to <0xFF>, or else the unknown token
   };
 
   Alphabet alphabet = Alphabet::bytes;
-  std::vector<std::string> symbols;  // of token i; empty: a word never has it
-  std::vector<Merge> merges;         // in the order learnt
+  std::vector<std::string> symbols;  // by token; empty: never occurs in a word
+  std::vector<Merge> merges;         // in the order of training
   std::optional<int32_t> unknown;
   bool fuse_unknown = false;  // a run of unknown characters is one token
-  bool whole_words = false;   // a word that is a token is not merged (ignore_merges)
+  bool whole_words = false;   // words that are tokens are not split (ignore_merges)
 };
 
-// The neighbouring tokens whose merge was learnt first become one, until none is left to merge.
+// Repeatedly merges the adjacent pair of tokens whose merge was learnt first, until none is left.
 class BpeModel {
  public:
-  // Throws Error(invalid_argument) that names what a text may have and the vocabulary has not.
+  // Throws Error(invalid_argument) that names symbols that a text may contain but the vocabulary
+  // lacks.
   explicit BpeModel(BpeVocabulary vocabulary);
   BpeModel(BpeModel&&) = default;  // no copies: ids_ has views
 
@@ -60,8 +61,8 @@ class BpeModel {
   BpeVocabulary vocabulary_;
   std::unordered_map<std::string_view, int32_t> ids_;  // views of vocabulary_.symbols
   std::array<int32_t, 256> byte_ids_{};
-  bool has_bytes_ = false;                     // all of them are tokens
-  std::unordered_map<uint64_t, Rank> merges_;  // of left << 32 | right
+  bool has_bytes_ = false;                     // every byte is a token
+  std::unordered_map<uint64_t, Rank> merges_;  // by left << 32 | right
 };
 
 }  // namespace tutti::training

@@ -20,7 +20,7 @@ std::string replaced(std::string_view text, const std::string& from, const std::
   return out += text;
 }
 
-// Whether a marker follows something else in a symbol.
+// True if a marker follows another character in a symbol.
 bool reaches_over(std::string_view symbol, std::string_view marker) {
   bool other = false;
   while (!symbol.empty()) {
@@ -54,8 +54,8 @@ BpeTokenizer::BpeTokenizer(BpeDescription description)
       end_of_text_(description.end_of_text),
       frame_(std::move(description.frame)) {}
 
-// Without a rule for words the whole text is one. Where no token has a marker after something else,
-// nothing is ever merged over that place, and it may be cut there without a change.
+// Without patterns the whole text is one word. If no token has a marker after another character,
+// nothing is ever merged over that place, so cutting there changes nothing.
 BpeTokenizer::MarkerCuts BpeTokenizer::marker_cuts(const BpeDescription& description) const {
   if (marker_.empty()) return MarkerCuts::none;
   if (description.cut_at_marker) return MarkerCuts::before_each;
@@ -96,7 +96,7 @@ void BpeTokenizer::append_words(std::string_view text, std::vector<std::string_v
   }
 }
 
-// One call of encode(). Text repeats its words: their tokens are kept.
+// One call of encode(). Words repeat in texts, so their tokens are cached.
 class BpeTokenizer::Encoding {
  public:
   explicit Encoding(const BpeTokenizer& tokenizer) : of_(tokenizer) {}
@@ -116,7 +116,7 @@ class BpeTokenizer::Encoding {
  private:
   struct Place {
     bool first;   // at the start of the piece
-    bool begins;  // which is that of the text
+    bool begins;  // the piece begins its text
   };
 
   void append_between(std::string_view text, Place place, std::vector<int32_t>& tokens) {
@@ -158,7 +158,7 @@ class BpeTokenizer::Encoding {
   }
 
   const BpeTokenizer& of_;
-  std::deque<std::string> rewritten_;  // words are views of these
+  std::deque<std::string> rewritten_;  // words_ are views of these
   std::unordered_map<std::string_view, std::pair<size_t, size_t>> known_;  // in kept_: first, count
   std::vector<int32_t> kept_;
   std::vector<std::string_view> words_;
@@ -201,7 +201,7 @@ size_t BpeTokenizer::last_cut(std::string_view text) const {
     for (size_t cut = text.size(); cut-- > 1;) {
       const std::string_view before = text.substr(0, cut);
       if (text[cut] != ' ' || before.ends_with(' ') || before.ends_with(marker_)) continue;
-      if (!added_.end(before)) return cut;  // a text after one of them gets a prefix
+      if (!added_.end(before)) return cut;  // a text after an added token gets a prefix
     }
     return 0;
   }

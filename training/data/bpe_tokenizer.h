@@ -1,4 +1,4 @@
-// Tokenizers by byte-pair encoding: GPT-2's, and those that a tokenizer.json describes.
+// Byte-pair encoding tokenizers: GPT-2's, and those described by a tokenizer.json.
 //
 // Sources: Radford et al., Language models are unsupervised multitask learners, 2019 (2.2), and its
 // src/encoder.py; Hugging Face's tokenizers (github.com/huggingface/tokenizers), whose steps these
@@ -21,37 +21,37 @@
 
 namespace tutti::training {
 
-// How a text is changed before it is cut.
+// Changes of a text before it is split.
 struct TextRewrite {
   std::vector<std::pair<std::string, std::string>> replacements;  // from, to
-  std::string prefix;                  // is put before each text between added tokens, or ...
+  std::string prefix;                  // inserted before each text between added tokens, or ...
   bool only_at_the_beginning = false;  // ... before the whole text
-  bool unless_there = false;           // not before what begins with it
+  bool unless_there = false;           // not before texts that begin with it
 
   bool empty() const { return replacements.empty() && prefix.empty(); }
 };
 
-// All that a tokenizer is made of, in the order in which a text passes it.
+// Description of a tokenizer, in the order of processing.
 struct BpeDescription {
-  std::vector<AddedToken> added;  // found in the text as it is
+  std::vector<AddedToken> added;  // matched in the original text
   TextRewrite normalizer;
-  std::vector<AddedToken> added_to_normalized;  // found in the text after that
+  std::vector<AddedToken> added_to_normalized;  // matched in the normalized text
   TextRewrite before_words;
-  // Text is cut into words by each of these, one after the other, and before every marker.
+  // Each pattern in turn splits the text into words; so does every marker, if cut_at_marker.
   std::vector<std::string> patterns;
-  std::string marker;          // what stands for a blank in the words; empty: it is a blank
-  bool cut_at_marker = false;  // before every one
+  std::string marker;          // replaces blanks in words; empty: blanks are kept
+  bool cut_at_marker = false;  // cut before every marker
   BpeVocabulary vocabulary;
 
-  std::vector<std::optional<std::string>> texts;  // what token i stands for; none: no such token
-  size_t blanks_to_strip = 0;                     // from the beginning of a decoded text
+  std::vector<std::optional<std::string>> texts;  // text of each token; none: no such token
+  size_t blanks_to_strip = 0;                     // removed from the beginning of a decoded text
   std::optional<int32_t> end_of_text;
   Tokenizer::Frame frame;
 };
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  // Throws Error for what cannot be done as described.
+  // Throws Error for descriptions that are not supported.
   explicit BpeTokenizer(BpeDescription description);
 
   using Tokenizer::encode;

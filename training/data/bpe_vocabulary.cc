@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kCharacters = 256 + 68;  // 68 bytes are not printable
 constexpr int16_t kNoByte = -1;
 
-// Of each character below U+0144, the byte that it stands for.
+// For each character below U+0144, the byte that it represents.
 std::array<int16_t, kCharacters> make_byte_of_character() {
   std::array<int16_t, kCharacters> byte_of{};
   byte_of.fill(kNoByte);
@@ -69,7 +69,7 @@ Files find_files(const std::string& directory) {
                .remedy = "name a tokenizer.json, or a directory with one of these"});
 }
 
-// Of a JSON file {"token": id, ...}, the bytes of token i at i.
+// Reads a JSON file {"token": id, ...}; returns the bytes of each token by id.
 std::vector<std::string> read_vocabulary(const std::string& path) {
   const Json entries = read_json(path);
   if (!entries.is_object() || entries.empty())
@@ -123,8 +123,8 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
   return merges;
 }
 
-// Other tokenizers (Qwen's, RoBERTa's) have files of these names too, but cut words by other
-// patterns or have tokens besides, which these files do not tell.
+// Other tokenizers (Qwen's, RoBERTa's) have files of the same names, but use other patterns or
+// additional tokens, which these files do not describe.
 void refuse_other_tokenizer(const std::string& directory, const std::vector<std::string>& symbols) {
   const std::filesystem::path folder(directory);
   const auto refuse_vocabulary = [&](const char* file, const std::string& cause) {

@@ -1,4 +1,4 @@
-// GPT-2's vocabulary files, which write bytes as printable characters.
+// GPT-2's vocabulary files, which represent bytes by printable characters.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace tutti::training {
 
-// The bytes that a token's characters stand for: printable Latin-1 for itself, U+0100 and on for
-// the other bytes in ascending order (bytes_to_unicode in GPT-2's src/encoder.py). Empty where a
-// character stands for none.
+// Returns the bytes that a token's characters represent: printable Latin-1 characters represent
+// themselves, U+0100 and on the other bytes in ascending order (bytes_to_unicode in GPT-2's
+// src/encoder.py). None if a character represents no byte.
 std::optional<std::string> bytes_of_symbol(std::string_view symbol);
 
 // Reads encoder.json and vocab.bpe (OpenAI's names), or vocab.json and merges.txt (Hugging Face's).
-// What looks like a special token in a text (such as <|endoftext|>) is text then. Throws Error
-// naming the file, and the token or line that is wrong in it. The vocabulary must have every byte,
-// and the ids 0 to its size less one.
+// Special tokens in a text (such as <|endoftext|>) are treated as text. Throws Error naming the
+// file and the faulty token or line. The vocabulary must contain every byte, and the ids from 0 to
+// its size less one.
 BpeDescription read_gpt2_vocabulary(const std::string& directory);
 
 }  // namespace tutti::training

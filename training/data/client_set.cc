@@ -39,7 +39,7 @@ ClientSet::ClientSet(const DataSet& set, const ClientShare& share) : set_(set) {
   }
   const auto count = static_cast<int64_t>(by_label.size());
   check_share(count, share);
-  // Turn t is of label t modulo `count`; client r has turns [r L, (r + 1) L).
+  // Turn t has label t modulo `count`; client r has turns [r L, (r + 1) L).
   const int64_t turns = share.clients * share.labels;
   int64_t label = 0;
   for (const auto& [name, examples] : by_label) {

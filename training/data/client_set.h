@@ -1,4 +1,4 @@
-// The part of a data set that one of several clients has to train on: examples of a few labels.
+// The part of a data set that one of several clients trains on: examples of a few labels.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 namespace tutti::training {
 
 struct ClientShare {
-  int64_t labels = 0;  // that each client has
+  int64_t labels = 0;  // labels per client
   int client = 0;
   int clients = 1;
 };
 
-// Labels are dealt out in turn, and the clients that have a label cut its examples evenly: each
-// example belongs to one client. Of 10 labels client r of 20 with 2 each has 2r and 2r + 1 modulo
-// 10, a quarter of the examples of either. What is held out is the whole set's.
+// Labels are assigned in turn, and the clients that share a label divide its examples evenly: each
+// example belongs to one client. With 10 labels, client r of 20 with 2 labels each has 2r and 2r +
+// 1 modulo 10, and a quarter of the examples of each. Held-out examples are those of the whole set.
 class ClientSet : public DataSet {
  public:
-  // `set` outlives it. Throws Error(invalid_argument) for a set without labels, for more labels
-  // than it has, for so few that clients would not use all, and for a client without an example.
+  // `set` must outlive it. Throws Error(invalid_argument) for a set without labels, for more labels
+  // than it has, for so few that some labels would be unused, and for a client without examples.
   ClientSet(const DataSet& set, const ClientShare& share);
 
   uint64_t size() const override { return examples_.size(); }

@@ -1,6 +1,5 @@
-// Documents from the columns of Parquet and Arrow files. Debian has no C++ library for them, so a
-// Python program with pyarrow reads them, a batch of rows at a time, and passes the texts through a
-// pipe.
+// Documents from columns of Parquet and Arrow files. There is no small C++ library for them, so a
+// Python program with pyarrow reads them in batches of rows, and sends the texts through a pipe.
 #pragma once
 
 #include <sys/types.h>
@@ -17,10 +16,10 @@ namespace tutti::training {
 
 class ColumnReader final : public DocumentReader {
  public:
-  // Throws Error where there is no file or no Python; next() where the file is not of its kind,
-  // has no such column of texts, or there is no pyarrow.
+  // Throws Error if the file or Python is missing; next() throws if the file is of another kind,
+  // has no such column of texts, or pyarrow is missing.
   ColumnReader(std::string path, const DocumentFields& fields);
-  ~ColumnReader() override;  // ends the program
+  ~ColumnReader() override;  // terminates the program
   ColumnReader(const ColumnReader&) = delete;
   ColumnReader& operator=(const ColumnReader&) = delete;
 

@@ -11,13 +11,13 @@
 namespace tutti::training {
 namespace {
 
-constexpr size_t kMinTokens = 128;  // fewer are nothing to learn from
+constexpr size_t kMinTokens = 128;  // minimum for training
 
 constexpr int32_t kIgnoredTarget = -100;  // PyTorch's
 
 int32_t target_of(int32_t token) { return is_predicted(token) ? token : kIgnoredTarget; }
 
-// The last token alone is a target.
+// Adds a window of which only the last token is a target.
 void add_last(std::span<const int32_t> window, Batch& batch) {
   std::ranges::transform(window.first(window.size() - 1), std::back_inserter(batch.tokens), id_of);
   batch.targets.push_back(target_of(window.back()));
@@ -94,7 +94,7 @@ TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool d
                  .cause = "texts as bytes, and token files from elsewhere, have no end of text",
                  .remedy = "make a token file with one: tutti tokenize --eot TOKEN"});
   }
-  // A window needs the token after it, and room to be moved by up to context - 1.
+  // A window needs one further token, and room for a shift by up to context - 1.
   const uint64_t training = tokens_.training_size();
   size_ = training < 2 * context_ ? 0 : (training - context_) / context_;
   validation_size_ = tokens_.validation_size() < 1 ? 0 : (tokens_.validation_size() - 1) / context_;
@@ -105,8 +105,8 @@ TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool d
               {.remedy = "give a longer text or a shorter --context"});
 }
 
-// Each token but the first is the target of the one before. A document begins with the end of text
-// that is before it.
+// Each token but the first is the target of the previous one. A document begins with the
+// end-of-text token before it.
 void TokenWindows::add_window(std::span<const int32_t> window, Batch& batch) const {
   const std::span<const int32_t> seen = window.first(window.size() - 1);
   std::ranges::transform(seen, std::back_inserter(batch.tokens), id_of);
@@ -145,7 +145,7 @@ void NextToken::add(uint64_t example, uint64_t, Batch& batch) const {
 }
 
 void NextToken::add_validation(uint64_t example, Batch& batch) const {
-  // What is held out goes on where the training part ends.
+  // Held-out tokens follow the training part.
   const uint64_t known = std::min(example, static_cast<uint64_t>(context_));
   const uint64_t before =
       std::min(tokens_.training_size(), static_cast<uint64_t>(context_) - known);

@@ -1,4 +1,4 @@
-// What a model is trained on: numbered examples that are put into batches.
+// Data to train on: numbered examples that are collected into batches.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@
 
 namespace tutti::training {
 
-// One micro-batch with its memory.
+// A micro-batch that owns its memory.
 struct Batch {
   int64_t samples = 0;
   uint64_t first_sample = 0;
   std::vector<int32_t> tokens;
   std::vector<float> features;
-  std::vector<int32_t> targets;  // below 0: not to be predicted
+  std::vector<int32_t> targets;  // below 0: not a target
   std::vector<float> float_targets;
-  std::vector<int32_t> document_starts;  // as in MicroBatch
-  int weight = 1;                        // 0: another rank has it too, for which it counts
-  // Where its tokens are dealt out over ranks: then all of these are of one rank's tokens.
+  std::vector<int32_t> document_starts;  // see MicroBatch
+  int weight = 1;                        // 0: a copy of another rank's batch, which does not count
+  // Set if tokens are distributed over ranks: the other members then have one rank's tokens.
   std::shared_ptr<const TokenDeal> deal;
 
-  // Leaves what a rank has, each token of which has a target.
+  // Reduces the batch to a rank's tokens, each of which has a target.
   void deal_out(int64_t window, int rank, int ranks);
 
   MicroBatch view() const {
@@ -50,39 +50,39 @@ struct Batch {
   }
 };
 
-// Any number of threads may read one.
+// Thread-safe for reading.
 class DataSet {
  public:
   virtual ~DataSet() = default;
-  virtual uint64_t size() const = 0;             // examples to train on, in one epoch
-  virtual uint64_t validation_size() const = 0;  // examples that are held out
-  // Appends one example; the same example of another epoch may be cut differently.
+  virtual uint64_t size() const = 0;             // training examples in one epoch
+  virtual uint64_t validation_size() const = 0;  // held-out examples
+  // Appends one example; another epoch may cut the same example differently.
   virtual void add(uint64_t example, uint64_t epoch, Batch& batch) const = 0;
   virtual void add_validation(uint64_t example, Batch& batch) const = 0;
-  // The class of each example to train on; empty where examples have none.
+  // The class of each training example; empty if examples have none.
   virtual std::span<const uint8_t> labels() const { return {}; }
-  // The same data give the same number: ranks compare it.
+  // Equal for equal data; ranks compare it.
   virtual uint64_t fingerprint() const = 0;
 };
 
-// Tokens of a text: its bytes, or a token file's. The last tenth is held out unless there is a file
-// of its own for validation.
+// Tokens of a text: its bytes, or a token file's. The last tenth is held out unless there is a
+// validation file.
 class Tokens {
  public:
   explicit Tokens(TextData text);
-  // Without a file to validate on the last tenth is held out, or with `holds_out` false nothing:
-  // the shards of one data set are validated on once. Throws Error(invalid_argument) for files that
-  // are too short to learn from.
+  // Without a validation file the last tenth is held out, or nothing if `holds_out` is false:
+  // shards of one data set are validated once. Throws Error(invalid_argument) for files that are
+  // too short for training.
   explicit Tokens(TokenFile training, std::optional<TokenFile> validation = {},
                   bool holds_out = true);
 
   uint64_t training_size() const { return training_size_; }
   uint64_t validation_size() const;
-  // Fill `tokens` from the one at `first` on, marked where they are not to be predicted
-  // (token_file.h). Throw Error where a file no longer has them.
+  // Read tokens from index `first` on, marked if they are not targets (token_file.h). Throw Error
+  // if a file no longer has them.
   void training(uint64_t first, std::span<int32_t> tokens) const;
   void validation(uint64_t first, std::span<int32_t> tokens) const;
-  int64_t kinds() const { return kinds_; }  // above every token
+  int64_t kinds() const { return kinds_; }  // upper bound of tokens, exclusive
   std::optional<int32_t> end_of_text() const { return end_of_text_; }
   uint64_t fingerprint() const { return fingerprint_; }
 
@@ -96,14 +96,14 @@ class Tokens {
   uint64_t fingerprint_ = 0;
 };
 
-// For language models that predict at every position: windows of `context` tokens, each the target
-// of the one before. Windows tile the text; where the tiling begins changes from epoch to epoch.
-// With document masks a token sees those of its own document only, and the end of text before it:
-// what is predicted follows from nothing else.
+// For language models that predict at every position: windows of `context` tokens, each of which is
+// the target of the previous one. Windows tile the text; the start of the tiling changes from epoch
+// to epoch. With document masks a token attends only to its own document and the end-of-text token
+// before it.
 class TokenWindows : public DataSet {
  public:
-  // Throws Error(invalid_argument) for a text without a single window, and for document masks of
-  // tokens without an end of text.
+  // Throws Error(invalid_argument) for a text shorter than a window, and for document masks without
+  // an end-of-text token.
   TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool document_masks = false);
 
   uint64_t size() const override { return size_; }
@@ -123,7 +123,7 @@ class TokenWindows : public DataSet {
   uint64_t validation_size_ = 0;
 };
 
-// For models that predict one token from the `context` before it (0 before the text's start).
+// For models that predict one token from the previous `context` tokens (0 before the text's start).
 class NextToken : public DataSet {
  public:
   NextToken(Tokens tokens, int64_t context);

@@ -8,10 +8,10 @@
 namespace tutti::training {
 namespace {
 
-// Texts are encoded in pieces of about this many bytes.
+// Approximate size in bytes of the pieces in which texts are encoded.
 constexpr size_t kPiece = size_t{1} << 20;
-constexpr size_t kRecord = 64;  // what a document takes besides its text
-// So much text without a place to cut is none that people wrote: it is cut anywhere.
+constexpr size_t kRecord = 64;  // estimated overhead of a document
+// Text without a valid cut over this length is not natural: it is cut anywhere.
 constexpr size_t kLongestPiece = 16 * kPiece;
 
 }  // namespace
@@ -39,7 +39,7 @@ std::optional<Document> PieceReader::next_document() {
   return std::nullopt;
 }
 
-// The first bytes of the pending text become a piece.
+// Turns the first bytes of the pending text into a piece.
 void PieceReader::take(size_t bytes, bool ends, Pieces& pieces) {
   if (bytes == 0 && !ends) return;
   pieces.documents.push_back(
@@ -53,7 +53,7 @@ void PieceReader::add_text(Document part, Pieces& pieces) {
   const size_t known = pending_.size();
   pending_ += part.text;
   if (!holding_out_ && options_.held_out_from && to_ >= *options_.held_out_from) {
-    // Of a compressed file the place inside the part is not known.
+    // In a compressed file the position inside the part is unknown.
     const bool exact = !is_compressed(files_[file_].path);
     const size_t place = known + (exact ? *options_.held_out_from - from_ : part.text.size());
     take(options_.last_cut(std::string_view(pending_).substr(0, std::min(place, pending_.size()))),

@@ -1,4 +1,4 @@
-// The documents of many files, cut into pieces that can be tokenized apart from each other.
+// Division of many files' documents into pieces that can be tokenized independently.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,32 @@
 
 namespace tutti::training {
 
-// About a MiB of them.
+// Pieces of about a MiB in all.
 struct Pieces {
   std::vector<Document> documents;  // or parts of documents
   bool held_out = false;            // for validation
-  uint64_t position = 0;            // bytes of all files that have been read
+  uint64_t position = 0;            // number of bytes of all files that have been read
   bool is_end() const { return documents.empty(); }
 };
 
 struct PieceOptions {
   DocumentFields fields;
-  // The last place where a text may be cut (Tokenizer::last_cut).
+  // Returns the last place where a text may be cut (Tokenizer::last_cut).
   std::function<size_t(std::string_view)> last_cut;
-  // No token comes between documents: texts are one, as if the files were, and a newline ends each
-  // document of JSON lines and of columns.
+  // Documents are joined without a separating token, as if the files were one text; a newline ends
+  // each document of JSON lines and of columns.
   bool joined = false;
-  // Documents are held out from this one of the files' bytes on, or shortly before it, so that no
-  // word is cut: of JSON lines and columns whole ones. None: none are.
+  // Documents are held out from this byte of the files on, or shortly before it, so that no word is
+  // cut; for JSON lines and columns whole documents. None: nothing is held out.
   std::optional<uint64_t> held_out_from;
 };
 
-// Memory does not grow with the files, but with the longest document of JSON lines or columns.
+// Memory does not grow with the files, only with the longest document of JSON lines or columns.
 class PieceReader {
  public:
   PieceReader(std::vector<TextFile> files, PieceOptions options);
 
-  // The next pieces in order; without documents at the end. Throws Error naming the file.
+  // Returns the next pieces in order; empty at the end. Throws Error naming the file.
   Pieces next();
 
  private:
@@ -53,12 +53,12 @@ class PieceReader {
   PieceOptions options_;
   size_t file_ = 0;
   std::unique_ptr<DocumentReader> reader_;  // of that file
-  uint64_t before_ = 0;                     // bytes of the files before it
-  uint64_t from_ = 0;                       // where the document read last begins
+  uint64_t before_ = 0;                     // bytes of earlier files
+  uint64_t from_ = 0;                       // start of the document read last
   uint64_t to_ = 0;                         // and ends
-  std::optional<Document> waiting_;         // for the next pieces: the first one that is held out
-  std::string pending_;                     // text that is not yet cut
-  bool begins_ = true;                      // nothing of its document comes before
+  std::optional<Document> waiting_;         // first held-out document, kept for the next pieces
+  std::string pending_;                     // text that has not been cut yet
+  bool begins_ = true;                      // pending_ begins its document
   bool holding_out_ = false;
   size_t size_ = 0;  // bytes in the pieces so far
 };

@@ -38,7 +38,7 @@ class TextReader final : public DocumentReader {
   bool ended_ = false;
 };
 
-// The text at a name with dots; a name that is there as it is comes first.
+// Finds a field by a name with dots; a member with that exact name comes first.
 const Json* find_field(const Json& record, std::string_view name) {
   if (!record.is_object()) return nullptr;
   if (const Json* found = record.find(name)) return found;
@@ -57,7 +57,7 @@ std::string names_in(const Json& record) {
   return names;
 }
 
-// Python writes NaN and Infinity into its records, which are no JSON: here they are null.
+// Replaces Python's NaN and Infinity, which are not JSON, by null.
 std::string without_words_of_python(std::string_view line) {
   std::string all;
   bool in_text = false;
@@ -96,7 +96,7 @@ class LineReader final : public DocumentReader {
     }
     return std::nullopt;
   }
-  // Inside the block in proportion: of a compressed file it is not known better.
+  // Proportional inside the block, since compressed files have no exact position.
   uint64_t position() const override {
     const uint64_t read = source_->position() - before_;
     return before_ + (block_.empty() ? read : read * at_ / block_.size());
@@ -122,7 +122,7 @@ class LineReader final : public DocumentReader {
     }
   }
 
-  // Nothing of a record whose text is null, as of a column's row without a value.
+  // None for a record whose text is null, or a row without a value.
   std::optional<Document> document(const std::string& line) const {
     try {
       const Json record = parse_record(line);
@@ -153,15 +153,15 @@ class LineReader final : public DocumentReader {
   std::string path_;
   DocumentFields fields_;
   std::unique_ptr<ByteSource> source_;
-  std::string block_;    // what is read of it
-  size_t at_ = 0;        // what is not yet taken begins here
+  std::string block_;    // data read from source_
+  size_t at_ = 0;        // start of the unconsumed data
   uint64_t before_ = 0;  // the source's position before the block
   uint64_t number_ = 0;
 };
 
-// True if the first line is a JSON object by itself: some name files of JSON lines .json.
+// True if the first line is a JSON object: some JSON lines files are named .json.
 bool begins_with_record(const std::string& path) {
-  constexpr size_t kMost = 16 * kBlock;  // of a line
+  constexpr size_t kMost = 16 * kBlock;  // limit for a line
   const std::unique_ptr<ByteSource> source = open_bytes(path);
   std::string text;
   size_t end = text.npos;

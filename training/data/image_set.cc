@@ -11,7 +11,7 @@
 namespace tutti::training {
 namespace {
 
-// Plain, or with .gz; the plain name where there is neither, for the error.
+// The plain name or with .gz, whichever exists; the plain name if neither does, for the error.
 std::string find_file(const std::string& directory, const std::string& name) {
   const std::string plain = directory + "/" + name;
   return std::filesystem::exists(plain + ".gz") && !std::filesystem::exists(plain) ? plain + ".gz"

@@ -1,4 +1,4 @@
-// Grey images and their classes, or those of their pixels, from IDX files as MNIST's.
+// Grey images with a class each, or with a class per pixel, from IDX files like MNIST's.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 namespace tutti::training {
 
 // A directory with train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
-// t10k-labels-idx1-ubyte, each plain or with .gz. The latter two are for validation. Where pixels
-// have targets, in place of labels: train-masks-idx3-ubyte and t10k-masks-idx3-ubyte.
+// t10k-labels-idx1-ubyte, each plain or with .gz. The latter two are for validation. If pixels have
+// targets, the labels are replaced by train-masks-idx3-ubyte and t10k-masks-idx3-ubyte.
 class ImageSet : public DataSet {
  public:
-  // Throws Error for files that are missing or do not fit together, naming them.
+  // Throws Error for files that are missing or inconsistent, naming them.
   explicit ImageSet(const std::string& directory, bool pixels = false);
 
   int64_t height() const { return static_cast<int64_t>(training_.images.rows); }

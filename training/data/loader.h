@@ -1,4 +1,4 @@
-// Makes items ahead of their use, in the background.
+// Prefetching of items in background threads.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,13 @@
 
 namespace tutti::training {
 
-// Items make(first), make(first + 1), ... make(end - 1), made by `workers` threads and handed out
-// strictly in the order of their indices, whichever thread made them. At most `depth` items exist
-// or are being made at any time, beside those that the caller was given.
+// Items make(first), make(first + 1), ... make(end - 1), created by `workers` threads and returned
+// strictly in the order of indices. At most `depth` items exist or are being created at any time,
+// besides those that the caller has received.
 //
-// make() is called from several threads at once, once for every index. With 0 workers next() itself
-// makes the item. next() may be called by one thread at a time. The destructor does not wait for
-// items that nobody has begun to make, only for those that are being made.
+// make() is called concurrently, once for every index. With 0 workers next() itself creates the
+// item. next() may be called by one thread at a time. The destructor waits only for items that are
+// being created.
 template <typename Item>
 class Loader {
  public:
@@ -38,15 +38,15 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next item, when it is made; empty after the last. Throws what make() threw for that item;
-  // the call after goes on with the next one.
+  // Blocks for and returns the next item; empty after the last one. Throws what make() threw for
+  // that item; the next call continues with the next item.
   std::optional<Item> next();
 
-  // The index of what next() returns next: all that is needed to resume.
+  // Index of the item that next() returns next: the only state needed to resume.
   uint64_t position() const { return next_; }
 
  private:
-  using Slot = std::variant<std::monostate, Item, std::exception_ptr>;  // empty: not yet made
+  using Slot = std::variant<std::monostate, Item, std::exception_ptr>;  // empty: not created yet
 
   Slot& slot_of(uint64_t index) { return slots_[index % slots_.size()]; }
   bool may_begin() const { return begun_ < end_ && begun_ - next_ < slots_.size(); }
@@ -57,8 +57,8 @@ class Loader {
   const Make make_;
   const uint64_t end_;
   std::mutex mutex_;                 // guards what follows; only next() changes next_
-  std::condition_variable room_;     // a worker may begin an item, or shall stop
-  std::condition_variable arrived_;  // the item that next() waits for
+  std::condition_variable room_;     // a worker may begin an item, or must stop
+  std::condition_variable arrived_;  // the item that next() waits for is ready
   uint64_t next_;                    // first item not handed out
   uint64_t begun_;                   // first item that no worker has begun
   bool stopping_ = false;

@@ -1,4 +1,4 @@
-// A random order of [0, size) that is computed, not stored.
+// A random permutation of [0, size) that is computed, not stored.
 #pragma once
 
 #include <bit>
@@ -8,13 +8,13 @@
 
 namespace tutti::training {
 
-// Where `index` < `size` goes in the order of that key: a bijection of [0, size). O(1) time (a few
-// dozen ns) and no memory.
+// Returns the image of `index` < `size` under the permutation of that key. O(1) time (a few dozen
+// ns) and no memory.
 //
-// A Feistel network permutes the numbers of as many bits as size - 1 has; what falls outside
-// [0, size) is permuted again until it falls inside, which takes less than two rounds of it on
+// A Feistel network permutes the numbers with as many bits as size - 1; results outside of [0,
+// size) are permuted again until they are inside, which takes fewer than two applications on
 // average (cycle walking; Black, Rogaway: Ciphers with arbitrary finite domains, CT-RSA 2002). Not
-// for secrets.
+// secure against adversaries.
 constexpr uint64_t permute(uint64_t key, uint64_t index, uint64_t size) {
   constexpr uint64_t kRounds = 8;
   const int bits = static_cast<int>(std::bit_width(size - 1));

@@ -1,5 +1,5 @@
-// Images of shapes on noise, each pixel with its class, that are made as they are asked for: data
-// for a first segmentation, and for measurements at any size.
+// Synthetic images of shapes on noise, with a class per pixel, generated on demand: data for a
+// first segmentation, and for measurements at any size.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ class ShapeSet : public DataSet {
   struct Options {
     int64_t height = 64;
     int64_t width = 64;
-    uint64_t count = 4096;  // to train on; an eighth as many besides to validate on
+    uint64_t count = 4096;  // for training; an eighth as many more for validation
     uint64_t seed = 1;
   };
-  // "shapes:HEIGHTxWIDTH[:COUNT[:SEED]]". Throws Error(invalid_argument) for what is not so.
+  // Parses "shapes:HEIGHTxWIDTH[:COUNT[:SEED]]". Throws Error(invalid_argument) for other texts.
   static bool is_named(const std::string& name) { return name.starts_with("shapes:"); }
   static Options parse(const std::string& name);
 
-  // `pixels`: whether each pixel has a target, or the image as a whole: the class of the shape that
+  // `pixels`: each pixel has a target; otherwise each image has one, the class of the shape that
   // covers the most of it.
   ShapeSet(const Options& options, bool pixels) : options_(options), pixels_(pixels) {}
 

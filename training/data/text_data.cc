@@ -44,7 +44,7 @@ double bigram_entropy(std::span<const uint8_t> text) {
   constexpr size_t kValues = 256;
   std::vector<uint64_t> pairs(kValues * kValues);
   for (size_t i = 1; i < text.size(); ++i) ++pairs[text[i - 1] * kValues + text[i]];
-  double sum = 0;  // of count * -log p(next | previous)
+  double sum = 0;  // sum of count * -log p(next | previous)
   for (size_t previous = 0; previous < kValues; ++previous) {
     const std::span<const uint64_t> row(pairs.data() + previous * kValues, kValues);
     double total = 0;

@@ -1,4 +1,4 @@
-// Text to train on: any files, as bytes. Nothing is tokenized.
+// Text to train on, from any files, as untokenized bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@ namespace tutti::training {
 // The last tenth is held out for validation.
 struct TextData {
   std::vector<uint8_t> bytes;
-  size_t training_size = 0;  // the bytes before are trained on, those from here on are held out
-  std::vector<std::string> left_out = {};  // of directories (text_files.h)
+  size_t training_size = 0;  // bytes before this index are for training, the others are held out
+  std::vector<std::string> left_out = {};  // skipped files in directories (text_files.h)
 
   size_t validation_size() const { return bytes.size() - training_size; }
-  // The same text gives the same number; ranks compare it.
+  // Equal for equal text; ranks compare it.
   uint64_t fingerprint() const;
 };
 
-// Fewer bytes than this are no text to learn from.
+// Minimum number of bytes of a text for training.
 inline constexpr size_t kMinTextBytes = 128;
 
 TextData split_text(std::vector<uint8_t> bytes);
 
-// The texts of the files that the paths stand for (text_files.h), one after the other. Throws Error
+// Loads the concatenated texts of the files that the paths denote (text_files.h). Throws Error
 // naming the path, as find_text_files() does, and for a text that is too short.
 TextData load_text(const std::vector<std::string>& paths);
 
-// H(next byte | previous byte) of the text in nats, from its own counts: what the best table of
-// byte pairs reaches. A model worth its name is well below.
+// H(next byte | previous byte) of the text in nats, from its own counts: the loss of the best table
+// of byte pairs, which a useful model must undercut.
 double bigram_entropy(std::span<const uint8_t> text);
 
 }  // namespace tutti::training

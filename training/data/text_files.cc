@@ -29,7 +29,8 @@ Error unreadable_text(const std::string& path, int errno_value) {
                       {.remedy = "check the path and its permissions"});
 }
 
-// Why what a file begins with is no text, or no columns; "" if it is. These have NUL bytes.
+// Returns why the beginning of a file is not text or columns; "" if it is. Binary files have NUL
+// bytes.
 std::string_view why_no_text(const std::string& path) {
   std::string block(kTextBlock, '\0');
   block.resize(open_bytes(path)->read(block));
@@ -38,8 +39,8 @@ std::string_view why_no_text(const std::string& path) {
   return block.find('\0') != block.npos ? "it has NUL bytes" : "";
 }
 
-// Why a file of a directory is no data, by its name; "" of others. Copies that programs leave, and
-// what stands beside the data of a hub or of a clone.
+// Returns why a file in a directory is not data, by its name; otherwise "". Such files are backups
+// of editors, and descriptions in data sets and repositories.
 std::string_view no_data_by_name(const std::string& file) {
   std::string name = file;
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -58,7 +59,7 @@ std::string_view no_data_by_name(const std::string& file) {
   return "";
 }
 
-// What a directory has, sorted into files to take and others, with why not.
+// Files of a directory, divided into accepted and skipped ones with reasons.
 class Directory {
  public:
   explicit Directory(const std::string& path) : path_(path) {
@@ -70,7 +71,7 @@ class Directory {
     }
     if (error) throw unreadable_text(path, error.value());
     std::ranges::sort(entries);
-    // Links last: what they lead to may be here itself.
+    // Links come last: their targets may be in the directory itself.
     for (const bool links : {false, true}) {
       for (const fs::directory_entry& entry : entries) {
         if (entry.is_symlink(error) == links) look_at(entry);
@@ -80,7 +81,7 @@ class Directory {
   }
 
   const std::vector<TextFile>& files() const { return files_; }
-  // "" if all was taken.
+  // "" if all files were accepted.
   std::string left_out() const {
     if (left_out_.empty()) return "";
     constexpr size_t kMost = 8;
@@ -138,7 +139,7 @@ void add_directory(const std::string& path, std::vector<TextFile>& files,
 }
 
 void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& files) {
-  std::string why(why_no_text(path));  // what is no real file may have 0 bytes, and cannot be read
+  std::string why(why_no_text(path));  // special files may have 0 bytes, and cannot be read
   if (why.empty() && bytes == 0) why = "it is empty";
   if (!why.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("the file ", path, " is not text"),

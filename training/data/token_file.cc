@@ -31,15 +31,15 @@ constexpr int32_t kWideMagic = 20240801;
 constexpr int32_t kWideVersion = 7;
 constexpr int32_t kMarkedVersion = 107;
 constexpr uint64_t kMostCounted = std::numeric_limits<int32_t>::max();
-// What the formats are for; a file that tells nothing of its own is taken to be that.
+// Defaults of the formats for files without their own words.
 constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 constexpr TokenFormat kLlama3{.vocabulary = 128256, .end_of_text = 128000};
 constexpr int64_t kBytes = 256;
-constexpr uint64_t kTokenBlock = uint64_t{1} << 20;  // bytes that are read at a time
+constexpr uint64_t kTokenBlock = uint64_t{1} << 20;  // bytes per read
 
-// Our own words of the header.
+// Our own words in the header.
 struct OwnWords {
-  static constexpr size_t kPlace = 16;           // the first of them
+  static constexpr size_t kPlace = 16;           // index of the first one
   static constexpr int32_t kMagic = 0x54545554;  // "TUTT"
 
   int32_t magic = kMagic;
@@ -60,7 +60,7 @@ OwnWords own_words(const Header& header) {
   return words;
 }
 
-// Bytes of a token.
+// Returns the number of bytes per token.
 uint64_t check_kind(const std::string& path, const Header& header) {
   if (header[0] != kNarrowMagic && header[0] != kWideMagic) {
     refuse_tokens(
@@ -149,8 +149,8 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
   told.fingerprint = own.checksum;
 }
 
-// Narrow tokens are read into the end of the room for the wide ones, and widened from the front: no
-// token is written over before it is read.
+// Narrow tokens are read into the end of the buffer for wide ones, and widened from the front: no
+// token is overwritten before it is read.
 void TokenFile::read(uint64_t first, std::span<int32_t> tokens) const {
   const std::span<std::byte> bytes =
       std::as_writable_bytes(tokens).last(tokens.size() * static_cast<size_t>(width_));
@@ -171,7 +171,7 @@ std::vector<int32_t> TokenFile::tokens() const {
 
 TokenSummary TokenFile::summary() const { return told_ ? *told_ : look(); }
 
-// From `place` on, counted from the first token, and as far as the file goes.
+// Bytes from `place` on, counted from the first token, up to the end of the file.
 std::vector<std::byte> TokenFile::block_at(uint64_t place, uint64_t most) const {
   std::vector<std::byte> bytes(std::min(most, size_ * width_ - place));
   read_exactly(path_, file_.get(), sizeof(Header) + place, bytes);
@@ -196,7 +196,7 @@ uint32_t TokenFile::largest_of_all() const {
   return largest;
 }
 
-// Blocks of the file one after the other, or, of a large file, evenly over all of it.
+// Reads all blocks of the file or, for a large file, blocks spread evenly over it.
 TokenSummary TokenFile::look() const {
   constexpr uint64_t kSparseBlock = uint64_t{64} << 10;
   constexpr uint64_t kSparseBlocks = 256;
@@ -214,8 +214,8 @@ TokenSummary TokenFile::look() const {
     largest = std::max(largest, largest_in(bytes));
   }
   const TokenFormat& usual = width_ == sizeof(uint16_t) ? kGpt2 : kLlama3;
-  // Of another tokenizer than the format's, there may be larger tokens where nobody looked; those
-  // of 16 bits have a bound.
+  // With another tokenizer than the format's, unread parts may have larger tokens; for tokens of 16
+  // bits there is a bound.
   if (!whole && largest >= usual.vocabulary) {
     largest = width_ == sizeof(uint16_t) ? (1u << 16) - 1 : largest_of_all();
   }

@@ -1,15 +1,15 @@
-// Files of tokens in llm.c's formats (github.com/karpathy/llm.c, dev/data/data_common.py): a header
-// of 256 int32 (magic, version, number of tokens, zeros), then the tokens; all little-endian.
+// Token files in llm.c's formats (github.com/karpathy/llm.c, dev/data/data_common.py): a header of
+// 256 int32 (magic, version, number of tokens, zeros), then the tokens; all little-endian.
 //
 //   magic     version   tokens
 //   20240520  1         uint16: GPT-2's
 //   20240801  7         uint32: Llama 3's
-//   20240801  107       uint32, our own: the top bit marks tokens that are not to be predicted (the
-//                       prompts of fine-tuning); llm.c refuses it, as it would train on them
+//   20240801  107       uint32, our own: the top bit marks tokens that are not targets (prompts of
+//                       fine-tuning); llm.c rejects it, since it would train on them
 //
-// In words of the header that llm.c leaves at zero, TokenWriter tells what else is to be known of
-// the tokens, so that nobody has to read all of them for it: their number in 64 bits, a checksum,
-// the tokenizer's vocabulary and its end-of-text token.
+// TokenWriter uses header words that llm.c leaves zero for further properties, so that readers need
+// not scan the tokens: their number in 64 bits, a checksum, the size of the tokenizer's vocabulary
+// and its end-of-text token.
 #pragma once
 
 #include <cstddef>
@@ -26,47 +26,46 @@ struct XXH3_state_s;
 
 namespace tutti::training {
 
-// Tokens have 31 bits. One that is not to be predicted has the 32nd too: it is negative.
+// Tokens have 31 bits. Bit 32 marks tokens that are not targets, which are therefore negative.
 constexpr int32_t kUnpredicted = INT32_MIN;
 constexpr int32_t unpredicted(int32_t token) { return token | kUnpredicted; }
 constexpr bool is_predicted(int32_t token) { return token >= 0; }
 constexpr int32_t id_of(int32_t token) { return token & ~kUnpredicted; }
 
 struct TokenFormat {
-  int64_t vocabulary = 0;              // above every token
+  int64_t vocabulary = 0;              // upper bound of tokens, exclusive
   std::optional<int32_t> end_of_text;  // the token between documents
   bool marks_unpredicted = false;
 };
 
-// What a file tells of its tokens, or a look at it.
+// Properties of a file's tokens, from the header or from the tokens.
 struct TokenSummary {
   TokenFormat format;
-  // The same tokens give the same number. Of a file without a checksum that is larger than
-  // kReadWhole it is of its size and of blocks all over it.
+  // Equal for equal tokens. For files without a checksum that exceed kReadWhole, it covers the size
+  // and blocks spread over the file.
   uint64_t fingerprint = 0;
 };
 
-// Reads a token file a piece at a time: it may be larger than memory. (It is not mapped, since
-// whoever touches a page of a file that somebody has cut dies of SIGBUS.) Any number of threads may
-// read.
+// Reads a token file in pieces: it may exceed memory. (It is not mapped, since accessing a page of
+// a truncated file raises SIGBUS.) Thread-safe.
 class TokenFile {
  public:
-  // A file without our words in its header is read whole up to this many bytes.
+  // Files without our header words are read completely up to this many bytes.
   static constexpr uint64_t kReadWhole = uint64_t{32} << 20;
 
-  // Throws Error naming the path and what is wrong with the file; nothing malformed is accepted.
+  // Throws Error naming the path and the fault; no malformed file is accepted.
   explicit TokenFile(std::string path);
 
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }  // tokens
-  // Fills `tokens` from the one at `first` on. Throws Error naming the path where the file no
-  // longer has them, or cannot be read.
+  // Reads tokens from index `first` on. Throws Error naming the path if the file no longer has
+  // them, or cannot be read.
   void read(uint64_t first, std::span<int32_t> tokens) const;
   std::vector<int32_t> tokens() const;  // all of them
 
-  // From the header where it tells; else from a look at the tokens: the vocabulary is then that of
-  // the largest token, and at least that of the model which the format is for. Throws Error as
-  // read() does.
+  // Returns the header's properties if present. Otherwise inspects the tokens: the vocabulary then
+  // covers the largest token, and at least that of the model for which the format is made. Throws
+  // Error as read() does.
   TokenSummary summary() const;
 
  private:
@@ -78,26 +77,26 @@ class TokenFile {
   std::string path_;
   Fd file_;
   uint64_t size_ = 0;
-  uint64_t width_ = 2;  // bytes of a token
+  uint64_t width_ = 2;  // bytes per token
   std::optional<TokenSummary> told_;
   bool marks_ = false;
 };
 
-// Writes a token file. Until finish() the tokens are in PATH.partial, whose header is zeros: nobody
-// takes what was cut off for the whole, and an older file at PATH stays as it is.
+// Writes a token file. Until finish() the tokens are in PATH.partial, whose header is zeros: a
+// truncated file is never accepted, and an older file at PATH is kept.
 class TokenWriter {
  public:
-  // 16 bits a token where the vocabulary and the format permit. Throws Error: PATH is there but no
-  // regular file, or PATH.partial cannot be written.
+  // Uses 16 bits per token if the vocabulary and the format permit. Throws Error if PATH exists but
+  // is not a regular file, or PATH.partial cannot be written.
   TokenWriter(std::string path, const TokenFormat& format);
-  ~TokenWriter();  // without finish(): removes what was written
+  ~TokenWriter();  // without finish(): removes the partial file
   TokenWriter(const TokenWriter&) = delete;
   TokenWriter& operator=(const TokenWriter&) = delete;
 
-  // Tokens below the vocabulary. One system call: give it many at a time. Throws Error: the disk is
-  // full.
+  // Writes tokens, which must be below the vocabulary, in one system call: pass many at a time.
+  // Throws Error if the disk is full.
   void write(std::span<const int32_t> tokens);
-  // Writes the header, sees everything safe on disk, then renames. Nothing may be written after.
+  // Writes the header, syncs the file, then renames it. Must be the last call.
   void finish();
 
   uint64_t count() const { return count_; }  // tokens written so far

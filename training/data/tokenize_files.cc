@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 void check(const std::vector<TextFile>& files, const TokenizeOptions& options) {
   for (const std::string& out : {options.out, options.validation_out}) {
     for (const TextFile& file : files) {
-      std::error_code none;  // such a file: then they are not the same
+      std::error_code none;  // out does not exist: the files are not the same
       if (!fs::equivalent(file.path, out, none)) continue;
       throw Error(ErrorCode::invalid_argument,
                   cat("the tokens of ", file.path, " would take its own place"),
@@ -46,7 +46,7 @@ void check(const std::vector<TextFile>& files, const TokenizeOptions& options) {
   }
 }
 
-// What the first record of each kind of file says.
+// Checks the first record of each kind of file.
 bool has_prompts(const std::vector<TextFile>& files, const DocumentFields& fields) {
   std::set<DocumentKind> seen = {DocumentKind::text};
   for (const TextFile& file : files) {
@@ -66,10 +66,10 @@ struct Encoded {
   bool held_out = false;
   uint64_t position = 0;
   std::vector<int32_t> tokens;
-  TokenizeResult counts;  // but for tokens
+  TokenizeResult counts;  // without token counts
 };
 
-// Reads pieces one after the other, and encodes as many at a time as there are threads.
+// Reads pieces sequentially, and encodes as many at a time as there are threads.
 class Pipeline {
  public:
   Pipeline(PieceReader reader, const Tokenizer& tokenizer, const TokenizeOptions& options,
@@ -82,7 +82,7 @@ class Pipeline {
   Encoded make(uint64_t index) { return encode(read(index)); }
 
  private:
-  // Whoever makes an item waits until those before it are read. After an error there is nothing.
+  // Waits until all earlier items are read. After an error it returns nothing.
   Pieces read(uint64_t index) {
     std::unique_lock lock(mutex_);
     turns_.wait(lock, [&] { return next_ == index; });
@@ -138,7 +138,7 @@ class Pipeline {
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable turns_;
-  uint64_t next_ = 0;  // item to be read
+  uint64_t next_ = 0;  // next item to read
   bool failed_ = false;
   PieceReader reader_;
 

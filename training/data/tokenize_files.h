@@ -1,5 +1,5 @@
-// Text files to token files: what `tutti tokenize` runs. Memory does not grow with the text; all
-// processors encode.
+// Conversion of text files to token files, for `tutti tokenize`. Memory does not grow with the
+// text; all processors encode.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,26 @@ namespace tutti::training {
 
 struct TokenizeOptions {
   std::string out;                // token file
-  std::string validation_out;     // of the text's last part; empty: none is held out
-  double validation_share = 0.1;  // of the files' bytes, above 0 and below 1
+  std::string validation_out;     // for the last part of the text; empty: nothing is held out
+  double validation_share = 0.1;  // fraction of the files' bytes, above 0 and below 1
   DocumentFields fields;
-  std::optional<int32_t> end_of_text;  // behind each document; none: texts are joined as they are
-  int threads = 0;                     // that encode; 0: one for each processor
+  std::optional<int32_t> end_of_text;  // follows each document; none: texts are joined
+  int threads = 0;                     // encoding threads; 0: one per processor
 };
 
 struct TokenizeResult {
   uint64_t documents = 0;
   uint64_t bytes = 0;       // of the texts
-  uint64_t characters = 0;  // of UTF-8
+  uint64_t characters = 0;  // in UTF-8
   uint64_t tokens = 0;      // in `out`
   uint64_t validation_tokens = 0;
-  uint64_t unpredicted = 0;  // of all tokens: those of prompts
+  uint64_t unpredicted = 0;  // number of tokens of prompts
 };
 
-// The tokens of the files' documents, one after the other. Files are the same for any number of
-// threads. Tokens of prompts are marked: nobody learns to predict them. `progress` is called now
-// and then with the bytes done. Output files appear, or are replaced, when all is written. Throws
-// Error: about a path, the disk, or options.
+// Writes the tokens of the files' documents, one after the other. The output does not depend on the
+// number of threads. Tokens of prompts are marked as non-targets. `progress` is called now and then
+// with the number of bytes done. Output files appear, or are replaced, once everything is written.
+// Throws Error about a path, the disk, or options.
 TokenizeResult tokenize_files(const std::vector<TextFile>& files, const Tokenizer& tokenizer,
                               const TokenizeOptions& options,
                               const std::function<void(uint64_t bytes_done)>& progress);

@@ -1,6 +1,6 @@
-// Text to tokens and back.
+// Conversion of text to tokens and back.
 //
-// Tokenizers do not change after construction: any number of threads may share one.
+// Tokenizers do not change after construction, so they are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -17,39 +17,39 @@ namespace tutti::training {
 // A text, or a part of one that comes in pieces.
 struct TextPiece {
   std::string_view text;
-  bool begins = true;  // nothing of the text comes before
+  bool begins = true;  // nothing of the text precedes this piece
 };
 
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // The tokens of each piece. Pieces in one call share what is found out about their words: give
-  // short texts together.
+  // Returns the tokens of each piece. Pieces of one call share cached words: pass short texts
+  // together.
   virtual std::vector<std::vector<int32_t>> encode(std::span<const TextPiece> pieces) const = 0;
-  std::vector<int32_t> encode(std::string_view text) const;  // of one whole text
+  std::vector<int32_t> encode(std::string_view text) const;  // one whole text
 
-  // The text of tokens from a text's beginning. Throws Error(invalid_argument) for a token that is
-  // not in the vocabulary, as text_of() does.
+  // Returns the text of tokens that begin a text. Throws Error(invalid_argument) for a token that
+  // is not in the vocabulary, as text_of() does.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
-  // What a token adds to a text that has begun; a part of a character, maybe.
+  // Text that a token adds to a text that has begun; possibly a part of a character.
   virtual std::string text_of(int32_t token) const = 0;
 
-  virtual size_t vocabulary_size() const = 0;  // above every token
-  // The token that is written like this, such as <|endoftext|>.
+  virtual size_t vocabulary_size() const = 0;  // upper bound of tokens, exclusive
+  // The token with this text, such as <|endoftext|>.
   virtual std::optional<int32_t> find(std::string_view name) const = 0;
-  // The one that ends documents, if the tokenizer has one.
+  // The token that ends documents, if the tokenizer has one.
   virtual std::optional<int32_t> end_of_text() const = 0;
 
-  // What stands around every text that a model is given: a beginning of text, mostly. It is no part
-  // of what encode() makes.
+  // Tokens around every text that a model is given, mostly a beginning of text. encode() does not
+  // add them.
   struct Frame {
     std::vector<int32_t> before, after;
   };
   virtual Frame frame() const { return {}; }
 
-  // The last place at which this text may be cut, whatever follows it: the tokens of the two parts
-  // are the tokens of the whole. For text that comes in pieces. 0: there is none.
+  // The last place where this text may be cut, whatever follows: the tokens of the two parts are
+  // the tokens of the whole. For text that is read in pieces. 0: none.
   virtual size_t last_cut(std::string_view text) const = 0;
 };
 
@@ -66,9 +66,9 @@ class ByteTokenizer final : public Tokenizer {
   size_t last_cut(std::string_view text) const override { return text.size(); }
 };
 
-// The tokenizer at a path: Hugging Face's tokenizer.json, or a directory with one, or with the two
-// files of GPT-2's (bpe_vocabulary.h). Of bytes where the path is empty. Throws Error naming the
-// path and what is wrong there.
+// Loads the tokenizer at a path: Hugging Face's tokenizer.json, or a directory with that file or
+// with GPT-2's two files (bpe_vocabulary.h). An empty path means bytes. Throws Error naming the
+// path and the fault.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& path);
 
 }  // namespace tutti::training

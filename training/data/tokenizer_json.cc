@@ -32,14 +32,14 @@ const Json* given(const Json& json, std::string_view name) {
   return found == nullptr || found->is_null() ? nullptr : found;
 }
 
-// The default where the key is absent or null.
+// Returns the default if the key is missing or null.
 template <typename T>
 T value_or(const Json& json, std::string_view name, T otherwise) {
   const Json* const found = given(json, name);
   return found == nullptr ? otherwise : found->get<T>();
 }
 
-// Refuses a component's settings that are not at the value which changes nothing.
+// Rejects settings of a component unless they have no effect.
 void require_off(const Json& json, const std::string& what,
                  std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -53,7 +53,7 @@ void require_off(const Json& json, const std::string& what,
 
 std::string type_of(const Json& component) { return component.at("type").get<std::string>(); }
 
-// The components of a possible Sequence, whose list is called `list`.
+// The component, or the components of a Sequence, whose list is called `list`.
 std::vector<const Json*> components(const Json& json, const char* name, const char* list) {
   const Json* component = given(json, name);
   if (component == nullptr) return {};
@@ -200,7 +200,7 @@ class TokenizerReader {
       const std::optional<std::string> bytes =
           byte_level_ ? bytes_of_symbol(symbol) : std::optional(symbol);
       if (bytes) vocabulary.symbols[place] = *bytes;
-      description_.texts[place] = bytes.value_or(symbol);  // else it is written as it is
+      description_.texts[place] = bytes.value_or(symbol);  // otherwise literal
     }
     if (const Json* unknown = given(model_, "unk_token")) {
       vocabulary.unknown = id_of(unknown->get<std::string>());
@@ -211,7 +211,7 @@ class TokenizerReader {
     read_merges();
   }
 
-  // Without byte_fallback a character that is no token is unknown, whatever bytes there are.
+  // Without byte_fallback a character without a token is unknown, even if byte tokens exist.
   void forget_bytes() {
     if (!description_.vocabulary.unknown) {
       refuse_tokenizer("its model has neither bytes (ByteLevel or byte_fallback) nor an unk_token");
@@ -263,7 +263,7 @@ class TokenizerReader {
     }
   }
 
-  // <0x41> is the byte 0x41.
+  // Replaces <0x41> by the byte 0x41.
   void decode_bytes() {
     for (std::optional<std::string>& text : description_.texts) {
       if (!text || text->size() != 6 || !text->starts_with("<0x") || !text->ends_with('>'))
@@ -297,8 +297,8 @@ class TokenizerReader {
     }
   }
 
-  // Tokens around a text, by template or as BERT and RoBERTa have them. Others (ByteLevel) change
-  // no tokens.
+  // Reads tokens around a text, from a template or in BERT's and RoBERTa's form. Other
+  // post-processors (ByteLevel) change no tokens.
   void read_post_processor() {
     Tokenizer::Frame& frame = description_.frame;
     for (const Json* step : components(json_, "post_processor", "processors")) {
@@ -330,7 +330,7 @@ class TokenizerReader {
     frame.before.insert(frame.before.begin(), before.begin(), before.end());
   }
 
-  // What a normalizer writes for a blank.
+  // Finds the replacement of blanks by a normalizer.
   void find_marker() {
     for (const auto& [from, to] : description_.normalizer.replacements) {
       const bool only = description_.normalizer.replacements.size() == 1;
@@ -362,7 +362,7 @@ class TokenizerReader {
   const Json& model_;
   BpeDescription description_;
   bool byte_level_ = false;
-  std::unordered_map<std::string, int32_t> ids_;  // as the file writes symbols
+  std::unordered_map<std::string, int32_t> ids_;  // by symbol as written in the file
 };
 
 // "eos_token": a name, or {"content": name}.

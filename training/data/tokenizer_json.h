@@ -1,5 +1,5 @@
 // Hugging Face's tokenizer.json (github.com/huggingface/tokenizers): byte-pair encoding of bytes,
-// as GPT-2, Llama 3 and Qwen have it, or of characters after SentencePiece, as Llama 2 and Mistral.
+// as in GPT-2, Llama 3 and Qwen, or of characters after SentencePiece, as in Llama 2 and Mistral.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ namespace tutti::training {
 
 inline constexpr const char* kTokenizerJson = "tokenizer.json";
 
-// Throws Error that names the path and what it has that is not supported: nothing is left out that
-// would change a token, but for the post-processor, which puts tokens around a text: we put one
-// between documents. That one is the "eos_token" of the tokenizer_config.json beside the file, or
-// else <|endoftext|>, <|end_of_text|>, </s> or <eos>, whichever there is.
+// Throws Error that names the path and an unsupported feature. Nothing that would change a token is
+// ignored except the post-processor, which puts tokens around a text: here a token is put between
+// documents instead. It is the "eos_token" of the tokenizer_config.json beside the file, or else
+// the first that exists of <|endoftext|>, <|end_of_text|>, </s> and <eos>.
 BpeDescription read_tokenizer_json(const std::string& path);
 
 }  // namespace tutti::training

@@ -1,4 +1,4 @@
-// Cuts text into the words inside which a tokenizer merges.
+// Splitting of text into words, inside which a tokenizer merges.
 #pragma once
 
 #include <cstddef>
@@ -19,30 +19,30 @@ inline constexpr std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// By a regular expression, as Oniguruma, which Hugging Face's tokenizers use, reads it. Any number
-// of threads may share one.
+// Splits by a regular expression in the dialect of Oniguruma, which Hugging Face's tokenizers use.
+// Thread-safe.
 class WordSplitter {
  public:
-  // Throws Error(unsupported) for what PCRE2 cannot compile, or does not read as Oniguruma does.
+  // Throws Error(unsupported) for a pattern that PCRE2 does not support, or interprets differently.
   explicit WordSplitter(std::string_view pattern = kGpt2Pattern);
 
-  // The words in order: what matches, and what is between. Together they are the text. A run of
-  // bytes that is not UTF-8 is a word.
+  // Returns the words in order: matches, and the texts between them. Together they are the text. A
+  // run of bytes that is not UTF-8 is a word.
   std::vector<std::string_view> split(std::string_view text) const;
-  // The same, of one word of another splitter's.
+  // Likewise, for one word of another splitter.
   void split(std::string_view text, std::vector<std::string_view>& words) const;
 
-  // Tokenizer::last_cut. No word reaches over such a place, and nothing before it is matched by
-  // what comes after. Known for the patterns above and their like; else 0.
+  // See Tokenizer::last_cut. No word extends over such a place, and no match before it depends on
+  // what follows. Known for the patterns above and similar ones; otherwise 0.
   size_t last_cut(std::string_view text) const;
-  // Whether all places where another splitter cuts may stay: this one only cuts further.
+  // True if every cut of an earlier splitter remains valid: this splitter only splits further.
   bool cuts_anywhere() const { return cuts_ == Cuts::anywhere; }
 
  private:
   enum class Cuts {
     unknown,
-    before_space,        // before white space that follows something else
-    before_inner_space,  // the same, unless it may be a punctuation's line end
+    before_space,        // before white space that follows another character
+    before_inner_space,  // the same, unless it may be the line end of a punctuation match
     anywhere,
   };
   struct Free {

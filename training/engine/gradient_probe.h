@@ -1,6 +1,6 @@
-// What a step must know of a rank's own gradients before they are summed over ranks: whether they
-// are finite, and the norm of one micro-batch's, which with the norm of the whole step's gradient
-// tells the gradient noise scale (optimizers/noise_scale.h).
+// Inspection of a rank's own gradients before they are summed over ranks: whether they are finite,
+// and the norm of one micro-batch's gradient, which together with the norm of the whole step's
+// gradient yields the gradient noise scale (optimizers/noise_scale.h).
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,28 @@
 
 namespace tutti::training {
 
-// Passes everything on to `inner`, and reads each parameter's gradient when the step's
-// micro-batches have been through all units here that use it, just before ranks may sum it. Where
-// that is one micro-batch, it is read once for both.
+// Forwards all calls to `inner`, and reads each parameter's gradient once the step's micro-batches
+// have passed all units here that use it, just before ranks may sum it. For a step of one
+// micro-batch, one read serves both purposes.
 class GradientProbe : public UnitHooks {
  public:
   struct Options {
-    // Gradients are summed over ranks micro-batch by micro-batch: each is looked at.
+    // Gradients are summed over ranks micro-batch by micro-batch: check each.
     bool each_micro_batch = false;
-    // Not where a model is cut over ranks, which each have a part of a micro-batch's gradient.
+    // Measure the norm. Must be false if the model is cut over ranks, each of which then has only a
+    // part of a micro-batch's gradient.
     bool measures = false;
   };
-  // `inner` and the model outlive it.
+  // `inner` and the model must outlive it.
   GradientProbe(UnitHooks& inner, Model& model, const Options& options);
 
-  // `passes`: by unit, how often its backward runs.
+  // `passes`: by unit, number of times that its backward runs.
   void begin_step(std::span<const int64_t> passes);
-  // The parameter whose gradient was the first with a NaN or an infinity, in backward's order.
+  // The first parameter, in backward's order, whose gradient has a NaN or an infinity.
   const std::optional<int>& broken() const { return broken_; }
   bool measures() const { return options_.measures; }
-  // The squared norm of the first micro-batch's gradient, as it lies in memory. 0 of a rank without
-  // one, or that does not measure.
+  // The squared norm of the first micro-batch's gradient, loss scale included. 0 on a rank without
+  // a micro-batch, and if norms are not measured.
   double square() const { return square_; }
 
   void before_forward(int unit) override { inner_.before_forward(unit); }
@@ -45,9 +46,9 @@ class GradientProbe : public UnitHooks {
 
  private:
   struct Use {
-    int64_t units = 0;    // here, that use the parameter
-    int64_t all = 0;      // their backwards in this step
-    int64_t reached = 0;  // of these
+    int64_t units = 0;    // number of units here that use the parameter
+    int64_t all = 0;      // number of their backward calls in this step
+    int64_t reached = 0;  // number of these that have completed
   };
   void look_at(int parameter, const Use& use);
 

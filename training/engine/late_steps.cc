@@ -63,8 +63,8 @@ std::vector<StepResult> Replica::LateSteps::results(std::span<double> more) {
   return results;
 }
 
-// Ranks with values of their own: each has its own norm, and exchanges values by its synchronizer's
-// rule. At the end all exchanges are over.
+// Steps of ranks whose values differ: each rank has its own norm, and exchanges values by its
+// synchronizer's rule. All exchanges are complete on return.
 std::vector<StepResult> Replica::run_apart(std::span<const StepBatches> steps, int64_t first,
                                            std::span<const double> learning_rates) {
   LateSteps late(*this, steps, first, learning_rates);

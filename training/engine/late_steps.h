@@ -1,4 +1,4 @@
-// Steps in which ranks do not wait for each other: what became of them all ranks learn after the
+// Steps in which ranks do not wait for each other; the ranks exchange the steps' losses after the
 // last one.
 #pragma once
 
@@ -14,24 +14,24 @@
 
 namespace tutti::training {
 
-// One rank has one of these for each stretch of steps. Construction and results() are collective.
+// A stretch of such steps on one rank. Construction and results() are collective.
 class Replica::LateSteps {
  public:
-  // The arguments are those of Replica::run(), and outlive it.
+  // The arguments are those of Replica::run(), and must outlive it.
   LateSteps(Replica& replica, std::span<const StepBatches> steps, int64_t first,
             std::span<const double> rates);
 
   int64_t count() const { return std::ssize(steps_); }
   const StepBatches& batches(int64_t step) const { return steps_[at(step)]; }
   double rate(int64_t step) const { return rates_[at(step)]; }
-  // Targets and samples of all ranks' batches of the step.
+  // Targets and samples of all ranks in the step.
   const StepCounts& counts(int64_t step) const { return counts_[at(step)]; }
 
-  // Leaves the gradients of these micro-batches of the step, and keeps their losses.
+  // Computes the gradients of these micro-batches of the step, and adds their losses to the step's.
   void compute(int64_t step, const StepBatches& batches, const LossScales& scales);
-  // Throws Error(invalid_argument) where losses or gradients are not finite.
+  // Throws Error(invalid_argument) if losses or gradients are not finite.
   void check(int64_t step) const;
-  // Each of `more` becomes the sum of all ranks'.
+  // Sums losses over ranks. Each element of `more` becomes the sum over all ranks.
   std::vector<StepResult> results(std::span<double> more);
   Error diverged(int64_t step, const std::string& what) const {
     return training::diverged(first_ + step, what, rate(step));

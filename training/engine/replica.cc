@@ -51,7 +51,7 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const Repl
   return placement;
 }
 
-// Ranks with the same units: those along these axes, on each of the stages that hold them.
+// Ranks with the same units: those along `axes`, on each of the stages that hold the units.
 Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& placement) {
   if (placement.holders.size() == 1) return mesh.group(axes);
   std::vector<int> ranks;
@@ -77,7 +77,7 @@ ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& batch,
 }
 
 // The axes over which norms are summed within a stage. In ZeRO stage 0 each rank along the other
-// axes of the batch sums the whole norm itself.
+// axes of the batch computes the whole norm itself.
 AxisSet counting_axes(const Model& model, int zero_stage) {
   const AxisSet all = AxisSet::all().without({Axis::pipeline});
   if (zero_stage > 0) return all;
@@ -92,10 +92,10 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
   storage.alone = parameters_of(factors);
   storage.parameters = placement.parameters;
   storage.copies = placement.copies;
-  // Along axes where ranks have the same of a parameter, the first one counts it.
+  // Ranks along these axes have equal parts of a parameter: the first one counts it.
   for (const int parameter : placement.parameters) {
     const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
-    // Both throw for cuts that the optimizer cannot work with.
+    // Both throw for cuts that the optimizer does not support.
     optimizer.state_format(spec);
     optimizer.whole_states(spec, static_cast<int>(model.units().size()));
     const Placement& its = spec.placement;
@@ -104,16 +104,15 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
     storage.copies.push_back(parameter);
   }
   storage.masters = !options.stochastic_rounding;
-  // Where several stages hold the same units, ranks come to the ends of buckets in different
-  // orders.
+  // Stages that hold the same units reach the ends of buckets in different orders.
   const bool one_order = placement.holders.size() == 1;
   storage.one_pass = options.passes == 1 && one_order;
   storage.shard_sums = one_order && shards_sums(options);
   return storage;
 }
 
-// Where several stages hold the same units (Chimera), they come to the end of a bucket at different
-// places of their tables: nobody may stand still for its sum, or for memory, before the last one.
+// Stages that hold the same units (Chimera) reach the end of a bucket at different entries of their
+// tables: they must not block for its sum, or for memory, before the last one.
 DataParallelOptions parallel_options(const ReplicaOptions& options,
                                      const pipeline::Placement& placement) {
   DataParallelOptions parallel = options.data_parallel;
@@ -125,7 +124,7 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
   return parallel;
 }
 
-// Collective among all ranks: those that compute by themselves what all are to have alike.
+// Collective. Checks ranks that each compute a result that must be equal on all of them.
 void check_products(const ReplicaOptions& options, const Optimizer& optimizer, Mesh& mesh) {
   if (options.factors.layers != FactorLayers::none) {
     check_same_products(mesh.world(), options.storage.dtype, "send gradients as factors",
@@ -196,8 +195,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
           make_synchronizer(model, storage_, options, placement_, mesh_, hook, *optimizer)),
       servers_(options.sync.has_servers() ? static_cast<ParameterServer*>(synchronizer_.get())
                                           : nullptr),
-      // Where ranks differ in their samples alone, each has a whole gradient of a micro-batch,
-      // unless it has but the factors; and it is compared with that of all ranks.
+      // If ranks differ only in their samples, each has the whole gradient of a micro-batch, unless
+      // it has only the factors.
       probe_(*synchronizer_, model,
              {.each_micro_batch = storage_.adds_to_shards() || storage_.sums_in_order(),
               .measures = mesh_.size(Axis::data) == world().size() && factors_.empty() &&
@@ -210,7 +209,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
-  mesh_.along(Axis::spatial);  // made by all its ranks, some of which may send no halo
+  mesh_.along(Axis::spatial);  // collective: some of its ranks may never send a halo
   made_on_all(world(), [&] { check_updates(options_, model, updater_.optimizer()); });
   check_products(options_, updater_.optimizer(), mesh_);
   gradients_.set_hooks(probe_);
@@ -220,7 +219,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
   synchronizer_->publish_values();
 }
 
-// Both stages that use a parameter add up their own micro-batches, then each other's sum.
+// Each of the two stages that use a parameter adds up its own micro-batches, then the other's sum.
 void Replica::join_tied_gradients() {
   Communicator& stages = mesh_.along(Axis::pipeline);
   for (const auto& [parameter, peer] : placement_.joined) {
@@ -237,8 +236,8 @@ void Replica::join_tied_gradients() {
   }
 }
 
-// Of this rank's first micro-batch, whose gradient is of its part of the mean over the step's
-// targets; and whether it has one.
+// Returns the square for this rank's first micro-batch, whose gradient is of its part of the mean
+// over the step's targets; and 1 if there is one, else 0.
 std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
                                                   const StepCounts& counts,
                                                   double loss_scale) const {
@@ -249,8 +248,8 @@ std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
   return {probe_.square() * factor * factor, 1};
 }
 
-// What ends one rank's part ends those of all ranks, which share communicators with some others
-// each: whoever waits on one for a rank that leaves would not hear why.
+// An error on one rank aborts all communicators: a rank that waits on any of them would otherwise
+// not learn the reason.
 template <typename Work>
 auto Replica::ending_all(const Work& work) {
   try {
@@ -267,8 +266,8 @@ void Replica::abort_all(const std::string& reason) {
   synchronizer_->abort(reason);
 }
 
-// What others tell is told with the stages of this rank, unless the executor has, and of the rank
-// that it is about.
+// Adds to errors that other ranks reported the stages of this rank and of the rank in question,
+// unless the executor has done so.
 template <typename Work>
 auto Replica::with_places(int64_t step, const Work& work) {
   try {
@@ -310,8 +309,8 @@ Replica::Trouble Replica::trouble() const {
   return {};
 }
 
-// Where ranks have different numbers of targets: so that the mean of all ranks' gradients is the
-// one over all targets.
+// Weights gradients by the rank's number of targets, so that the mean of all ranks' gradients is
+// the mean over all targets.
 void Replica::weigh_own_gradients(const StepCounts& own, const StepCounts& all) {
   overweight_.reset();
   if (synchronizer_->weights_values(own.targets)) return;
@@ -401,11 +400,11 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   throw_on_all(world(), diverged(step, what, learning_rate));
 }
 
-// Returns the gradients' norm; one that is not finite: nothing is updated then.
+// Returns the norm of the gradients; if it is not finite, nothing is updated.
 double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   const ProfileSpan part(profiler_, StepProfiler::Phase::update);
-  // Over all stages, some of which may have the same parameters.
+  // Covers all stages, some of which may have the same parameters.
   const AxisSet ranks = counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
                       sharded() || stage() == placement_.holders.front());
@@ -442,7 +441,7 @@ std::vector<Replica::Trouble> Replica::gather(const Trouble& own) {
   return all;
 }
 
-// What broke first: a NaN in a stage's output goes through all later stages.
+// Reports the first cause: a NaN in a stage's output reaches all later stages.
 std::string Replica::describe(const std::vector<Trouble>& troubles) const {
   const auto order = [](const Trouble& trouble) {
     switch (trouble.kind) {

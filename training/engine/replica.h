@@ -1,13 +1,14 @@
-// One rank's share of a model in training: a stage of its pipeline, of that stage parameters,
-// gradients and optimizer state by ZeRO stage, and what a step does with them.
+// One rank's share of a model in training: a stage of its pipeline; the stage's parameters,
+// gradients and optimizer state, as far as the ZeRO stage gives them to this rank; and the
+// operations of a step.
 //
 //   micro-batches -> pipeline -> gradients -> summed over the stage's ranks -> scaled, clipped
 //                 -> optimizer -> values
 //
-// Every layout trains the same model: at the same number of data-parallel ranks and the same
+// Every layout trains the same model: with the same number of data-parallel ranks and the same
 // micro-batches, in deterministic mode, all stages of ZeRO, all synchronous pipelines but Chimera,
-// bucket sizes and ways of keeping activations give the same bits. Without a pipeline it is one of
-// a single stage.
+// all bucket sizes and all recomputation modes give the same bits. Without pipelining there is one
+// stage.
 #pragma once
 
 #include <array>
@@ -45,52 +46,51 @@ namespace tutti::training {
 struct PipelineOptions {
   std::string schedule = "1f1b";  // pipeline/schedules.h
   int virtual_stages = 1;         // chunks a rank, where the schedule has them
-  std::vector<int> cut;           // the first unit of each chunk; empty: by estimated costs
+  std::vector<int> cut;           // first unit of each chunk; empty: by estimated costs
 };
 
-// Makes a synchronizer of one's own (parallel/synchronizer.h) for a rank's share of a model. Both
-// outlive it; the options say what a replica knows of the parameters.
+// Creates a user-defined synchronizer (parallel/synchronizer.h) for a rank's share of a model.
+// Model and storage outlive it; the options contain what the replica knows of the parameters.
 using SynchronizerFactory = std::function<std::unique_ptr<Synchronizer>(
     Model& model, ParameterStorage& storage, const DataParallelOptions& options)>;
 
 struct ReplicaOptions {
   PipelineOptions pipeline;  // over the mesh's pipeline axis
-  StorageOptions storage;    // one_pass and those of a stage follow from the others
+  StorageOptions storage;    // one_pass and stage-dependent options are derived
   DataParallelOptions data_parallel;
-  SyncOptions sync;                  // how ranks keep together
-  FactorOptions factors;             // its samples are those of a step, as the trainer sets them
-  SynchronizerFactory synchronizer;  // none: what the others say
-  RunnerOptions runner;              // its type is the storage's
-  int threads = 1;                   // that compute together on this rank (thread_pool.h)
+  SyncOptions sync;                  // how ranks synchronize
+  FactorOptions factors;             // the trainer sets `samples` to those of a step
+  SynchronizerFactory synchronizer;  // none: chosen by the other options
+  RunnerOptions runner;              // its type is that of the storage
+  int threads = 1;                   // CPU threads of this rank (thread_pool.h)
   uint64_t seed = 1;                 // of initial values
-  std::optional<double> clip;        // the largest norm of all gradients together
-  bool stochastic_rounding = false;  // bf16 values are updated themselves: they have no masters
-  // f16: the loss is scaled, and steps whose gradients overflow are left out. Without it gradients
-  // are taken as they are.
+  std::optional<double> clip;        // limit on the norm of all gradients together
+  bool stochastic_rounding = false;  // update bf16 values in place, without masters
+  // For f16: the loss is scaled, and steps whose gradients overflow are skipped. None: no scaling.
   std::optional<LossScalerOptions> loss_scaling;
-  // The most micro-batches that a rank has in any step; 0: it is not known. The gradients of one
-  // take less memory than the sums of several.
+  // Maximum number of micro-batches of a rank in any step; 0: unknown. Gradients of a single
+  // micro-batch take less memory than sums of several.
   int64_t passes = 0;
-  // This rank takes so many times as long for its gradients: it sleeps. For experiments with slow
-  // ranks.
+  // Makes this rank's gradients take this many times as long, by sleeping. For experiments with
+  // stragglers.
   double slowdown = 1;
 };
 
 struct StepResult : StepLosses {
-  double gradient_norm = 0;  // this rank's own, where the synchronizer leaves gradients as they are
-  // The squared norm of one micro-batch's gradient of its mean loss: the mean over the ranks' first
-  // ones. 0: unknown, as where models are cut over ranks.
+  double gradient_norm = 0;  // this rank's own if gradients are not summed
+  // The squared norm of one micro-batch's gradient of its mean loss, averaged over the ranks' first
+  // micro-batches. 0: unknown, as for models that are cut over ranks.
   double micro_batch_square = 0;
   double loss_scale = 1;
-  int signs = 0;         // ranks that wanted to tell something (StepBatches::sign)
+  int signs = 0;         // number of ranks whose StepBatches::sign returned true
   bool skipped = false;  // an overflow: nothing was updated
-  // Models with experts: how often the step's tokens chose each expert, by layer, and how many of
-  // these choices were dropped.
+  // Models with experts: number of tokens of the step that chose each expert, by layer, and the
+  // number of these choices that were dropped.
   std::vector<std::vector<int64_t>> expert_load;
   int64_t dropped = 0;
-  std::string overflow;  // then: which parameter on which rank was first
-  // Set where ranks learn of several steps at once: when this rank had computed its part of the
-  // step, or of the last step before in which it had one.
+  std::string overflow;  // if skipped: the parameter and rank of the first overflow
+  // Set where the results of several steps are exchanged at once: the time at which this rank
+  // completed its part of the step, or of the last earlier step in which it had a part.
   std::optional<std::chrono::steady_clock::time_point> ended;
 };
 
@@ -98,112 +98,113 @@ struct Evaluation {
   double loss = 0;
   double correct = 0;
   int64_t targets = 0;
-  bool of_tokens = false;  // a language model's: exp(loss) is its perplexity
+  bool of_tokens = false;  // the targets are tokens: exp(loss) is the perplexity
 };
 
 // Bytes on this rank, by kind.
 struct MemoryReport {
   StorageBytes storage;
   int64_t optimizer = 0;
-  int64_t activations = 0;  // the most so far, temporaries included
-  // Buffers of messages: activations and gradients between stages, keys and values of the ring.
+  int64_t activations = 0;  // high-water mark, temporaries included
+  // Message buffers: activations and gradients between stages, ring attention's keys and values.
   int64_t boundaries = 0;
-  int64_t compression =
-      0;               // of sums over ranks: what is sent in place of gradients, and remembered
-  int64_t copies = 0;  // of what is being saved meanwhile
-  int64_t files = 0;   // offloaded: the other kinds are in memory
-  int64_t pages = 0;   // of these files, the most that are in memory at once
+  // For compressed gradient sums: the messages, and error feedback.
+  int64_t compression = 0;
+  int64_t copies = 0;  // that are being saved
+  int64_t files = 0;   // bytes that are offloaded; the other kinds are in memory
+  int64_t pages = 0;   // maximum number of bytes of these files in memory at once
 };
 
-// Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
-// or with a model that is placed like this. Every rank finds the same.
+// Throws Error(invalid_argument) if the pipeline schedule is incompatible with the other options,
+// or with this placement of the model. Every rank throws the same.
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
-// The same for averages of values among workers of so many ranks each; for a communication hook,
-// for the scale of what it sums, and for rounding. `sums`: of some parameters the ranks of a worker
-// sum their gradients.
+// Likewise for averages of values among workers of several ranks each; for the loss scale with a
+// communication hook; and for rounding. `sums`: the ranks of a worker sum the gradients of some
+// parameters.
 void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_worker);
 bool sums_over_others(const Model& model, const pipeline::Placement& placement);
-// The same for parameter servers, on so many ranks.
+// Likewise for parameter servers on this number of ranks.
 void check_servers(const ReplicaOptions& options, int ranks, bool cut);
 void check_updates(const ReplicaOptions& options, const Model& model, const Optimizer& optimizer);
-// The same for what a model's experts need.
+// Likewise for models with experts.
 void check_experts(Model& model, const ReplicaOptions& options);
 void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
-// The same for gradients that are sent as factors. `compressed`: some gradients are compressed.
+// Likewise for gradients that are sent as factors. `compressed`: some gradients are compressed.
 void check_factors(const ReplicaOptions& options, Model& model,
                    const pipeline::Placement& placement, bool compressed);
 void check_rounding(const ReplicaOptions& options);
 
-// Whether ranks do not wait for each other in each step, so that all of them learn what became of
-// several steps after the last one.
+// True if ranks do not wait for each other in each step, so that the results of several steps are
+// exchanged after the last one.
 bool tells_late(const ReplicaOptions& options);
 
-// What is said of a step in which `what` is not finite.
+// The error of a step in which `what` is not finite.
 Error diverged(int64_t step, const std::string& what, double learning_rate);
 
-// With the storage that servers need: who has a shard's masters serves it.
+// Adds the storage options that servers need: the owner of a shard's masters serves the shard.
 ReplicaOptions with_shards(ReplicaOptions options);
 
-// Whether a rank of ZeRO stage 2 or 3 keeps shards of the sums of several micro-batches, which it
-// then sums over ranks one by one. In deterministic mode the sums, and their bits, are those of the
-// other stages.
+// True if a rank of ZeRO stage 2 or 3 keeps shards of the sum over micro-batches, and reduces each
+// micro-batch's gradients over ranks by itself. In deterministic mode the sums have the same bits
+// as in the other stages.
 bool shards_sums(const ReplicaOptions& options);
 
-// Throws Error(invalid_argument) where the model's parameters are cut for another place of another
-// mesh.
+// Throws Error(invalid_argument) if the model's parameters were cut for another place or mesh.
 void check_cuts(Model& model, const MeshPlace& place);
 
-// Makes the hook for a layout, once the replica has one.
+// Creates the communication hook once the replica has its layout.
 using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
 
-// One of these a rank; every call is made by all ranks, in one order.
+// One object per rank; all calls are collective, in the same order on all ranks.
 class Replica {
  public:
-  // Initial values are drawn. `model` outlives it.
+  // Draws the initial values. `model` must outlive it.
   Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
           const ReplicaOptions& options, const HookFactory& hook = nullptr);
 
-  // One step, counted from 1. Throws Error(invalid_argument) on every rank, naming step, rank and
-  // layer, at the first NaN or infinity, unless losses are scaled: then the step is skipped.
+  // Runs one step; steps are counted from 1. At the first NaN or infinity it throws
+  // Error(invalid_argument) on every rank, naming step, rank and layer; if losses are scaled, the
+  // step is skipped instead.
   StepResult step(const StepBatches& batches, int64_t step, double learning_rate);
-  // The largest of all ranks' values, after `step`.
+  // Returns the maximum of all ranks' values, after `step`.
   int32_t largest_on_any_rank(int32_t value, int64_t step);
-  // Steps from `first` on, each with its learning rate. Schedules that are not flushed change
-  // weights while the next steps' micro-batches are under way, up to the last step's end. With
-  // servers or values of their own ranks learn of the steps' losses after the last one. Others make
-  // one step after the other.
+  // Runs the steps from `first` on, each with its learning rate. Schedules without flushes update
+  // weights while micro-batches of later steps are in flight, until the end of the last step. With
+  // servers, or with values that differ between ranks, losses are exchanged after the last step.
+  // Otherwise the steps run one after the other.
   std::vector<StepResult> run(std::span<const StepBatches> steps, int64_t first,
                               std::span<const double> learning_rates);
-  // The mean loss over all ranks' micro-batches; `passes` as in StepBatches. Where each rank has
-  // values of its own, it is the loss of their mean.
+  // Returns the mean loss over all ranks' micro-batches; `passes` as in StepBatches. If ranks have
+  // different values, it is the loss of their mean.
   Evaluation evaluate(std::span<const MicroBatch> own, int64_t passes);
 
-  // Named pieces of what this rank owns, for checkpoints: "model" and the optimizer's state names.
+  // Kinds of named pieces that this rank owns, for checkpoints: "model" and the optimizer's states.
   std::vector<std::string> kinds() const;
-  // The elements of a kind, 1 x count in fp32 (a model without masters: in its type); they may be
-  // written between finish_values() and publish(), which makes them everybody's.
+  // Elements of a kind, 1 x count in fp32 (a model without masters: in its own type). They may be
+  // written between finish_values() and publish(), which distributes them.
   Tensor values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
-  // Whether the ranks of a stage own different parts; else each owns all of it.
+  // True if the ranks of a stage own different parts; otherwise each owns all of it.
   bool sharded() const { return options_.storage.stage > 0; }
-  // Whether this rank's pieces are nobody else's, or it is the first that has them (but for those
-  // that are marked as copies).
+  // True if this rank alone has its pieces, or is the first of the ranks that have them (pieces
+  // marked as copies excepted).
   bool saves() const {
     const MeshPlace& place = mesh_.place();
     return sharded() || (place.first_along(kBatchAxes.without(place.experts)) &&
                          stage() == placement_.holders.front());
   }
-  // Whether it is the first of its stage.
+  // True for the first rank of its stage.
   bool leads_stage() const { return first_of_model() && group_rank_ == 0; }
   void finish_values();
   void publish();
-  // The running statistics of this rank's units. Before they are saved or used those of all ranks
-  // of the stage become the first rank's; where ranks have values of their own, their mean.
+  // Running statistics of this rank's units. share_buffers(), to be called before they are saved or
+  // used, replaces them by those of the stage's first rank, or by the mean if ranks have different
+  // values.
   std::vector<NamedBuffer> buffers();
   void share_buffers();
-  // Shows all that checkpoints keep; what the visitor changes is everybody's after publish().
-  // Collective.
+  // Shows all state of checkpoints to the visitor; changes by the visitor reach the other ranks
+  // with publish(). Collective.
   void visit_state(StateVisitor& visitor);
   const ParameterStorage& storage() const { return storage_; }
   const ParameterSpec& spec(int parameter) const {
@@ -212,14 +213,14 @@ class Replica {
   Communicator& group() { return group_; }  // the ranks that have the same parameters
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }
-  // True for the first tensor rank, which reports the losses that all of them have.
+  // True for the first tensor rank, which reports the losses; the other tensor ranks have copies.
   bool first_of_model() const { return mesh_.place().first_along({Axis::tensor}); }
-  // Records what is done from now on. The trace outlives the replica.
+  // Records from now on. The trace must outlive the replica.
   void record(Trace& trace);
-  // Measures the parts of steps from now on. The profiler outlives the replica.
+  // Measures the parts of steps from now on. The profiler must outlive the replica.
   void profile(StepProfiler& profiler);
   const Updater& updater() const { return updater_; }
-  // Whether run() takes steps in which ranks do not wait for each other.
+  // True if run() takes steps through parameter servers.
   bool has_servers() const { return servers_ != nullptr; }
   std::optional<int> recorded_ranks(int64_t step) { return synchronizer_->recorded_ranks(step); }
   Staleness staleness() const { return has_servers() ? servers_->staleness() : Staleness(); }
@@ -227,12 +228,11 @@ class Replica {
 
   MemoryReport memory() const;
   PipelineReport report_pipeline() { return gradients_.report(); }
-  // Time that this rank's own work stood still for others, and bytes that it has sent, since
-  // construction.
+  // Time that this rank waited for others, and bytes that it sent, since construction.
   std::chrono::nanoseconds waited() const {
     return synchronizer_->waited() + gradients_.waited() + mesh_.said().waited + met_;
   }
-  // By axis; gradients and values that are summed over other axes too as the data axis's.
+  // By axis; reductions over the data axis and other axes together count as the data axis's.
   std::array<double, kAxes> bytes_by_axis() const {
     std::array<double, kAxes> bytes = mesh_.said().bytes;
     bytes[static_cast<size_t>(Axis::data)] += synchronizer_->bytes_sent();
@@ -251,14 +251,14 @@ class Replica {
   Communicator& world() { return mesh_.world(); }
 
  private:
-  // What can go wrong on one rank; all ranks learn the first rank's.
+  // A failure of one rank; all ranks learn the first rank's.
   struct Trouble {
     enum Kind : int32_t { none, loss, gradient };
     int32_t kind = none;
-    int32_t index = 0;  // of the unit, or the parameter
+    int32_t index = 0;  // the unit, or the parameter
   };
 
-  // An overflow, and experts' loads, are of all ranks' samples in each step.
+  // Overflows and experts' loads need the samples of all ranks in each step.
   bool is_late() const { return tells_late(options_) && model_.expert_load() == nullptr; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
@@ -297,24 +297,23 @@ class Replica {
   ThreadPool threads_;
   pipeline::Plans plans_;
   pipeline::Placement placement_;
-  Communicator group_;  // ranks with the same units: they sum gradients, and share what is sharded
+  Communicator group_;  // ranks with the same units, which sum gradients and hold shards
   int group_rank_ = 0;
   std::vector<FactorTraffic> factors_;
   ParameterStorage storage_;
-  // A step's three parts: what ranks tell each other of gradients and values; gradients; new
-  // values.
+  // The three parts of a step: exchange of gradients and values; gradients; update.
   std::unique_ptr<Synchronizer> synchronizer_;
-  ParameterServer* servers_ = nullptr;  // it, where it is one
-  GradientProbe probe_;                 // around it
-  std::optional<int> overweight_;       // the parameter whose gradient a weight made infinite
+  ParameterServer* servers_ = nullptr;  // the synchronizer, if it is a server
+  GradientProbe probe_;                 // wraps the synchronizer
+  std::optional<int> overweight_;       // parameter whose weighted gradient overflowed
   StepGradients gradients_;
   Updater updater_;
   pipeline::WeightVersions versions_;
-  std::optional<MeanValues> mean_;   // as it was saved, until the next step
-  std::chrono::nanoseconds met_{0};  // time in which ranks met
+  std::optional<MeanValues> mean_;   // the mean that was saved, kept until the next step
+  std::chrono::nanoseconds met_{0};  // time in which ranks exchanged results
   Trace* trace_ = nullptr;
   StepProfiler* profiler_ = nullptr;
-  // Each around the hooks before it: hooks_ is the outermost.
+  // Each wraps the previous hooks; hooks_ is the outermost.
   std::optional<TracingHooks> tracing_;
   std::optional<ProfilingHooks> profiling_;
   UnitHooks* hooks_ = &probe_;

@@ -1,4 +1,4 @@
-// What does not go together in a replica.
+// Checks for incompatible options of a replica.
 
 #include <algorithm>
 

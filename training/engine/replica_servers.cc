@@ -1,5 +1,5 @@
-// Steps through parameter servers: workers compute, servers update, and nobody waits for others
-// than these.
+// Steps through parameter servers: workers compute, servers update, and ranks wait only for
+// servers.
 
 #include <cmath>
 #include <optional>
@@ -41,12 +41,13 @@ class Replica::ServedSteps {
   int64_t first_;
   LateSteps late_;
   std::optional<RankReducer> reducer_;
-  // By step, of gradients: async: this worker's parts; else, on the first server, all workers' sum.
+  // By step, squares of gradients: async: this worker's parts; else, on the first server, the sum
+  // over all workers.
   std::vector<double> squares_;
 };
 
 std::vector<StepResult> Replica::ServedSteps::run() {
-  // A clipped gradient is known to servers alone.
+  // Only servers know a clipped gradient.
   const bool adds = replica_.updater_.optimizer().adds_gradients() && !replica_.options_.clip &&
                     replica_.storage_.options().dtype == DType::f32;
   servers_.run({.first = first_,
@@ -69,7 +70,7 @@ std::optional<double> Replica::ServedSteps::compute(int64_t step, int part) {
   return counts.targets == 0 ? std::nullopt : std::optional(clip_own(step));
 }
 
-// Each worker's gradients are an update, with a norm of their own.
+// Each worker's gradients are an update of their own, clipped by their own norm.
 double Replica::ServedSteps::clip_own(int64_t step) {
   ExactSum squares;
   const ParameterStorage& storage = replica_.storage_;
@@ -81,7 +82,7 @@ double Replica::ServedSteps::clip_own(int64_t step) {
   return clip ? clip_factor(std::sqrt(squares.value()), *clip) : 1;
 }
 
-// The serving thread calls it.
+// Called by the serving thread.
 void Replica::ServedSteps::update(const ShardUpdate& update) {
   const double rate = late_.rate(update.step) * update.rate_factor;
   Updater& updater = replica_.updater_;
@@ -93,7 +94,7 @@ void Replica::ServedSteps::update(const ShardUpdate& update) {
   if (leads()) squares_[static_cast<size_t>(update.step)] = norm * norm;
 }
 
-// Workers that are no servers learn how many updates there were.
+// Workers that are not servers learn the number of updates.
 std::vector<StepResult> Replica::ServedSteps::results() {
   std::vector<double> told = squares_;
   told.push_back(leads() ? static_cast<double>(replica_.updater_.updates()) : 0);

@@ -1,4 +1,4 @@
-// What a replica keeps from step to step, as checkpoints and others see it.
+// State that a replica keeps from step to step, for checkpoints and copies in memory.
 
 #include <string>
 
@@ -19,7 +19,7 @@ Tensor Replica::values_of(const OwnedPiece& piece, size_t kind) const {
 
 void Replica::visit_state(StateVisitor& visitor) {
   finish_values();
-  // What is saved lasts until the next step.
+  // The saved mean stays in memory until the next step.
   if (visitor.saves() && !synchronizer_->sums_gradients()) {
     mean_.emplace(storage_, group_, synchronizer_->shared_values());
   }
@@ -39,8 +39,8 @@ void Replica::visit_state(StateVisitor& visitor) {
   }
 }
 
-// What else each rank has of its own where ranks do not sum gradients: all that is updated. A
-// checkpoint of ranks that did has nothing of it, and all begin alike.
+// Shows the updated values that each rank has of its own if ranks do not sum gradients. A
+// checkpoint of ranks that did sum them has none of these rows, and all ranks start equal.
 void Replica::visit_own_values(StateVisitor& visitor) {
   const std::vector<std::string> kinds = this->kinds();
   for (size_t kind = 0; kind < kinds.size(); ++kind) {

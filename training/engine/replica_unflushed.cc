@@ -1,5 +1,5 @@
-// Steps of schedules that change weights while micro-batches are under way (PipeDream,
-// PipeDream-2BW): each stage updates by itself, nothing is shared among stages before the last one.
+// Steps of schedules that update weights while micro-batches are in flight (PipeDream,
+// PipeDream-2BW): each stage updates by itself; stages exchange results only after the last step.
 
 #include <algorithm>
 #include <array>
@@ -14,14 +14,14 @@
 
 namespace tutti::training {
 
-// The gradients of an update's micro-batches are complete on this stage. Returns the sum of their
-// squares, of this rank's part.
+// Called when the gradients of an update's micro-batches are complete on this stage. Returns the
+// sum of squares of this rank's part.
 ExactSum Replica::unflushed_update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   const ProfileSpan part(profiler_, StepProfiler::Phase::update);
   synchronizer_->finish_gradients();
   versions_.before_update();
-  // A parameter's norm concerns its stage only, where each rank has all of it or they have shards.
+  // Norms are of this stage alone; its ranks have either all of a parameter or shards.
   RankReducer reducer(mesh_.group(AxisSet::all().without({Axis::pipeline})), saves());
   const ExactSum squares = updater_.update_unseen(learning_rate, reducer);
   synchronizer_->after_update();
@@ -48,7 +48,7 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   gradients_.run(steps, counts, plan, versions_, on_update);
   versions_.end();
 
-  // What all stages learn of the steps, after the last one.
+  // Results of the steps that all stages exchange after the last one.
   RankReducer reducer(world(), saves());
   sum_over_owners(squares, reducer);
   std::array<double, 1> signs = {0};

@@ -10,12 +10,12 @@
 namespace tutti::training {
 namespace {
 
-// 0 where there is nothing.
+// Returns 0 for an empty set.
 double mean_of(double sum, int64_t count) {
   return count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
-// The layout of all tensors between units, any of which may lie between two stages.
+// The common layout of all tensors between units, any of which may cross two stages.
 ActivationLayout layout_between_units(const Model& model, int stages) {
   if (stages == 1) return kReplicated;  // nothing is sent
   const auto& units = model.units();
@@ -69,7 +69,7 @@ StepCounts StepGradients::own_counts(const StepBatches& batches) {
     counts.targets += model_.targets_in(batch);
     if (mesh_.place().first_along(kPartAxes)) counts.samples += batch.samples;
   }
-  const int64_t given = batches.targets;  // each rank counts its part of them
+  const int64_t given = batches.targets;  // each rank counts its part
   if (given == 0) return counts;
   counts.targets = given / ranks.size() + (ranks.rank() < given % ranks.size() ? 1 : 0);
   return counts;
@@ -127,7 +127,7 @@ void StepGradients::count_experts(const StepBatches& batches) {
   ExpertLoad* const load = model_.expert_load();
   if (load == nullptr) return;
   load->begin_step();
-  // Else forward has counted all when backward begins.
+  // Otherwise the step's forward passes have counted everything before backward begins.
   if (!load->is_needed() || (batches.passes == 1 && !pipelined())) return;
   run_forward(batches.own, batches.passes, pipeline::StageMode::counting);
   load->share();
@@ -166,8 +166,8 @@ std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
   return share(counts, own, more);
 }
 
-// In the one message that every step takes: all must know together whether the step was sound. The
-// sums are exact, and so the same for any layout.
+// Uses the one message that every step needs to agree whether the step was sound. The sums are
+// exact, and so independent of the layout.
 std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
                                              std::span<const LossSums> own,
                                              std::span<double> more) {

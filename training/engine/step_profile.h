@@ -1,9 +1,9 @@
-// Where the time of a rank's steps goes: by unit and phase, and in each of these by kernel.
+// Time profile of a rank's steps: by unit and phase, and within these by kernel.
 //
 //   step | exchange | wte forward | other | h.0 forward | ... | h.0 backward | exchange | update |
 //                     gemm nt, layer_norm, ...                              adamw
 //
-// Parts follow each other without gaps, so they add up to the step.
+// Parts follow each other without gaps, so their times add up to the step's.
 #pragma once
 
 #include <chrono>
@@ -31,9 +31,9 @@ struct KernelTotals {
 };
 using KernelTimes = std::map<std::string, KernelTotals>;  // by name
 
-// Phases of a unit are forward, backward, weights (a backward_weight that was put off) and
-// exchange: what is done around it, such as checks and sums of gradients, gathers of values and
-// waiting for other ranks. Parts of the whole model have no unit: update, exchange, and other.
+// A unit's phases are forward, backward, weights (a deferred backward_weight) and exchange: work
+// around the unit, such as checks and sums of gradients, gathers of values and waiting for other
+// ranks. Parts of the whole model have no unit: update, exchange, and other.
 struct ProfilePart {
   std::string unit;  // empty: the whole model
   std::string phase;
@@ -41,10 +41,10 @@ struct ProfilePart {
   KernelTimes kernels;
 };
 
-// Numbers are the mean of `steps` steps.
+// Mean over `steps` steps.
 struct StepProfile {
   int64_t steps = 0;
-  int64_t skipped = 0;  // the first ones, in which memory is touched for the first time
+  int64_t skipped = 0;  // warm-up steps, in which memory is touched for the first time
   double seconds = 0;   // of a step: the sum of its parts
   std::vector<ProfilePart> parts;
 
@@ -62,11 +62,11 @@ class StepProfiler : public KernelObserver {
     auto operator<=>(const Place&) const = default;
   };
 
-  // Steps are measured from begin() to end(), which says how many they were. The first two are
-  // dropped once there are others.
+  // Steps are measured from begin() to end(), which takes their number. The first two steps are
+  // discarded once there are others.
   void begin();
   void end(int64_t steps);
-  // Ends the current part of the step, and begins this one. Returns where the step was. Has no
+  // Ends the current part of the step, and begins this one. Returns the previous place. Has no
   // effect between steps.
   Place enter(const Place& place);
   void on_kernel(const KernelCall& call) override;
@@ -89,7 +89,7 @@ class StepProfiler : public KernelObserver {
   int64_t skipped_ = 0;
 };
 
-// A part of the whole model, from construction to destruction; no profiler, no part.
+// A part of the whole model, from construction to destruction; a null profiler disables it.
 class ProfileSpan {
  public:
   ProfileSpan(StepProfiler* profiler, StepProfiler::Phase phase) : profiler_(profiler) {
@@ -106,7 +106,7 @@ class ProfileSpan {
   StepProfiler::Place before_;
 };
 
-// Passes everything on to `inner`, whose time is the unit's exchange.
+// Forwards all calls to `inner`, whose time counts as the unit's exchange.
 class ProfilingHooks : public UnitHooks {
  public:
   // Both outlive it.

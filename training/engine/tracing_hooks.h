@@ -1,4 +1,4 @@
-// What goes into the trace (trace.h) by itself: units' passes and buckets' communication.
+// Automatic events of the trace (trace.h): units' passes and buckets' communication.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace tutti::training {
 
-// Passes everything on to `inner`, and records each unit's computing: "h.3 forward", "h.3
-// backward", and "h.3 weights" where backward_weight was put off. What `inner` does before and
-// after, waiting for parameters say, is not counted.
+// Forwards all calls to `inner`, and records each unit's computation: "h.3 forward", "h.3
+// backward", and "h.3 weights" for a deferred backward_weight. The time of `inner`, for example for
+// gathering parameters, is excluded.
 class TracingHooks : public UnitHooks {
  public:
-  // All three outlive it.
+  // All three must outlive it.
   TracingHooks(UnitHooks& inner, const Model& model, Trace& trace);
 
   void before_forward(int unit) override;
@@ -37,8 +37,8 @@ class TracingHooks : public UnitHooks {
   TraceEvent::Time start_;
 };
 
-// For Synchronizer::observe(): records each collective, by name and with its bucket. The trace
-// outlives the observer.
+// For Synchronizer::observe(): records each collective by name and bucket. The trace must outlive
+// the observer.
 Synchronizer::Observer record_collectives(Trace& trace);
 
 }  // namespace tutti::training

@@ -26,7 +26,7 @@ double bytes_of_gradients(std::span<const OwnedPiece> pieces) {
   return bytes;
 }
 
-// Masters, or values without one, and states are read and written; gradients are read.
+// Counts masters (or values without masters) and states as read and written, gradients as read.
 double bytes_of_update(std::span<const OwnedPiece> pieces, size_t states) {
   double bytes = bytes_of_gradients(pieces);
   for (const OwnedPiece& piece : pieces) {
@@ -204,7 +204,7 @@ void Updater::visit_state(StateVisitor& visitor) {
     visitor.whole("optimizer." + place.state.name, place.parameter, place.state.shape,
                   tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
   }
-  // Without skipped steps, as in a checkpoint that does not say, each made one.
+  // If the checkpoint has no number, assume no skipped steps: one update per step.
   visitor.number("updates", updates_, visitor.step());
   if (!scaler_) return;
   LossScaler::State scaler = scaler_->state();

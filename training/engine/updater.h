@@ -1,5 +1,5 @@
-// What makes new values of summed gradients: their norm, clipping, the optimizer with its state,
-// the scale of the loss.
+// Updates values by summed gradients: norm, clipping, the optimizer with its state, and the loss
+// scale.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace tutti::training {
 
-// As in ReplicaOptions.
+// See ReplicaOptions.
 struct UpdaterOptions {
   std::optional<double> clip;
   std::optional<LossScalerOptions> loss_scaling;
@@ -30,41 +30,40 @@ struct UpdaterOptions {
   uint64_t seed = 1;
 };
 
-// Of the pieces that one rank owns. Collective where a NormReducer is.
+// Updates the pieces that one rank owns. Calls are collective where their NormReducer is.
 class Updater {
  public:
-  // State is for what `storage` owns; the ranks of `group` share that. `model` and `storage`
-  // outlive this.
+  // Allocates state for the pieces that `storage` owns; the ranks of `group` share the rest.
+  // `model` and `storage` must outlive it.
   Updater(std::unique_ptr<Optimizer> optimizer, Model& model, ParameterStorage& storage,
           Communicator& group, const UpdaterOptions& options);
 
-  // What the next step's loss is multiplied by.
+  // The factor of the next step's loss.
   double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
-  // Updates once, and returns the norm of the gradients of all that the reducer reaches, unscaled.
-  // One that is not finite: nothing is updated. `pieces` are the storage's owned ones, which may
-  // have other gradients.
+  // Updates once, and returns the unscaled norm of the gradients of all ranks that the reducer
+  // covers. If the norm is not finite, nothing is updated. `pieces` are those that the storage
+  // owns, possibly with other gradients.
   double update(std::span<const OwnedPiece> pieces, double learning_rate, NormReducer& reducer);
-  // The same by gradients times a factor, without asking for a norm: of an optimizer that is
-  // elementwise.
+  // For elementwise optimizers: updates by the gradients times `factor`, without computing a norm.
   void update_elements(std::span<const OwnedPiece> pieces, double learning_rate, double factor);
-  // Updates without asking for a norm. Returns the sum of the squares of this rank's gradients that
-  // count.
+  // Updates without waiting for a norm. Returns the sum of the squares of this rank's gradients
+  // that count in norms.
   ExactSum update_unseen(double learning_rate, NormReducer& reducer);
-  // After each step: whether any rank's gradients were not finite. False for an overflow that is
-  // not the loss scale's fault.
+  // Call after each step; `overflow`: some rank's gradients were not finite. Returns false for an
+  // overflow that a lower loss scale cannot avoid.
   bool adapt_scale(bool overflow);
 
-  // Zeroes the optimizer's state and the number of updates, as before the first update.
+  // Zeroes the optimizer's state and the number of updates.
   void restart();
 
-  // How many updates were made: steps without those that were skipped.
+  // Number of updates: steps without skipped ones.
   int64_t updates() const { return updates_; }
-  void set_updates(int64_t updates) { updates_ = updates; }  // that other ranks made
+  void set_updates(int64_t updates) { updates_ = updates; }  // made by other ranks
   const Optimizer& optimizer() const { return *optimizer_; }
   const std::optional<LossScaler>& scaler() const { return scaler_; }
-  // "optimizer.m" ...
+  // Names of the optimizer's states: "optimizer.m" ...
   std::vector<std::string> kinds() const;
-  // Elements of a piece in the state of that number, 1 x count: f32, or u8 codes.
+  // Elements of a piece in state number `state`, 1 x count: f32, or u8 codes.
   Tensor state_of(const OwnedPiece& piece, size_t state) const;
   int64_t bytes() const;  // of states, in memory or in files
   int64_t bytes_of_wholes() const {
@@ -73,8 +72,7 @@ class Updater {
   void visit_state(StateVisitor& visitor);
 
  private:
-  // The scales of the blocks of a piece, by which codes are multiplied; empty where the state has
-  // none.
+  // Scales of the blocks of a piece, the factors of its codes; empty if the state has none.
   Tensor scales_of(const OwnedPiece& piece, size_t state) const;
   float* memory_of(const OwnedPiece& piece, size_t state) const;
   void offload();
@@ -86,13 +84,13 @@ class Updater {
   Model& model_;
   ParameterStorage& storage_;
   UpdaterOptions options_;
-  std::vector<Memory<float>> states_;  // of state_floats_ each
+  std::vector<Memory<float>> states_;  // state_floats_ each
   int64_t state_floats_ = 0;
   WholeStates whole_states_;
   Memory<float> whole_memory_;
-  std::optional<OffloadedWholes> offloaded_wholes_;  // where the optimizer is in files
-  std::map<int64_t, int64_t> first_states_;          // of pieces, by their owned_offset
-  std::optional<RankMatrices> matrices_;             // of what is sharded
+  std::optional<OffloadedWholes> offloaded_wholes_;  // if the optimizer is in files
+  std::map<int64_t, int64_t> first_states_;  // of pieces, by their owned_offset
+  std::optional<RankMatrices> matrices_;     // of sharded matrices
   std::optional<LossScaler> scaler_;
   int64_t updates_ = 0;
 };

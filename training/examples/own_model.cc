@@ -1,5 +1,6 @@
-// A model of one's own, trained on all ranks (DDP): each makes samples of its own, and gradients
-// are summed over ranks while backward goes on. It learns whether two numbers have the same sign.
+// A user-defined model, trained on all ranks (DDP): each rank generates its own samples, and
+// gradients are summed over ranks during backward. It learns whether two numbers have the same
+// sign.
 //
 //   c++ -std=c++20 -O2 own_model.cc -o own_model $(pkg-config --cflags --libs tutti-training)
 //   tutti run -n 2 -- ./own_model
@@ -16,8 +17,8 @@
 
 using namespace tutti::training;
 
-// Two numbers -> Linear -> ReLU -> Linear -> loss. What forward keeps for backward lies in slots:
-// one for each micro-batch that is under way.
+// Two numbers -> Linear -> ReLU -> Linear -> loss. Slots keep what backward needs, one for each
+// micro-batch in flight.
 class Classify : public Unit {
  public:
   explicit Classify(ParameterTable& table)

@@ -1,9 +1,10 @@
-// An optimizer of one's own: Lion (Chen et al.: Symbolic discovery of optimization algorithms,
-// 2023), on a model of the library, with its state cut among the ranks (ZeRO stage 1), which an
-// optimizer need not know of.
+// A user-defined optimizer: Lion (Chen et al.: Symbolic discovery of optimization algorithms,
+// 2023), on a model of the library, with its state sharded over the ranks (ZeRO stage 1), for which
+// an optimizer needs no code.
 //
-//   c++ -std=c++20 -O2 own_optimizer.cc -o own_optimizer $(pkg-config --cflags --libs
-//   tutti-training) tutti run -n 2 -- ./own_optimizer
+//   FLAGS=$(pkg-config --cflags --libs tutti-training)
+//   c++ -std=c++20 -O2 own_optimizer.cc -o own_optimizer $FLAGS
+//   tutti run -n 2 -- ./own_optimizer
 #include <tutti/training/engine/replica.h>
 #include <tutti/training/models/mlp_model.h>
 #include <tutti/training/optimizers/blocks.h>
@@ -46,7 +47,7 @@ int main() {
   std::mt19937 random(static_cast<unsigned>(world.rank()));
   std::uniform_int_distribution<int32_t> numbers(0, kKinds - 1);
   StepResult result;
-  for (int step = 1; step <= 400; ++step) {  // it learns to add up
+  for (int step = 1; step <= 400; ++step) {  // the model learns addition
     std::vector<int32_t> tokens(2 * kSamples), targets(kSamples);
     for (int32_t& token : tokens) token = numbers(random);
     for (size_t i = 0; i < targets.size(); ++i)

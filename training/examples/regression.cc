@@ -1,6 +1,6 @@
-// A regression: numbers to predict (float targets) from a data set of one's own, with the Trainer's
-// loop: batches that are reshuffled each epoch, a learning rate's schedule, validation; checkpoints
-// too, with options.checkpoint = "DIR".
+// A regression: predicts numbers (float targets) from a user-defined data set, with the Trainer's
+// loop: reshuffled batches in each epoch, a learning rate schedule, validation; checkpoints too,
+// with options.checkpoint = "DIR".
 //
 //   c++ -std=c++20 -O2 regression.cc -o regression $(pkg-config --cflags --libs tutti-training)
 //   tutti run -n 2 -- ./regression
@@ -48,8 +48,8 @@ class Hidden : public Unit {
   Slots<Saved> saved_;
 };
 
-// The last unit computes the loss. Any other one is as short: forward sets pass.loss, backward
-// returns pass.loss_scale times its derivative.
+// The last unit computes a loss. Other losses are as short: forward sets pass.loss, backward
+// returns pass.loss_scale times the derivative.
 class Predict : public Unit {
  public:
   explicit Predict(ParameterTable& table)

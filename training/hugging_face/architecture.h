@@ -1,6 +1,6 @@
-// Which of Hugging Face's architectures are models here, and how one becomes the other: config.json
-// and a model's configuration, names of tensors and of parameters. A new architecture is a file
-// that says so, and a line in architecture.cc.
+// Hugging Face's architectures that have a counterpart here, and the conversions between them:
+// config.json and model configuration, names of tensors and of parameters. To add one, write a file
+// with its conversion, and add a line to architecture.cc.
 #pragma once
 
 #include <string>
@@ -15,21 +15,22 @@ namespace tutti::training::hugging_face {
 struct Architecture {
   std::string class_name;  // "LlamaForCausalLM"
   std::string model_type;  // "llama"
-  std::string kind;        // of models/registry.h
-  // A parameter's tensor has the parameter's name behind this, but for an output layer of its own.
+  std::string kind;        // in models/registry.h
+  // Prefix of parameter names in tensor names, except for a separate output layer.
   std::string prefix;
-  std::string embedding;  // the parameter that an output layer may share
-  // The model's configuration, without its kind and context. Throws Error(unsupported) for what the
-  // model here cannot compute.
+  std::string embedding;  // the parameter that a tied output layer shares
+  // Returns the model's configuration, without its kind and context. Throws Error(unsupported) for
+  // features that the model here does not have.
   Json (*model_of)(const ConfigReader& config);
-  // Why it cannot hold `model`, a complete configuration of its kind; empty where it can.
+  // Returns the reason why it cannot represent `model`, a complete configuration of its kind; or
+  // "".
   std::string (*misfit)(const Json& model);
-  // Sets the fields of config.json by which `model`, a complete configuration, is made again.
-  // Throws Error(unsupported) for a model that the architecture cannot be.
+  // Sets the fields of config.json that describe `model`, a complete configuration. Throws
+  // Error(unsupported) for a model that the architecture cannot represent.
   void (*describe)(const Json& model, Json& config);
-  // Whether a parameter is stored as its transpose.
+  // True if a parameter is stored transposed.
   bool (*is_transposed)(std::string_view parameter);
-  // What files of earlier versions have besides parameters (names without the prefix).
+  // True for non-parameters in files of earlier versions (names without the prefix).
   bool (*is_constant)(std::string_view name);
 
   std::string tensor_name(std::string_view parameter) const;
@@ -38,10 +39,10 @@ struct Architecture {
 
 inline constexpr std::string_view kOutputLayer = "lm_head.weight";
 
-// Throws Error(unsupported) that names those that there are.
+// Throws Error(unsupported) that lists the known ones.
 const Architecture& architecture_of(const ConfigReader& config);
-// The first architecture that can hold `model`, a complete configuration. Throws Error(unsupported)
-// where there is none.
+// Returns the first architecture that can represent `model`, a complete configuration. Throws
+// Error(unsupported) if there is none.
 const Architecture& architecture_of_model(const Json& model);
 
 Architecture gpt2();

@@ -1,4 +1,4 @@
-// A config.json by strangers: its fields, each with a complaint that names it.
+// Validating reader of an untrusted config.json; errors name the field.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace tutti::training::hugging_face {
 
-// A field that is not there, or null, is its default; without one, and for a value of another type,
-// Error(invalid_argument).
+// A missing or null field has its default. A missing field without a default, and a value of
+// another type, throw Error(invalid_argument).
 class ConfigReader {
  public:
-  // An object. `path`: of the file, for complaints.
+  // `config` is an object. `path`: of the file, for errors.
   ConfigReader(const Json& config, std::string path);
-  // The file's. Throws Error that names it where it is no JSON object.
+  // Reads a file. Throws Error that names it if it is not a JSON object.
   static ConfigReader open(const std::string& path);
 
   const Json& json() const { return config_; }
@@ -32,7 +32,7 @@ class ConfigReader {
   std::vector<std::string> texts(std::string_view field) const;  // default: none
   ConfigReader object(std::string_view field) const;             // default: an empty one
 
-  // Throws Error(unsupported): the model here has no such thing.
+  // Throws Error(unsupported): the model here does not support this value.
   [[noreturn]] void refuse(std::string_view field, const std::string& wanted) const;
 
  private:

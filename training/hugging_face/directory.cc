@@ -16,7 +16,7 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-constexpr int64_t kMostContext = 4096;  // unless somebody asks for more
+constexpr int64_t kMostContext = 4096;  // default limit
 
 constexpr std::string_view kCompanions[] = {
     "generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
@@ -28,7 +28,7 @@ std::string in_directory(const std::string& path, std::string_view name) {
   return cat(path, '/', name);
 }
 
-// The name of a file in the directory, and of nothing elsewhere.
+// True for a file name in the directory, without a path to elsewhere.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
@@ -39,7 +39,7 @@ bool is_plain_name(const std::string& name) {
               {.where = where, .remedy = "get or write the directory anew"});
 }
 
-// Where there are weights in another format alone.
+// Throws if there are only weights in other formats.
 void refuse_other_weights(const std::string& directory) {
   for (const char* const name :
        {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "model.pt",
@@ -55,7 +55,7 @@ void refuse_other_weights(const std::string& directory) {
   }
 }
 
-// By file, the tensors that the index says are in it.
+// By file, the tensors that the index assigns to it.
 std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
   const ConfigReader index = ConfigReader::open(path);
   std::map<std::string, std::set<std::string>> files;
@@ -87,7 +87,7 @@ void check_shard(const SafetensorsFile& shard, const std::set<std::string>& want
 
 bool is_supported(DType type) { return is_float(type) && size_of(type) >= 2; }
 
-// Models know nothing of the file that asks for what they refuse.
+// Adds the file's name to errors of make().
 template <typename Make>
 auto made_for(const std::string& file, const Make& make) {
   try {
@@ -97,7 +97,8 @@ auto made_for(const std::string& file, const Make& make) {
   }
 }
 
-// With the smallest context: names and shapes do not depend on it, and memory for positions does.
+// Builds the model with the smallest context: names and shapes do not depend on it, but memory for
+// positions does.
 std::unique_ptr<Model> made_for_its_parameters(const Json& configuration, const std::string& file) {
   Json small = configuration;
   small["context"] = 1;
@@ -122,7 +123,7 @@ Json read_model(const ConfigReader& config) {
   const Architecture& architecture = architecture_of(config);
   Json model = architecture.model_of(config);
   model["kind"] = architecture.kind;
-  // Many are good for more than a computer has memory for.
+  // Many models support more context than memory allows.
   model["context"] = std::min(model.at("max_context").get<int64_t>(), kMostContext);
   return made_for(config.path(), [&] { return completed_model(model); });
 }
@@ -137,7 +138,7 @@ Directory::Directory(const std::string& path) : path_(path) {
 void Directory::open_files() {
   const std::string index = in_directory(path_, kIndexFile);
   const std::string one = in_directory(path_, kWeightsFile);
-  // As transformers takes them: an index beside it is left over from files that were before.
+  // As in transformers: an index beside it is left over from earlier files.
   if (is_regular_file(one) || !is_regular_file(index)) {
     if (!is_regular_file(one)) refuse_other_weights(path_);
     files_.emplace_back(one);
@@ -203,7 +204,7 @@ void Directory::match_parameters(const Architecture& architecture) {
               {.where = path_, .cause = problems});
 }
 
-// As files of models whose output layer is the embedding may have it.
+// True if the output layer repeats a tied embedding, as some files do.
 bool Directory::repeats(const StoredTensor& output, const std::string& embedding) const {
   const auto found = entries_.find(embedding);
   if (found == entries_.end()) return false;

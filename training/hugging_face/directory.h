@@ -1,5 +1,5 @@
-// A model in one of Hugging Face's directories: config.json, and its tensors in model.safetensors,
-// or, where that is not there, in several files that model.safetensors.index.json names.
+// A model in Hugging Face's directory format: config.json, and its tensors in model.safetensors, or
+// in several files that model.safetensors.index.json lists.
 #pragma once
 
 #include <map>
@@ -17,26 +17,25 @@ inline constexpr const char* kConfigFile = "config.json";
 inline constexpr const char* kWeightsFile = "model.safetensors";
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-// The files beside a model's that belong to it: its tokenizer's, and how text is made. Their names,
-// as far as they are there.
+// Names of existing files that belong to a model in the directory: tokenizer and generation config.
 std::vector<std::string> companions_in(const std::string& directory);
 
-// Whether there is a config.json.
+// True if there is a config.json.
 bool is_model_directory(const std::string& path);
 
-// The model here of a config.json, complete. Throws as Directory does.
+// Returns the complete model configuration for a config.json. Throws as Directory does.
 Json read_model(const ConfigReader& config);
 
-// Safe for files by strangers. Parameters are called "model.NAME", as everywhere.
+// Safe for untrusted files. Parameters are named "model.NAME", as in other sources.
 class Directory : public TensorSource {
  public:
-  // Reads config.json and the files' headers. Throws Error(unsupported) for a model that there is
-  // not, and Error(invalid_argument) that names what is missing, surplus, of another shape or
-  // type, or otherwise wrong, and the file.
+  // Reads config.json and the files' headers. Throws Error(unsupported) for an unknown model, and
+  // Error(invalid_argument) that names the file and what is missing, surplus, of another shape or
+  // type, or otherwise wrong.
   explicit Directory(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // Of the model here, complete.
+  // The complete model configuration.
   const Json& model() const { return model_; }
 
   std::vector<std::string> names() const override;
@@ -45,7 +44,7 @@ class Directory : public TensorSource {
 
  private:
   struct Entry {
-    TensorInfo info;  // as it is here
+    TensorInfo info;  // as converted
     const StoredTensor* stored = nullptr;
     bool transposed = false;
   };

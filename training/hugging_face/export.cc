@@ -28,11 +28,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSlab = 1 << 18;  // elements
+constexpr int64_t kSlab = 1 << 18;  // in elements
 
 struct ExportedTensor {
-  TensorInfo info;        // as it is in the file
-  std::string parameter;  // in the checkpoint
+  TensorInfo info;        // as written
+  std::string parameter;  // name in the checkpoint
   bool transposed = false;
 };
 
@@ -79,7 +79,7 @@ std::vector<Shard> shards_of(const Checkpoint& checkpoint, const Architecture& a
   return shards;
 }
 
-// The rows of the file's tensor are columns of the checkpoint's: as many at a time as a slab holds.
+// Rows of the file's tensor are columns of the checkpoint's: processes as many as fit a slab.
 void write_transposed(const Checkpoint& checkpoint, const ExportedTensor& tensor,
                       SafetensorsWriter& file) {
   const int64_t inputs = tensor.info.shape[0], outputs = tensor.info.shape[1];
@@ -146,8 +146,8 @@ void write_weights(const Checkpoint& checkpoint, const std::vector<Shard>& shard
   write_text(cat(folder, '/', kIndexFile), index.dump(2) + "\n");
 }
 
-// What came with the model, and says nothing of the model itself, stays as it was; what came with
-// one of another architecture is not this one's.
+// Keeps the imported config.json's fields that do not describe the model itself, unless they belong
+// to another architecture.
 void write_config(const Json& model, const Architecture& architecture,
                   const std::string& companions, const std::string& folder, DType dtype) {
   Json config = Json::object();
@@ -179,7 +179,7 @@ bool is_shard(const std::string& name) {
          name == shard_name(shard - 1, shards);
 }
 
-// Something in the directory that no export writes, if there is any.
+// Returns a file in the directory that no export writes, if there is one.
 std::optional<std::string> stranger_in(const std::string& directory) {
   const std::vector<std::string> companions = companions_in(directory);
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -196,13 +196,13 @@ bool is_within(const fs::path& path, const fs::path& directory) {
   return differ.first == directory.end();
 }
 
-// The step's folder, or the directory of the run that it is in.
+// The step's folder, or the directory of the run that contains it.
 fs::path source_of(const Checkpoint& checkpoint) {
   const fs::path step = fs::weakly_canonical(without_slash(checkpoint.path()));
   return fs::exists(step.parent_path() / kLatestFile) ? step.parent_path() : step;
 }
 
-// What is there must not be lost unless an export has written it.
+// Existing files must not be lost unless an export has written them.
 void check_target(const std::string& target, const fs::path& source) {
   const fs::path canonical = fs::weakly_canonical(target);
   if (is_within(canonical, source) || is_within(source, canonical)) {
@@ -221,7 +221,7 @@ void check_target(const std::string& target, const fs::path& source) {
   }
 }
 
-// A folder that becomes the directory when all of it is on the disk.
+// A temporary folder that replaces the directory when everything is on the disk.
 class NewDirectory {
  public:
   NewDirectory(const std::string& path, bool overwrite, const fs::path& source)
@@ -248,7 +248,7 @@ class NewDirectory {
   NewDirectory& operator=(const NewDirectory&) = delete;
 
   const std::string& folder() const { return folder_; }
-  // What was there before has the temporary name afterwards, and goes.
+  // Exchanges the folders; the old directory then has the temporary name and is removed.
   void publish() {
     sync_directory(folder_);
     const bool exchange = overwrite_ && fs::exists(target_);

@@ -1,4 +1,4 @@
-// From a checkpoint to one of Hugging Face's directories.
+// Export of a checkpoint to Hugging Face's directory format.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,18 @@
 namespace tutti::training::hugging_face {
 
 struct ExportOptions {
-  DType dtype = DType::f32;                     // or bf16, f16
-  uint64_t max_shard_size = uint64_t{5} << 30;  // bytes of tensors in one file, unless one has more
-  bool overwrite = false;  // an earlier export in the directory goes when the model is there
+  DType dtype = DType::f32;                     // f32, bf16 or f16
+  uint64_t max_shard_size = uint64_t{5} << 30;  // bytes per file, unless a tensor is larger
+  bool overwrite = false;                       // replace an earlier export in the directory
 };
 
-// Writes config.json, the tensors in one file or in several with their index, and the files that
-// came with the model when it was imported (`companions`: their folder, which may not be there).
-// The directory is there at once, when all of it is on the disk. Memory does not grow with the
-// model.
+// Writes config.json, the tensors in one file or in several with an index, and the files that came
+// with the model when it was imported (`companions`: their folder, which may be missing). The
+// directory appears atomically when everything is on the disk. Memory does not grow with the model.
 //
-// Throws Error(invalid_argument) where the directory has files already (with `overwrite`: others
-// than those of an export), or holds or lies in the checkpoint's run, Error(unsupported) for a
-// model that no architecture has, and what checkpoints throw.
+// Throws Error(invalid_argument) if the directory is not empty (with `overwrite`: has files other
+// than an export's), or contains or is inside of the checkpoint's run, Error(unsupported) for a
+// model that no architecture can represent, and what checkpoints throw.
 void export_model(const Checkpoint& checkpoint, const std::string& companions,
                   const std::string& directory, const ExportOptions& options = {});
 

@@ -1,4 +1,4 @@
-// GPT2LMHeadModel. Its linear layers are Conv1D: stored as inputs x outputs.
+// GPT2LMHeadModel. Its linear layers are Conv1D, stored as inputs x outputs.
 #include "base/error.h"
 #include "base/text.h"
 #include "training/hugging_face/architecture.h"
@@ -6,7 +6,7 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-// GPT2Config has second names for its sizes (attribute_map), which win where a file has both.
+// GPT2Config has aliases for its sizes (attribute_map), which take precedence if a file has both.
 int64_t size_named(const ConfigReader& config, std::string_view second_name,
                    std::string_view name) {
   return config.has(second_name) ? config.whole(second_name) : config.whole(name);
@@ -54,7 +54,7 @@ void gpt2_describe(const Json& model, Json& config) {
   config["activation_function"] = "gelu_new";
   config["layer_norm_epsilon"] = model.at("norm_epsilon");
   config["tie_word_embeddings"] = model.at("tied");
-  // This model has one share of dropout, and none of the attention's weights.
+  // This model has a single dropout rate, and no dropout of attention weights.
   for (const char* field : {"embd_pdrop", "resid_pdrop"}) {
     if (!config.contains(field)) config[field] = model.at("dropout");
   }

@@ -1,4 +1,4 @@
-// LlamaForCausalLM, and MistralForCausalLM, which is the same with a window.
+// LlamaForCausalLM, and MistralForCausalLM, which adds a window.
 #include "training/hugging_face/llama.h"
 
 #include "base/error.h"
@@ -7,8 +7,8 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-// transformers 5 writes all of it in rope_parameters; transformers 4 wrote the base by itself. A
-// file may have both, and they may contradict each other: then the order is that of transformers 5
+// transformers 5 writes all fields to rope_parameters; transformers 4 wrote the base separately. A
+// file may have both, with contradictions: the precedence is that of transformers 5
 // (PreTrainedConfig.convert_rope_params_to_dict and standardize_rope_params).
 void read_rope(const ConfigReader& config, int64_t max_context, Json& model) {
   ConfigReader rope = config.object("rope_scaling");
@@ -58,7 +58,7 @@ Json llama_model_of(const ConfigReader& config) {
 
 namespace {
 
-// As both transformers 4 and 5 read it.
+// Readable by transformers 4 and 5.
 void describe_rope(const Json& model, Json& config) {
   const Json& type = model.at("rope_scaling");
   Json rope = {{"rope_type", type == "none" ? Json("default") : type}};
@@ -84,7 +84,7 @@ void llama_describe(const Json& model, Json& config) {
   config["num_attention_heads"] = model.at("heads");
   config["num_key_value_heads"] = model.at("kv_heads");
   config["head_dim"] = model.at("head_size");
-  // A dynamic base grows from there on.
+  // A dynamic base is scaled beyond this length.
   config["max_position_embeddings"] =
       model.at(model.at("rope_scaling") == "dynamic" ? "rope_original_context" : "max_context");
   config["hidden_act"] = "silu";
@@ -100,7 +100,7 @@ namespace {
 
 bool llama_is_transposed(std::string_view) { return false; }
 
-// The rotary positions' frequencies.
+// Frequencies of rotary positions.
 bool llama_is_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 std::string llama_misfit(const Json& model) {
@@ -108,7 +108,7 @@ std::string llama_misfit(const Json& model) {
 }
 
 Json mistral_model_of(const ConfigReader& config) {
-  constexpr int64_t kUsual = 4096;  // where nothing is said; null: all
+  constexpr int64_t kUsual = 4096;  // default; null: all
   Json model = llama_model_of(config);
   const bool said = config.json().contains("sliding_window");
   model["window"] = config.whole("sliding_window", said ? 0 : kUsual);

@@ -6,7 +6,7 @@
 
 namespace tutti::training::hugging_face {
 
-// As Architecture::model_of and Architecture::describe, for these fields.
+// Counterparts of Architecture::model_of and Architecture::describe for these fields.
 Json llama_model_of(const ConfigReader& config);
 void llama_describe(const Json& model, Json& config);
 

@@ -8,7 +8,7 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-// The weight of the balance loss, which transformers adds where it is asked for.
+// Weight of the balance loss, which transformers adds on request.
 double balance_loss_of(const ConfigReader& config) {
   if (!config.truth("output_router_logits", false)) return 0;
   return config.number("router_aux_loss_coef", 0.001);
@@ -19,7 +19,7 @@ void describe_balance_loss(const Json& model, Json& config) {
   config["output_router_logits"] = model.at("balance_loss") != 0;
 }
 
-// Fields that all but Mixtral have in common.
+// Fields that all of them but Mixtral share.
 void read_choice(const ConfigReader& config, int64_t usual, Json& model) {
   model["topk"] = config.whole("num_experts_per_tok", usual);
   model["renormalize"] = config.truth("norm_topk_prob", false);
@@ -33,7 +33,7 @@ void describe_choice(const Json& model, Json& config) {
   describe_balance_loss(model, config);
 }
 
-// The reason why no architecture here can hold the model's routing; empty if there is none.
+// Why no architecture here can represent the model's routing; empty if one can.
 std::string routing_misfit(const Json& model) {
   if (model.at("scores") != "softmax") return "scores experts by softmax";
   if (model.at("weight_scale") != 1) return "does not scale the experts' weights";
@@ -89,7 +89,7 @@ void qwen_describe(const Json& model, Json& config) {
   config["decoder_sparse_step"] = 1;
   config["mlp_only_layers"] = Json::array();
   config["moe_intermediate_size"] = model.at("hidden");
-  config["num_local_experts"] = model.at("experts");  // Qwen3-MoE of transformers 5
+  config["num_local_experts"] = model.at("experts");  // name in Qwen3-MoE of transformers 5
   describe_choice(model, config);
 }
 
@@ -121,7 +121,7 @@ std::string qwen2moe_misfit(const Json& model) {
 Json qwen3moe_model_of(const ConfigReader& config) {
   Json model = qwen_model_of(config);
   model["hidden"] = config.whole("moe_intermediate_size", 768);
-  // transformers 5 has another name for it.
+  // transformers 5 uses another name.
   model["experts"] = config.whole("num_experts", config.whole("num_local_experts", 128));
   read_choice(config, 8, model);
   return model;
@@ -140,14 +140,14 @@ void olmoe_describe(const Json& model, Json& config) {
   describe_choice(model, config);
 }
 
-// Qwen3-MoE and OLMoE.
+// For Qwen3-MoE and OLMoE.
 std::string unshared_misfit(const Json& model) {
   if (model.at("shared_hidden") != 0) return "has no shared expert";
   if (model.at("window") != 0) return "has no window of attention";
   return routing_misfit(model);
 }
 
-// A Llama but for these.
+// Llama's architecture except for the arguments.
 Architecture with_experts(const char* class_name, const char* model_type, const char* kind,
                           decltype(Architecture::model_of) model_of,
                           decltype(Architecture::misfit) misfit,

@@ -2,8 +2,8 @@
 // follows it:  y = relu((x - mean) / deviation * gain + bias).
 //
 // x, y, dy, dx: rows x cols, contiguous, in one floating-point type. gain and bias: 1 x cols of
-// that type. statistics: 2 x cols of value_type: the means, and 1 / deviation. Sums run in double,
-// as row_sums.h has them. Temporaries come from the arena.
+// that type. statistics: 2 x cols of value_type: the means, and 1 / deviation. Sums are in double,
+// in the order of row_sums.h. Temporaries come from the arena.
 #pragma once
 
 #include <span>
@@ -13,19 +13,19 @@
 
 namespace tutti::training {
 
-// moments[c] += the sum of column c, moments[cols + c] += the sum of its squares.
+// Adds the sum of column c to moments[c], and the sum of its squares to moments[cols + c].
 void column_moments(ConstTensor x, std::span<double> moments, Arena& arena);
 
 void batch_norm(ConstTensor x, ConstTensor statistics, ConstTensor gain, ConstTensor bias,
                 bool relu, Tensor y, Arena& arena);
 
-// sums[c] = the sum of column c of g, sums[cols + c] = that of g * (x - mean) / deviation: the
-// gradients of bias and gain. g is dy, or 0 where y is not above 0; an empty y: no ReLU.
+// Writes the gradients of bias and gain: sums[c] = the sum of column c of g, sums[cols + c] = that
+// of g * (x - mean) / deviation, where g is dy, or 0 where y <= 0. An empty y: no ReLU.
 void batch_norm_sums(ConstTensor x, ConstTensor statistics, ConstTensor y, ConstTensor dy,
                      std::span<double> sums, Arena& arena);
 
-// dx where the statistics came from `count` rows (all ranks' together) with these sums; where they
-// did not come from x at all, `sums` is empty.
+// Writes dx. `sums` are those above and `count` the rows of the statistics, both over all ranks. If
+// the statistics do not depend on x (running statistics), `sums` is empty.
 void batch_norm_backward(ConstTensor x, ConstTensor statistics, ConstTensor gain, ConstTensor y,
                          ConstTensor dy, std::span<const double> sums, double count, Tensor dx,
                          Arena& arena);

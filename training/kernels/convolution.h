@@ -1,11 +1,11 @@
-// Convolution (as the field has it: cross-correlation) of images, by oneDNN; f64, for gradient
+// Convolution (cross-correlation, as in deep learning) of images by oneDNN; in f64, for gradient
 // checks, by im2col and a matrix product.
 //
 // x: samples x input.size(), y: samples x output().size(), contiguous, in one type (image.h).
-// weight: outputs x (inputs / groups * window height * window width), as PyTorch has it. Any thread
-// may call; its pool computes (thread_pool.h). Temporaries come from the arena. f16, and bf16 on a
-// processor without AVX-512, are converted to f32 and back. A failure of the library is an
-// Error(internal).
+// weight: outputs x (inputs / groups * window height * window width), as in PyTorch. Thread-safe;
+// parts are computed by the calling thread's pool (thread_pool.h). Temporaries come from the arena.
+// f16, and bf16 on a processor without AVX-512, are converted to f32 and back. A failure of the
+// library throws Error(internal).
 #pragma once
 
 #include <optional>
@@ -20,17 +20,17 @@ struct ConvolutionShape {
   ImageShape input;
   Window window;
   int64_t outputs = 0;  // channels
-  // Input channels, and output channels, are so many equal groups; each group of outputs is of one
-  // group of inputs.
+  // Number of equal groups of input and output channels; each group of outputs reads one group of
+  // inputs.
   int64_t groups = 1;
-  std::optional<WindowTile> tile = {};  // none: the windows that fit into the image
+  std::optional<WindowTile> tile = {};  // none: all windows that fit into the image
 
   WindowTile windows() const { return tile ? *tile : WindowTile::all(input, window); }
   ImageShape output() const {
     const WindowTile all = windows();
     return {all.height, all.width, outputs};
   }
-  int64_t weights() const {  // of an output channel
+  int64_t weights() const {  // per output channel
     return input.channels / groups * window.height * window.width;
   }
 };
@@ -40,7 +40,7 @@ void convolution(const ConvolutionShape& shape, ConstTensor x, ConstTensor weigh
                  Tensor y, Arena& arena);
 void convolution_backward_input(const ConvolutionShape& shape, ConstTensor dy, ConstTensor weight,
                                 Tensor dx, Arena& arena);
-// Adds to the gradient, of any floating-point type, sums that were made in float (f64: double).
+// Adds to the gradient, of any floating-point type; sums are in float (f64: double).
 void convolution_backward_weight(const ConvolutionShape& shape, ConstTensor x, ConstTensor dy,
                                  Tensor weight_gradient, Arena& arena);
 

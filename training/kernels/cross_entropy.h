@@ -1,5 +1,5 @@
-// Softmax and the negative log likelihood of a target class, in two halves: one reads logits, of
-// all classes or of some (vocabulary parallelism), the other what all classes' come to.
+// Softmax cross-entropy in two steps: the first reads the logits of all classes or of some
+// (vocabulary parallelism), the second the sums over all classes.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace tutti::training {
 
-// logits: rows x classes. sums: rows x 3 of value_type: the largest logit, the sum of
-// exp(logit - largest), and the target's logit, 0 where it is not among these classes. Targets
-// below 0 are ignored: all three are 0, whatever the logits. Throws Error(invalid_argument) for a
-// target that is no class.
+// Writes partial sums. logits: rows x classes. sums: rows x 3 of value_type: the largest logit, the
+// sum of exp(logit - largest), and the target's logit, or 0 if the target is not among these
+// classes. Targets below 0 are ignored: all three sums are 0. Throws Error(invalid_argument) for a
+// target that is not a class.
 void cross_entropy_sums(ConstTensor logits, std::span<const int32_t> targets, PartOf classes,
                         Tensor sums);
 
-// sums: of all classes. losses: 1 x rows of f64, in nats. statistics: rows x 2 of value_type (kept
-// for backward). Returns the losses' sum, in their order, and how many of the targets that are not
-// ignored had the largest logit.
+// Computes losses from sums over all classes. losses: 1 x rows of f64, in nats. statistics: rows x
+// 2 of value_type, kept for backward. Returns the sum of the losses, in the order of rows, and the
+// number of counted targets that had the largest logit.
 Later<Loss> cross_entropy(ConstTensor sums, std::span<const int32_t> targets, Tensor losses,
                           Tensor statistics);
 
-// scale * d(sum of losses)/dlogits = scale * (probabilities - onehot), of contiguous logits; in
-// place is allowed.
+// Writes scale * d(sum of losses)/dlogits = scale * (probabilities - onehot) for contiguous logits;
+// may be in place.
 void cross_entropy_backward(ConstTensor logits, std::span<const int32_t> targets, PartOf classes,
                             ConstTensor statistics, double scale, Tensor logits_gradient);
 

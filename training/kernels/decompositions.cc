@@ -24,7 +24,7 @@ void check(const char* routine, int info) {
   throw Error(ErrorCode::internal, cat("LAPACK's ", routine, " failed with ", info));
 }
 
-// Calls lapack(work, size): once to ask for the size, and then with as much memory.
+// Calls lapack(work, size) twice: to query the size, then with a workspace of that size.
 template <typename Number, typename Call>
 void with_work(const Call& lapack) {
   Number wanted = 0;
@@ -57,7 +57,7 @@ void symmetric_eigenvectors(std::span<const float> matrix, int64_t n, std::span<
     check("dsyevd", info);
     if (size < 0) int_work.resize(static_cast<size_t>(int_size = int_work[0]));
   });
-  // Columns follow each other in ascending order of the eigenvalues.
+  // LAPACK's columns are in ascending order of eigenvalues.
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       vectors[static_cast<size_t>(i * n + j)] =

@@ -1,5 +1,5 @@
-// Factors of square matrices, by LAPACK. Matrices are row-major. A failure of the library is an
-// Error(internal). Safe from any thread; each call computes on the calling one.
+// Decompositions of square row-major matrices by LAPACK. A failure of the library throws
+// Error(internal). Thread-safe; each call computes on the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tutti::training {
 
-// Writes the eigenvectors of a symmetric n x n matrix as the columns of `vectors`, that of the
-// largest eigenvalue first. Computed in double.
+// Writes the eigenvectors of a symmetric n x n matrix as the columns of `vectors`, in descending
+// order of eigenvalues. Computed in double.
 void symmetric_eigenvectors(std::span<const float> matrix, int64_t n, std::span<float> vectors);
 
 // Replaces an n x n matrix by the orthogonal factor of its QR decomposition.

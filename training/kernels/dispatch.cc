@@ -1,4 +1,4 @@
-// Each kernel's call, in the memory space of its tensors.
+// Calls of kernels, dispatched by the memory space of their tensors.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -16,7 +16,7 @@ const Backend& backend_of(const Backend* backend) {
   return backend == nullptr ? cpu::backend() : *backend;
 }
 
-// The space in which a kernel's tensors are; those that are left out are in none.
+// Finds the common memory space of a kernel's tensors; empty tensors have none.
 class Space {
  public:
   explicit Space(const char* kernel) : kernel_(kernel) {}
@@ -60,8 +60,8 @@ double bytes_of(const BasicQkv<is_const>& all) {
 }
 double bytes_of(const Arena&) { return 0; }
 
-// One call, which an observer of kernels sees: it ends with the expression that makes it. A tensor
-// that is read and written is given twice, for its bytes to count twice.
+// A kernel call, reported to the thread's observer; it ends with the full expression. A tensor that
+// is read and written is passed twice, so that its bytes count twice.
 class Call {
  public:
   template <typename... Places>
@@ -71,7 +71,7 @@ class Call {
       span_.set_bytes((bytes_of(places) + ...));
   }
 
-  // With so many floating-point operations.
+  // Sets the number of floating-point operations.
   template <typename Count>
   const Call& computing(const Count& operations) {
     if (span_.observed()) [[unlikely]]
@@ -85,7 +85,7 @@ class Call {
   KernelSpan span_;
 };
 
-// A call of a kernel of the one space where all of these are.
+// A call of a kernel in the one memory space of all arguments.
 template <typename... Places>
 Call call(const char* kernel, const Places&... places) {
   Space space(kernel);
@@ -93,29 +93,29 @@ Call call(const char* kernel, const Places&... places) {
   return Call(kernel, space.kernels(), places...);
 }
 
-// Of what moves elements: one of the two may be in the host's memory, wherever the other is.
+// For copies: one of the two tensors may be in the host's memory and the other anywhere.
 Call call_between(const char* kernel, ConstTensor x, ConstTensor y) {
   if (x.backend != nullptr && y.backend != nullptr) return call(kernel, x, y);
   const Backend* const backend = x.backend != nullptr ? x.backend : y.backend;
   return Call(kernel, backend_of(backend).kernels(), x, y);
 }
 
-// By whether its factors are transposed, as BLAS calls them: y = x W^T is nt, the gradient of x nn,
-// and that of W tn.
+// Names products by their transpositions, as in BLAS: y = x W^T is nt, the gradient of x nn, and
+// that of W tn.
 const char* name_of_product(Transpose a, Transpose b) {
   if (a == Transpose::no) return b == Transpose::no ? "gemm nn" : "gemm nt";
   return b == Transpose::no ? "gemm tn" : "gemm tt";
 }
 
-// Returns as many rows of a table as are looked up, for their bytes.
+// A part of the table with as many rows as are looked up, to count bytes.
 template <bool is_const>
 BasicTensor<is_const> looked_up(const BasicTensor<is_const>& table,
                                 std::span<const int32_t> indices) {
   return table.row_range(0, std::min(table.rows, std::ssize(indices)));
 }
 
-// Operations of one of attention's products: those of the keys that each query sees. The forward
-// pass has two (scores, output), the backward pass five (scores once more, and the gradients of
+// Operations of one of attention's products, for the keys that each query attends to. The forward
+// pass has two (scores, output), the backward pass five (scores again, and the gradients of
 // probabilities, queries, keys and values).
 double operations_of_product(const AttentionShape& shape) {
   double seen = 0;

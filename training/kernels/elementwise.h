@@ -1,9 +1,9 @@
-// Elementwise kernels and sums over rows. Tensors of one call have one type, one shape, and are
-// contiguous; out and in may be the same memory.
+// Elementwise kernels and sums over rows. The tensors of a call have one type and one shape and are
+// contiguous; outputs may alias inputs.
 //
-// Of every kernel, here and beside: all tensors of a call, and the arena, are in one memory space,
-// whose backend computes; Error(invalid_argument) where they are not. Spans are the host's memory:
-// what is written to them is there when the call returns, and what is read may change again.
+// For all kernels, here and in the other headers: the tensors of a call and the arena must be in
+// one memory space, whose backend computes; otherwise Error(invalid_argument). Spans are host
+// memory: when the call returns, output spans are written and input spans may be changed.
 #pragma once
 
 #include <cstdint>
@@ -29,30 +29,31 @@ void add(ConstTensor a, ConstTensor b, Tensor y);
 void scale(ConstTensor x, Tensor y, double factor);
 Later<bool> all_finite(ConstTensor x);
 void zero(Tensor x);
-// Of one type; the memory may overlap. These two also go from the host's memory to another
-// backend's and back, and are done then when they return.
+// x and y have one type; they may overlap. copy() and copy_rows() also copy between the host's
+// memory and another backend's, and then block until done.
 void copy(ConstTensor x, Tensor y);
-// The same of rows that lie apart.
+// Likewise for rows with gaps between them.
 inline void copy_rows(ConstTensor x, Tensor y) {
   for (int64_t row = 0; row < x.rows; ++row) copy(x.row_range(row, 1), y.row_range(row, 1));
 }
-// Between any two of f32, bf16 and f16, and between f32 and f64.
+// Converts between any two of f32, bf16 and f16, and between f32 and f64.
 void convert(ConstTensor x, Tensor y);
 
-// Which random number the first element gets; the others count on from it.
+// Counter of the first element's random number; later elements have consecutive counters.
 struct DropoutAt {
   uint64_t seed = 0;
   uint64_t stream = 0;
   uint64_t index = 0;
 };
-// y = x / (1 - p) where an element is kept, else 0. The same call on a gradient is the backward.
+// y = x / (1 - p) for kept elements, otherwise 0. For backward, call it on the gradient with the
+// same `at`.
 void dropout(ConstTensor x, Tensor y, double p, const DropoutAt& at);
 
-// bias_gradient (1 x cols) += the sums of dy's columns, in float (f64: double), as row_sums.h has
-// them. Temporaries come from the arena.
+// Adds the column sums of dy to bias_gradient (1 x cols), in float (f64: double) and in the order
+// of row_sums.h. Temporaries come from the arena.
 void add_column_sums(ConstTensor dy, Tensor bias_gradient, Arena& arena);
 
-// gradient (1 x count) += values of value_type.
+// Adds values of value_type to a gradient (1 x count).
 void add_values(ConstTensor values, Tensor gradient);
 
 // The type of sums and statistics: f32, or f64 for f64.

@@ -1,4 +1,4 @@
-// Rows of a table by their numbers.
+// Look-up of table rows by index.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace tutti::training {
 
-// output's row i = row indices[i] of the whole table; 0 where that is not among the rows here.
-// Throws Error(invalid_argument) for a number that is no row of the whole table.
+// Row i of the output = row indices[i] of the whole table, or 0 if that row is not in this part.
+// Throws Error(invalid_argument) for an index outside of the whole table.
 void embedding(ConstTensor table, PartOf rows, std::span<const int32_t> indices, Tensor output);
 
-// Adds to each row of the gradient that is here the sum, in the indices' order, of the rows of dy
-// that came from it. A row's sum is in float (f64: double), and rounded before it is added: if a
-// tied output layer's gradient is there already, or comes from another stage of a pipeline later,
-// the bits are the same. Temporaries come from the arena.
+// Adds to each row of the gradient in this part the sum, in the order of `indices`, of the rows of
+// dy with its index. The sum is in float (f64: double), and is rounded before it is added: so the
+// bits are the same whether a tied output layer's gradient was added before, or comes from another
+// pipeline stage later. Temporaries come from the arena.
 void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, PartOf rows,
                         Tensor table_gradient, Arena& arena);
 

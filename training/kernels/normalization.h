@@ -3,7 +3,7 @@
 //
 // x, y, dy, dx: rows x cols, contiguous, in one floating-point type. gain and bias: 1 x cols of
 // that type. Statistics, of value_type, are kept for backward: rows x 2 (mean, 1 / deviation), for
-// RMSNorm rows x 1. Gradients of gain and bias are added to, by sums as row_sums.h has them.
+// RMSNorm rows x 1. Gradients of gain and bias are added to, with sums in the order of row_sums.h.
 #pragma once
 
 #include "training/core/arena.h"

@@ -4,8 +4,8 @@
 
 namespace tutti::training {
 
-// A kernel is given the classes, or rows, from `first` on, of `all` that there are. 0: all are
-// given.
+// A contiguous part of the classes, or rows, that a kernel is given: it begins at `first` of `all`.
+// `all` is 0 if the part is everything.
 struct PartOf {
   int64_t first = 0;
   int64_t all = 0;

@@ -1,4 +1,4 @@
-// Pooling over windows of images. Each channel for itself; pixels of the padding are absent.
+// Pooling over windows of images, channel by channel; padding pixels are absent.
 //
 // x: samples x input.size(), y: samples x output().size(), contiguous, in one floating-point type
 // (image.h). Sums run in float (f64: double) and are rounded once.
@@ -14,7 +14,7 @@ namespace tutti::training {
 struct PoolingShape {
   ImageShape input;
   Window window;                        // of dilation 1
-  std::optional<WindowTile> tile = {};  // none: the windows that fit into the image
+  std::optional<WindowTile> tile = {};  // none: all windows that fit into the image
 
   WindowTile windows() const { return tile ? *tile : WindowTile::all(input, window); }
   ImageShape output() const {
@@ -23,12 +23,12 @@ struct PoolingShape {
   }
 };
 
-// places: like y, of u8: for each output the place in its window of the (first) largest value.
-// Windows have at most 256 pixels. NaN counts as the largest.
+// places: shaped like y, of u8: for each output the index in its window of the (first) largest
+// value. Windows have at most 256 pixels. NaN counts as the largest.
 void max_pool(const PoolingShape& shape, ConstTensor x, Tensor y, Tensor places);
 void max_pool_backward(const PoolingShape& shape, ConstTensor dy, ConstTensor places, Tensor dx);
 
-// The mean over all of the window's places: absent pixels count as 0 (as in PyTorch).
+// The mean over all pixels of the window: absent pixels count as 0 (as in PyTorch).
 void average_pool(const PoolingShape& shape, ConstTensor x, Tensor y);
 void average_pool_backward(const PoolingShape& shape, ConstTensor dy, Tensor dx);
 

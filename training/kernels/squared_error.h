@@ -1,4 +1,4 @@
-// Squared errors of predicted numbers.
+// Squared errors of predictions.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace tutti::training {
 
-// errors = predictions - targets, in value_type; both are contiguous. Returns the sum of their
-// squares, in double precision, in order.
+// Writes errors = predictions - targets, in value_type; both are contiguous. Returns the sum of
+// their squares, in double and in order.
 Later<Loss> squared_error(ConstTensor predictions, std::span<const float> targets, Tensor errors);
 
 }  // namespace tutti::training

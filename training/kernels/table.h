@@ -1,5 +1,5 @@
-// What a backend computes with: each kernel that the headers beside this one declare and describe,
-// as a function of the same type. dispatch.cc calls them.
+// The kernels of a backend: a function of the same type for each kernel that the other headers in
+// this folder declare and describe. dispatch.cc calls them.
 #pragma once
 
 #include "training/kernels/attention.h"

@@ -9,14 +9,14 @@
 namespace tutti::training {
 namespace {
 
-constexpr int64_t kMostLogits = 1 << 24;  // of the windows that are run together
+constexpr int64_t kMostLogits = 1 << 24;  // limit for windows that run together
 
 // Windows of one length, one after the other.
 struct Windows {
   std::vector<int32_t> tokens, targets;
   int64_t count = 0;
 
-  // Window tokens and the one that follows.
+  // Adds a window: its tokens, and the next one.
   void add(std::span<const int32_t> window) {
     for (size_t i = 0; i + 1 < window.size(); ++i) {
       tokens.push_back(id_of(window[i]));

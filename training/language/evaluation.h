@@ -1,4 +1,4 @@
-// How well a language model predicts a whole text.
+// Loss of a language model on a whole text.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tutti::training {
 
-// Tokens that are read a piece at a time; those that are not to be predicted are marked
+// A source of tokens that are read in pieces; tokens that are not targets are marked
 // (data/token_file.h).
 struct TokenReader {
   uint64_t size = 0;
@@ -18,15 +18,15 @@ struct TokenReader {
 
 struct TextLoss {
   double sum = 0;       // in nats
-  int64_t targets = 0;  // that were predicted
-  int64_t correct = 0;  // that were the likeliest
+  int64_t targets = 0;  // number of predicted tokens
+  int64_t correct = 0;  // targets with the largest logit
 
   double mean() const { return targets == 0 ? 0 : sum / static_cast<double>(targets); }
 };
 
-// Windows of the model's context tile the text; the last one may be shorter. Each token but the
-// first is predicted once, from those before it in its window. Of these windows every `ranks`-th
-// from `rank` on is this rank's. The model's values are in memory.
+// Evaluates windows of the model's context that tile the text; the last one may be shorter. Each
+// token but the first is predicted once, from the tokens before it in its window. This rank
+// evaluates every `ranks`-th window from `rank` on. The model's values must be in memory.
 TextLoss evaluate_text(Decoder& model, DType dtype, const TokenReader& tokens, int rank, int ranks);
 
 }  // namespace tutti::training

@@ -46,7 +46,7 @@ int32_t choose(std::span<const float> logits, const GenerationOptions& options, 
                          static_cast<double>(logits[static_cast<size_t>(order.front())]);
     cumulative.push_back(sum += std::exp(above / options.temperature));
   }
-  if (options.top_p < 1) {  // the one that reaches the share is the last
+  if (options.top_p < 1) {  // keep up to the first token that reaches top_p
     const auto last = std::ranges::lower_bound(cumulative, options.top_p * sum);
     kept = std::min(static_cast<size_t>(last - cumulative.begin()) + 1, kept);
     cumulative.resize(kept);
@@ -58,7 +58,7 @@ int32_t choose(std::span<const float> logits, const GenerationOptions& options, 
   return order[std::min(static_cast<size_t>(found - cumulative.begin()), kept - 1)];
 }
 
-// The logits after a sequence that grows.
+// Computes the logits after a sequence that grows.
 class Reader {
  public:
   Reader(Decoder& model, DType dtype, bool cached)
@@ -67,7 +67,7 @@ class Reader {
         cache_(model.context()),
         runner_(model, {.dtype = dtype, .cache = cached ? &cache_ : nullptr}) {}
 
-  // `window`: what the model sees. Of it, `fresh` tokens were not there at the last call.
+  // `window`: the model's context, of which the last `fresh` tokens are new since the last call.
   void read(std::span<const int32_t> window, size_t fresh, std::vector<float>& logits) {
     if (!cached_) fresh = window.size();
     const Share range{std::ssize(window) - static_cast<int64_t>(fresh),
@@ -77,7 +77,7 @@ class Reader {
                            .ranges = {&range, 1},
                            .positions = std::ssize(window)};
     const Tensor rows = runner_.forward_only({{0, head_}, 0}, batch, {}, hooks_);
-    // The output layer is large: it sees the last row alone.
+    // The output layer is expensive, so it gets only the last row.
     const Tensor last = runner_.forward_only({{head_, head_ + 1}, 1}, batch,
                                              rows.row_range(rows.rows - 1, 1), hooks_);
     logits.resize(static_cast<size_t>(last.cols));
@@ -145,7 +145,7 @@ void generate_text(Decoder& model, DType dtype, const std::string& tokenizer,
     completed.ends = {*end};
   }
   generate(model, dtype, tokens, completed, [&](int32_t token) {
-    // A model may have more outputs than there are tokens; it hardly ever takes these.
+    // A model may have more outputs than tokens; it hardly ever chooses these.
     if (std::cmp_less(token, words->vocabulary_size())) on_text(words->text_of(token));
   });
 }

@@ -1,4 +1,4 @@
-// Text from a language model, a token at a time.
+// Generation of text by a language model, token by token.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +16,28 @@ namespace tutti::training {
 struct GenerationOptions {
   int64_t tokens = 200;
   double temperature = 1;  // 0: always the likeliest token
-  int64_t top_k = 0;       // only the k likeliest tokens; 0: all
-  // Of these only the likeliest whose probabilities together reach this (nucleus sampling: Holtzman
-  // et al. 2020).
+  int64_t top_k = 0;       // number of candidates, the likeliest tokens; 0: all
+  // Restricts candidates to the likeliest whose probabilities add up to this (nucleus sampling:
+  // Holtzman et al. 2020).
   double top_p = 1;
   uint64_t seed = 1;
-  // Tokens that end a text: nothing follows them, and they are not told. Where none is given,
-  // generate_text() takes the tokenizer's.
+  // Tokens that end a text; they are not reported. If empty, generate_text() uses the tokenizer's.
   std::vector<int32_t> ends = {};
-  bool ignore_end = false;  // generate_text(): it is a token like any other
-  bool cached = true;  // keys and values of earlier tokens are kept; else computed anew each time
+  bool ignore_end = false;  // generate_text(): do not stop at the end token
+  bool cached = true;       // keep keys and values of earlier tokens; otherwise recompute them
 };
 
-// Appends tokens to the prompt, which has at least one, and tells each to `on_token`: as many as
-// the options say, or fewer where the text ends. The model sees what fits into its context; when
-// that is full, the older half of it is forgotten. Its parameters are in memory. The same seed
-// gives the same tokens. Throws Error(invalid_argument) for options that make no sense.
+// Appends tokens to the prompt, which must have at least one token, and reports each to `on_token`:
+// options.tokens, or fewer if the text ends. When the model's context is full, its older half is
+// dropped. The model's parameters must be in memory. The same seed gives the same tokens. Throws
+// Error(invalid_argument) for invalid options.
 void generate(Decoder& model, DType dtype, std::span<const int32_t> prompt,
               const GenerationOptions& options, const std::function<void(int32_t)>& on_token);
 
-// The same in text: tells the prompt and what follows it, piece by piece. `tokenizer`: what
-// make_tokenizer() takes; empty: tokens are bytes. What it puts around a text is before the prompt,
-// and is not told. Throws Error(invalid_argument) also for a
-// tokenizer that is not the model's.
+// Likewise for text: reports the prompt and its continuation in pieces. `tokenizer`: the argument
+// of make_tokenizer(); empty: tokens are bytes. Special tokens that it puts around a text precede
+// the prompt and are not reported. Also throws Error(invalid_argument) for a tokenizer that does
+// not belong to the model.
 void generate_text(Decoder& model, DType dtype, const std::string& tokenizer,
                    const std::string& prompt, const GenerationOptions& options,
                    const std::function<void(const std::string&)>& on_text);

@@ -58,7 +58,7 @@ LoadedModel::LoadedModel(const std::string& path, std::optional<int64_t> context
   }
   for (const NamedBuffer& buffer : model_->buffers()) {
     const TensorInfo* const info = find_buffer(*source.values, buffer.name);
-    if (info == nullptr) continue;  // as it is at the start
+    if (info == nullptr) continue;  // keep the initial values
     source.values->read(info->name, 0,
                         tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)));
   }

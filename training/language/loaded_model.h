@@ -1,4 +1,4 @@
-// A language model with its values in memory, for what needs no training.
+// A language model with its values in memory, for inference and evaluation.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace tutti::training {
 
 class LoadedModel {
  public:
-  // `path`: what open_model() takes. `context`: the tokens that it shall see; none: as many as it
-  // was trained with, but not more than `needed`. Throws Error(invalid_argument) for what is no
-  // language model, and where the values do not fit.
+  // `path`: the argument of open_model(). `context`: context length in tokens; none: as in
+  // training, but at most `needed`. Throws Error(invalid_argument) if it is not a language model,
+  // or the values do not match.
   LoadedModel(const std::string& path, std::optional<int64_t> context, DType dtype = DType::f32,
               int64_t needed = std::numeric_limits<int64_t>::max());
 
   Decoder& model() { return *model_; }
-  // What make_tokenizer() takes; empty where none came with the model.
+  // The argument for make_tokenizer(); empty if the model has no tokenizer.
   const std::string& tokenizer() const { return tokenizer_; }
-  // The tokens that end a text, as the model says; empty: it does not.
+  // End-of-text tokens of the model; empty if it names none.
   const std::vector<int32_t>& ends() const { return ends_; }
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What our own exports say of the model in a file.
+// The model's configuration in a file, which our own exports contain.
 Json configuration_in(const ImportedModel& file) {
   const auto found = file.metadata().find("model");
   if (found == file.metadata().end()) return {};

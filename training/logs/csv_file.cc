@@ -50,7 +50,7 @@ void CsvFile::begin() {
     return append(header_of(columns_));
   }
   keep_lines(path_, [&](std::string_view line) {
-    uint64_t step = 0;  // of the header, too
+    uint64_t step = 0;  // 0 for the header as well
     std::from_chars(line.data(), line.data() + line.size(), step);
     return step <= *after_;
   });

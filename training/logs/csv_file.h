@@ -1,4 +1,4 @@
-// Numbers by step as comma-separated values (RFC 4180): a line of names, then a line a step.
+// Numbers by step as comma-separated values (RFC 4180): a header line, then a line per step.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace tutti::training {
 
 class CsvFile {
  public:
-  // The first column is "step". A run that goes on after step `after` adds lines to a file of the
-  // same columns, and drops those of later steps; a new one begins the file anew. Either happens
-  // with its first line only. Throws Error(system) where it cannot be written,
-  // Error(invalid_argument) where it goes on and the file has other columns.
+  // The first column is "step". A run that continues after step `after` appends to a file of the
+  // same columns and removes lines of later steps; a new run overwrites the file. Both happen at
+  // the first line only. Throws Error(system) if the file cannot be written,
+  // Error(invalid_argument) if the run continues and the file has other columns.
   CsvFile(std::string path, std::vector<std::string> columns, std::optional<uint64_t> after);
 
-  // A line, on the disk when it returns as far as this process is concerned. What is not given or
-  // no number is an empty field; values without a column throw Error(internal).
+  // Writes and flushes a line. Missing values and NaNs are empty fields; values without a column
+  // throw Error(internal).
   void write(const Scalars& scalars);
 
  private:

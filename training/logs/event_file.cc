@@ -28,7 +28,7 @@ constexpr std::array<uint32_t, 256> crc_table() {
   return table;
 }
 
-// Little-endian, whatever the machine is.
+// Little-endian on every machine.
 std::string bytes_of(uint64_t value, int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> 8 * i & 0xff);

@@ -1,5 +1,5 @@
-// TensorBoard's event files (tensorflow/core/util/event.proto, summary.proto), of which only what
-// scalars need is written: records framed as TFRecord has them, each an Event.
+// TensorBoard's event files (tensorflow/core/util/event.proto, summary.proto), limited to scalars:
+// records in TFRecord framing, each an Event.
 //
 //   record    length: uint64 | masked CRC-32C of the length | bytes | masked CRC-32C of the bytes
 //   Event     wall_time 1, step 2, file_version 3, summary 5, session_log 7
@@ -18,12 +18,12 @@ namespace tutti::training {
 
 class EventFile {
  public:
-  // A file of its own in `directory`, which is made; the file itself with the first event. A run
-  // that goes on tells TensorBoard to forget later steps of files before. Throws Error(system)
-  // where the directory cannot be made or written.
+  // Creates `directory`; a new file is created in it with the first event. A run that continues
+  // tells TensorBoard to discard later steps of earlier files. Throws Error(system) if the
+  // directory cannot be created or written.
   EventFile(std::string directory, bool goes_on);
 
-  // Numbers become floats; what is not finite is left out.
+  // Converts numbers to float; skips non-finite ones.
   void write(const Scalars& scalars);
 
   const std::string& path() const { return path_; }

@@ -1,4 +1,4 @@
-// A file of lines that a run goes on with: what is void of it is dropped.
+// Truncation of a log file to the lines that are still valid when a run continues.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,9 @@
 
 namespace tutti::training {
 
-// Drops the lines (given without their ends) of which `keeps` is false, and half a line at the end,
-// which a process that was killed may have left. Throws Error(system) where the file cannot be read
-// or written, and what `keeps` throws.
+// Removes the lines (passed without line ends) for which `keeps` is false, and an incomplete last
+// line, which a killed process may have left. Throws Error(system) if the file cannot be read or
+// written, and what `keeps` throws.
 void keep_lines(const std::string& path, const std::function<bool(std::string_view)>& keeps,
                 FileKind kind = FileKind::losses);
 

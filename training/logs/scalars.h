@@ -1,4 +1,4 @@
-// The numbers of one step, by name: what CSV and TensorBoard files are made of.
+// Named numbers of one step, for CSV and TensorBoard files.
 #pragma once
 
 #include <cstdint>

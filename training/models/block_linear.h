@@ -1,12 +1,12 @@
-// y = x W^T + b in deterministic mode, in blocks of samples x outputs: slices of both
-// (core/slices.h) are the same for any ranks, and each block is a product by itself. So the bits do
-// not tell whether a rank has some of the samples, some of the outputs, or all.
+// y = x W^T + b in deterministic mode, in blocks of samples x outputs: the slices of both
+// (core/slices.h) are the same for any number of ranks, and each block is a separate product. So
+// the bits do not depend on whether a rank has some of the samples, some of the outputs, or all.
 //
 //            outputs
 //            +----+----+    dx of a slice of samples: a tree of sums over slices of outputs
 //   samples  | 00 | 01 |    dW of a slice of outputs: a tree of sums over slices of samples
 //            +----+----+
-//            | 10 | 11 |    a rank with some of a sum's slices computes its branch of the tree
+//            | 10 | 11 |    a rank with some of a sum's slices computes a branch of the tree
 //            +----+----+
 #pragma once
 
@@ -20,10 +20,10 @@
 namespace tutti::training {
 
 struct BlockLinearOptions {
-  double deviation = 0.02;  // of the weights at the start
+  double deviation = 0.02;  // of initial weights
   Placement placement = {};
   int slices = 1;            // of the samples, and of the outputs
-  Share sample_slices = {};  // that this rank has
+  Share sample_slices = {};  // on this rank
   Share output_slices = {};
 };
 
@@ -31,22 +31,22 @@ class BlockLinear {
  public:
   using Saved = Linear::Saved;
 
-  // Parameters NAME.weight and NAME.bias, of the whole layer.
+  // Parameters NAME.weight and NAME.bias, with the shapes of the whole layer.
   BlockLinear(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
               const BlockLinearOptions& options);
 
-  // `input`: this rank's samples of pass.batch; so are the output's rows.
+  // `input`: this rank's samples of pass.batch, which are also the output's rows.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // This rank's branch of the sum, of value_type().
+  // Returns this rank's branch of the sum, of value_type().
   Tensor backward_input(Pass& pass, ConstTensor output_gradient) const;
-  // This rank's branches of the sums that are the gradients of its weights and bias, of
-  // value_type(): own outputs x inputs, and own outputs x 1.
+  // This rank's branches of the sums for the gradients of its weights and bias, of value_type():
+  // own outputs x inputs, and own outputs x 1.
   struct Branches {
     Tensor weight;
     Tensor bias;
   };
   Branches weight_branches(Pass& pass, const Saved& saved) const;
-  // Adds sums to the gradients of this rank's parameters.
+  // Adds complete sums to the gradients of this rank's parameters.
   void add_gradients(const Branches& sums) const;
 
  private:

@@ -1,7 +1,7 @@
-// Convolutions, then fully connected layers, on images (LeCun et al.: Gradient-based learning
+// Convolutions followed by fully connected layers, on images (LeCun et al.: Gradient-based learning
 // applied to document recognition, 1998; without pooling: Springenberg et al.: Striving for
-// simplicity, 2015). Over tensor ranks each layer is batch- or model-parallel, and a convolution
-// also domain-parallel, whichever suits it (mix.h).
+// simplicity, 2015). Over tensor ranks each layer is batch- or model-parallel, and convolutions may
+// be domain-parallel (mix.h).
 //
 //   images -> [Convolution -> ReLU] x filters -> [Linear -> ReLU] x widths -> [Linear -> loss]
 #pragma once
@@ -21,15 +21,15 @@ struct ConvnetConfig {
   int64_t classes = 10;
   std::vector<int64_t> filters = {16, 32};  // channels of each convolution
   std::vector<int64_t> strides = {};        // of each; empty: 2
-  int64_t kernel = 3;                       // height and width of the windows, padded by half of it
+  int64_t kernel = 3;                       // height and width of windows, padded by half of it
   std::vector<int64_t> widths = {128};      // of the hidden fully connected layers
   ComputeOptions compute = {};
 };
 
 class Convnet : public MixedNetwork {
  public:
-  // For a rank of a mesh. Throws as MixedNetwork, and for another number of strides than of
-  // convolutions.
+  // For a rank of a mesh. Throws as MixedNetwork, and if the numbers of strides and convolutions
+  // differ.
   explicit Convnet(const ConvnetConfig& config, const MeshPlace& place = {});
 
   Json configuration() const override;

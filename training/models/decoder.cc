@@ -20,7 +20,7 @@
 namespace tutti::training {
 namespace {
 
-// Each rank along the tensor axis has whole heads of queries.
+// Requires whole query heads on each rank along the tensor axis.
 void require_even_heads(int64_t heads, int64_t ranks) {
   if (heads % ranks == 0) return;
   int64_t nearest = 1;
@@ -34,7 +34,7 @@ void require_even_heads(int64_t heads, int64_t ranks) {
               {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
 }
 
-// And at least one of what need not come out even.
+// Requires at least one item per rank for counts that may be uneven.
 void require_one_each(int64_t count, const char* what, int64_t ranks) {
   if (count >= ranks) return;
   throw Error(ErrorCode::invalid_argument,
@@ -70,7 +70,7 @@ void sum_over(Pass& pass, const MeshPlace& place, Axis axis, std::span<double> n
   std::ranges::copy(found.values<double>(), numbers.begin());
 }
 
-// A norm of all heads of keys is cut with them.
+// A norm over all key heads is cut with them, which requires an even division.
 void require_whole_key_heads(const SelfAttentionOptions& attention, int ranks) {
   const int64_t heads = attention.key_heads == 0 ? attention.heads : attention.key_heads;
   if (attention.head_norm != HeadNormKind::all_heads || heads % ranks == 0) return;
@@ -103,7 +103,7 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   require_one_each(options.mlp.hidden, "hidden values", tensor_ranks);
   require_one_each(options.vocabulary, "kinds of tokens", tensor_ranks);
   require_an_expert_each(options.mixture, place);
-  if (!(options.dropout >= 0 && options.dropout < 1)) {  // nor NaN
+  if (!(options.dropout >= 0 && options.dropout < 1)) {  // rejects NaN as well
     throw Error(ErrorCode::invalid_argument, cat("the dropout cannot be ", options.dropout),
                 {.remedy = "give a share of at least 0 and below 1"});
   }
@@ -137,7 +137,7 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
       options.mixture.router.sum = [place](Pass& pass, Axis axis, std::span<double> numbers) {
         sum_over(pass, place, axis, numbers);
       };
-  // Each residual connection adds variance: GPT-2 starts its last layers smaller.
+  // Each residual connection adds variance: GPT-2 scales the initial output layers down.
   options.attention.output_deviation = options.mlp.output_deviation =
       kDecoderDeviation / std::sqrt(2 * static_cast<double>(options.layers));
   return options;
@@ -163,7 +163,7 @@ Decoder::Decoder(DecoderOptions options, const MeshPlace& place)
   add_unit<DecoderHead>(options_, tied);
 }
 
-// Work on weights that is put off needs the gradients of all (models/output_layer.cc).
+// Deferred work on weights needs the gradients of all logits (models/output_layer.cc).
 int64_t Decoder::logits_at_once(const MicroBatch& batch, bool split) const {
   const int64_t all = batch.rows(options_.context);
   const int64_t chunk = options_.compute.loss_chunk;
@@ -188,9 +188,9 @@ int64_t Decoder::message_bytes(const MicroBatch& batch, DType activations) const
   return static_cast<const DecoderBlock&>(*units_[1]).message_bytes(batch, activations);
 }
 
-// Of each token: queries, keys, values and what attention makes of them; the hidden values before
-// and after their activation; two normalizations' outputs, the sum in the middle and the output;
-// and statistics in the type of sums.
+// Per token: queries, keys, values and the attention's output; hidden values before and after their
+// activation; outputs of two normalizations, `middle` and the block's output; and statistics in the
+// type of sums.
 BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const {
   const auto t = static_cast<double>(parameters_.mesh().size(Axis::tensor));
   const auto tokens =
@@ -213,7 +213,8 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
   const double sum_bytes = dtype == DType::f64 ? 8 : 4;
   const double statistics = options_.norm == NormKind::layer ? 4 : 2;
   const double rows = options_.compute.sequence_parallel ? tokens / t : tokens;
-  // Where they cannot be cut, those of the first rank's queries, or in deterministic mode all.
+  // If key heads cannot be divided: those of the first rank's queries, or all in deterministic
+  // mode.
   const double first_keys = options_.compute.slices > 1 ? keys : std::ceil(keys / t);
   const double kept_keys = std::fmod(keys, t) == 0 ? keys / t : first_keys;
   // Norms of queries and keys keep their inputs.
@@ -224,20 +225,21 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
   const double context_share = 5 * heads * static_cast<double>(options_.context) / width;
   const double megatron = options_.compute.sequence_parallel ? (34 + context_share) / t
                                                              : 10 + 24 / t + context_share / t;
-  // And the router's logits and scores.
+  // Includes the router's logits and scores.
   return {.kept = tokens * (cut * bytes + (heads / t + 2 * experts) * sum_bytes) +
                   rows * (4 * width * bytes + statistics * sum_bytes),
           .megatron = tokens * width * megatron};
 }
 
-// The share of the tokens that use a parameter: an expert gets some of them.
+// Fraction of the tokens that use a parameter: an expert gets some of them.
 double Decoder::used_share(const ParameterSpec& spec) const {
   const RouterOptions& router = options_.mixture.router;
   if (router.experts == 0 || spec.name.find(".experts.") == std::string::npos) return 1;
   return static_cast<double>(router.topk) / static_cast<double>(router.experts);
 }
 
-// Chowdhery et al.: PaLM, 2022, appendix B: 6 a parameter and token, and the attention's products.
+// Chowdhery et al.: PaLM, 2022, appendix B: 6 per parameter and token, plus the attention's
+// products.
 double Decoder::flops_per_sample() const {
   double weights = 0;
   for (const ParameterSpec& spec : parameters_.specs()) {

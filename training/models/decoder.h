@@ -1,5 +1,5 @@
-// Language models that are a stack of blocks over an embedding (Vaswani et al. 2017, the decoder
-// alone; normalization before each part), whatever their parts and their parameters' names:
+// Decoder-only language models (Vaswani et al. 2017; pre-normalization) as a stack of blocks over
+// an embedding, with configurable parts and parameter names:
 //
 //   tokens -> [embed] -> [block 0] -> [block 1] ... -> [head: norm, output layer, loss]
 //   block:  x + attention(norm(x)),  then  x + mlp(norm(x))
@@ -36,35 +36,34 @@ struct DecoderOptions {
   DecoderNames names;
   int64_t layers = 0;
   int64_t width = 0;
-  int64_t vocabulary = 0;   // kinds of tokens
-  int64_t context = 0;      // tokens of a sample: no pass has more
-  int64_t max_context = 0;  // that the model may be made for
+  int64_t vocabulary = 0;   // number of tokens
+  int64_t context = 0;      // tokens per sample: the maximum of a pass
+  int64_t max_context = 0;  // maximum value of `context`
   bool learned_positions = false;
   NormKind norm = NormKind::layer;
   double norm_epsilon = 1e-5;
   std::optional<RopeOptions> rope;
-  SelfAttentionOptions attention;  // width, rotation and deviation follow
-  MlpOptions mlp;                  // width and deviation follow
-  MixtureOptions mixture;          // of which an expert is such a part
-  bool tied = true;                // the output layer is the embedding
-  double dropout = 0;              // after the embedding, the attention and the feed-forward part
+  SelfAttentionOptions attention;  // width, rotation and deviation are derived
+  MlpOptions mlp;                  // width and deviation are derived
+  MixtureOptions mixture;          // its experts are described by `mlp`
+  bool tied = true;                // the output layer shares the embedding's weight
+  double dropout = 0;              // after embedding, attention and feed-forward network
   ComputeOptions compute;
 };
 
-// What a block keeps between forward and backward, in bytes, by formula.
+// Formulas for the bytes that a block keeps between forward and backward.
 struct BlockActivations {
-  double kept = 0;  // of this model, without recomputation
-  // Of Megatron-LM: s b h (10 + 24/t + 5 a s / (h t)), with shared rows s b h (34 + 5 a s / h) / t,
-  // in 16 bits (Korthikanti et al. 2022, table 2): it keeps masks of dropout and the softmax's
-  // scores.
+  double kept = 0;  // in this model, without recomputation
+  // In Megatron-LM: s b h (10 + 24/t + 5 a s / (h t)), with shared rows s b h (34 + 5 a s / h) / t,
+  // in 16 bits (Korthikanti et al. 2022, table 2): it keeps dropout masks and the softmax's scores.
   double megatron = 0;
 };
 
 class Decoder : public Model {
  public:
-  // Throws Error(invalid_argument) for sizes that make no sense.
   // For the rank at this place of a mesh: the vocabulary, attention's heads and the feed-forward
-  // part's hidden values are cut over the tensor axis.
+  // network's hidden values are cut over the tensor axis. Throws Error(invalid_argument) for
+  // invalid sizes.
   Decoder(DecoderOptions options, const MeshPlace& place);
 
   int64_t context() const { return options_.context; }
@@ -79,17 +78,17 @@ class Decoder : public Model {
   int64_t attention_window() const override { return options_.attention.window; }
   int slices() const override { return options_.compute.slices; }
   ExpertLoad* expert_load() override { return load_.get(); }
-  // The biases by which experts are chosen.
+  // The biases for loss-free balancing of experts.
   std::vector<NamedBuffer> buffers() override;
 
  private:
   double used_share(const ParameterSpec& spec) const;
 
   DecoderOptions options_;
-  std::shared_ptr<ExpertLoad> load_;  // of the blocks' experts; null: there are none
+  std::shared_ptr<ExpertLoad> load_;  // counts the experts' tokens; null without experts
 };
 
-// For the files of decoders: a kind that makes `Made` of its config.
+// Defines a kind of decoder, in the decoder's file; creates `Made` from its config.
 template <typename Made, typename Config>
 ModelKind decoder_kind(const std::string& meaning, const Described<Config>& described) {
   return model_kind<Config>(

@@ -55,7 +55,7 @@ OutputShape DecoderEmbedding::output_shape() const { return {context_, width_, s
 Tensor DecoderEmbedding::forward(Pass& pass, ConstTensor) {
   Saved& saved = saved_[pass.slot];
   const std::span<const int32_t> tokens = pass.batch->tokens;
-  // Of a token one rank has the row, and the others 0: no bit is lost in a sum of any type.
+  // One rank has a token's row and the others have 0, so sums are exact in any type.
   const Tensor output = stream_.sum_of_parts(pass, pass.dtype, [&](Tensor part, RowsInTurn*) {
     tokens_.forward(tokens, part, saved.tokens);
   });
@@ -113,7 +113,7 @@ DecoderBlock::DecoderBlock(ParameterTable& table, const DecoderOptions& options,
       dropout_{Dropout(options.dropout, static_cast<uint64_t>(2 * layer + 1)),
                Dropout(options.dropout, static_cast<uint64_t>(2 * layer + 2))} {}
 
-// Where recomputation is selective, what is taken in `body` is given back at its end.
+// With selective recomputation, releases what `body` took from the arena.
 template <typename Body>
 void DecoderBlock::recomputable(Arena& arena, Body&& body) const {
   const size_t mark = arena.mark();
@@ -128,7 +128,7 @@ void DecoderBlock::add_branch(Pass& pass, const Dropout& dropout, ConstTensor in
   add(input, branch, branch);
 }
 
-// `rows`: of the stream that this rank has.
+// `rows`: number of the stream's rows on this rank.
 std::vector<DecoderBlock::Part> DecoderBlock::cut(const Pass& pass, int64_t rows) const {
   const MicroBatch& all = *pass.batch;
   const bool is_one = feed_forward_.needs_all_samples() || feed_forward_.exchanges();
@@ -153,7 +153,7 @@ std::vector<DecoderBlock::Part> DecoderBlock::cut(const Pass& pass, int64_t rows
   return parts;
 }
 
-// With the samples of the part.
+// Starts a pass with the samples of the part.
 void DecoderBlock::enter(Part& part, const Pass& pass) {
   PassContext context = pass;
   context.batch = &part.batch;
@@ -240,7 +240,7 @@ void DecoderBlock::feed_forward_backward(Part& part, ConstTensor output_gradient
   });
 }
 
-// The gradient of the feed-forward part's input, for this rank's rows.
+// Returns the gradient of the feed-forward network's input, for this rank's rows.
 Tensor DecoderBlock::middle_gradient(Part& part) const {
   Pass& pass = *part.pass;
   const Tensor gradient = stream_.finish_gradients(pass, *part.sum);

@@ -1,5 +1,4 @@
-// What a decoder (decoder.h) consists of. Between the units goes the residual stream
-// (residual_stream.h).
+// Units of a decoder (decoder.h). The residual stream (residual_stream.h) is passed between them.
 #pragma once
 
 #include <array>
@@ -20,9 +19,9 @@
 
 namespace tutti::training {
 
-inline constexpr double kDecoderDeviation = 0.02;  // of weights at the start, as in GPT-2
+inline constexpr double kDecoderDeviation = 0.02;  // of initial weights, as in GPT-2
 
-// Tokens to vectors. Of the tokens' table each tensor rank has some rows.
+// Token embedding. Each tensor rank has some rows of the table.
 class DecoderEmbedding : public Unit {
  public:
   DecoderEmbedding(ParameterTable& table, const DecoderOptions& options);
@@ -38,7 +37,7 @@ class DecoderEmbedding : public Unit {
   struct Saved {
     Embedding::Saved tokens;
     Embedding::Saved positions;
-    std::vector<int32_t> places;  // of all rows
+    std::vector<int32_t> places;  // positions of all rows
   };
 
   int64_t context_;
@@ -53,7 +52,7 @@ class DecoderEmbedding : public Unit {
 // x + attention(norm(x)), then x + mlp(norm(x)).
 class DecoderBlock : public Unit {
  public:
-  // `load`: where experts' loads are counted, of models that have them.
+  // `load`: counter of the experts' tokens, for models with experts.
   DecoderBlock(ParameterTable& table, const DecoderOptions& options, int64_t layer,
                const std::shared_ptr<ExpertLoad>& load);
 
@@ -71,18 +70,18 @@ class DecoderBlock : public Unit {
     ConstTensor input;
     Tensor middle;  // after the attention's residual connection
     StreamNorm::Saved norm_1;
-    Tensor normal_1;  // what it made, of this rank's rows
+    Tensor normal_1;  // output of norm_1 for this rank's rows
     SelfAttention::Saved attention;
     StreamNorm::Saved norm_2;
     Tensor normal_2;
-    ConstTensor whole_2;  // the same of all tensor ranks
+    ConstTensor whole_2;  // normal_2 of all tensor ranks
     FeedForward::Saved feed_forward;
   };
 
-  // Some of the samples, or all: their sums over tensor ranks go on while the others compute
-  // (Wang et al.: Domino, 2024).
+  // Some of the samples, or all: sums over tensor ranks for one part overlap with computation on
+  // the others (Wang et al.: Domino, 2024).
   struct Part {
-    // Its rows of a tensor that lies as the stream does.
+    // Its rows of a tensor with the stream's layout.
     template <bool is_const>
     BasicTensor<is_const> of(BasicTensor<is_const> all) const {
       return all.row_range(rows.first, rows.count);
@@ -93,7 +92,7 @@ class DecoderBlock : public Unit {
     Saved saved;
     std::optional<Pass> pass;  // forward's, then backward's
     std::optional<ResidualStream::Sum> sum;
-    Tensor gradient;  // of what is in the middle
+    Tensor gradient;  // with respect to `middle`
   };
 
   std::vector<Part> cut(const Pass& pass, int64_t rows) const;
@@ -125,7 +124,7 @@ class DecoderBlock : public Unit {
 // The last normalization, the output layer and the loss.
 class DecoderHead : public Unit {
  public:
-  // `tied`: the embedding's weight, which is the output layer's too; null: it has one of its own.
+  // `tied`: the embedding's weight, shared by the output layer; null: a weight of its own.
   DecoderHead(ParameterTable& table, const DecoderOptions& options, const Parameter* tied);
 
   std::string name() const override { return "head"; }

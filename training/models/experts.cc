@@ -57,7 +57,7 @@ int Experts::rank_of(int64_t expert) const {
   return static_cast<int>((ranks * (expert + 1) - 1) / std::ssize(experts_));
 }
 
-// Rows by expert, of each in the order of their tokens. Returns how many each expert gets.
+// Lays rows out by expert, then in the order of tokens. Returns the number of rows per expert.
 std::vector<int64_t> Experts::lay_out_rows(const ExpertChoices& choices, Saved& saved) const {
   std::vector<int64_t> counts(experts_.size());
   for (const int32_t expert : choices.experts) {
@@ -115,8 +115,8 @@ void Experts::lay_out(Pass& pass, const ExpertChoices& choices, ConstTensor like
   saved.before = pass.arena.take(like.dtype, saved.received.rows, before_width());
 }
 
-// An expert computes with all ranks' rows in one call. In deterministic mode it makes one call for
-// each micro-batch, as it would without expert parallelism.
+// An expert computes all ranks' rows in one call. In deterministic mode it makes one call per
+// micro-batch, as it would without expert parallelism.
 void Experts::put_into_order(const Pass& pass, Saved& saved) const {
   const RowExchange& exchange = saved.exchange;
   const int of_a_batch = place_.ranks_along(place_.experts & AxisSet{Axis::tensor});

@@ -1,6 +1,6 @@
-// The experts of a mixture, sharded over ranks or not, and the rows that they compute with: a
-// dispatch copies each token's row once for each of its experts. An expert is a feed-forward part
-// (modules/mlp.h).
+// The experts of a mixture, optionally sharded over ranks, and the rows that they compute with: a
+// dispatch copies each token's row once for each of its experts. An expert is a feed-forward
+// network (modules/mlp.h).
 //
 //   tokens    0 1 2 3                    rows of    expert 0: 0 3
 //   experts   0 1 1 0   (topk = 2)       the        expert 1: 1 2 3
@@ -73,13 +73,14 @@ class Experts {
                Mesh::ByHosts* inside = nullptr) const;
   // Dispatches rows of `tokens`. They are received when wait() has returned.
   RowExchange::Transfer send(Pass& pass, ConstTensor tokens, const Saved& saved) const;
-  // In three parts, as Mlp. `before`: rows x before_width(); unused with expert parallelism.
+  // Forward in three steps, as in Mlp. `before`: rows x before_width(); unused with expert
+  // parallelism.
   void project(Pass& pass, ConstTensor tokens, Saved& saved, Tensor before) const;
   void activate(Pass& pass, Saved& saved) const;
   // Writes this rank's outputs to `rows`. They are complete when wait() has returned.
   RowExchange::Transfer finish(Pass& pass, Saved& saved, Tensor rows) const;
-  // `tokens`: the input. `gradients`: of each token's output. `meanwhile` runs while rows are in
-  // flight.
+  // `tokens`: the input. `gradients`: with respect to each token's output. `meanwhile` runs while
+  // rows are in flight.
   void backward(Pass& pass, ConstTensor tokens, ConstTensor gradients, Saved& saved,
                 const RowGradients& found, const std::function<void()>& meanwhile) const;
 

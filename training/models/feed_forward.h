@@ -1,4 +1,4 @@
-// A block's feed-forward part: one for all tokens (modules/mlp.h), or a mixture (mixture.h).
+// A block's feed-forward network: one for all tokens (modules/mlp.h), or a mixture (mixture.h).
 #pragma once
 
 #include <memory>
@@ -29,12 +29,12 @@ class FeedForward {
     }
   }
 
-  // Takes what is kept for backward: `before`, as many rows as the input has.
+  // Allocates what is kept for backward and returns `before`, with the input's number of rows.
   Tensor take(Pass& pass, DType type, int64_t rows, Saved& saved) const {
     if (mixture_) return mixture_->take(pass, type, rows, saved.mixture);
     return pass.arena.take(type, rows, mlp_->before_width());
   }
-  // As Mixture's.
+  // See Mixture.
   bool exchanges() const { return mixture_ && mixture_->exchanges(); }
   void receive(Pass& pass, ConstTensor input, Saved& saved) const {
     mixture_->receive(pass, input, saved.mixture);
@@ -60,8 +60,8 @@ class FeedForward {
     tell_all(gradient, turns);
     return gradient;
   }
-  // A part of the input's gradient that every tensor rank has whole, to be added to the sum of what
-  // backward returned; empty if there is none.
+  // A part of the input's gradient that every tensor rank has whole, to be added to the sum of
+  // backward's terms; empty if there is none.
   ConstTensor whole_gradient(const Saved& saved) const { return saved.mixture.input_gradient; }
   // True if the samples of a micro-batch depend on each other.
   bool needs_all_samples() const { return mixture_ && mixture_->needs_all_samples(); }
@@ -70,7 +70,7 @@ class FeedForward {
   }
 
  private:
-  // Rows of a mixture come all at once.
+  // All rows of a mixture are complete at once.
   static void tell_all(Tensor result, RowsInTurn* turns) {
     if (turns == nullptr) return;
     for (size_t part = 0; part < turns->parts().size(); ++part) turns->done(result, part);

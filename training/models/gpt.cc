@@ -25,7 +25,7 @@ void describe(Schema& schema, GptConfig& config) {
   schema.add("dropout", config.dropout, "share of values").role(kTrainingOnly);
 }
 
-// With what 0 stands for.
+// Replaces zeros by the values that they stand for.
 GptConfig completed(GptConfig config) {
   if (config.max_context == 0) config.max_context = config.context;
   if (config.hidden == 0) {

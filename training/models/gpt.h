@@ -1,5 +1,5 @@
-// The GPT-2 family of language models (Radford et al. 2019), and its successors' parts by option:
-// RMSNorm, rotary positions, SwiGLU, an output layer of its own.
+// The GPT-2 family of language models (Radford et al. 2019), with optional parts of its successors:
+// RMSNorm, rotary positions, SwiGLU, a separate output layer.
 //
 //   tokens -> [embed: wte + wpe] -> [h.0] -> [h.1] ... -> [head: ln_f, wte^T, loss]
 //   h.i:  x + attn(ln_1(x)),  then  x + mlp(ln_2(x))
@@ -18,15 +18,15 @@ struct GptConfig {
   int64_t layers = 4;
   int64_t heads = 4;
   int64_t width = 128;
-  int64_t context = 128;     // tokens of a sample
-  int64_t max_context = 0;   // tokens that there are positions for; 0: `context`
-  int64_t vocabulary = 256;  // kinds of tokens
+  int64_t context = 128;     // tokens per sample
+  int64_t max_context = 0;   // number of positions; 0: `context`
+  int64_t vocabulary = 256;  // number of tokens
   NormKind norm = NormKind::layer;
   double norm_epsilon = 1e-5;
   MlpKind mlp = MlpKind::gelu;
-  int64_t hidden = 0;  // of the feed-forward part; 0: 4 x width (SwiGLU: 8/3, to a multiple of 32)
+  int64_t hidden = 0;  // feed-forward width; 0: 4 x width (SwiGLU: 8/3, to a multiple of 32)
   Positions positions = Positions::learned;
-  bool tied = true;  // the output layer is the embedding
+  bool tied = true;  // the output layer shares the embedding's weight
   bool bias = true;
   double dropout = 0;
   ComputeOptions compute;
@@ -34,8 +34,8 @@ struct GptConfig {
 
 class Gpt : public Decoder {
  public:
-  // For the rank at this place of a mesh (decoder.h). Throws Error(invalid_argument) for sizes that
-  // make no sense.
+  // For the rank at this place of a mesh (decoder.h). Throws Error(invalid_argument) for invalid
+  // sizes.
   explicit Gpt(const GptConfig& config, const MeshPlace& place = {});
 
   Json configuration() const override;

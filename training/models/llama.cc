@@ -103,7 +103,7 @@ void describe(Schema& schema, LlamaConfig& config) {
   if (config.family != LlamaFamily::llama) describe_experts(schema, config);
 }
 
-// With what 0 stands for.
+// Replaces zeros by the values that they stand for.
 LlamaConfig completed(LlamaConfig config) {
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.head_size == 0 && config.heads > 0 && config.width % config.heads == 0) {
@@ -127,8 +127,8 @@ Described<LlamaConfig> described(const char* kind, const LlamaConfig& defaults) 
 struct Family {
   LlamaFamily family;
   const char* meaning;
-  std::string feed_forward;         // the module's name
-  std::vector<std::string> layers;  // of an expert, or of the one feed-forward part
+  std::string feed_forward;         // name of the module
+  std::vector<std::string> layers;  // of an expert, or of the single feed-forward network
   HeadNormKind head_norm;           // of queries and keys
   Described<LlamaConfig> described;
 };
@@ -210,7 +210,7 @@ DecoderOptions options_of(const LlamaConfig& config) {
                          .tied = config.tied,
                          .dropout = config.dropout,
                          .compute = config.compute};
-  // Qwen's have no bias behind the attention.
+  // Qwen's models have no bias in the attention's output layer.
   if (config.family == LlamaFamily::qwen2moe) options.attention.output_bias = false;
   return options;
 }

@@ -1,9 +1,9 @@
 // Llama (Touvron et al. 2023; Llama 3: Dubey et al. 2024): RMSNorm, rotary positions, grouped-query
-// attention, SwiGLU; with a window, Mistral (Jiang et al. 2023). With experts in place of the
-// feed-forward part: Mixtral (Jiang et al. 2024), Qwen2-MoE (Yang et al. 2024), Qwen3-MoE (2025),
-// OLMoE (Muennighoff et al. 2024), and the routing of
-// Switch Transformers (Fedus et al. 2021), whose own blocks are T5's. Parameters have the names of
-// Hugging Face's LlamaForCausalLM, MixtralForCausalLM ..., without the "model." of the trunk.
+// attention, SwiGLU; with a window, Mistral (Jiang et al. 2023). With experts instead of one
+// feed-forward network: Mixtral (Jiang et al. 2024), Qwen2-MoE (Yang et al. 2024), Qwen3-MoE
+// (2025), OLMoE (Muennighoff et al. 2024), and the routing of Switch Transformers (Fedus et al.
+// 2021), whose own blocks are T5's. Parameters have the names of Hugging Face's LlamaForCausalLM,
+// MixtralForCausalLM ..., without the prefix "model.".
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tutti::training {
 
-// Kinds that differ in their experts, and in the names of their parameters.
+// Kinds with different experts and parameter names.
 enum class LlamaFamily : uint8_t {
   llama,  // without experts
   mixtral,
@@ -28,13 +28,13 @@ struct LlamaConfig {
   LlamaFamily family = LlamaFamily::llama;
   int64_t layers = 4;
   int64_t heads = 4;
-  int64_t kv_heads = 0;   // heads of keys and values; 0: as many
+  int64_t kv_heads = 0;   // number of key and value heads; 0: as many as heads
   int64_t head_size = 0;  // 0: width / heads
   int64_t width = 128;
   int64_t hidden = 0;  // 0: 8/3 x width, to a multiple of 32
   int64_t context = 128;
-  int64_t max_context = 0;  // that the model is said to be good for; 0: `context`
-  int64_t window = 0;       // tokens that a token looks back on, itself included; 0: all
+  int64_t max_context = 0;  // maximum context that the model supports; 0: `context`
+  int64_t window = 0;       // last tokens that a token attends to, itself included; 0: all
   int64_t vocabulary = 256;
   double norm_epsilon = 1e-5;
   RopeOptions rope;
@@ -42,16 +42,16 @@ struct LlamaConfig {
   bool attention_bias = false;
   bool mlp_bias = false;
   double dropout = 0;
-  RouterOptions router;       // no experts: one feed-forward part for all tokens
-  int64_t shared_hidden = 0;  // of the shared experts; 0: there are none
+  RouterOptions router;       // no experts: one feed-forward network for all tokens
+  int64_t shared_hidden = 0;  // hidden values of the shared experts; 0: none
   bool shared_gate = false;
   ComputeOptions compute;
 };
 
 class Llama : public Decoder {
  public:
-  // For the rank at this place of a mesh (decoder.h). Throws Error(invalid_argument) for sizes that
-  // make no sense.
+  // For the rank at this place of a mesh (decoder.h). Throws Error(invalid_argument) for invalid
+  // sizes.
   explicit Llama(const LlamaConfig& config, const MeshPlace& place = {});
 
   Json configuration() const override;

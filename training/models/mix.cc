@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kSeparators = ", \t\r\n";
 
-// visit(word, line) for each word outside of comments, with the number of its line.
+// Calls visit(word, line number) for each word outside of comments.
 template <typename Visit>
 void for_each_word(std::string_view text, const Visit& visit) {
   int line = 1;

@@ -1,14 +1,14 @@
-// Division of a network's layers over the same ranks, those along the tensor axis, each layer in
-// its own way (Gholami, Azad, Jin, Keutzer, Buluc: Integrated model, batch, and domain parallelism
-// in training neural networks, SPAA 2018).
+// Division of a network's layers over the tensor ranks, chosen for each layer (Gholami, Azad, Jin,
+// Keutzer, Buluc: Integrated model, batch, and domain parallelism in training neural networks, SPAA
+// 2018).
 //
 //   b  batch   each rank has all weights and computes some of the samples; the weights' gradients
 //              are summed over the ranks
 //   m  model   each rank has some of the weights and computes some of the outputs of all samples
-//   d  domain  of convolutions: each rank has all weights and computes a strip of every image, of
-//              which neighbours need the edges; the weights' gradients are summed over the ranks
+//   d  domain  convolutions only: each rank has all weights and computes a strip of every image,
+//              with the edges of neighbouring strips; the weights' gradients are summed over ranks
 //
-// A mix is written with one letter for each layer, the first layer first: "d,b,m,m".
+// A mix is written with one letter per layer, the first layer first: "d,b,m,m".
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ inline constexpr std::array<LayerSplit, kLayerSplits> kAllLayerSplits = {
 
 using Mix = std::vector<LayerSplit>;
 
-// The layout of a layer's inputs, and of its outputs where these are images.
+// Layout of a layer's inputs, and of its outputs if these are images.
 constexpr ActivationLayout input_layout(LayerSplit split) {
   if (split == LayerSplit::model) return kReplicated;
   return split == LayerSplit::batch ? kTensorRows : kTensorPixels;
@@ -37,14 +37,15 @@ constexpr ActivationLayout output_layout(LayerSplit split) {
   return split == LayerSplit::model ? kTensorChannels : input_layout(split);
 }
 
-// Reads letters that commas, blanks or line breaks separate; # begins a comment that ends with its
-// line. `where` names their source in errors: a file, or an option. Throws Error(invalid_argument)
-// for another word and for no letter or too many.
+// Parses letters separated by commas, blanks or line breaks; # begins a comment until the end of
+// the line. `where` names the source in errors: a file, or an option. Throws
+// Error(invalid_argument) for other words, and for no letters or too many.
 Mix parse_mix(std::string_view text, const std::string& where);
-// True if the text is a list of single characters, as a mix is, and not a file's name.
+// True if the text is a list of single characters, like a mix, and not a file name.
 bool is_mix(std::string_view text);
 std::string to_text(const Mix& mix);
-// All mixes of so many layers, the first of which are convolutions, for measurements and tests.
+// All mixes of `layers` layers, the first `convolutions` of which are convolutions; for
+// measurements and tests.
 std::vector<Mix> all_mixes(size_t layers, size_t convolutions = 0);
 
 }  // namespace tutti::training

@@ -1,15 +1,14 @@
-// A convolution that is batch-, model- or domain-parallel over the tensor ranks, and the
-// conversions from the layout of the layer before (parallel/convert_images.h). Of a micro-batch of
-// images:
+// A convolution that is batch-, model- or domain-parallel over the tensor ranks, with conversions
+// from the layout of the previous layer (parallel/convert_images.h). For a micro-batch of images:
 //
-//   layer    has of its input      and of its output   gradients of
-//            (what is converted)                       weights   inputs
+//   layer    input on a rank       output on a rank    gradients of
+//            (after conversion)                        weights   inputs
 //   batch    some images           some images         partial   as the input
 //   model    all                   some channels       its own   partial
-//   domain   a strip of each, and  a strip of each     partial   as the input, edges travel back
+//   domain   a strip of each, and  a strip of each     partial   as the input, edges are sent back
 //            its neighbours' edges
 //
-// Partial gradients of weights are added up by whoever sums gradients over ranks.
+// Partial gradients of weights are summed by the synchronizer that sums gradients over ranks.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +24,10 @@ namespace tutti::training {
 
 struct MixedConvolutionOptions {
   LayerSplit split = LayerSplit::model;
-  ActivationLayout before = {};  // of the inputs
-  bool first = false;            // the inputs are the batch, whose gradient nobody needs
+  ActivationLayout before = {};  // layout of the inputs
+  bool first = false;            // the inputs are the batch, whose gradient is not needed
   int64_t outputs = 0;           // channels
-  int64_t kernel = 3;            // with a padding of kernel / 2
+  int64_t kernel = 3;            // padded by kernel / 2
   int64_t stride = 1;
 };
 
@@ -36,22 +35,23 @@ class MixedConvolution {
  public:
   using Saved = Convolution::Saved;
 
-  // Parameters NAME.weight and NAME.bias, of the whole layer. `input`: of whole images.
+  // Parameters NAME.weight and NAME.bias, with the shapes of the whole layer. `input`: shape of
+  // whole images.
   MixedConvolution(ParameterTable& table, const std::string& name, const ImageShape& input,
                    const MixedConvolutionOptions& options);
 
   ImageShape output() const { return output_; }  // of whole images, with all channels
   const TiledWindows& windows() const { return convolution_.windows(); }
-  // Between units, as this rank has it.
+  // Shape between units, on this rank.
   OutputShape output_shape() const {
     return {1, convolution_.output_size(),
             is_alone() ? kReplicated : output_layout(options_.split)};
   }
 
-  // Input and output as this rank has them. Collective among the tensor ranks.
+  // Input and output are this rank's parts. Collective among the tensor ranks.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // Returns the input's gradient in the input's layout; where the input is the batch, an empty
-  // tensor. Collective. `saved` stays until the weights' work is done.
+  // Returns the input's gradient in the input's layout; if the input is the batch, an empty tensor.
+  // Collective. `saved` must stay in place until the weights' gradients are computed.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:

@@ -1,5 +1,5 @@
-// A fully connected layer that is batch- or model-parallel over the tensor ranks, and the
-// conversions from the layout of the layer before. Of a micro-batch of B samples and i inputs:
+// A fully connected layer that is batch- or model-parallel over the tensor ranks, with conversions
+// from the layout of the previous layer. For a micro-batch of B samples and i inputs:
 //
 //   before \ layer   batch                          model
 //   batch (rows)     -                              forward: all-gather of B x i
@@ -7,13 +7,13 @@
 //   model (columns)  forward: all-to-all of B x i   forward: all-gather of B x i
 //                    backward: all-to-all of B x i  backward: all-reduce of B x i
 //
-// Behind a convolution (mixed_convolution.h) inputs are images, whose channels or pixels may be
-// cut (parallel/convert_images.h).
+// After a convolution (mixed_convolution.h) inputs are images, whose channels or pixels may be cut
+// (parallel/convert_images.h).
 //
-// A batch-parallel layer's weights and bias are replicated, and their gradients are parts of sums
-// over the tensor ranks, which whoever sums gradients over ranks adds up. In deterministic mode the
-// layer adds them up itself, for each micro-batch, in an order that does not tell how many ranks
-// there are (block_linear.h).
+// A batch-parallel layer's weights and bias are replicated, and their gradients are partial sums
+// over the tensor ranks, which the synchronizer completes. In deterministic mode the layer sums
+// them itself, for each micro-batch, in an order that does not depend on the number of ranks
+// (block_linear.h).
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ namespace tutti::training {
 
 struct MixedLayerOptions {
   LayerSplit split = LayerSplit::model;
-  ActivationLayout before = {};  // of the inputs
-  bool first = false;            // the inputs are the batch, whose gradient nobody needs
+  ActivationLayout before = {};  // layout of the inputs
+  bool first = false;            // the inputs are the batch, whose gradient is not needed
   int64_t outputs = 0;
-  double deviation = 0.02;  // of the weights at the start
+  double deviation = 0.02;  // of initial weights
   int slices = 1;           // Pass::slices of all passes
 };
 
@@ -43,8 +43,8 @@ class MixedLayer {
  public:
   using Saved = Linear::Saved;
 
-  // Parameters NAME.weight and NAME.bias, of the whole layer. `input`: what a sample has; an image
-  // of one pixel where there are no images.
+  // Parameters NAME.weight and NAME.bias, with the shapes of the whole layer. `input`: shape of a
+  // sample; an image of one pixel if there are no images.
   MixedLayer(ParameterTable& table, const std::string& name, const ImageShape& input,
              const MixedLayerOptions& options);
 
@@ -54,10 +54,10 @@ class MixedLayer {
   OutputShape output_shape() const { return {1, outputs(), layout_}; }
   const MeshPlace& place() const { return place_; }
 
-  // Input and output as this rank has them. Collective among the tensor ranks.
+  // Input and output are this rank's parts. Collective among the tensor ranks.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // Returns the input's gradient in the input's layout; where the input is the batch, an empty
-  // tensor. Collective. `saved` stays until the weights' work is done.
+  // Returns the input's gradient in the input's layout; if the input is the batch, an empty tensor.
+  // Collective. `saved` must stay in place until the weights' gradients are computed.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:
@@ -69,8 +69,8 @@ class MixedLayer {
   MeshPlace place_;
   MixedLayerOptions options_;
   ActivationLayout layout_;
-  ImageShape input_;                   // of the whole layer
-  std::optional<Linear> linear_;       // one of these two
+  ImageShape input_;                   // shape of the whole layer's input
+  std::optional<Linear> linear_;       // null in deterministic mode
   std::optional<BlockLinear> blocks_;  // in deterministic mode
 };
 

@@ -71,7 +71,7 @@ LayerSplit split_of(const Mix& mix, size_t layer) {
   return mix.empty() ? LayerSplit::model : mix[layer];
 }
 
-// ReLU keeps the variance with this gain (He et al.: Delving deep into rectifiers, 2015).
+// A gain of 2 preserves the variance through ReLU (He et al.: Delving deep into rectifiers, 2015).
 double deviation_of_layer(double gain, int64_t inputs) {
   return std::sqrt(gain / static_cast<double>(inputs));
 }
@@ -82,7 +82,7 @@ ConstTensor input_of(Pass& pass, const ImageShape& shape, const Options& options
   return options.first ? ConstTensor(features_of(pass, shape.size())) : input;
 }
 
-// A MixedConvolution or MixedLayer, and a ReLU behind it.
+// A MixedConvolution or MixedLayer, followed by a ReLU.
 template <typename Layer, typename Options>
 class RectifiedUnit : public Unit {
  public:
@@ -128,9 +128,9 @@ class RectifiedUnit : public Unit {
 using RectifiedConvolution = RectifiedUnit<MixedConvolution, MixedConvolutionOptions>;
 using RectifiedLayer = RectifiedUnit<MixedLayer, MixedLayerOptions>;
 
-// The last layer. Model-parallel, or in deterministic mode: logits are gathered, and each rank has
-// the loss of all samples. Batch-parallel: each rank has the loss of its samples, and the ranks add
-// up two numbers.
+// The last layer. If it is model-parallel, or in deterministic mode, logits are gathered, and each
+// rank has the loss of all samples. If it is batch-parallel, each rank has the loss of its samples,
+// and the ranks sum two numbers.
 class LogitsUnit : public Unit {
  public:
   LogitsUnit(ParameterTable& table, std::string name, const ImageShape& input,

@@ -1,10 +1,10 @@
-// A mixture of experts in place of a feed-forward part: a router chooses for each token some of
-// many, whose outputs are added up by its weights (modules/router.h). Shared experts get every
-// token (DeepSeekMoE: Dai et al. 2024), gated by a sigmoid of their own or not.
+// A mixture of experts instead of one feed-forward network: a router chooses some experts for each
+// token and weights their outputs, which are summed (modules/router.h). Shared experts process
+// every token (DeepSeekMoE: Dai et al. 2024), optionally gated by a sigmoid.
 //
-// An expert's hidden values are cut over the tensor ranks as those of a block without experts. What
-// leaves forward and backward is each rank's part of a sum, but for the gradient of the tokens as
-// the router saw them, which all tensor ranks have.
+// An expert's hidden values are cut over the tensor ranks like those of a block without experts.
+// The results of forward and backward are each rank's term of a sum, except for the gradient of the
+// tokens through the router, which all tensor ranks have.
 //
 // With expert parallelism ranks own experts (experts.h). Tensor ranks, which all have the same
 // tokens, dispatch a part of them each if they own whole experts. With ranks on several hosts a
@@ -28,8 +28,8 @@
 namespace tutti::training {
 
 struct MixtureOptions {
-  RouterOptions router;       // no experts: there is no mixture
-  int64_t shared_hidden = 0;  // hidden values of the shared experts together; 0: there are none
+  RouterOptions router;       // no experts: no mixture
+  int64_t shared_hidden = 0;  // hidden values of the shared experts together; 0: none
   bool shared_gate = false;
   std::string shared_name = "shared_expert";
   std::vector<std::string> shared_names = {};  // of its layers
@@ -54,7 +54,7 @@ class Mixture {
     std::vector<double> weights;
     std::vector<double> shared_weights;
     ConstTensor input;
-    Tensor input_gradient;  // by way of the router, on each tensor rank all of it
+    Tensor input_gradient;  // through the router; whole on each tensor rank
   };
 
   // Parameters NAME.gate.weight, NAME.experts.0.gate_proj.weight ..., NAME.shared_expert...;
@@ -63,20 +63,20 @@ class Mixture {
           const MlpOptions& mlp, int64_t context, int64_t layer,
           const std::shared_ptr<ExpertLoad>& load);
 
-  // Takes from the arena what is kept for backward: `before`, for so many rows of the input, and
-  // the router's numbers.
+  // Allocates what is kept for backward: the router's arrays, and `before`, which it returns, for
+  // `rows` rows of the input.
   Tensor take(Pass& pass, DType type, int64_t rows, Saved& saved) const;
   // True with expert parallelism. The number of received rows then depends on the input: receive()
   // routes it and allocates what is kept for backward; the input is kept, too.
   bool exchanges() const { return experts_.exchanges(); }
   void receive(Pass& pass, ConstTensor input, Saved& saved) const { route(pass, input, saved); }
-  // In three parts, as Mlp.
+  // Forward in three steps, as in Mlp.
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const;
   void activate(Pass& pass, Saved& saved) const;
   void finish(Pass& pass, Saved& saved, Tensor output) const;
 
   void set_input(Saved& saved, ConstTensor input) const;
-  // A part of the sum; saved.input_gradient is not in it.
+  // Returns a term of the sum, without saved.input_gradient.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   // True if the samples of a micro-batch are balanced together, and so depend on each other.
   bool needs_all_samples() const {

@@ -14,9 +14,9 @@
 namespace tutti::training {
 namespace {
 
-// GELU halves the variance and then some; this gain keeps it through the layers.
+// Compensates for GELU, which more than halves the variance.
 constexpr double kHiddenGain = 1.5;
-// Small first logits: the loss starts at the logarithm of the vocabulary.
+// Small initial logits: the loss starts at the logarithm of the vocabulary.
 constexpr double kOutputGain = 0.1;
 
 const MlpModelConfig& checked(const MlpModelConfig& config) {

@@ -1,4 +1,4 @@
-// Parts that models of images share.
+// Common parts of image models.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@
 
 namespace tutti::training {
 
-// The grid over which a mesh cuts images.
+// The grid of ranks that divides images on this mesh.
 inline Spatial spatial_of(const MeshPlace& place) {
   static const HaloExchange halos(Axis::spatial);
   return {ImageGrid::of(place), &halos};
 }
 
-// Adds the buffers of a unit to those of a model.
+// Appends the buffers of a unit to those of a model.
 inline void append_buffers(std::vector<NamedBuffer>& all, std::vector<NamedBuffer> more, int unit) {
   for (NamedBuffer& buffer : more) {
     buffer.unit = unit;
@@ -26,7 +26,7 @@ inline void append_buffers(std::vector<NamedBuffer>& all, std::vector<NamedBuffe
   }
 }
 
-// A convolution without bias and the batch normalization behind it.
+// A convolution without bias, followed by batch normalization.
 class NormalizedConvolution {
  public:
   struct Saved {

@@ -12,7 +12,7 @@
 namespace tutti::training {
 namespace {
 
-// Sums of exponentials above a largest logit of their own as above the common one.
+// Rescales sums of exponentials from their own largest logits to the common one.
 template <typename V>
 void rescale(std::span<V> sums, std::span<const V> largest) {
   for (size_t row = 0; row < largest.size(); ++row) {
@@ -30,7 +30,7 @@ void take_largest(std::span<const V> sums, std::span<V> largest, bool first) {
   }
 }
 
-// The two of the three numbers that are sums over ranks, and all three again.
+// Copies the two of the three numbers that are summed over ranks, and back.
 template <typename V>
 void take_sums(std::span<const V> sums, std::span<V> two) {
   for (size_t at = 0; at < two.size(); ++at) two[at] = sums[3 * (at / 2) + 1 + at % 2];
@@ -45,8 +45,8 @@ void put(std::span<const V> largest, std::span<const V> two, std::span<V> sums) 
   }
 }
 
-// `parts` tensors of rows x 3, one after the other, become one in the first's place: the sums over
-// all classes that any rank has.
+// Merges `parts` tensors of rows x 3, one after the other, into the first: the sums over all
+// classes of all ranks.
 template <typename V>
 void merge(Pass& pass, const MeshPlace& place, Tensor all, int parts) {
   const int64_t rows = all.rows / parts;
@@ -72,7 +72,7 @@ void merge(Pass& pass, const MeshPlace& place, Tensor all, int parts) {
 OutputLayer::OutputLayer(const MeshPlace& place, Linear linear, int64_t vocabulary, int64_t chunk)
     : place_(place), linear_(std::move(linear)), vocabulary_(vocabulary), chunk_(chunk) {}
 
-// body(first row, rows, their logits), which are computed for it and then gone.
+// Calls body(first row, rows, logits) for each chunk; the logits are temporary.
 template <typename Body>
 void OutputLayer::for_each_chunk(Pass& pass, const Saved& saved, const Body& body) const {
   for (int64_t row = 0; row < saved.input.rows; row += chunk_) {
@@ -84,7 +84,7 @@ void OutputLayer::for_each_chunk(Pass& pass, const Saved& saved, const Body& bod
   }
 }
 
-// Of rows from `row` on; of each of this rank's slices by itself.
+// Sums the rows from `row` on, separately for each of this rank's slices.
 void OutputLayer::sums_of(const Pass& pass, ConstTensor logits, std::span<const int32_t> targets,
                           Tensor sums, int64_t row) const {
   const int64_t all_rows = std::ssize(pass.batch->targets);
@@ -150,7 +150,8 @@ Tensor OutputLayer::backward(Pass& pass, Saved& saved, RowsInTurn* turns) const 
   }
   const DType type = type_of_parts(pass, saved.input.dtype);
   const Tensor gradient = pass.arena.take(type, saved.input.rows, saved.input.cols);
-  // Work that is put off finds the gradients of all logits: the weights may be elsewhere by then.
+  // Deferred work reads the gradients of all logits, because the weights may have been released and
+  // gathered again.
   if (pass.split) {
     saved.logits = pass.arena.take(saved.input.dtype, saved.input.rows, linear_.outputs());
   }

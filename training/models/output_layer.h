@@ -1,5 +1,5 @@
-// The last layer of a language model and its loss, over ranks that each have some of the vocabulary
-// (Shoeybi et al.: Megatron-LM, 2019, section 3): of a token three numbers travel, never its
+// The output layer of a language model and its loss, with the vocabulary sharded over ranks
+// (Shoeybi et al.: Megatron-LM, 2019, section 3): ranks exchange three numbers per token, never its
 // logits.
 //
 //   rank 0   x W_0^T -> largest, sum of exponentials, target's logit -+
@@ -22,28 +22,28 @@ class OutputLayer {
   struct Saved {
     ConstTensor input;
     Linear::Saved linear;
-    Tensor logits;  // this rank's, of all rows; empty where they are computed in chunks
+    Tensor logits;  // on this rank, for all rows; empty if computed in chunks
     Tensor statistics;
   };
 
-  // `linear` is cut by its outputs, the `vocabulary`. With a chunk the logits of so many rows are
-  // there at once, and backward computes them anew (where its weights' work is put off, it keeps
-  // their gradients for that); 0: all.
+  // `linear` is cut by its outputs, the `vocabulary`. With a chunk, only the logits of `chunk` rows
+  // exist at once, and backward recomputes them (if backward_weight is deferred, it keeps their
+  // gradients for that); 0: all.
   OutputLayer(const MeshPlace& place, Linear linear, int64_t vocabulary, int64_t chunk);
 
-  // Sets pass.loss, if the micro-batch has targets, and returns this rank's logits (in chunks:
-  // none); else the logits of the whole vocabulary. Input: all rows.
+  // Sets pass.loss and returns this rank's logits (in chunks: an empty tensor) if the micro-batch
+  // has targets; otherwise returns the logits of the whole vocabulary. Input: all rows.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // The input's gradient: a part of a sum over the tensor ranks, of type_of_parts(). `saved` stays
-  // until the weights' work is done.
+  // Returns the input's gradient: a term of a sum over the tensor ranks, of type_of_parts().
+  // `saved` must stay in place until the weights' gradients are computed.
   Tensor backward(Pass& pass, Saved& saved, RowsInTurn* turns = nullptr) const;
 
  private:
-  // A rank sums its part of the vocabulary in so many slices, each by itself.
+  // Number of slices in which a rank sums its part of the vocabulary, each by itself.
   int parts(const Pass& pass) const { return std::max(1, pass.slices / place_.size(Axis::tensor)); }
   void sums_of(const Pass& pass, ConstTensor logits, std::span<const int32_t> targets, Tensor sums,
                int64_t row) const;
-  // Logits' gradients of rows from `row` on, in their logits' place.
+  // Writes the gradients of rows from `row` on over their logits.
   void start_backward(Pass& pass, const Saved& saved, int64_t row, Tensor logits) const;
   template <typename Body>
   void for_each_chunk(Pass& pass, const Saved& saved, const Body& body) const;

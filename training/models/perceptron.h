@@ -1,5 +1,5 @@
 // Fully connected layers on images (Rosenblatt 1958; LeCun et al. 1998), of any widths. Over tensor
-// ranks each layer is batch- or model-parallel, whichever suits it (mix.h).
+// ranks each layer is batch- or model-parallel (mix.h).
 //
 //   images -> [Linear -> ReLU] x widths -> [Linear -> loss]
 #pragma once

@@ -1,5 +1,5 @@
-// The models that a configuration can name. A new one is a file that says what its configuration
-// has and how to make it, and a line in registry.cc.
+// The models that a configuration can name. To add one, write a file with its configuration and
+// construction, and add a line to registry.cc.
 #pragma once
 
 #include <functional>
@@ -17,19 +17,19 @@
 
 namespace tutti::training {
 
-// Sums over all ranks that share a batch, and over those that share the pixels of the same images.
-// None: each rank for itself. They outlive the model.
+// Sums over all ranks that share a batch, and over those that share the pixels of an image. Null:
+// each rank by itself. They must outlive the model.
 struct Statistics {
   StatisticsReducer* of_batch = nullptr;
   StatisticsReducer* of_tiles = nullptr;
 };
 
-// What a model is made with besides its configuration: what does not change what it computes, and
-// what there is only once ranks have met.
+// Inputs to a model's construction besides its configuration: options that do not change its
+// results, and objects that exist only once ranks are connected.
 struct ModelContext {
   ComputeOptions compute = {};
   Statistics statistics = {};
-  MeshPlace place = {};  // of the rank that it is made for
+  MeshPlace place = {};  // of the rank for which it is built
 
   // For batch normalization; `synchronized`: over all ranks (SyncBN).
   StatisticsReducer* reducer(bool synchronized) const {
@@ -42,14 +42,14 @@ struct ModelKind {
   std::string name;     // "gpt2"
   std::string meaning;  // for the help
   ModelTraits traits;
-  std::shared_ptr<const Schema> schema;  // with the defaults as values
-  // The whole configuration of one that may leave out what is as by default. This and make throw
-  // Error(invalid_argument) for what makes no sense; a configuration's "kind" is not looked at.
+  std::shared_ptr<const Schema> schema;  // with the default values
+  // Fills in the defaults of a configuration. It and `make` throw Error(invalid_argument) for
+  // invalid values; both ignore the member "kind".
   std::function<Json(const Json& configuration)> complete;
   std::function<std::unique_ptr<Model>(const Json& configuration, const ModelContext&)> make;
 };
 
-// For the files of models.
+// Defines a model's kind, in the model's file.
 template <typename Config>
 using MakeModel = std::unique_ptr<Model> (*)(const Config& config, const ModelContext& context);
 template <typename Config>
@@ -67,21 +67,21 @@ ModelKind model_kind(const std::string& meaning, const ModelTraits& traits,
             return make(described.read(configuration), context);
           }};
 }
-// No model has more: a slip of the keyboard is told at once, before there is memory for it.
+// Upper limit, so that a typing error is reported before memory is allocated.
 inline constexpr double kMostLayers = 10000;
-// The role of fields with which the same tensors train another way.
+// Role of fields that change the training, but not the tensors.
 inline constexpr const char* kTrainingOnly = "training";
 
-// In the order in which they are told to people; the first is the default.
+// In the order of help texts; the first is the default.
 const std::vector<ModelKind>& model_kinds();
-// Throws Error(invalid_argument) for a name or a configuration without a kind, or of none.
+// Throws Error(invalid_argument) for an unknown name, or a configuration without a known kind.
 const ModelKind& model_kind_named(const std::string& name);
 const ModelKind& kind_of(const Json& configuration);
 
 std::unique_ptr<Model> make_model(const Json& configuration, const ModelContext& context = {});
-// With all that it leaves out. A configuration of no known kind stays as it is.
+// Fills in all defaults. Returns a configuration of unknown kind unchanged.
 Json completed_model(const Json& configuration);
-// Without what changes how a model trains but not which tensors it has.
+// Removes fields that change the training, but not the tensors.
 Json tensors_of_model(const Json& configuration);
 
 }  // namespace tutti::training

@@ -8,7 +8,7 @@
 namespace tutti::training {
 namespace {
 
-// Smaller sums cost more than what they hide.
+// Smaller sums cost more than the overlap saves.
 constexpr int64_t kLeastBytes = 256 << 10;
 constexpr int64_t kMostParts = 8;
 
@@ -86,7 +86,7 @@ void StreamNorm::backward_weight(Pass& pass, const Saved& saved) const {
   const int count = pass.slices / ranks;
   const int64_t all = stream_.rows(pass);
   const Share own = even_share(all, place, ranks);
-  // A row for each slice: of the gain and, beside it, of the bias.
+  // A row for each slice: the gain's sums and, beside them, the bias's.
   const Tensor sums = pass.arena.take(value_type(pass.dtype), count, has_bias ? 2 * width : width);
   zero(sums);
   for (int slice = 0; slice < count; ++slice) {
@@ -99,7 +99,7 @@ void StreamNorm::backward_weight(Pass& pass, const Saved& saved) const {
     add(sums.row_range(into, 1), sums.row_range(term, 1), sums.row_range(into, 1));
   });
   const Tensor sum = sums.row_range(0, 1);
-  // Each rank has a part of it, if they share the rows.
+  // If the ranks share the rows, each has a term of the sum.
   convert_layout(pass, stream_.place(), sum.reshaped(sum.cols, 1), {sum.cols, 1},
                  ranks > 1 ? kTensorPartial : kReplicated, kReplicated);
   add_values(sum.col_range(0, width), norm_.gain().gradient);

@@ -1,10 +1,10 @@
-// The tensor that a decoder's units hand on and add to: rows of tokens x width. Over tensor ranks
-// it is the same on each, or, with sequence parallelism, each has some of the rows (Korthikanti et
+// The tensor that a decoder's units pass on and add to: rows of tokens x width. It is replicated
+// over tensor ranks, or, with sequence parallelism, each rank has some of the rows (Korthikanti et
 // al.: Reducing activation recomputation in large transformer models, 2022):
 //
 //   replicated:  x ----------> [layer's part] --all-reduce-----> x'
 //   rows:        x_r -gather-> [layer's part] --reduce-scatter-> x'_r     normalization and dropout
-//                                                                         of own rows alone
+//                                                                         of own rows only
 #pragma once
 
 #include <cstddef>
@@ -22,42 +22,42 @@ namespace tutti::training {
 
 class ResidualStream {
  public:
-  // Of the model's rank; what is a part of a sum over tensor ranks is one only if there are
-  // several. `overlaps`: as of SumOverRanks.
+  // For the model's rank; tensors are partial only if there are several tensor ranks. `overlaps`:
+  // as in SumOverRanks.
   ResidualStream(const MeshPlace& place, int64_t width, bool sequence_parallel, bool overlaps);
 
   const ActivationLayout& layout() const { return layout_; }
   const MeshPlace& place() const { return place_; }
   bool shares_rows() const { return layout_.along(Axis::tensor) == Spread::rows; }
-  // Rows of the micro-batch, and which of them this rank has.
+  // Number of rows of the micro-batch, and the part that this rank has.
   int64_t rows(const Pass& pass) const { return std::ssize(pass.batch->tokens); }
   PartOf own_rows(const Pass& pass) const;
 
-  // All rows of what lies as the stream does, in its memory where that has them.
+  // All rows of a tensor with the stream's layout; the same memory if it has all of them.
   ConstTensor whole(Pass& pass, ConstTensor own) const;
-  // All columns of what tensor ranks have equal shares of.
+  // All columns of a tensor of which tensor ranks have equal shares.
   ConstTensor all_columns(Pass& pass, ConstTensor own) const;
-  // Into how many parts of its samples a micro-batch is cut so that one's sums go on while another
-  // computes.
+  // Number of parts into which a micro-batch's samples are divided, so that sums of one part
+  // overlap with computation on another.
   int64_t parts(const Pass& pass) const;
 
-  // A sum over tensor ranks that is under way.
+  // A sum over tensor ranks in flight.
   struct Sum {
     SumOverRanks over_ranks;
-    Tensor part;    // this rank's
-    Tensor result;  // rows of the stream: what part becomes, or is converted to
+    Tensor part;    // this rank's term
+    Tensor result;  // rows of the stream: the sum, converted if needed
     size_t mark = 0;
   };
   // Starts the sum of the tensors that make(part, turns) writes: all rows x width, of `type`. If
-  // that is not the pass's type, or ranks share rows, the caller takes nothing from the arena
+  // that is not the pass's type, or ranks share rows, the caller must take nothing from the arena
   // before finish().
   template <typename Make>
   Sum start_sum(Pass& pass, Tensor result, DType type, const Make& make) const;
   void finish(Pass& pass, Sum& sum) const;
-  // Both.
+  // start_sum() and finish().
   template <typename Make>
   Tensor sum_of_parts(Pass& pass, DType type, const Make& make) const;
-  // Starts the sum of the tensors that make(turns) returns, whose memory it overwrites.
+  // Starts the sum of the tensors that make(turns) returns; it overwrites their memory.
   template <typename Make>
   Sum start_sum_of_gradients(Pass& pass, const Make& make) const;
   Tensor finish_gradients(Pass& pass, Sum& sum) const;
@@ -99,9 +99,9 @@ ResidualStream::Sum ResidualStream::start_sum_of_gradients(Pass& pass, const Mak
   return sum;
 }
 
-// A normalization of the stream. Where ranks share the rows its parameters' gradients are partial
-// sums; in deterministic mode they are summed here, in an order that does not tell how many ranks
-// there are.
+// A normalization of the stream. If ranks share the rows, its parameters' gradients are partial
+// sums; in deterministic mode they are summed here, in an order that does not depend on the number
+// of ranks.
 class StreamNorm {
  public:
   using Saved = Norm::Saved;

@@ -138,7 +138,7 @@ class ResidualUnit : public Unit {
     const Tensor output = second_.forward(pass, middle, saved.second);
     ConstTensor side = input;
     if (shortcut_) side = shortcut_->forward(pass, input, saved.shortcut);
-    // In place: without a ReLU of its own, bn2 does not need its output again.
+    // In place: bn2 has no ReLU, so it does not need its output again.
     add(output, side, output);
     relu(output, output);
     saved.output = output;
@@ -173,8 +173,8 @@ class ResidualUnit : public Unit {
   Slots<Saved> saved_;
 };
 
-// Each rank of a grid has a part of every channel's mean; of their sum all have the same logits,
-// and the first one their losses.
+// Each rank of a grid has a term of every channel's mean; all ranks have the same logits, computed
+// from the sum, and the first one reports the losses.
 class ResnetHeadUnit : public Unit {
  public:
   ResnetHeadUnit(ParameterTable& table, const ImageShape& input, int64_t classes)

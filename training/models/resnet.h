@@ -5,9 +5,9 @@
 //          -> [head: mean of each channel, linear, loss]
 //   block:  relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x))
 //
-// The first block of each stage but the first halves height and width; where a block changes the
-// shape, its shortcut is a 1x1 convolution with a batch normalization, else x itself.
-// Names of parameters and buffers are those of torchvision's ResNets.
+// The first block of each stage but the first halves height and width; if a block changes the
+// shape, its shortcut is a 1x1 convolution with batch normalization, otherwise x itself. Names of
+// parameters and buffers are those of torchvision's ResNets.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,18 @@ struct ResNetConfig {
   int64_t classes = 10;
   std::vector<int64_t> blocks = {1, 1, 1};  // by stage
   std::vector<int64_t> widths = {16, 32, 64};
-  // The last gain of each block starts at 0: blocks start as their shortcuts (Goyal et al.:
+  // The last gain of each block starts at 0, so that blocks start as identities (Goyal et al.:
   // Accurate, large minibatch SGD, 2017, section 5.1).
   bool zero_last_gain = true;
-  bool sync_batch_norm = false;  // batch statistics are those of all ranks (SyncBN)
+  bool sync_batch_norm = false;  // batch statistics over all ranks (SyncBN)
 };
 
 class ResNet : public Model {
  public:
-  // For a rank of a mesh, over which images are cut along the spatial axis, and units into stages.
-  // With a reducer, which outlives the model, batch statistics are those of all its ranks: of
-  // images that are cut at least those along the spatial axis. Throws Error(invalid_argument) for
-  // sizes that make no sense.
+  // For a rank of a mesh; images may be divided along the spatial axis, and units into stages. With
+  // a reducer, which must outlive the model, batch statistics are over its ranks; if images are
+  // divided, these must include the ranks along the spatial axis. Throws Error(invalid_argument)
+  // for invalid sizes.
   explicit ResNet(const ResNetConfig& config, StatisticsReducer* reducer = nullptr,
                   const MeshPlace& place = {});
 
@@ -56,7 +56,7 @@ class ResNet : public Model {
 
  private:
   ResNetConfig config_;
-  double multiplications_ = 0;  // of one image's forward
+  double multiplications_ = 0;  // for one image's forward
   std::vector<const TiledWindows*> windows_;
   std::vector<NamedBuffer> buffers_;
 };

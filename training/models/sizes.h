@@ -1,4 +1,4 @@
-// Checks and fields that configurations of several models share.
+// Checks and fields that several models' configurations share.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace tutti::training {
 
-// Throws Error(invalid_argument), which names the size, where it is below `least`.
+// Throws Error(invalid_argument), naming the size, if it is below `least`.
 void require_size(std::string_view what, int64_t size, int64_t least = 1);
 
-// The fields of models of images whose values the data say; `classes` is their meaning.
+// Adds the fields of image models whose values follow from the data; `classes` describes that
+// field.
 template <typename Config>
 void describe_images(Schema& schema, Config& config, const std::string& classes) {
   schema.add("channels", config.channels, "of the images").flag("");

@@ -25,7 +25,7 @@ UNetConfig checked(const UNetConfig& config) {
   require_images(config);
   require_size("number of widths", std::ssize(config.widths));
   for (const int64_t width : config.widths) require_size("width", width);
-  // Halved so often, a pixel is left.
+  // After that many halvings at least one pixel must be left.
   const int64_t halvings = std::ssize(config.widths) - 1;
   if (halvings > 30) {
     throw Error(ErrorCode::invalid_argument, cat("the model has ", halvings + 1, " widths"),
@@ -49,7 +49,7 @@ ImageShape image_of(const UNetConfig& config) {
   return {config.height, config.width, config.channels};
 }
 
-// Tensors side by side, row by row.
+// Concatenates tensors by columns.
 Tensor beside(Pass& pass, std::span<const ConstTensor> parts) {
   int64_t cols = 0;
   for (const ConstTensor& part : parts) cols += part.cols;
@@ -62,14 +62,14 @@ Tensor beside(Pass& pass, std::span<const ConstTensor> parts) {
   return all;
 }
 
-// Some columns by themselves.
+// Copies some columns.
 Tensor columns(Pass& pass, ConstTensor all, int64_t first, int64_t count) {
   const Tensor own = pass.arena.take(all.dtype, all.rows, count);
   copy_rows(all.col_range(first, count), own);
   return own;
 }
 
-// Twice conv 3x3, bn, relu.
+// Conv 3x3, bn, relu, applied twice.
 class DoubleConvolution {
  public:
   struct Saved {
@@ -117,15 +117,15 @@ class DoubleConvolution {
   NormalizedConvolution first_, second_;
 };
 
-// The values that travel along are `along` values a sample.
+// `along`: number of values per sample that the unit only passes on.
 class UNetUnit : public Unit {
  public:
   UNetUnit(std::string name, int64_t along) : name_(std::move(name)), along_(along) {}
 
   std::string name() const override { return name_; }
   OutputShape output_shape() const override { return {1, output_size()}; }
-  virtual int64_t output_size() const = 0;  // of this rank's tile, with what travels along
-  virtual ImageShape output() const = 0;    // of whole images, without
+  virtual int64_t output_size() const = 0;  // of this rank's tile, passed-on values included
+  virtual ImageShape output() const = 0;    // of whole images, without passed-on values
   virtual double multiplications() const = 0;
   virtual void append_windows(Windows& all) const = 0;
   virtual std::vector<NamedBuffer> buffers() = 0;
@@ -138,7 +138,7 @@ class UNetUnit : public Unit {
   int64_t along_;
 };
 
-// The first one takes the micro-batch's images.
+// The first encoder reads the micro-batch's images.
 class EncoderUnit : public UNetUnit {
  public:
   EncoderUnit(ParameterTable& table, const std::string& name, const ImageShape& input,
@@ -244,7 +244,7 @@ class BottomUnit : public UNetUnit {
   Slots<DoubleConvolution::Saved> saved_;
 };
 
-// Doubles the image, puts the encoder's channels beside its own, and halves their number.
+// Doubles the image, concatenates the encoder's channels, and halves their number.
 class DecoderUnit : public UNetUnit {
  public:
   DecoderUnit(ParameterTable& table, const std::string& name, const ImageShape& input,
@@ -308,13 +308,13 @@ class DecoderUnit : public UNetUnit {
   }
 
   int64_t input_size_;  // of this rank's tile
-  ImageShape kept_;     // the tile's
+  ImageShape kept_;     // of the tile
   TransposedConvolution doubling_;
   DoubleConvolution layers_;
   Slots<Saved> saved_;
 };
 
-// The targets of the pixels of a rank's tile.
+// Targets of the pixels in a rank's tile.
 std::vector<int32_t> own_targets(const MicroBatch& batch, const ImageShape& image,
                                  const Rectangle& tile) {
   if (batch.targets.empty()) return {};

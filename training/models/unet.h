@@ -1,6 +1,6 @@
-// U-Net, which says of each pixel of an image what class it is of (Ronneberger, Fischer, Brox:
-// Convolutional networks for biomedical image segmentation, 2015), with batch normalizations, and
-// padding that keeps the image's size.
+// U-Net, which classifies each pixel of an image (Ronneberger, Fischer, Brox: Convolutional
+// networks for biomedical image segmentation, 2015), with batch normalizations, and padding that
+// preserves the image's size.
 //
 //   images -> [enc0] ------------- y0 ------------> [dec0] -> [head: 1x1 conv, loss of each pixel]
 //                | halved                             ^
@@ -8,11 +8,10 @@
 //                | halved                  ^
 //              [bottom] -------------------+ doubled
 //
-// Each unit but the head is two times conv 3x3, bn, relu; between two there is one tensor, in which
-// what the decoder will need of the encoder travels along:
+// Each unit but the head is conv 3x3, bn, relu, applied twice. One tensor is passed between units,
+// which contains the encoder outputs that decoders will need:
 //
-//   enc0 -> [x1 | y0] -> enc1 -> [x2 | y1 | y0] -> bottom -> [z | y1 | y0] -> dec1 -> [z | y0] ->
-//   ...
+//   enc0 -> [x1 | y0] -> enc1 -> [x2 | y1 | y0] -> bottom -> [z | y1 | y0] -> dec1 -> [z | y0] ...
 #pragma once
 
 #include <cstdint>
@@ -29,16 +28,16 @@ struct UNetConfig {
   int64_t height = 64;
   int64_t width = 64;
   int64_t classes = 4;
-  std::vector<int64_t> widths = {16, 32, 64};  // of the encoders, the last one: of the bottom
-  bool sync_batch_norm = false;                // batch statistics are those of all ranks (SyncBN)
+  std::vector<int64_t> widths = {16, 32, 64};  // of the encoders; the last one is the bottom's
+  bool sync_batch_norm = false;                // batch statistics over all ranks (SyncBN)
 };
 
 class UNet : public Model {
  public:
-  // For a rank of a mesh, over which images are cut along the spatial axis, and units into stages.
-  // With a reducer, which outlives the model, batch statistics are those of all its ranks: of
-  // images that are cut at least those along the spatial axis. Throws Error(invalid_argument) for
-  // sizes that make no sense.
+  // For a rank of a mesh; images may be divided along the spatial axis, and units into stages. With
+  // a reducer, which must outlive the model, batch statistics are over its ranks; if images are
+  // divided, these must include the ranks along the spatial axis. Throws Error(invalid_argument)
+  // for invalid sizes.
   explicit UNet(const UNetConfig& config, StatisticsReducer* reducer = nullptr,
                 const MeshPlace& place = {});
 
@@ -54,7 +53,7 @@ class UNet : public Model {
 
  private:
   UNetConfig config_;
-  double multiplications_ = 0;  // of one image's forward
+  double multiplications_ = 0;  // for one image's forward
   std::vector<const TiledWindows*> windows_;
   std::vector<NamedBuffer> buffers_;
 };

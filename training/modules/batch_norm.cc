@@ -9,14 +9,14 @@
 namespace tutti::training {
 namespace {
 
-// Images as a matrix of pixels.
+// Views images as a matrix of pixels.
 template <typename AnyTensor>
 AnyTensor as_pixels(AnyTensor images, int64_t channels) {
   require_shapes(images.contiguous() && images.size() % channels == 0, "BatchNorm");
   return images.reshaped(images.size() / channels, channels);
 }
 
-// Numbers of the host, rounded to the row's type.
+// Writes numbers to a row, rounded to its type.
 void write(std::span<const double> numbers, Tensor row) {
   const void* const data = numbers.data();
   convert(tensor_at(data, DType::f64, 1, std::ssize(numbers)), row);
@@ -65,7 +65,7 @@ void BatchNorm::take_statistics(Pass& pass, ConstTensor pixels, Saved& saved) {
   std::vector<double> mean(channels), variance(channels);
   saved.count = 0;
   if (pass.training) {
-    // The sums, those of the squares, and how many there are: one message.
+    // Sums, sums of squares and the count are reduced in one message.
     std::vector<double> moments(2 * channels + 1);
     if (!pass.weightless()) {
       column_moments(pixels, std::span(moments).first(2 * channels), pass.arena);
@@ -75,7 +75,7 @@ void BatchNorm::take_statistics(Pass& pass, ConstTensor pixels, Saved& saved) {
     saved.count = moments.back();
     for (size_t c = 0; saved.count > 0 && c < channels; ++c) {
       mean[c] = moments[c] / saved.count;
-      // Not below 0 by rounding; a NaN stays one.
+      // Rounding must not make it negative; NaN is kept.
       const double difference = moments[channels + c] / saved.count - mean[c] * mean[c];
       variance[c] = difference < 0 ? 0 : difference;
     }
@@ -126,7 +126,7 @@ Tensor BatchNorm::backward_input(Pass& pass, ConstTensor output_gradient, Saved&
   return input_gradient;
 }
 
-// This rank's share only: gradients of parameters are summed over ranks like all others.
+// Adds this rank's term only: parameter gradients are summed over ranks later.
 void BatchNorm::backward_weight(Pass& pass, const Saved& saved) const {
   const ArenaScope scope(pass.arena);
   const std::span<const double> sums = saved.sums;

@@ -1,12 +1,12 @@
 // Batch normalization of each channel (Ioffe, Szegedy 2015), over the micro-batch, or over the
 // micro-batches of all ranks (SyncBN).
 //
-//   y = (x - mean) / sqrt(variance + epsilon) * weight + bias, then ReLU if wanted
+//   y = (x - mean) / sqrt(variance + epsilon) * weight + bias, then optionally ReLU
 //
-// In training, mean and variance are the batch's, in which a micro-batch of weight 0 does not
-// count; otherwise the running ones:
+// In training, mean and variance are those of the batch, from which micro-batches of weight 0 are
+// excluded; otherwise the running ones:
 //   running = 0.9 running + 0.1 batch's         (variance: of samples, divided by n - 1)
-// These are buffers: state of the model that no gradient changes.
+// The running statistics are buffers: state of the model without gradients.
 #pragma once
 
 #include <span>
@@ -19,8 +19,8 @@
 
 namespace tutti::training {
 
-// Adds up over all ranks, in place; all get the same bits. A collective call: with SyncBN, every
-// rank runs forward, and backward, equally often. Called on the thread that runs the pass.
+// Sums over all ranks, in place; all get the same bits. Collective: with SyncBN, every rank must
+// run forward, and backward, the same number of times. Called on the thread that runs the pass.
 class StatisticsReducer {
  public:
   virtual ~StatisticsReducer() = default;
@@ -31,18 +31,18 @@ struct BatchNormOptions {
   bool relu = false;
   bool zero_gain = false;  // the gain starts at 0 instead of 1
   double epsilon = 1e-5;
-  double momentum = 0.1;                 // the batch's share in the running statistics
-  StatisticsReducer* reducer = nullptr;  // none: each rank for itself. Outlives the module.
+  double momentum = 0.1;                 // weight of the batch in the running statistics
+  StatisticsReducer* reducer = nullptr;  // null: each rank by itself. Must outlive the module.
 };
 
-// Unlike other modules it has state, the buffers: it stays where it is.
+// Unlike other modules it has state, the buffers, so it cannot be copied or moved.
 class BatchNorm {
  public:
   struct Saved {
     ConstTensor input;
     Tensor output;
     Tensor statistics;         // 2 x channels: mean, 1 / deviation
-    double count = 0;          // pixels that they come from; 0: they are the running ones
+    double count = 0;          // pixels that they come from; 0: running statistics
     std::vector<double> sums;  // 2 * channels: this rank's gradients of bias and weight
   };
 
@@ -54,11 +54,12 @@ class BatchNorm {
 
   std::vector<NamedBuffer> buffers();
 
-  // Rows of any number of pixels, each of `channels` values.
+  // Rows have any number of pixels, each of `channels` values.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved);
   Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved) const;
-  // Both; the weights now or later, as the pass says. `saved` stays where it is until then.
+  // Both; the weights' gradients may be deferred by the pass. `saved` must stay in place until
+  // then.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:
@@ -66,7 +67,7 @@ class BatchNorm {
   void update_running(std::span<const double> mean, std::span<const double> variance, double count);
   void set_statistics(Tensor statistics, std::span<const double> mean,
                       std::span<const double> variance) const;
-  // The output, if the ReLU has to be undone.
+  // The output, if backward needs it for the ReLU.
   ConstTensor cut_output(const Saved& saved) const;
 
   std::string name_;

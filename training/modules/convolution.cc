@@ -25,7 +25,7 @@ ConvolutionShape shape_of(const ImageShape& input, const ConvolutionOptions& opt
           .groups = options.groups};
 }
 
-// The options for this rank's outputs, which may be some of all.
+// Restricts the options to the outputs that this rank computes.
 ConvolutionOptions own_outputs(ConvolutionOptions options, const MeshPlace& place) {
   options.outputs = slice_of({options.outputs}, options.placement, place).count();
   return options;
@@ -61,8 +61,8 @@ ConvolutionShape transposed_shape(const ImageShape& input, const ConvolutionOpti
           .groups = options.groups};
 }
 
-// `outputs`: of the whole convolution. The weights start with the variance that keeps that of
-// ReLU's inputs.
+// `outputs`: of the whole convolution. The initial variance preserves the variance of ReLU
+// activations.
 const Parameter* add_weight(ParameterTable& table, const std::string& name,
                             const ConvolutionShape& shape, int64_t outputs, int64_t fan_in,
                             const Placement& placement) {
@@ -76,7 +76,7 @@ double multiplications_of(const ConvolutionShape& shape) {
   return static_cast<double>(shape.output().size() * shape.weights());
 }
 
-// Adds a value to each channel of images of `width` pixels, a row of pixels at a time.
+// Adds a value per channel to images of `width` pixels, one row of pixels at a time.
 void add_to_pixels(Pass& pass, ConstTensor channels, int64_t width, Tensor images) {
   if (images.empty()) return;
   const ArenaScope scope(pass.arena);
@@ -152,7 +152,7 @@ Tensor TransposedConvolution::forward(Pass& pass, ConstTensor input, Saved& save
   return result;
 }
 
-// The gradient of its output is what the convolution's windows slide over.
+// The convolution's windows slide over the gradient of this layer's output.
 void TransposedConvolution::backward_weight(Pass& pass, const Saved& saved) const {
   const ConstTensor gradient = saved.output_gradient;
   map_.add_weight_gradient(pass, gradient, saved.halo, saved.input, weight_->gradient);

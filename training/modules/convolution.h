@@ -1,5 +1,5 @@
 // Convolution of images (kernels/image.h: NHWC) by square windows, and its transpose. Images may be
-// cut over a grid of ranks (image_grid.h): then activations are those of this rank's tile.
+// divided over a grid of ranks (image_grid.h): then activations are those of this rank's tile.
 #pragma once
 
 #include <string>
@@ -13,48 +13,47 @@ namespace tutti::training {
 
 struct ConvolutionOptions {
   int64_t outputs = 0;  // channels
-  int64_t kernel = 3;   // the window's height and width
+  int64_t kernel = 3;   // height and width of the window
   int64_t stride = 1;
   int64_t padding = 0;
   int64_t dilation = 1;
   int64_t groups = 1;
-  bool bias = false;  // a batch normalization behind it has its own
+  bool bias = false;  // off: a following batch normalization has its own
   Spatial spatial = {};
-  // The placement of weight and bias. Cut along the first dimension: this rank makes the outputs
-  // whose weights it has; then there is one group.
+  // Placement of weight and bias. If cut along the first dimension, this rank computes the outputs
+  // whose weights it has; groups must be 1.
   Placement placement = {};
 };
 
-// The tensors that backward needs.
+// Tensors that backward needs.
 struct SavedConvolution {
   ConstTensor input;
   ConstTensor output_gradient;
-  std::vector<Tensor> halo;  // of the input; of a transposed one: of the output's gradient
+  std::vector<Tensor> halo;  // of the input; transposed: of the output's gradient
 };
 
 class Convolution {
  public:
   using Saved = SavedConvolution;
 
-  // NAME.weight, outputs x inputs / groups x kernel x kernel, normal with variance
-  // 2 / (inputs / groups * kernel^2) (He et al.: Delving deep into rectifiers, 2015), and
-  // NAME.bias, 0. `input`: of whole images. Throws Error(invalid_argument) for windows that do not
-  // fit.
+  // Parameters NAME.weight, outputs x inputs / groups x kernel x kernel, normal with variance 2 /
+  // (inputs / groups * kernel^2) (He et al.: Delving deep into rectifiers, 2015), and NAME.bias, 0.
+  // `input`: shape of whole images. Throws Error(invalid_argument) for windows that do not fit.
   Convolution(ParameterTable& table, const std::string& name, const ImageShape& input,
               const ConvolutionOptions& options);
 
-  // Shape for whole images, of the outputs that this rank makes.
+  // Shape of whole images with the output channels that this rank computes.
   ImageShape output() const { return map_.whole().output(); }
-  // Elements of this rank's tile of it.
+  // Number of elements of this rank's tile of the output.
   int64_t output_size() const { return map_.output_size(); }
-  // Multiplications (each with an addition) for one whole image's forward, of these outputs.
+  // Multiply-adds for one whole image's forward pass, for these outputs.
   double multiplications() const;
   const TiledWindows& windows() const { return map_.windows(); }
 
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // The weights' gradients now or later, as the pass says. `saved` stays where it is until then.
+  // The weights' gradients may be deferred by the pass. `saved` must stay in place until then.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
-  // Without dLoss/dInput: for a model's first layer.
+  // Skips dLoss/dInput: for a model's first layer.
   void backward_first(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:
@@ -65,15 +64,16 @@ class Convolution {
   const Parameter* bias_ = nullptr;
 };
 
-// The transpose of the linear map that a convolution of its output to its input would be
+// The transpose of the linear map of a convolution from its output to its input
 // (torch.nn.ConvTranspose2d): with a kernel and a stride of 2 it doubles height and width.
 class TransposedConvolution {
  public:
   using Saved = SavedConvolution;
 
-  // NAME.weight, inputs x outputs / groups x kernel x kernel, normal as a convolution's, and
-  // NAME.bias. `output_rows`, `output_columns`: how many more than the least that a convolution
-  // would make the input's height and width of, below the stride.
+  // Parameters NAME.weight, inputs x outputs / groups x kernel x kernel, normal as a convolution's,
+  // and NAME.bias. `output_rows`, `output_columns`: rows and columns of the output beyond the
+  // smallest size that a convolution maps to the input's size (PyTorch's output_padding); less than
+  // the stride.
   TransposedConvolution(ParameterTable& table, const std::string& name, const ImageShape& input,
                         const ConvolutionOptions& options, int64_t output_rows = 0,
                         int64_t output_columns = 0);

@@ -1,6 +1,6 @@
 // Dropout (Srivastava et al. 2014) whose random numbers depend on the sample's number and the
-// element's place in it, not on the rank, the micro-batch or what was drawn before: every layout
-// drops the same elements. No mask is kept; backward draws it again.
+// element's index in it, not on the rank, the micro-batch or earlier draws: every layout drops the
+// same elements. No mask is kept; backward draws it again.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace tutti::training {
 
 class Dropout {
  public:
-  // Streams tell the dropouts of one model apart.
+  // `stream` distinguishes the dropouts of a model.
   Dropout(double p, uint64_t stream) : p_(p), stream_(stream) {}
 
-  // In place, on rows of a tensor with the micro-batch's samples one after the other.
+  // In place, on some rows of a tensor that has the micro-batch's samples one after the other.
   void forward(const Pass& pass, Tensor values, PartOf rows = {}) const {
     apply(pass, values, rows);
   }
@@ -40,7 +40,7 @@ class Dropout {
     });
   }
 
-  // The elements begin at one of a sample's `of_a_sample`.
+  // Draws for elements that begin at index `first` of a sample's `of_a_sample` elements.
   void draw(const Pass& pass, Tensor values, uint64_t sample, int64_t of_a_sample,
             int64_t first) const {
     const uint64_t index =

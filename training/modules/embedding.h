@@ -1,5 +1,5 @@
-// One vector for each token; its weight may serve as the output layer's too (Press, Wolf 2017). Cut
-// over the ranks along the tensor axis each has some of the rows, and makes a part of a sum.
+// One vector per token; the weight may be shared with the output layer (Press, Wolf 2017). If cut
+// over the tensor axis, each rank has some of the rows, and its output is a term of a sum.
 #pragma once
 
 #include <span>
@@ -18,15 +18,15 @@ class Embedding {
     ConstTensor output_gradient;
   };
 
-  // The parameter NAME.weight: rows x width, normal with the given deviation.
+  // Parameter NAME.weight: rows x width, normal with the given deviation.
   Embedding(ParameterTable& table, const std::string& name, int64_t rows, int64_t width,
             double deviation, bool is_cut = false);
 
   const Parameter* weight() const { return weight_; }
-  // output: one row for each index; 0 for a row of another rank. Throws Error(invalid_argument) for
-  // an index out of range.
+  // output: one row per index; 0 for a row of another rank. Throws Error(invalid_argument) for an
+  // index out of range.
   void forward(std::span<const int32_t> indices, Tensor output, Saved& saved) const;
-  // Gradients of a repeated index are added up in its rows' order in float (f64: double).
+  // Gradients of a repeated index are summed in the order of rows in float (f64: double).
   void backward_weight(Pass& pass, const Saved& saved) const;
 
  private:

@@ -1,5 +1,5 @@
-// The two factors of a dense layer's weight gradient, which is dY^T X: rows of the layer's input X
-// and of its output's gradient dY, side by side in the order in which backward adds them.
+// The two factors of a dense layer's weight gradient dY^T X: rows of the layer's input X and of its
+// output's gradient dY, side by side, in the order in which backward adds them.
 //
 //   row 0   | x_0 (inputs) | dy_0 (outputs) |
 //   row 1   | x_1          | dy_1           |
@@ -21,9 +21,9 @@ class FactorRows {
   // Rows are kept in `dtype`, in memory from `allocate`, which grows with the number of rows.
   FactorRows(int64_t inputs, int64_t outputs, DType dtype, Allocate allocate);
 
-  // Copies the rows of both, which are as many.
+  // Appends the rows of both, which have equal numbers of rows.
   void add(ConstTensor input, ConstTensor output_gradient);
-  // The memory stays for the next rows.
+  // Keeps the memory for the next rows.
   void clear() { rows_ = 0; }
 
   int64_t rows() const { return rows_; }
@@ -33,8 +33,8 @@ class FactorRows {
   ConstTensor all() const { return tensor(rows_); }
   int64_t bytes() const { return capacity_ * row_bytes(); }
 
-  // Writes the sum over the rows of dy^T x to `gradient`, outputs x inputs. `rows`: as all() has
-  // them, of any number of ranks.
+  // Writes the sum over rows of dy^T x to `gradient`, outputs x inputs. `rows` has the format of
+  // all(), and may be from any number of ranks.
   static void multiply(ConstTensor rows, Tensor gradient);
 
  private:

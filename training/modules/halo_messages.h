@@ -1,5 +1,5 @@
-// Pixels that ranks of a grid send each other for windows at the edges of their tiles
-// (image_grid.h); who makes a module knows how they travel.
+// Exchange of the pixels that windows at the edges of tiles need from other ranks of a grid
+// (image_grid.h). The creator of a module provides the transport.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tutti::training {
 
-// Any number of passes may use one at once.
+// Any number of passes may use one object at once.
 class HaloMessages {
  public:
   virtual ~HaloMessages() = default;
@@ -23,20 +23,20 @@ class HaloMessages {
     int64_t cols = 0;
   };
 
-  // One exchange: fill what is sent, start(), compute, and read what is received.
+  // One exchange: fill the messages, start(), compute, wait(), and read what was received.
   class Exchange {
    public:
     virtual ~Exchange() = default;
     virtual Tensor sent(size_t index) = 0;
-    // Returns at once.
+    // Does not block.
     virtual void start() = 0;
-    // Waits for all messages.
+    // Blocks until all messages are complete.
     virtual void wait() = 0;
     virtual ConstTensor received(size_t index) = 0;
   };
 
-  // Collective among the ranks of the grid: each has a message of the same size for each
-  // that is to be received from it. In a pass without a mesh what others have is 0.
+  // Collective among the ranks of the grid: for each message that this rank receives, the sender
+  // must have one of the same size. In a pass without a mesh received data are 0.
   virtual std::unique_ptr<Exchange> begin(Pass& pass, DType type, std::vector<Message> sent,
                                           std::vector<Message> received) const = 0;
 };

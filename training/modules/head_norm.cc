@@ -17,8 +17,8 @@ std::vector<int64_t> shape_of(const HeadNormOptions& options) {
   return {of_each ? options.head_size : options.heads * options.head_size};
 }
 
-// A gain of each head has a gradient that is a part of a sum over the ranks with other heads; in
-// deterministic mode it is summed here.
+// Gradients of a per-head gain are partial sums over ranks with other heads; in deterministic mode
+// backward_weight() sums them.
 Placement placement_of(const HeadNormOptions& options) {
   if (!options.sum) return {};
   if (options.kind == HeadNormKind::all_heads) return {.cuts = {{Axis::tensor, 0}}};
@@ -32,7 +32,7 @@ HeadNorm::HeadNorm(ParameterTable& table, const std::string& name, const HeadNor
       gain_(table.add(name + ".weight", shape_of(options), {Initial::Kind::constant, 1},
                       placement_of(options))) {}
 
-// The columns of each slice that this rank has.
+// The columns of each slice on this rank.
 std::vector<Share> HeadNorm::columns() const {
   std::vector<Share> columns;
   const int64_t size = options_.head_size;
@@ -44,7 +44,7 @@ std::vector<Share> HeadNorm::columns() const {
   return columns;
 }
 
-// For each row and group the sum of x y gain.
+// Returns, for each row and group, the sum of x y gain.
 std::vector<double> HeadNorm::sums(Pass& pass, ConstTensor x, ConstTensor y,
                                    ConstTensor gain) const {
   std::vector<double> sums(static_cast<size_t>(x.rows * (x.cols / group())));
@@ -111,7 +111,7 @@ void HeadNorm::backward_weight(Pass& pass, const Saved& saved) const {
     }
   }
   std::vector<double> sums = sum_of_lists(std::move(terms));
-  // In deterministic mode; else it is a part of a sum.
+  // Deterministic mode; otherwise the gradient stays a partial sum.
   if (of_each() && options_.sum && options_.all_slices > 1) options_.sum(pass, Axis::tensor, sums);
   const ArenaScope scope(pass.arena);
   const Tensor values = pass.arena.take(value_type(pass.dtype), 1, gain_->gradient.size());

@@ -1,5 +1,5 @@
-// RMSNorm of attention's queries or keys, before their rotation: of each head by itself (Qwen3), or
-// of all heads together (OLMoE; Henry et al.: Query-key normalization, 2020).
+// RMSNorm of attention's queries or keys before their rotation: per head (Qwen3), or over all heads
+// together (OLMoE; Henry et al.: Query-key normalization, 2020).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct HeadNormOptions {
   int64_t head_size = 1;
   double epsilon = 1e-6;
   Share own;            // the heads on this rank
-  int first_slice = 0;  // in deterministic mode: the slices (core/slices.h) that these are
+  int first_slice = 0;  // deterministic mode: first of these heads' slices (core/slices.h)
   int slices = 1;
   int all_slices = 1;
   SumOverAxis sum;  // null: this rank has all heads
@@ -30,17 +30,17 @@ struct HeadNormOptions {
 class HeadNorm {
  public:
   struct Saved {
-    Tensor input;  // rows x heads; the caller's
+    Tensor input;  // rows x heads; owned by the caller
     std::vector<double> factors;
     ConstTensor output_gradient;
   };
 
-  // The parameter NAME.weight: of a head, or of all heads.
+  // Parameter NAME.weight: one head's gain, or all heads'.
   HeadNorm(ParameterTable& table, const std::string& name, const HeadNormOptions& options);
 
-  // Normalizes saved.input. The rows of `output` may lie apart.
+  // Normalizes saved.input. The rows of `output` may have gaps.
   void forward(Pass& pass, Saved& saved, Tensor output) const;
-  // The input's gradient; that of the gain now or later, as the pass says.
+  // Returns the input's gradient; the gain's gradient may be deferred by the pass.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:

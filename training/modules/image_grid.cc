@@ -34,13 +34,13 @@ struct Line {
     if (outputs.count == 0) return {0, 0};
     return overlap({0, size}, between(start(outputs.first), start(end_of(outputs) - 1) + spanned));
   }
-  // Outputs, of these, whose windows reach into the pixels.
+  // Those of `outputs` whose windows reach `pixels`.
   Share reaching(const Share& pixels, const Share& outputs) const {
     if (pixels.count == 0) return {outputs.first, 0};
     const int64_t first = floor_of(pixels.first + padding - spanned, stride) + 1;
     return overlap(outputs, between(first, ceiling_of(end_of(pixels) + padding, stride)));
   }
-  // Outputs, of these, whose windows reach no other pixels of the image.
+  // Those of `outputs` whose windows reach no other pixels of the image.
   Share inside(const Share& pixels, const Share& outputs) const {
     const int64_t first =
         pixels.first == 0 ? outputs.first : ceiling_of(pixels.first + padding, stride);
@@ -63,7 +63,7 @@ ImagePart all_samples(ConstTensor images, const Rectangle& where) {
   return {{0, images.rows}, where, {0, channels}};
 }
 
-// A row of the shared pixels of a sample: pixels x channels.
+// One row of the shared pixels of a sample: pixels x channels.
 template <bool is_const>
 BasicTensor<is_const> row_of(BasicTensor<is_const> images, const ImagePart& part,
                              const ImagePart& shared, int64_t sample, int64_t row) {
@@ -76,7 +76,7 @@ BasicTensor<is_const> row_of(BasicTensor<is_const> images, const ImagePart& part
       .col_range(shared.channels.first - part.channels.first, shared.channels.count);
 }
 
-// Channels that lie apart are copied pixel by pixel: a pixel has too few for a kernel's call.
+// Non-contiguous channels are copied pixel by pixel on the host: too few for a kernel call.
 void copy_pixels(ConstTensor from, Tensor to) {
   if (from.contiguous() && to.contiguous()) return copy(from, to);
   if (from.backend != nullptr || to.backend != nullptr) return copy_rows(from, to);
@@ -86,7 +86,7 @@ void copy_pixels(ConstTensor from, Tensor to) {
   }
 }
 
-// body(from, to) for each row of the shared pixels, sample by sample.
+// Calls body(from, to) for each row of the shared pixels, sample by sample.
 template <typename Body>
 void for_each_shared_row(ConstTensor from, const ImagePart& from_part, Tensor to,
                          const ImagePart& to_part, const Body& body) {
@@ -143,7 +143,7 @@ Rectangle TiledWindows::interior() const {
 }
 
 int64_t bytes_of_halos(std::span<const TiledWindows* const> layers, int64_t samples, DType type) {
-  std::map<int64_t, int64_t> buffers;  // by their values
+  std::map<int64_t, int64_t> buffers;  // by size in values
   for (const TiledWindows* const layer : layers) {
     std::map<int64_t, int64_t> own;
     for (const auto* const pieces : {&layer->received, &layer->sent}) {

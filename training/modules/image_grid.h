@@ -1,6 +1,7 @@
-// Images cut over a grid of ranks, each of which has a tile of every image (spatial parallelism;
-// Jin et al.: Spatial parallelism in CNN training, 2018; Dryden et al., IPDPS 2019). Windows at the
-// edge of a tile reach into the neighbours' tiles: that part of these is the halo.
+// Images divided over a grid of ranks, each of which has a tile of every image (spatial
+// parallelism; Jin et al.: Spatial parallelism in CNN training, 2018; Dryden et al., IPDPS 2019).
+// Windows at the edge of a tile reach into neighbours' tiles: the pixels needed from there are the
+// halo.
 //
 //   +------+------+      rank 0's tile, and its halo: columns of rank 1's tile, rows of rank 2's,
 //   | 0   :|: 1   |      and the corner of rank 3's
@@ -9,8 +10,8 @@
 //   | 2   :|: 3   |
 //   +------+------+
 //
-// Tiles are even shares of rows and columns: their sizes differ by 1 at most, and some are empty
-// where an image has fewer rows than the grid. A halo may reach over several tiles.
+// Tiles are even shares of rows and columns: their sizes differ by at most 1, and some are empty if
+// an image has fewer rows than the grid. A halo may extend over several tiles.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@
 
 namespace tutti::training {
 
-// Pixels of an image.
+// A rectangle of an image's pixels.
 struct Rectangle {
   Share rows;
   Share columns;
@@ -41,7 +42,7 @@ struct Rectangle {
 
 Rectangle intersection(const Rectangle& a, const Rectangle& b);
 
-// A grid of ranks, row by row, and which of them this one is.
+// A grid of ranks, row by row, and this rank's number in it.
 struct ImageGrid {
   GridShape shape = {};
   int rank = 0;
@@ -60,21 +61,21 @@ struct ImageGrid {
   ImageShape own(const ImageShape& whole) const { return tile(whole).shape(whole.channels); }
 };
 
-// Pixels of this rank's tile that another rank's windows reach, or the other way round.
+// Pixels of one rank's tile that another rank's windows reach.
 struct HaloPiece {
   int rank = 0;  // of the grid
   Rectangle where;
 };
 
-// A layer of windows over cut images, as one rank sees it: it makes the outputs in its own tile of
-// the output image.
+// The windows of a layer over divided images, for one rank: it computes the outputs in its own tile
+// of the output image.
 struct TiledWindows {
   ImageShape input;  // of the whole image
   Window window;
   Rectangle outputs;                // this rank's
   Rectangle own;                    // this rank's tile of the input
-  Rectangle needed;                 // of the input, what windows of its outputs reach
-  std::vector<HaloPiece> received;  // in forward, by the rank; their gradients go back
+  Rectangle needed;                 // pixels of the input that windows of its outputs reach
+  std::vector<HaloPiece> received;  // in forward, by rank; backward sends their gradients back
   std::vector<HaloPiece> sent;
 
   // `output`: the shape of the whole output.
@@ -83,16 +84,16 @@ struct TiledWindows {
 
   // The pixels that windows of these outputs reach.
   Rectangle reached(const Rectangle& outputs) const;
-  // This rank's outputs whose windows reach only pixels of its own tile, or the padding.
+  // Those of this rank's outputs whose windows reach only its own tile, or the padding.
   Rectangle interior() const;
 };
 
-// Bytes of the buffers for halos of some layers of images of one type, one layer after the other:
-// of each size as many as a layer needs at once (parallel/buffer_pool.h).
+// Bytes of the halo buffers of several layers of one type, which run one after the other: of each
+// size, the maximum number that a layer needs at once (parallel/buffer_pool.h).
 int64_t bytes_of_halos(std::span<const TiledWindows* const> layers, int64_t samples, DType type);
 
-// Some of the windows on a part of the image, for kernels: `input` has what the windows of
-// `outputs` reach of it. Pixels besides count as padding.
+// Some windows over a part of the image, for kernels: `input` is the part that windows of `outputs`
+// reach. Pixels outside of it count as padding.
 struct WindowPart {
   Rectangle input;
   Rectangle outputs;
@@ -100,11 +101,11 @@ struct WindowPart {
   bool empty() const { return input.empty() || outputs.empty(); }
   WindowTile tile(const Window& window) const;
 };
-// All windows of the rank's outputs that reach into `input`, a part of the image.
+// All windows of the rank's outputs that reach `input`, a part of the image.
 WindowPart part_on(const TiledWindows& windows, const Rectangle& input);
 
-// Some channels of some pixels of some of a micro-batch's images, in this order in memory (samples
-// x pixels x channels, contiguous, as kernels/image.h has them).
+// Some channels of some pixels of some images of a micro-batch, in memory as samples x pixels x
+// channels, contiguous, like kernels/image.h.
 struct ImagePart {
   Share samples;
   Rectangle where;
@@ -114,9 +115,9 @@ struct ImagePart {
 };
 ImagePart intersection(const ImagePart& a, const ImagePart& b);
 
-// Copies what both parts have from one tensor to the other.
+// Copies the intersection of the two parts from one tensor to the other.
 void copy_shared(ConstTensor from, const ImagePart& from_part, Tensor to, const ImagePart& to_part);
-// Copies, or adds, the pixels that both rectangles have, of all samples and channels.
+// Copy, or add, the pixels in both rectangles, for all samples and channels.
 void copy_shared(ConstTensor from, const Rectangle& from_where, Tensor to,
                  const Rectangle& to_where);
 void add_shared(ConstTensor from, const Rectangle& from_where, Tensor to,

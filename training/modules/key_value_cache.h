@@ -1,4 +1,4 @@
-// Keys and values of the tokens that a model has seen, so that the next ones cost a row each.
+// Keys and values of earlier tokens, so that each further token costs one row of computation.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tutti::training {
 
-// Of one sequence of at most `context` tokens, for all of a model's layers.
+// Holds one sequence of at most `context` tokens, for all layers of a model.
 class KeyValueCache {
  public:
   explicit KeyValueCache(int64_t context)
@@ -19,8 +19,8 @@ class KeyValueCache {
   struct Layer {
     Tensor keys, values;
   };
-  // Of the layer that the address stands for: zeros at first. The type and the width are the same
-  // at each call.
+  // The cache of the layer with this address, initially zeros. Type and width must be the same at
+  // each call.
   const Layer& of(const void* layer, DType type, int64_t width) {
     const auto [at, is_new] = layers_.try_emplace(layer);
     if (is_new) at->second = {zeros(type, width), zeros(type, width)};
@@ -28,7 +28,7 @@ class KeyValueCache {
   }
 
  private:
-  static constexpr int64_t kTogether = 128;  // keys that attention looks at at once
+  static constexpr int64_t kTogether = 128;  // attention's block of keys
 
   Tensor zeros(DType type, int64_t width) {
     const Tensor tensor = arena_.take(type, rows_, width);

@@ -11,9 +11,9 @@
 namespace tutti::training {
 namespace {
 
-constexpr int64_t kRowsOfASum = 256;  // whose terms stay in a core's cache
+constexpr int64_t kRowsOfASum = 256;  // rows whose terms fit into a core's cache
 
-// The ranks that share the layer, and this one's number.
+// The ranks that share the layer, and this rank's number.
 struct Sharers {
   int ranks = 1;
   int place = 0;
@@ -50,7 +50,8 @@ void multiply(const Pass& pass, ConstTensor a, Transpose transpose_a, ConstTenso
   gemm(a, transpose_a, b, transpose_b, c, mode, bias, bits_of(pass));
 }
 
-// term(i, tensor) writes the i-th of `count` terms; their sum in the order of core/slices.h.
+// term(i, tensor) writes term first + i of the sum; sums `count` of them in the order of
+// core/slices.h.
 template <typename Term>
 void sum_of_terms(Arena& arena, int first, int count, Tensor sum, const Term& term) {
   if (count == 1) {
@@ -65,7 +66,8 @@ void sum_of_terms(Arena& arena, int first, int count, Tensor sum, const Term& te
   add(sum, other, sum);
 }
 
-// term(first row, rows, i, tensor) writes rows of the i-th of `count` terms; a few rows at a time.
+// term(first row, rows, i, tensor) writes some rows of term i; sums `count` terms a few rows at a
+// time.
 template <typename Term>
 void sum_of_products(Arena& arena, int count, Tensor sum, const Term& term) {
   for (int64_t row = 0; row < sum.rows; row += kRowsOfASum) {
@@ -75,7 +77,7 @@ void sum_of_products(Arena& arena, int count, Tensor sum, const Term& term) {
   }
 }
 
-// compute(rows) for all rows, which `turns` is told of.
+// Calls compute(rows) for all rows, part by part if `turns` wants it, and notifies `turns`.
 template <typename Compute>
 void for_each_turn(Tensor result, RowsInTurn* turns, const Compute& compute) {
   if (turns == nullptr || turns->parts().empty()) return compute(Share{0, result.rows});
@@ -99,7 +101,7 @@ Linear::Linear(ParameterTable& table, const std::string& name, int64_t inputs, i
              table.add(name + ".weight", {outputs, inputs},
                        {Initial::Kind::normal, options.deviation}, place_of_weight(table, options)),
              inputs, outputs, options) {
-  // `weight_` was added last.
+  // `weight_` was the last parameter added.
   table.mark_dense();
   if (!options.bias) return;
   const bool by_outputs = options.chosen || options.cut == LinearCut::by_outputs;

@@ -1,18 +1,18 @@
 // y = x W^T + b, with W as (outputs x inputs).
 //
-// Over the ranks along the tensor axis W may be cut by its outputs, of which each rank then makes
-// some, or by its inputs: then each rank makes a part of the sum that is y. What one layer cuts by
-// outputs and the next by inputs needs nothing of the other ranks in between (Shoeybi et al.:
-// Megatron-LM, 2019, section 3).
+// W may be cut over the ranks of the tensor axis: by outputs, so that each rank computes some of
+// them, or by inputs, so that each rank computes a term of the sum y. A layer cut by outputs and a
+// next one cut by inputs need no communication in between (Shoeybi et al.: Megatron-LM, 2019,
+// section 3).
 //
 //            cut by outputs                     cut by inputs
 //   x  ----> [ W_0 ] ----> y_0                  x_0 ----> [ W_0 ] ----> part of y
 //   x  ----> [ W_1 ] ----> y_1                  x_1 ----> [ W_1 ] ----> part of y
 //   backward: parts of dx                       backward: dx_0, dx_1
 //
-// The layer sums nothing over ranks: whoever uses it adds the parts up (parallel/convert_layout.h).
-// In deterministic mode (Pass::slices) each slice of what is cut is a product by itself, and a part
-// of a sum has the type of sums.
+// The layer does not sum over ranks: the caller adds the terms up (parallel/convert_layout.h). In
+// deterministic mode (Pass::slices) each slice of the cut dimension is a product of its own, and a
+// term has the type of sums.
 #pragma once
 
 #include <cstdint>
@@ -32,29 +32,30 @@ enum class LinearCut : uint8_t {
   none,
   by_outputs,
   by_inputs,
-  // Deterministic mode: each tensor rank has the whole weight and makes all outputs, but of the
-  // input's gradient a part of the sum, as if the weight were cut by outputs. The parameters'
-  // gradients are whole.
+  // Deterministic mode: each tensor rank has the whole weight and computes all outputs, but only a
+  // term of the input's gradient, as if the weight were cut by outputs. The parameters' gradients
+  // are whole.
   replicated,
 };
 
 struct LinearOptions {
   bool bias = true;
-  double deviation = 0.02;  // of the weights at the start; the bias starts at 0
+  double deviation = 0.02;  // of initial weights; the bias starts at 0
   LinearCut cut = LinearCut::none;
-  // Outputs that are packed, each of which is cut by itself: queries, keys and values. Empty: one.
+  // Sizes of packed outputs, each cut by itself: queries, keys and values. Empty: one.
   std::vector<int64_t> parts = {};
-  // Instead of a cut: each tensor rank has the whole weight and makes these of its outputs, which
-  // may be others' too. The parameters' gradients are then parts of sums over these ranks.
+  // Instead of a cut: each tensor rank has the whole weight and computes these of its outputs,
+  // possibly overlapping other ranks'. The parameters' gradients are then terms of sums over these
+  // ranks.
   std::optional<Share> chosen = {};
-  // The only rank that has the parameters. Where it is one of the tensor ranks nothing is cut.
+  // The only rank that has the parameters. If it is one of the tensor ranks, nothing is cut.
   SoleOwner owner = {};
 };
 
-// The bits that the products of a pass are to have: the same for any cut in deterministic mode.
+// The BitsOf of a pass's products: in deterministic mode, bits must not depend on the cut.
 BitsOf bits_of(const Pass& pass);
 
-// Of activations of a type: that of a part of a sum over tensor ranks.
+// Type of a term of a sum over tensor ranks, for activations of type `type`.
 DType type_of_parts(const Pass& pass, DType type);
 
 class Linear {
@@ -62,33 +63,33 @@ class Linear {
   struct Saved {
     ConstTensor input;
     ConstTensor output_gradient;
-    int source = 0;  // the rank whose micro-batch it is (Parameter::gradient_of)
+    int source = 0;  // rank of the micro-batch (Parameter::gradient_of)
   };
 
-  // Parameters NAME.weight and NAME.bias, of the whole layer. Throws Error(invalid_argument) where
-  // the parts are not the outputs.
+  // Parameters NAME.weight and NAME.bias, with the shapes of the whole layer. Throws
+  // Error(invalid_argument) if `parts` do not add up to the outputs.
   Linear(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
          const LinearOptions& options = {});
-  // Without a bias, with somebody else's weight (tied embeddings), which is cut as `options` say.
+  // A layer without bias that uses another module's weight (tied embeddings), cut as `options` say.
   Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, int64_t outputs,
          const LinearOptions& options = {});
 
   int64_t outputs() const { return outputs_; }  // on this rank
-  // A layer that is cut by its inputs makes one term of a sum from each of these ranges of them.
+  // Ranges of inputs that each yield one term of the sum, for a layer that is cut by inputs.
   std::vector<Share> input_slices(const Pass& pass) const;
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // `output`: rows x outputs, the caller's; of a layer that is cut by its inputs of
-  // type_of_parts(). `turns` (null: all rows at once) is told of its rows.
+  // `output`: rows x outputs, owned by the caller; of type_of_parts() if the layer is cut by
+  // inputs. `turns` (null: all rows at once) is notified of completed rows.
   void forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output,
                RowsInTurn* turns = nullptr) const;
-  // Of a layer that is cut by its outputs: of type_of_parts().
+  // The result has type_of_parts() if the layer is cut by outputs.
   Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved) const;
-  // Both; the weights now or later, as the pass says. `saved` stays where it is until then.
-  // `turns` is told of the input gradient's rows.
+  // Both; the weights' gradients may be deferred by the pass. `saved` must stay in place until
+  // then. `turns` is notified of completed rows of the input gradient.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                   RowsInTurn* turns = nullptr) const;
-  // The same of several layers with one input, cut in one way, whose gradients are added up.
+  // Likewise for several layers with one input and equal cuts: sums their input gradients.
   struct Backward {
     const Linear* layer;
     ConstTensor output_gradient;
@@ -99,7 +100,7 @@ class Linear {
   static Tensor backward(Pass& pass, std::span<const Backward> layers, RowsInTurn* turns = nullptr);
 
  private:
-  // Of the cut dimension what slice `slice` of all is, of each packed part, as this rank has it.
+  // Ranges of slice `slice` in this rank's part of the cut dimension, one for each packed part.
   std::vector<Share> slice_of(const Pass& pass, int slice) const;
   int own_slices(const Pass& pass) const { return pass.slices / ranks_; }
   int first_slice(const Pass& pass) const { return place_ * own_slices(pass); }
@@ -111,24 +112,24 @@ class Linear {
   }
   template <typename Body>
   void for_each_slice(const Pass& pass, const Body& body) const;
-  // Adds to `gradient`, or overwrites it with, a part of this layer's.
+  // Adds to `gradient`, or writes to it, the contribution of some outputs of this layer.
   void add_input_gradient(const Pass& pass, ConstTensor output_gradient, const Share& outputs,
                           Tensor gradient, GemmMode mode) const;
 
-  // What of the weight, or of its gradient, makes this rank's outputs; and of the bias.
+  // The rows of the weight, or of its gradient, for this rank's outputs; likewise of the bias.
   Tensor rows_of(const Tensor& weight) const { return weight.row_range(first_output_, outputs_); }
   Tensor columns_of(const Tensor& bias) const { return bias.col_range(first_output_, outputs_); }
 
-  int64_t inputs_;  // on this rank, as the outputs
+  int64_t inputs_;  // on this rank, like outputs_
   int64_t outputs_;
-  int64_t first_output_ = 0;  // of what this rank has of the weight
+  int64_t first_output_ = 0;  // in this rank's part of the weight
   LinearCut cut_;
   std::vector<int64_t> parts_;  // of the cut dimension, on all ranks
   int ranks_;
   int place_;
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
-  bool adds_bias_ = true;  // of a sum of the ranks' parts only one has it
+  bool adds_bias_ = true;  // only one rank's term of a sum includes the bias
 };
 
 }  // namespace tutti::training

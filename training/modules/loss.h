@@ -1,5 +1,5 @@
-// What the last unit of a classifier or language model does with its logits: softmax cross-entropy
-// of the micro-batch's targets, into the pass.
+// Loss of the last unit of a classifier or language model: softmax cross-entropy of the logits with
+// the micro-batch's targets.
 #pragma once
 
 #include <span>
@@ -10,13 +10,13 @@
 
 namespace tutti::training {
 
-// Holds what backward needs: one object for each micro-batch in flight.
+// Keeps state for backward: one object per micro-batch in flight.
 class LossPart {
  public:
-  // Sets pass.loss, if the micro-batch has targets. Returns the logits, which backward overwrites.
+  // Sets pass.loss if the micro-batch has targets. Returns the logits, which backward overwrites.
   Tensor forward(Pass& pass, Tensor logits) { return forward(pass, logits, pass.batch->targets); }
-  // With these targets in place of the micro-batch's, one for each row of the logits, in memory
-  // that stays until backward is done.
+  // Likewise with other targets than the micro-batch's, one per row of logits, in memory that must
+  // live until backward is done.
   Tensor forward(Pass& pass, Tensor logits, std::span<const int32_t> targets) {
     logits_ = logits;
     targets_ = targets;
@@ -31,8 +31,8 @@ class LossPart {
     return logits;
   }
 
-  // pass.loss_scale * d(sum of losses)/dlogits, in the logits' place. Of a micro-batch of weight 0
-  // it is 0, not 0 times what might be a NaN.
+  // Writes pass.loss_scale * d(sum of losses)/dlogits over the logits. For a micro-batch of weight
+  // 0 it writes 0: a product with 0 would keep NaNs.
   Tensor backward(Pass& pass) const {
     if (pass.weightless()) {
       zero(logits_);

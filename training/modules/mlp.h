@@ -1,6 +1,6 @@
-// The transformer's feed-forward part: Linear, GELU, Linear (GPT-2), or SwiGLU (Shazeer 2020). The
-// hidden values are cut over the ranks along the tensor axis; what leaves forward and backward is
-// each rank's part of a sum (linear.h).
+// The transformer's feed-forward network: Linear, GELU, Linear (GPT-2), or SwiGLU (Shazeer 2020).
+// Hidden values are cut over the tensor axis; the results of forward and backward are each rank's
+// term of a sum (linear.h).
 #pragma once
 
 #include <optional>
@@ -19,18 +19,18 @@ struct MlpOptions {
   int64_t hidden = 0;
   MlpKind kind = MlpKind::gelu;
   bool bias = true;
-  // Of the layers: c_fc and c_proj, or the gate, up and down; empty: c_fc and c_proj (SwiGLU:
-  // w_gate, w_up and w_down).
+  // Names of the layers: of c_fc and c_proj, or of gate, up and down. Empty: c_fc and c_proj
+  // (SwiGLU: w_gate, w_up and w_down).
   std::vector<std::string> names = {};
   double output_deviation = 0.02;
   SoleOwner owner = {};  // LinearOptions::owner
 };
 
-// Factors of the rows' outputs, for a caller that adds up weighted outputs (models/mixture.h).
+// Weights of the rows' outputs, for callers that add up weighted outputs (models/mixture.h).
 struct RowWeights {
   std::span<const double> weights;
-  // Written by backward: the gradient of each weight, of a part of the hidden values where tensor
-  // ranks share them.
+  // Written by backward: the gradient of each weight; a term of it if tensor ranks share the hidden
+  // values.
   std::span<double> gradients;
 };
 
@@ -39,7 +39,7 @@ class Mlp {
   struct Saved {
     Linear::Saved in;  // c_fc, or the gate
     Linear::Saved up;  // SwiGLU only
-    Tensor before;     // rows x hidden (SwiGLU: gate and up, one after the other)
+    Tensor before;     // rows x hidden (SwiGLU: gate, then up)
     Linear::Saved out;
 
     void set_source(int source) { in.source = up.source = out.source = source; }
@@ -48,20 +48,20 @@ class Mlp {
   // Parameters NAME.LAYER.
   Mlp(ParameterTable& table, const std::string& name, const MlpOptions& options);
 
-  // In three parts, as SelfAttention: `before` is rows x before_width().
+  // Forward in three steps, as in SelfAttention. `before` is rows x before_width().
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const;
-  // The activation that the last layer needs, from `before`: sets saved.out.input.
+  // Computes the last layer's input from `before` and sets saved.out.input.
   void activate(Pass& pass, Saved& saved) const;
   // `output`: rows x width, of type_of_parts() (linear.h).
   void finish(Pass& pass, Saved& saved, Tensor output, RowsInTurn* turns = nullptr) const;
   int64_t before_width() const;
 
   void set_input(Saved& saved, ConstTensor input) const;
-  // Needs the input and the activation.
+  // Requires the input and the activation.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                   RowsInTurn* turns = nullptr) const;
-  // The same where rows have weights: of a layer without biases, and of the gradient of what the
-  // weighted rows are added to.
+  // Likewise for weighted rows, in layers without biases; output_gradient is that of the sum of
+  // weighted rows.
   Tensor backward(Pass& pass, ConstTensor output_gradient, const RowWeights& rows,
                   Saved& saved) const;
 
@@ -70,7 +70,7 @@ class Mlp {
                        std::span<double> gradients) const;
   Tensor backward_hidden(Pass& pass, Tensor active_gradient, Saved& saved, RowsInTurn* turns) const;
 
-  MlpOptions options_;  // with this rank's hidden values
+  MlpOptions options_;  // hidden: on this rank
   Linear in_;
   std::optional<Linear> up_;
   Linear out_;

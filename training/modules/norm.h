@@ -19,7 +19,7 @@ class Norm {
   };
 
   // Parameters NAME.weight (1 at the start) and, for layer normalization, NAME.bias (0).
-  // `placement`: theirs, where a rank has some of the rows only.
+  // `placement`: of the parameters, if a rank has only some of the rows.
   Norm(ParameterTable& table, const std::string& name, int64_t width, NormKind kind,
        double epsilon = 1e-5, const Placement& placement = {});
 
@@ -27,7 +27,7 @@ class Norm {
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved) const;
-  // Adds the part of the gradients that comes of some of the rows to tensors of their shape.
+  // Adds the gradients of some of the rows to `gain` and `bias`, shaped like the parameters.
   void add_gradients(Pass& pass, const Saved& saved, const Share& rows, Tensor gain,
                      Tensor bias) const;
   const Parameter& gain() const { return *gain_; }

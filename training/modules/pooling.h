@@ -1,5 +1,5 @@
-// Max and average pooling of images (kernels/image.h: NHWC). No parameters. Images may be cut over
-// a grid of ranks (image_grid.h): then activations are those of this rank's tile.
+// Max and average pooling of images (kernels/image.h: NHWC), without parameters. Images may be
+// divided over a grid of ranks (image_grid.h): then activations are those of this rank's tile.
 #pragma once
 
 #include "training/core/pass.h"
@@ -13,15 +13,15 @@ enum class PoolingKind { max, average };
 class Pooling {
  public:
   struct Saved {
-    Tensor places;  // max: of the largest values
+    Tensor places;  // max: positions of the largest values
   };
 
-  // `input`: of whole images. Throws Error(invalid_argument) for windows that do not fit, for
+  // `input`: shape of whole images. Throws Error(invalid_argument) for windows that do not fit, for
   // dilated ones, and for max windows of more than 256 pixels.
   Pooling(PoolingKind kind, const ImageShape& input, const Window& window,
           const Spatial& spatial = {});
 
-  // Shape for whole images.
+  // Shape of whole images.
   ImageShape output() const { return {height_, width_, windows_.input.channels}; }
   int64_t output_size() const { return windows_.outputs.shape(windows_.input.channels).size(); }
   const TiledWindows& windows() const { return windows_; }
@@ -29,11 +29,11 @@ class Pooling {
   Tensor backward(Pass& pass, ConstTensor output_gradient, const Saved& saved) const;
 
  private:
-  // Windows of this rank on the pixels that they reach.
+  // This rank's windows over the pixels that they reach.
   PoolingShape shape() const;
-  // The pixels that its windows reach: of its own tile, and of the halo.
+  // The pixels that its windows reach, from its own tile and the halo.
   ConstTensor gathered(Pass& pass, ConstTensor own) const;
-  // The gradient of its own tile.
+  // The gradient of its own tile, given that of the pixels that its windows reach.
   Tensor scattered(Pass& pass, ConstTensor needed) const;
 
   PoolingKind kind_;
@@ -42,15 +42,15 @@ class Pooling {
   TiledWindows windows_;
 };
 
-// The mean of each channel over the whole image (global average pooling). Of images that are cut
-// over a grid: this rank's part of the sum that it is.
+// Global average pooling: the mean of each channel over the image. For images divided over a grid,
+// this rank's term of the sum.
 class GlobalAverage {
  public:
   explicit GlobalAverage(const ImageShape& input, const ImageGrid& grid = {});
 
-  // samples x channels.
+  // Returns samples x channels.
   Tensor forward(Pass& pass, ConstTensor input) const;
-  // `output_gradient`: of the sum.
+  // `output_gradient`: of the whole sum.
   Tensor backward(Pass& pass, ConstTensor output_gradient) const;
 
  private:

@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kBalanceLoss = "balance_loss";
 constexpr const char* kZLoss = "z_loss";
-constexpr double kLeastSum = 1e-20;                    // nothing is divided by 0
-constexpr uint64_t kJitterStream = uint64_t{1} << 32;  // beside those of dropout
+constexpr double kLeastSum = 1e-20;                    // avoids division by 0
+constexpr uint64_t kJitterStream = uint64_t{1} << 32;  // does not collide with dropout's streams
 
 RouterOptions checked(RouterOptions options) {
   const auto refuse = [](const std::string& what, const char* option, const std::string& remedy) {
@@ -63,7 +63,7 @@ int64_t positions_of(const MicroBatch& batch, int64_t tokens) {
   return batch.positions > 0 ? batch.positions : tokens / batch.samples;
 }
 
-// Marks each sample's choices beyond `most` of an expert, in numbers as Router::drop() has them.
+// Marks each sample's choices beyond `most` per expert; `numbers` as in Router::drop().
 std::vector<bool> dropped_choices(std::span<const double> numbers, int64_t samples, int64_t most,
                                   const RouterOptions& options) {
   const size_t all = numbers.size() / 2;
@@ -155,14 +155,14 @@ void Router::choose(Saved& saved, int64_t token) const {
   }
 }
 
-// Sample by sample, so that what is dropped of one does not depend on the others. Of dealt-out
-// tokens each context rank finds it for all.
+// Works sample by sample, so that dropped choices of one sample do not depend on the others. If
+// tokens are distributed, each context rank computes all choices.
 void Router::drop(Pass& pass, Saved& saved) const {
   const MicroBatch& batch = *pass.batch;
   const auto k = static_cast<size_t>(options_.topk);
   const int64_t tokens = std::ssize(saved.choices) / options_.topk;
   const int64_t positions = positions_of(batch, tokens);
-  std::vector<size_t> place;  // of each choice here among those of all samples
+  std::vector<size_t> place;  // index of each choice here among all samples' choices
   for_each_run(batch, {0, tokens}, [&](const TokenRun& run) {
     const auto first = static_cast<size_t>(run.sample * positions + run.position) * k;
     for (size_t i = 0; i < static_cast<size_t>(run.count) * k; ++i) place.push_back(first + i);
@@ -181,7 +181,7 @@ void Router::drop(Pass& pass, Saved& saved) const {
   }
 }
 
-// Choices that an expert takes.
+// Capacity of an expert, in choices per sample.
 int64_t Router::most_of_a_sample() const {
   const double even =
       static_cast<double>(options_.topk * context_) / static_cast<double>(options_.experts);
@@ -217,7 +217,7 @@ std::vector<double> Router::balance_terms(const std::vector<double>& counts) con
   return terms;
 }
 
-// Counts how often each expert is chosen in each sample, on all context ranks together.
+// Counts how often each expert is chosen in each sample, over all context ranks.
 std::vector<double> Router::counts_of_samples(Pass& pass, const Saved& saved) const {
   std::vector<double> counts(static_cast<size_t>(pass.batch->samples * options_.experts));
   for_each_run(*pass.batch, {0, saved.scores.rows}, [&](const TokenRun& run) {
@@ -250,7 +250,7 @@ void Router::for_each_balance(Pass& pass, const Saved& saved, const Body& body) 
   });
 }
 
-// For each expert the sum of some tokens' scores.
+// Sums the scores of `count` tokens from `first` on, by expert.
 std::vector<double> Router::sums_of_scores(const Saved& saved, int64_t first, int64_t count) const {
   std::vector<double> sums(static_cast<size_t>(options_.experts));
   for (int64_t token = first; token < first + count; ++token) {
@@ -263,7 +263,7 @@ std::vector<double> Router::sums_of_scores(const Saved& saved, int64_t first, in
 void Router::add_losses(Pass& pass, const Saved& saved) const {
   const int64_t tokens = saved.scores.rows;
   if (options_.balance_loss > 0 && options_.balance_scope == BalanceScope::global_batch) {
-    // The loss is asked for after backward, which counts the global batch.
+    // get() is called after backward, when the counts of the global batch are complete.
     pass.add_loss(kBalanceLoss,
                   Later<double>::when([this, sums = sums_of_scores(saved, 0, tokens)] {
                     load_->share();
@@ -287,7 +287,7 @@ void Router::add_losses(Pass& pass, const Saved& saved) const {
   }
 }
 
-// Each element by a factor that is a function of its token and column, on any rank.
+// The factors depend on token and column alone, not on the rank.
 void Router::multiply_by_jitter(Pass& pass, Tensor values) const {
   const ArenaScope scope(pass.arena);
   const MicroBatch& batch = *pass.batch;
@@ -312,7 +312,7 @@ void Router::multiply_by_jitter(Pass& pass, Tensor values) const {
   convert(wide, values);
 }
 
-// Sets the gradients of all scores to those of the balance loss.
+// Writes the gradients of the balance loss with respect to all scores.
 void Router::add_balance_gradients(Pass& pass, const Saved& saved, Tensor gradients) const {
   if (options_.balance_loss == 0) return;
   for_each_balance(pass, saved, [&](int64_t first, int64_t count, std::vector<double> terms) {
@@ -326,7 +326,7 @@ void Router::add_balance_gradients(Pass& pass, const Saved& saved, Tensor gradie
   });
 }
 
-// Adds the gradients of a token's chosen scores, given those of the weights made of them.
+// Adds the gradients of a token's chosen scores, given those of their weights.
 void Router::add_weight_gradients(const Saved& saved, int64_t token,
                                   std::span<const double> weight_gradients,
                                   std::span<const double> scores,
@@ -351,7 +351,7 @@ Tensor Router::backward(Pass& pass, std::span<const double> weight_gradients, Sa
   add_balance_gradients(pass, saved, logits_gradient);
   for (int64_t token = 0; token < saved.scores.rows; ++token) {
     const std::vector<double> scores = row_of(saved.scores, token);
-    std::vector<double> gradient = row_of(logits_gradient, token);  // of the scores
+    std::vector<double> gradient = row_of(logits_gradient, token);  // with respect to the scores
     add_weight_gradients(saved, token, weight_gradients, scores, gradient);
     const double mean = std::inner_product(scores.begin(), scores.end(), gradient.begin(), 0.0);
     for (size_t i = 0; i < scores.size(); ++i) {

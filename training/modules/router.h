@@ -1,14 +1,14 @@
-// A router chooses for each token some experts, and the weights of their outputs: it scores them by
-// a linear layer and takes the best `topk` (Shazeer et al. 2017; Switch: Fedus et al. 2021;
-// Mixtral: Jiang et al. 2024; by groups: DeepSeek-V3, 2024, section 2.1.2).
+// A router chooses experts for each token, and the weights of their outputs: it scores them by a
+// linear layer and takes the best `topk` (Shazeer et al. 2017; Switch: Fedus et al. 2021; Mixtral:
+// Jiang et al. 2024; by groups: DeepSeek-V3, 2024, section 2.1.2).
 //
 //   token -> [gate] -> logits -> softmax or sigmoid -> the best k -> weights
 //                                      |
 //                                      +--> balance loss: E sum over experts of f P
 //
-// where f is the share of the tokens that choose an expert, P the mean of its scores. f is counted
-// over the global batch (core/expert_load.h), and so the loss does not depend on how a batch is cut
-// into micro-batches and over ranks. It has no gradient, P has.
+// where f is the fraction of tokens that choose an expert, and P the mean of its scores. f is
+// counted over the global batch (core/expert_load.h), so the loss does not depend on the division
+// of a batch into micro-batches and over ranks. Only P has a gradient.
 #pragma once
 
 #include <cstdint>
@@ -26,43 +26,43 @@
 
 namespace tutti::training {
 
-// How layers are balanced.
+// How the balance losses of layers are combined.
 enum class BalanceOf : uint8_t {
-  all_layers,  // f and P are means over all layers' tokens (as transformers has it)
+  all_layers,  // f and P are means over all layers' tokens (as in transformers)
   each_layer,  // the sum of the layers' losses
 };
 
-// The tokens that f and P are of. All but the global batch are of each layer: all_layers is the
-// mean of the layers' losses then.
+// The tokens over which f and P are taken. Scopes other than global_batch are per layer; all_layers
+// is then the mean of the layers' losses.
 enum class BalanceScope : uint8_t { global_batch, micro_batch, sequence };
 
-// The choices that a full expert takes.
+// The choices that an expert keeps when its capacity is exceeded.
 enum class FullExpert : uint8_t {
-  by_position,  // the tokens that come first in their sample
-  by_score,     // those with the largest weights
+  by_position,  // first tokens of the sample
+  by_score,     // largest weights
 };
 
 struct RouterOptions {
   int64_t experts = 0;
   int64_t topk = 2;
   ExpertScores scores = ExpertScores::softmax;
-  bool renormalize = true;  // weights are divided by their sum
-  double weight_scale = 1;  // and multiplied by this
-  // Experts lie in so many groups; only those of the best `topk_groups` are chosen from, by the sum
-  // of their two best scores.
+  bool renormalize = true;  // divide weights by their sum
+  double weight_scale = 1;  // then multiply them by this
+  // Number of groups of consecutive experts; experts are chosen from the best `topk_groups` groups,
+  // ranked by the sum of their two best scores.
   int64_t groups = 1;
   int64_t topk_groups = 1;
-  double balance_loss = 0;  // its weight in what is minimized; 0: none
+  double balance_loss = 0;  // its weight in the total loss; 0: none
   BalanceOf balance = BalanceOf::all_layers;
   BalanceScope balance_scope = BalanceScope::global_batch;
-  double bias_rate = 0;  // of a bias that balances without a loss (core/expert_load.h); 0: none
-  double jitter = 0;     // in training the router's input is multiplied by 1 - jitter to 1 + jitter
-  double z_loss = 0;     // the weight of the mean square of the logits' log-sum-exp (ST-MoE, 2022)
-  // An expert takes at most tokens / experts * capacity * topk of a sample's choices, rounded up;
-  // 0: all. The others are dropped: they add nothing.
+  double bias_rate = 0;  // step of the bias for loss-free balancing (core/expert_load.h); 0: none
+  double jitter = 0;     // training multiplies the input by random 1 - jitter to 1 + jitter
+  double z_loss = 0;     // weight of the mean squared log-sum-exp of logits (ST-MoE, 2022)
+  // An expert keeps at most ceil(tokens / experts * capacity * topk) of a sample's choices; 0: all.
+  // The others are dropped: they add nothing.
   double capacity = 0;
   FullExpert full = FullExpert::by_position;
-  // Sums over context ranks, among which samples' tokens are dealt out.
+  // Sums over the context ranks, which share the samples' tokens.
   SumOverAxis sum = nullptr;
 };
 
@@ -71,28 +71,28 @@ class Router {
   struct Saved {
     Linear::Saved gate;
     Tensor logits;  // tokens x experts
-    Tensor scores;  // the same, after softmax or sigmoid; of the type of sums
-    // tokens x topk, the best first: the expert, -1 where the choice is dropped; its weight.
+    Tensor scores;  // same shape, after softmax or sigmoid; of the type of sums
+    // tokens x topk, best first: the expert, or -1 if the choice was dropped; and its weight.
     std::vector<int32_t> experts;
     std::vector<double> weights;
-    std::vector<int32_t> choices;  // dropped ones too
+    std::vector<int32_t> choices;  // dropped ones included
   };
 
-  // The parameter NAME.gate.weight. `load` counts what layer number `layer` chooses; `context`:
+  // Parameter NAME.gate.weight. Choices are counted in `load` for layer number `layer`; `context`:
   // tokens of a whole sample.
   Router(ParameterTable& table, const std::string& name, const RouterOptions& options,
          int64_t width, int64_t context, int64_t layer, std::shared_ptr<ExpertLoad> load);
 
   const RouterOptions& options() const { return options_; }
-  // Before forward: takes from the arena the memory of `rows` tokens that backward needs.
+  // Call before forward: takes memory for `rows` tokens, which backward needs, from the arena.
   void take(Pass& pass, int64_t rows, Saved& saved) const;
-  // Chooses for each row of the input.
+  // Chooses experts for each row of the input.
   void forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // The gradient of the input, given those of the weights (of all tensor ranks together). Needs the
-  // input (set_input).
+  // Returns the input's gradient, given the gradients of the weights (summed over tensor ranks).
+  // Requires the input (set_input).
   Tensor backward(Pass& pass, std::span<const double> weight_gradients, Saved& saved) const;
   void set_input(Saved& saved, ConstTensor input) const { saved.gate.input = input; }
-  // The names of the losses that forward adds to a pass.
+  // Names of the losses that forward adds to a pass.
   std::vector<std::string> losses() const;
 
  private:
@@ -108,10 +108,11 @@ class Router {
                             std::span<const double> scores, std::vector<double>& gradient) const;
   std::vector<double> sums_of_scores(const Saved& saved, int64_t first, int64_t count) const;
   std::vector<double> global_counts() const;
-  // For each expert, how much a token's score of it adds to the balance loss of the token's sample,
-  // given how often each expert is chosen.
+  // For each expert, the factor of a token's score in the balance loss of the token's sample, given
+  // how often each expert is chosen.
   std::vector<double> balance_terms(const std::vector<double>& counts) const;
-  // body(first token, tokens, terms) for the parts of a micro-batch that are balanced together.
+  // Calls body(first token, tokens, terms) for the parts of a micro-batch that are balanced
+  // together.
   template <typename Body>
   void for_each_balance(Pass& pass, const Saved& saved, const Body& body) const;
   std::vector<double> counts_of_samples(Pass& pass, const Saved& saved) const;

@@ -1,5 +1,5 @@
-// Rows of a result that are computed one part after the other, so that the first ones are on their
-// way to other ranks while the others are computed.
+// A result whose rows are computed in parts, so that the first parts are sent to other ranks while
+// the others are computed.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace tutti::training {
 class RowsInTurn {
  public:
   virtual ~RowsInTurn() = default;
-  // In the order in which they are computed; together all rows. Empty: they are computed at once,
+  // The parts in the order of computation; together all rows. Empty: all rows are computed at once,
   // and done() is not called.
   virtual std::span<const Share> parts() const = 0;
-  // This part of the result is there. (`result`: all of it, the same at each call.)
+  // Called when this part of the result is complete. `result`: the whole, the same at each call.
   virtual void done(Tensor result, size_t part) = 0;
 };
 

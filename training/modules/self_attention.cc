@@ -27,12 +27,12 @@ SelfAttentionOptions checked(SelfAttentionOptions options) {
   return options;
 }
 
-// Whether tensor ranks cannot have heads of keys of their own.
+// True if the key heads cannot be divided evenly over the tensor ranks.
 bool share_key_heads(const ParameterTable& table, const SelfAttentionOptions& options) {
   return options.key_heads % table.mesh().size(Axis::tensor) != 0;
 }
 
-// Of all heads of keys those that this rank's heads of queries look at.
+// The key heads, of all, that this rank's query heads use.
 Share own_key_heads(const ParameterTable& table, const SelfAttentionOptions& options) {
   const int64_t group = options.heads / options.key_heads;
   const int64_t queries = options.heads / table.mesh().size(Axis::tensor);
@@ -88,7 +88,7 @@ std::vector<HeadNorm> make_norms(ParameterTable& table, const std::string& name,
   keys.own = even_share(options.key_heads, place, ranks);
   if (share_key_heads(table, options)) {
     keys.own = own_key_heads(table, options);
-    if (options.slices > 1) {  // each rank has all
+    if (options.slices > 1) {  // each rank has all key heads
       keys.own = {0, options.key_heads};
       keys.first_slice = 0;
       keys.slices = options.slices;
@@ -101,7 +101,7 @@ std::vector<HeadNorm> make_norms(ParameterTable& table, const std::string& name,
   return norms;
 }
 
-// With the heads that this rank's layers make.
+// Restricts the options to the heads that this rank's layers compute.
 SelfAttentionOptions own_heads(const ParameterTable& table, SelfAttentionOptions options) {
   const int ranks = table.mesh().size(Axis::tensor);
   if (!share_key_heads(table, options)) {
@@ -113,14 +113,15 @@ SelfAttentionOptions own_heads(const ParameterTable& table, SelfAttentionOptions
   return options;
 }
 
-// Of these heads of keys those that its queries look at.
+// The key heads that this rank's queries use, among those that its layers compute.
 Share looked_at(const ParameterTable& table, const SelfAttentionOptions& options) {
   const Share all = own_key_heads(table, options);
   const bool makes_all = share_key_heads(table, options) && options.slices > 1;
   return {makes_all ? all.first : 0, all.count};
 }
 
-// sums' columns of `size` = those of each `group` of parts, in the order of core/slices.h.
+// Writes the sum of each `group` of `parts`' blocks of `size` columns to a block of sums, in the
+// order of core/slices.h.
 void add_up_groups(Arena& arena, ConstTensor parts, int64_t group, int64_t size, Tensor sums) {
   const ArenaScope scope(arena);
   const Tensor row = arena.take(value_type(parts.dtype), 1, parts.cols);
@@ -166,7 +167,7 @@ Tensor SelfAttention::take(Pass& pass, DType type, int64_t rows, Saved& saved) c
                          (options_.heads + 2 * options_.key_heads) * options_.head_size);
 }
 
-// Tokens that are dealt out are those of one sample: `over_ranks` knows what each sees.
+// Distributed tokens form one sample: `over_ranks` knows their masks.
 AttentionShape SelfAttention::shape(const Pass& pass, const Saved& saved) const {
   const MicroBatch& batch = *pass.batch;
   const int64_t samples = batch.deal == nullptr ? batch.samples : 1;
@@ -182,8 +183,8 @@ AttentionShape SelfAttention::shape(const Pass& pass, const Saved& saved) const 
           .bits = bits_of(pass)};
 }
 
-// Of each row of whole samples, or of one that is cached: the first key, where a window slides, and
-// the end, where there are keys of earlier calls.
+// Sets the bounds of each row of whole samples, or of a cached one: the first key with a sliding
+// window, and the end with keys of earlier calls.
 void SelfAttention::see(const MicroBatch& batch, Saved& saved) const {
   saved.starts.clear();
   saved.ends.clear();
@@ -202,7 +203,7 @@ void SelfAttention::see(const MicroBatch& batch, Saved& saved) const {
 
 void SelfAttention::rotate(const MicroBatch& batch, Tensor qkv, bool back) const {
   if (!options_.rope) return;
-  const int64_t heads = options_.heads + options_.key_heads;  // which lie side by side
+  const int64_t heads = options_.heads + options_.key_heads;  // side by side
   const auto turn = [&](Tensor rows, int64_t context, int64_t first) {
     back ? options_.rope->rotate_back(rows, heads, context, first)
          : options_.rope->rotate(rows, heads, context, first);
@@ -275,8 +276,8 @@ BasicQkv<is_const> SelfAttention::split(BasicTensor<is_const> qkv) const {
           qkv.col_range(queries + keys + first, width)};
 }
 
-// Deterministic mode, where heads of keys serve several of queries: the parts of a key's gradient
-// are made head by head of queries, and added up in one order, whoever made them.
+// Deterministic mode with several query heads per key head: computes the contribution of each query
+// head to a key head's gradient separately, and sums them in one order for any number of ranks.
 void SelfAttention::backward_by_heads(Pass& pass, ConstTensor attended_gradient, const Saved& saved,
                                       Tensor gradient, const Gather& gather) const {
   const ArenaScope scope(pass.arena);
@@ -284,7 +285,7 @@ void SelfAttention::backward_by_heads(Pass& pass, ConstTensor attended_gradient,
   const Tensor& qkv = saved.qkv;
   const auto take = [&] { return pass.arena.take(qkv.dtype, qkv.rows, options_.heads * size); };
   const ConstQkv own = split(ConstTensor(qkv));
-  const Tensor keys = take(), values = take();  // of each head of queries
+  const Tensor keys = take(), values = take();  // one for each query head
   for (int64_t head = 0; head < options_.heads; ++head) {
     const int64_t at = (before_ + head) / group_;
     copy_rows(own.keys.col_range(at * size, size), keys.col_range(head * size, size));

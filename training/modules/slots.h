@@ -1,4 +1,4 @@
-// What a unit saves from forward to backward, for each micro-batch under way.
+// State that a unit saves from forward to backward, for each micro-batch in flight.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace tutti::training {
 
-// Addresses stay: put-off weight gradients refer to them.
+// Addresses are stable: deferred weight gradients refer to them.
 template <typename Saved>
 class Slots {
  public:

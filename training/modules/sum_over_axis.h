@@ -1,4 +1,4 @@
-// Sums over ranks that a module needs in the middle of its work; who makes the module knows how.
+// Sums over ranks in the middle of a module's work, provided by the creator of the module.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace tutti::training {
 
-// Numbers become the sums of those of all ranks along the axis. Collective, and blocks; in
-// deterministic mode in an order that does not tell how many ranks there are.
+// Replaces numbers by their sums over all ranks along the axis. Collective and blocking; in
+// deterministic mode the order is independent of the number of ranks.
 using SumOverAxis = std::function<void(Pass& pass, Axis axis, std::span<double> numbers)>;
 
 }  // namespace tutti::training

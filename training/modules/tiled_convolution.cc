@@ -12,7 +12,7 @@ namespace {
 using Exchange = HaloMessages::Exchange;
 
 ConvolutionShape checked(const ConvolutionShape& shape) {
-  output_shape(shape.input, shape.window, shape.outputs);  // throws for what does not fit
+  output_shape(shape.input, shape.window, shape.outputs);  // throws for windows that do not fit
   if (shape.groups >= 1 && shape.input.channels % shape.groups == 0 &&
       shape.outputs % shape.groups == 0) {
     return shape;
@@ -27,7 +27,7 @@ Tensor take(Pass& pass, DType type, int64_t samples, const Rectangle& where, int
   return pass.arena.take(type, samples, where.pixels() * channels);
 }
 
-// The part of the images: in their memory where it is all of them, else a copy in the arena.
+// The part of the images: a view if it is everything, otherwise a copy in the arena.
 ConstTensor cut_out(Pass& pass, ConstTensor images, const Rectangle& all, const Rectangle& part) {
   if (part == all || all.empty()) return images;
   const Tensor own = take(pass, images.dtype, images.rows, part, images.cols / all.pixels());
@@ -35,7 +35,7 @@ ConstTensor cut_out(Pass& pass, ConstTensor images, const Rectangle& all, const 
   return own;
 }
 
-// The parts of `all` around `inside`: above, below, and on both sides; `all` if `inside` is empty.
+// The parts of `all` around `inside`: above, below, left and right; `all` if `inside` is empty.
 //
 //   +-----------+
 //   |     0     |
@@ -142,7 +142,7 @@ Tensor TiledConvolution::apply(Pass& pass, ConstTensor x, ConstTensor weight, Co
   }
   const auto exchange = start_halo(pass, spatial_, windows_, x);
   const Rectangle interior = windows_.interior();
-  // Outputs at the tile's edges, too, which are computed again below.
+  // Includes outputs at the tile's edges, which are recomputed below.
   if (!interior.empty()) apply_part(pass, part_on(windows_, windows_.own), x, weight, bias, y);
   if (exchange == nullptr) return y;
   exchange->wait();
@@ -189,7 +189,7 @@ Tensor TiledConvolution::adjoint(Pass& pass, ConstTensor dy, ConstTensor weight,
   return dx;
 }
 
-// `x` has these pixels of the image.
+// `x` has the pixels in `where`.
 void TiledConvolution::add_part_of_weight_gradient(Pass& pass, const Rectangle& where,
                                                    ConstTensor x, ConstTensor dy,
                                                    Tensor gradient) const {

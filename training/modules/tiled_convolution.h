@@ -1,11 +1,11 @@
-// The linear map of a convolution between images that are cut over a grid of ranks (image_grid.h),
-// its adjoint, and the gradient of its weights: what convolutions and transposed ones consist of.
-// On a grid of one rank these are the kernels' calls.
+// The linear map of a convolution between images that are divided over a grid of ranks
+// (image_grid.h), its adjoint, and the gradient of its weights: the building blocks of convolutions
+// and transposed ones. On a grid of one rank these are the kernels' calls.
 //
-// Pixels that own tiles have are computed with where they lie, while halos travel:
+// Communication of halos overlaps with computation on the rank's own pixels:
 //
-//   apply     halos of x travel  |  outputs in the tile's interior  |  those at its edges
-//   adjoint   gradients of the halo first; they travel  |  the tile's own gradients  |  their sum
+//   apply     send halos of x              |  outputs in the interior   |  outputs at the edges
+//   adjoint   compute halo gradients, send |  the tile's own gradients  |  add received ones
 #pragma once
 
 #include <functional>
@@ -20,45 +20,45 @@
 
 namespace tutti::training {
 
-// The grid over which a layer's images are cut, and what carries their halos: null for one rank.
+// The grid that divides a layer's images, and the transport of halos: null for one rank.
 struct Spatial {
   ImageGrid grid = {};
   const HaloMessages* halos = nullptr;
 };
 
-// Messages of these pieces of the images of a micro-batch; pieces of a plan, in its order.
+// Messages with these pieces of a micro-batch's images, in the order of `pieces`.
 std::vector<HaloMessages::Message> messages_of(std::span<const HaloPiece> pieces, int64_t samples,
                                                int64_t channels);
-// Starts to send the halo that other ranks need of `own`; null where none is sent or received.
+// Starts to send the halo that other ranks need of `own`; null if nothing is sent or received.
 std::unique_ptr<HaloMessages::Exchange> start_halo(Pass& pass, const Spatial& spatial,
                                                    const TiledWindows& windows, ConstTensor own);
-// The way back: begins an exchange for gradients of what was received. The caller fills and starts
-// it.
+// For backward: begins an exchange for gradients of the received pixels. The caller fills and
+// starts it.
 std::unique_ptr<HaloMessages::Exchange> begin_halo_gradients(Pass& pass, const Spatial& spatial,
                                                              const TiledWindows& windows,
                                                              DType type, int64_t samples);
 
 class TiledConvolution {
  public:
-  // `whole`: of whole images. Throws Error(invalid_argument) for windows that do not fit.
+  // `whole`: shape for whole images. Throws Error(invalid_argument) for windows that do not fit.
   TiledConvolution(const ConvolutionShape& whole, const Spatial& spatial);
 
   const ConvolutionShape& whole() const { return whole_; }
   const TiledWindows& windows() const { return windows_; }
-  // Elements of this rank's tiles.
+  // Number of elements of this rank's tiles.
   int64_t input_size() const { return windows_.own.shape(whole_.input.channels).size(); }
   int64_t output_size() const { return windows_.outputs.shape(whole_.outputs).size(); }
   int64_t output_pixels() const { return windows_.outputs.pixels(); }
 
   // Returns the outputs of windows over x. `halo` gets the received pixels of x, which the weights'
-  // gradient needs. Both
-  // are the arena's.
+  // gradient needs. Both are allocated from the arena.
   Tensor apply(Pass& pass, ConstTensor x, ConstTensor weight, ConstTensor bias,
                std::vector<Tensor>& halo) const;
-  // The gradient of x for this one of y. `meanwhile` runs while the halo's gradients travel.
+  // Returns the gradient of x, given that of y. `meanwhile` runs while the halo's gradients are in
+  // flight.
   Tensor adjoint(Pass& pass, ConstTensor dy, ConstTensor weight,
                  const std::function<void()>& meanwhile) const;
-  // Adds this rank's part of the sum over the grid.
+  // Adds this rank's term of the sum over the grid.
   void add_weight_gradient(Pass& pass, ConstTensor x, std::span<const Tensor> halo, ConstTensor dy,
                            Tensor gradient) const;
 

@@ -16,9 +16,10 @@ namespace {
 
 constexpr double kLeast = std::numeric_limits<float>::epsilon();
 constexpr int64_t kRows = 32;      // that a thread takes at a time
-constexpr int64_t kColumns = 256;  // the same
+constexpr int64_t kColumns = 256;  // likewise
 
-// visit(begin, end) for ranges of up to `part` of [0, count), on the calling thread's pool.
+// Calls visit(begin, end) for ranges of up to `part` elements of [0, count), on the calling
+// thread's pool.
 template <typename Visit>
 void parallel_ranges(int64_t count, int64_t part, const Visit& visit) {
   parallel_for((count + part - 1) / part,
@@ -29,7 +30,7 @@ void move_towards(float& mean, double value, double weight) {
   mean = static_cast<float>(mean + (value - mean) * weight);
 }
 
-// A vector is a matrix of one row, whose second moment is not factored.
+// A vector is a matrix of one row whose second moment is not factored.
 struct Matrix {
   std::span<float> values;
   int64_t rows, cols;
@@ -62,7 +63,7 @@ void average_columns(const Matrix& g, std::span<float> means, double weight) {
   });
 }
 
-// g becomes g / sqrt(v) with v = row_factor(i) col_factors[j].
+// Replaces g by g / sqrt(v) with v = row_factor(i) col_factors[j].
 template <typename RowFactor>
 void divide_by_root(const Matrix& g, const RowFactor& row_factor,
                     std::span<const float> col_factors) {
@@ -95,7 +96,7 @@ double root_mean_square(std::span<const float> values) {
   return std::sqrt(sum / static_cast<double>(count));
 }
 
-// The second moments move towards gradients g, and g becomes g / sqrt(v).
+// Moves the second moments towards gradients g, and replaces g by g / sqrt(v).
 void precondition_vector(std::span<float> g, std::span<float> squares, double weight) {
   const Matrix row{g, 1, std::ssize(g)};
   average_columns(row, squares, weight);

@@ -1,4 +1,4 @@
-// Adaptive rates from factored second moments.
+// Adafactor: adaptive rates from factored second moments.
 #pragma once
 
 #include <string>
@@ -10,16 +10,15 @@
 namespace tutti::training {
 
 struct AdafactorOptions {
-  double beta2_decay = 0.8;   // of 0 or more
-  double clip_threshold = 1;  // of 1 or more
-  double least_rms = 1e-3;    // of 0 or more
+  double beta2_decay = 0.8;   // 0 or more
+  double clip_threshold = 1;  // 1 or more
+  double least_rms = 1e-3;    // 0 or more
   double weight_decay = 0.0;  // values shrink by learning_rate * weight_decay
 };
 
-// Shazeer, Stern: Adafactor: adaptive learning rates with sublinear memory cost, ICML 2018, as
-// torch.optim.Adafactor does it. Of a matrix only the means of squared gradients over rows and over
-// columns are kept, rows + columns floats; of a vector the mean of each element's squares. At step
-// t
+// Shazeer, Stern: Adafactor: adaptive learning rates with sublinear memory cost, ICML 2018, as in
+// torch.optim.Adafactor. For a matrix it keeps only the means of squared gradients over rows and
+// over columns, rows + columns floats; for a vector the mean of each element's squares. At step t
 //
 //   r = lerp(r, mean of g^2 over the columns, t^-beta2_decay), c the same over the rows
 //   v = r c / mean(r), u = g / sqrt(v), u = u / max(1, rms(u) / clip_threshold)
@@ -28,8 +27,8 @@ struct AdafactorOptions {
 // with mean(r) >= e and v >= e^2, e = 2^-23. Tensors of more dimensions are stacks of matrices of
 // the last two.
 //
-// A parameter is computed by one owner, which has its states and which gradients are sent to: so
-// its bits do not depend on who has which part.
+// One owner computes a whole parameter and keeps its states; gradients are sent to it. So the bits
+// do not depend on the sharding of the parameter.
 class Adafactor : public Optimizer {
  public:
   // Throws Error(invalid_argument) for options out of range.

@@ -1,4 +1,4 @@
-// The two moments of the gradient that AdamW and LAMB keep.
+// The two moments of the gradient in AdamW and LAMB.
 #pragma once
 
 #include <cmath>
@@ -12,13 +12,12 @@ namespace tutti::training {
 struct AdamMoments {
   double beta1 = 0.9;     // in [0, 1)
   double beta2 = 0.999;   // in [0, 1)
-  double epsilon = 1e-8;  // of 0 or more; added to the root, not under it
-  // After so many steps the mean of squared gradients stays as it is (1-bit Adam); 0: never.
+  double epsilon = 1e-8;  // 0 or more; added to the root, not under it
+  // Step after which the mean of squared gradients is constant (1-bit Adam); 0: none.
   int64_t frozen_after = 0;
 };
 
-// Forgets within some hundred steps, by which short runs profit: what runs are given unless they
-// say otherwise.
+// Default of runs: forgets within some hundred steps, which suits short runs.
 inline constexpr double kShortRunBeta2 = 0.99;
 
 inline void describe(Schema& schema, AdamMoments& moments) {
@@ -37,7 +36,7 @@ inline void check_moments(const AdamMoments& moments) {
   check_option(moments.frozen_after >= 0, "frozen_after", moments.frozen_after, "of 0 or more");
 }
 
-// What a moment is divided by, since it started at 0.
+// The factor by which a moment that started at 0 is too small.
 inline double bias_correction(double beta, int64_t step) {
   return 1 - std::pow(beta, static_cast<double>(step));
 }
@@ -45,7 +44,7 @@ inline double bias_correction(double beta, int64_t step) {
 inline optimizer_loops::MomentFactors moment_factors(const AdamMoments& moments,
                                                      const StepOptions& options) {
   const bool frozen = moments.frozen_after > 0 && options.step > moments.frozen_after;
-  // Steps that the mean of squared gradients has seen.
+  // Number of steps that have updated the mean of squared gradients.
   const int64_t squared = frozen ? moments.frozen_after : options.step;
   return {
       .gradient = static_cast<float>(options.gradient_factor),

@@ -24,12 +24,12 @@ void check(const AdamWOptions& options);
 Json suited_adamw(const ModelTraits& model);
 void describe_adamw(Schema& schema, AdamWOptions& options);
 
-// One step of it, for elements wherever their moments are stored.
+// One AdamW step on elements, independent of where their moments are stored.
 class AdamWStep {
  public:
-  // `options` outlives it.
+  // `options` must outlive it.
   AdamWStep(const AdamWOptions& options, const StepOptions& step);
-  // Updates moments m and v by gradients g, and values w by them. The arrays must not overlap.
+  // Updates moments m and v by gradients g, then values w. The arrays must not overlap.
   void update(const ParameterSpec& spec, float* w, const float* g, float* m, float* v,
               int64_t count) const;
 
@@ -40,7 +40,7 @@ class AdamWStep {
   float keep_;
 };
 
-// Step for step as torch.optim.AdamW does it (Kingma, Ba: Adam, ICLR 2015; Loshchilov, Hutter:
+// AdamW with the arithmetic of torch.optim.AdamW (Kingma, Ba: Adam, ICLR 2015; Loshchilov, Hutter:
 // Decoupled weight decay regularization, ICLR 2019).
 class AdamW : public Optimizer {
  public:

@@ -1,4 +1,4 @@
-// Adam with decoupled weight decay, whose moments take 8 bits for each element.
+// AdamW with moments of 8 bits per element.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 namespace tutti::training {
 
 // Dettmers et al.: 8-bit optimizers via block-wise quantization, ICLR 2022, with the data types of
-// bitsandbytes (dynamic_map.h). Each step reads the moments' codes, does AdamW's update in f32, of
-// values by moments that are not rounded yet, and rounds the moments to codes again. Both moments
-// take 2 + 8 / 256 bytes a parameter; parameters of less than kLeast8BitElements keep f32.
+// bitsandbytes (dynamic_map.h). Each step decodes the moments, performs AdamW's update in f32,
+// using the moments before rounding, and encodes the moments again. Both moments together take 2 +
+// 8 / 256 bytes per parameter; parameters with fewer than kLeast8BitElements keep f32 moments.
 //
-// Blocks are of the whole parameter, wherever it is cut, so results do not depend on the layout:
-// parameters and shards start at multiples of a block (alignment()).
+// Blocks are relative to the whole parameter, so results do not depend on its cuts: parameters and
+// shards start at multiples of a block (alignment()).
 class AdamW8Bit : public Optimizer {
  public:
   static constexpr int64_t kLeast8BitElements = 4096;

@@ -31,7 +31,7 @@ void store(std::span<const float> values, Tensor row, const OwnedPiece& owned, i
   }
 }
 
-// Elements [first, first + count) of a piece, block by block.
+// Visits elements [first, first + count) of a piece, block by block.
 template <typename Visit>
 void visit_blocks(const OwnedPiece& owned, int64_t first, int64_t count, Optimizer::States states,
                   Visit&& visit) {

@@ -1,5 +1,5 @@
-// Optimizers work block by block, in fp32 and in the first-level cache: whatever the types in
-// memory are, an update's arithmetic is the same few loops over floats.
+// Block-wise work of optimizers in fp32 and in the first-level cache: for all types in memory, an
+// update is the same few loops over floats.
 #pragma once
 
 #include <array>
@@ -13,35 +13,35 @@
 namespace tutti::training {
 
 inline constexpr int64_t kUpdateBlock = 1024;              // elements; a multiple of kAlignment
-inline constexpr int64_t kPieceRange = 32 * kUpdateBlock;  // what a thread takes at a time
+inline constexpr int64_t kPieceRange = 32 * kUpdateBlock;  // elements that a thread takes at a time
 
-// Up to kUpdateBlock neighbouring elements of a piece.
+// Up to kUpdateBlock consecutive elements of a piece.
 struct UpdateBlock {
   const OwnedPiece& owned;
-  int64_t first;                      // in the piece: the first of these elements
-  std::span<float> values;            // in fp32: the master's, or a copy of the model's
-  std::span<const float> gradients;   // in fp32, not yet multiplied by gradient_factor
-  std::array<float*, 2> states = {};  // the optimizer's, in its order; null for those it lacks
+  int64_t first;                      // index of the first of these elements, in the piece
+  std::span<float> values;            // fp32: the master's, or a copy of the model's
+  std::span<const float> gradients;   // fp32, before multiplication by gradient_factor
+  std::array<float*, 2> states = {};  // the optimizer's, in its order; null: none
 
   int64_t size() const { return static_cast<int64_t>(values.size()); }
 };
 
-// Calls `visit` for the pieces' blocks, on the calling thread's pool: in any order, several at
-// once. It may change states, unless `states` is empty.
+// Calls `visit` for the blocks of the pieces on the calling thread's pool, in any order and
+// concurrently. It may change states, unless `states` is empty.
 void read_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                  const std::function<void(const UpdateBlock&)>& visit);
-// Also writes the model's copy of each block when `visit` has updated its values.
+// Likewise; also writes the model's copy of each block after `visit` has updated its values.
 void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                    const StepOptions& options,
                    const std::function<void(const UpdateBlock&)>& visit);
 
-// visit(piece, first, count) for ranges of up to kPieceRange elements that make up the pieces, on
-// the calling thread's pool. What is in files is brought into memory as far as `parts` says.
+// Calls visit(piece, first, count) for ranges of up to kPieceRange elements that make up the
+// pieces, on the calling thread's pool. Loads the `parts` of each range that are in files.
 void parallel_pieces(std::span<const OwnedPiece> pieces, const PieceParts& parts,
                      const std::function<void(const OwnedPiece&, int64_t, int64_t)>& visit);
 
-// The elements of a row, converted into `buffer` unless they are floats in the host's memory.
-// Throws Error(unsupported) for types other than f16, bf16 and f32.
+// Returns the elements of a row, converted into `buffer` unless they are floats in the host's
+// memory. Throws Error(unsupported) for types other than f16, bf16 and f32.
 std::span<const float> as_floats(ConstTensor row, std::span<float> buffer);
 
 }  // namespace tutti::training

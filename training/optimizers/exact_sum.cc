@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kDigitBits = 32;
 constexpr int64_t kDigitMask = (int64_t{1} << kDigitBits) - 1;
-constexpr int kLowestBit = -352;            // what the last bit of the first digit weighs: 2^this
+constexpr int kLowestBit = -352;            // the first digit's last bit weighs 2^kLowestBit
 constexpr uint64_t kTooLarge = 1023 + 320;  // a double's exponent field
 // Limbs stay below 2^62.
 constexpr int64_t kMaxPending = int64_t{1} << 29;
@@ -35,7 +35,7 @@ void ExactSum::add(double term) {
   }
   uint64_t mantissa = (bits & (kHidden - 1)) | kHidden;
   int place = static_cast<int>(exponent) - 1023 - kMantissaBits - kLowestBit;  // of its last bit
-  if (place <= -(kMantissaBits + 1)) return;  // below every digit; so are 0 and subnormals
+  if (place <= -(kMantissaBits + 1)) return;  // below every digit; includes 0 and subnormals
   if (place < 0) {
     mantissa >>= -place;
     place = 0;
@@ -57,7 +57,7 @@ void ExactSum::add(const ExactSum& other) {
   if (++pending_ >= kMaxPending) carry();
 }
 
-// Afterwards all digits but the last, which has the sign, are in [0, 2^32).
+// On return all digits but the last, which has the sign, are in [0, 2^32).
 void ExactSum::carry() {
   for (size_t i = 0; i + 1 < kDigits; ++i) {
     limbs_[i + 1] += limbs_[i] >> kDigitBits;
@@ -89,7 +89,7 @@ double ExactSum::value() const {
         (digits << kDigitBits) + static_cast<uint64_t>(magnitude.limbs_[static_cast<size_t>(i)]);
   }
   int weight = kLowestBit + (top - 2) * kDigitBits;
-  // 64 bits are enough to round to 53, if the last one tells whether there is more behind.
+  // 64 bits suffice to round to 53 if the last one is a sticky bit for the rest.
   bool more = std::any_of(magnitude.limbs_.begin(), magnitude.limbs_.begin() + (top - 2),
                           [](int64_t limb) { return limb != 0; });
   while (digits >> 64 != 0) {

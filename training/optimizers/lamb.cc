@@ -13,7 +13,7 @@ Lamb::Lamb(const LambOptions& options) : options_(options) {
   check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
 }
 
-// Two passes over memory: the direction is computed again in the second one, not kept.
+// Two passes over memory: the second recomputes the direction instead of storing it.
 void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
                   NormReducer& reducer) {
   const optimizer_loops::Loops& loops = optimizer_loops::loops();
@@ -37,7 +37,7 @@ void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepO
   norms.reduce(reducer);
 
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
-    // Both are 0 for parameters that do not decay.
+    // Both norms are 0 for parameters without weight decay.
     const double w = norms.of_values(block.owned.piece.parameter);
     const double u = norms.of_others(block.owned.piece.parameter);
     const double trust = w == 0 || u == 0 ? 1 : w / u;

@@ -1,4 +1,4 @@
-// Momentum with a learning rate for each layer, for large batches.
+// LARS: momentum SGD with layer-wise learning rates, for large batches.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ struct LarsOptions {
   DecayOn decay_on = DecayOn::as_specified;
 };
 
-// You, Gitman, Ginsburg: Large batch training of convolutional networks, 2017, algorithm 1:
-// local rate = trust_coefficient |w| / (|g| + weight_decay |w|),
-// u = momentum u + rate local_rate (g + weight_decay w), w -= u. The local rate is 1 where either
-// norm is 0, and for parameters that do not decay.
+// You, Gitman, Ginsburg: Large batch training of convolutional networks, 2017, algorithm 1: local
+// rate = trust_coefficient |w| / (|g| + weight_decay |w|), u = momentum u + rate local_rate (g +
+// weight_decay w), w -= u. The local rate is 1 if either norm is 0, and for parameters without
+// weight decay.
 class Lars : public Optimizer {
  public:
   // Throws Error(invalid_argument) for options out of range.

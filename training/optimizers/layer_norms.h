@@ -1,5 +1,5 @@
-// The norms of whole parameters, and of something else of the same shape, that LAMB and LARS make
-// the layers' learning rates of.
+// Norms of whole parameters, and of another quantity of the same shape, for the layer-wise learning
+// rates of LAMB and LARS.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace tutti::training {
 
 class LayerNorms {
  public:
-  // Throws Error(invalid_argument) if `parameters` leaves out one of the pieces' parameters.
+  // Throws Error(invalid_argument) if one of the pieces' parameters is not below `parameters`.
   LayerNorms(int parameters, std::span<const OwnedPiece> pieces) {
     for (const OwnedPiece& owned : pieces) {
       check_option(owned.piece.parameter < parameters, "number of parameters", parameters,
@@ -25,8 +25,8 @@ class LayerNorms {
     sums_.resize(index(parameters));
     norms_.resize(index(parameters));
   }
-  // A part of a parameter that starts at an aligned block, and the same part of the other. Safe
-  // from several threads.
+  // Adds a part of a parameter that starts at an aligned block, and the same part of the other
+  // quantity. Thread-safe.
   void add(const OwnedPiece& owned, std::span<const float> values, std::span<const float> others) {
     if (owned.copy) return;
     const size_t at = index(owned.piece.parameter);
@@ -37,7 +37,7 @@ class LayerNorms {
     sums_[at].add(parts[0]);
     sums_[at + 1].add(parts[1]);
   }
-  // A collective call. The norms are 0 before it, and after it where nothing was added.
+  // Sums over the owners. Collective. Norms are 0 before it, and for parameters without parts.
   void reduce(NormReducer& reducer) {
     sum_over_owners(sums_, reducer);
     for (size_t i = 0; i < sums_.size(); ++i) norms_[i] = std::sqrt(sums_[i].value());

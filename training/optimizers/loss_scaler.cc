@@ -33,7 +33,7 @@ bool LossScaler::update(bool overflow) {
   state_.good_steps = 0;
   state_.overflows_left = options_.hysteresis;
   const double grown = state_.scale * options_.growth;
-  // The loss is a float.
+  // The scale must be finite as a float, the type of the loss.
   if (std::isfinite(static_cast<float>(grown))) state_.scale = grown;
   return false;
 }

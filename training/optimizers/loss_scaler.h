@@ -1,5 +1,5 @@
-// Dynamic loss scaling: keeps fp16 gradients from vanishing (Micikevicius et al.: Mixed precision
-// training, ICLR 2018).
+// Dynamic loss scaling, which avoids underflow of fp16 gradients (Micikevicius et al.: Mixed
+// precision training, ICLR 2018).
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,23 @@ struct LossScalerOptions {
   double initial_scale = 65536;
   double growth = 2;               // above 1
   double backoff = 0.5;            // in (0, 1)
-  int64_t growth_interval = 2000;  // steps without overflow before the scale grows
-  // Overflows, since the scale last grew, before it shrinks: 1 is at once (Megatron-LM).
+  int64_t growth_interval = 2000;  // steps without overflow before the scale is raised
+  // Overflows since the last raise before the scale is lowered; 1: at once (Megatron-LM).
   int hysteresis = 1;
   double smallest_scale = 1;
 };
 
 // The loss is multiplied by scale() before backward, the gradients by 1 / scale() afterwards; a
-// step whose gradients overflowed is left out. With a hysteresis of 1 as torch.amp.GradScaler.
-// Every rank must pass the same `overflow`, and has the same scale then. Not thread-safe.
+// step whose gradients overflowed is skipped. With a hysteresis of 1 it behaves as
+// torch.amp.GradScaler. All ranks must pass the same `overflow`, and so have the same scale. Not
+// thread-safe.
 class LossScaler {
  public:
-  // What a checkpoint keeps.
+  // State for checkpoints.
   struct State {
     double scale = 0;
-    int64_t good_steps = 0;  // since the last overflow or growth
-    int overflows_left = 0;  // before the scale shrinks
+    int64_t good_steps = 0;  // since the last overflow or raise
+    int overflows_left = 0;  // before the scale is lowered
     bool operator==(const State&) const = default;
   };
 
@@ -33,14 +34,14 @@ class LossScaler {
   explicit LossScaler(const LossScalerOptions& options = {});
 
   double scale() const { return state_.scale; }
-  // Whether it can shrink no more: an overflow is not its fault then.
+  // True if the scale cannot be lowered further, so that it is not the cause of an overflow.
   bool exhausted() const { return state_.scale <= options_.smallest_scale; }
-  // After each step: whether any rank's gradients were not finite. Returns whether to skip the
-  // optimizer's step; the new scale is for the next one.
+  // Call after each step; `overflow`: some rank's gradients were not finite. Returns true if the
+  // optimizer's step must be skipped; the new scale is for the next step.
   bool update(bool overflow);
 
   const State& state() const { return state_; }
-  // Throws Error(invalid_argument) for a state that no scaler can have.
+  // Throws Error(invalid_argument) for an impossible state.
   void restore(const State& state);
 
  private:

@@ -1,4 +1,5 @@
-// How parts of matrices that several ranks own come together, for optimizers that need them whole.
+// Exchange of parts of matrices among the ranks that own them, for optimizers that need whole
+// matrices.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,11 @@ class MatrixExchange {
   virtual ~MatrixExchange() = default;
   virtual int owners() const = 0;
   virtual int self() const = 0;
-  // What an owner has, in its order, and of which parameters: the same on all of them.
+  // The pieces of an owner, in its order; equal on all owners.
   virtual std::vector<Piece> pieces(int owner) const = 0;
   virtual const ParameterSpec& spec(int parameter) const = 0;
-  // A collective call of all owners: `sent` has counts[owner] floats for each of them, one after
-  // the other, and so has `received` from each.
+  // Collective over all owners. `sent` has sent_counts[owner] floats for each owner, one after the
+  // other; `received` has received_counts[owner] floats from each.
   virtual void exchange(std::span<const float> sent, std::span<const int64_t> sent_counts,
                         std::span<float> received, std::span<const int64_t> received_counts) = 0;
 };

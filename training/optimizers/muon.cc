@@ -16,7 +16,7 @@ bool is_hidden_matrix(const ParameterSpec& spec, int units) {
   return spec.shape.size() >= 2 && spec.unit > 0 && spec.unit < units - 1;
 }
 
-// d = (direction of) momentum u + g, as in the header.
+// Updates momentum u, and writes the direction d, as in the header.
 void accelerate(const UpdateBlock& block, float factor, float momentum, bool nesterov,
                 float* direction) {
   float* const u = block.states[0];
@@ -29,7 +29,7 @@ void accelerate(const UpdateBlock& block, float factor, float momentum, bool nes
   }
 }
 
-// X becomes its orthogonal factor, about, times `scale`.
+// Replaces X by approximately its orthogonal factor, times `scale`.
 void orthogonalise(std::span<float> values, int64_t rows, int64_t iterations, double scale) {
   constexpr float kA = 3.4445F;
   constexpr float kB = -4.7750F;
@@ -50,7 +50,7 @@ void orthogonalise(std::span<float> values, int64_t rows, int64_t iterations, do
   const Tensor b = matrix_of(b_values, side);
   const Tensor next = matrix_of(product, rows);
   for (int64_t i = 0; i < iterations; ++i) {
-    // The smaller of X X^T and X^T X: (b A + c A A) X = X (b A' + c A' A').
+    // Uses the smaller of X X^T and X^T X: (b A + c A A) X = X (b A' + c A' A').
     gemm(x, wide ? Transpose::no : Transpose::yes, x, wide ? Transpose::yes : Transpose::no, a);
     gemm(a, Transpose::no, a, Transpose::no, b);
     for (size_t at = 0; at < area; ++at) {

@@ -1,4 +1,5 @@
-// The gradient noise scale: about the batch size beyond which more samples a step bring little.
+// The gradient noise scale, an estimate of the batch size beyond which more samples per step help
+// little.
 #pragma once
 
 #include <limits>
@@ -8,19 +9,21 @@
 namespace tutti::training {
 
 // McCandlish, Kaplan, Amodei et al.: An empirical model of large-batch training, 2018, appendix
-// A.1. From the squared norms of the gradient over a small batch (one micro-batch, or one rank's
-// share) and over the big one it is part of follow unbiased estimates of |G|^2, the true gradient's
-// squared norm, and of the trace S of its covariance per sample. Both are smoothed over the steps
+// A.1. The squared norms of the gradient over a small batch (one micro-batch, or one rank's share)
+// and over the big batch that contains it yield unbiased estimates of |G|^2, the true gradient's
+// squared norm, and of the trace S of its covariance per sample. Both are smoothed over steps
 // before they are divided. Not thread-safe.
 class NoiseScale {
  public:
-  // The share of the past in an average, in [0, 1). Throws Error(invalid_argument) for another.
+  // `smoothing`: weight of the past in an average, in [0, 1); otherwise throws
+  // Error(invalid_argument).
   explicit NoiseScale(double smoothing = 0.99) : smoothing_(smoothing) {
     check_option(smoothing >= 0 && smoothing < 1, "noise scale smoothing", smoothing, "in [0, 1)");
   }
 
-  // Gradients of the mean loss. `small_square` may itself be a mean, over the small batches of a
-  // step. Throws Error(invalid_argument) unless 0 < small_batch < big_batch.
+  // Adds a step; squared norms are of gradients of the mean loss. `small_square` may itself be a
+  // mean over the small batches of a step. Throws Error(invalid_argument) unless 0 < small_batch <
+  // big_batch.
   void add(double small_square, double small_batch, double big_square, double big_batch) {
     check_option(small_batch > 0 && small_batch < big_batch, "small batch", small_batch,
                  "above 0 and below the big batch");
@@ -32,10 +35,10 @@ class NoiseScale {
     weight_ = smoothing_ * weight_ + (1 - smoothing_);
   }
 
-  // Averages over the steps so far, without the bias of starting at 0; NaN before the first one.
+  // Averages over the steps so far, without the bias of starting at 0; NaN before the first step.
   double gradient_square() const { return gradient_square_ / weight_; }
   double noise() const { return noise_ / weight_; }
-  // What it goes on from after a pause.
+  // State for resuming.
   struct Averages {
     double gradient_square = 0;
     double noise = 0;
@@ -47,7 +50,7 @@ class NoiseScale {
     noise_ = averages.noise;
     weight_ = averages.weight;
   }
-  // In samples: B_simple = S / |G|^2. NaN while |G|^2 is not known to be above 0.
+  // Returns B_simple = S / |G|^2 in samples. NaN while the estimate of |G|^2 is not above 0.
   double value() const {
     return gradient_square_ > 0 ? noise_ / gradient_square_
                                 : std::numeric_limits<double>::quiet_NaN();

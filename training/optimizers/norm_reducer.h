@@ -1,4 +1,4 @@
-// How norms are added up over the ranks that own parts of the same parameters.
+// Sums of norms over the ranks that own parts of the same parameters.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 
 namespace tutti::training {
 
-// Subclasses all-reduce over the owners. A collective call: every owner makes the same ones.
+// Subclasses all-reduce over the owners. Collective: every owner makes the same calls.
 class NormReducer {
  public:
   virtual ~NormReducer() = default;
-  // Replaces each number by its sum over all owners. Nothing to do for one owner.
+  // Replaces each number by its sum over all owners. The default is for a single owner.
   virtual void sum(std::span<int64_t> /*limbs*/) {}
 };
 
-// Adds up all sums in one call.
+// Sums all of `sums` over the owners, in one call.
 inline void sum_over_owners(std::span<ExactSum> sums, NormReducer& reducer) {
   std::vector<int64_t> limbs;
   limbs.reserve(sums.size() * ExactSum::kLimbs);

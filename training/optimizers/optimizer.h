@@ -1,8 +1,8 @@
-// What optimizers have in common: they update the pieces of the parameters that a rank owns.
+// Base of optimizers: they update the pieces of the parameters that a rank owns.
 //
-// Every layout trains the same model: an element's new value has the same bits however its
-// parameter is cut among owners (layout.h), on every instruction set. Elementwise arithmetic is
-// done in fp32 without contraction, norms are exact sums (exact_sum.h).
+// Every layout trains the same model: the bits of an element's new value depend neither on how its
+// parameter is sharded (layout.h) nor on the instruction set. Elementwise arithmetic is in fp32
+// without contraction; norms are exact sums (exact_sum.h).
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,27 @@
 namespace tutti::training {
 
 struct StepOptions {
-  int64_t step = 1;  // of the updates that were made, from 1: Adam corrects its moments' bias by it
+  int64_t step = 1;  // number of the update, from 1; used for Adam's bias correction
   double learning_rate = 0;
-  // Every gradient is multiplied by it: unscaling (loss_scaler.h) times clipping (gradient_norm.h).
+  // A factor for every gradient: unscaling (loss_scaler.h) times clipping (gradient_norm.h).
   double gradient_factor = 1;
-  // Parameters of the whole model: owners must agree on it. LAMB and LARS need it.
+  // Number of parameters of the whole model, equal on all owners. LAMB and LARS need it.
   int parameters = 0;
-  // Units of the whole model: Muon leaves the first and the last one to AdamW.
+  // Number of units of the whole model: Muon leaves the first and the last one to AdamW.
   int units = 0;
-  // Where owners have parts of matrices; none: they have all of them. Muon needs it.
+  // For owners that have parts of matrices; null: they have whole matrices. Muon needs it.
   MatrixExchange* matrices = nullptr;
-  // The states of the parameters that this owner computes, of an optimizer that has whole_states().
+  // The states of parameters that this owner computes, for optimizers that have whole_states().
   const WholeStates* whole = nullptr;
-  // Values in bf16 are rounded up or down by chance, as a function of seed, step, the parameter's
-  // name and the element. Without masters this should be on: rounding to nearest loses updates
-  // below half a unit of the last place. Other types are rounded to nearest even.
+  // Rounds bf16 values up or down at random, as a function of seed, step, the parameter's name and
+  // the element. Without masters this should be on: rounding to nearest loses updates below half a
+  // unit in the last place. Other types are rounded to nearest even.
   bool stochastic_rounding = false;
   uint64_t seed = 0;
 };
 
-// Which parameters weight decay (and the layer-wise rates of LAMB and LARS) are for: those whose
-// spec says so, usually matrices, or biases and gains too.
+// The parameters with weight decay (and layer-wise rates of LAMB and LARS): those whose
+// specification says so, usually matrices; or all, biases and gains included.
 enum class DecayOn { as_specified, all };
 
 inline bool decays(const ParameterSpec& spec, DecayOn on) {
@@ -55,36 +55,36 @@ void check_option(bool good, std::string_view option, double value, std::string_
 // Not thread-safe.
 class Optimizer {
  public:
-  // Flat fp32 arrays, zero at the start and owned by the caller, one for each of state_names():
-  // the state of a piece is at its first_state(), in the parameter's format.
+  // Flat fp32 arrays, owned by the caller and initially zero, one for each of state_names(): the
+  // state of a piece begins at its first_state(), in the parameter's format.
   using States = std::span<const std::span<float>>;
 
   virtual ~Optimizer() = default;
-  // As PyTorch calls them; two at most.
+  // Named as in PyTorch; at most two.
   virtual std::vector<std::string> state_names() const = 0;
-  // How the states of a parameter are stored. Throws Error(unsupported) for one that is cut over an
-  // axis of the mesh at places where this optimizer does not work.
+  // Storage format of a parameter's states. Throws Error(unsupported) for a parameter that is cut
+  // in a way that this optimizer does not support.
   virtual StateFormat state_format(const ParameterSpec& /*spec*/) const { return StateFormat::f32; }
-  // Elements: no aligned block of so many of a parameter may be cut by the end of a piece.
+  // In elements: the end of a piece must not cut an aligned block of this size of a parameter.
   virtual int64_t alignment() const { return kAlignment; }
-  // The states that the owner who computes a parameter (computed_here()) has of it as a whole, in a
-  // model of so many units. Throws as state_format() does.
+  // The states that the owner who computes a parameter (computed_here()) keeps for the whole of it,
+  // in a model of `units` units. Throws as state_format() does.
   virtual std::vector<WholeState> whole_states(const ParameterSpec& /*spec*/, int /*units*/) const {
     return {};
   }
-  // Whether an element's update needs nothing of others: then owners may update at different times,
-  // without a word to each other.
+  // True if an element's update depends on no other elements: owners may then update at different
+  // times, without communication.
   virtual bool is_elementwise() const { return true; }
-  // True if it works on whole matrices, whose parts come together where owners share them out.
+  // True if it works on whole matrices, whose parts are gathered from the owners.
   virtual bool takes_matrices() const { return false; }
-  // Whether an update is the gradient times the learning rate, and what earlier ones left: sums of
-  // updates by parts of a gradient are then the update by all of it.
+  // True if an update is linear in the gradient, apart from the state: the sum of updates by parts
+  // of a gradient is then the update by the whole gradient.
   virtual bool adds_gradients() const { return false; }
-  // Sets where the states of each piece are. Returns the floats that one state of all of them has.
+  // Sets state_offset of each piece. Returns the number of floats in one state of all pieces.
   int64_t place_states(std::span<OwnedPiece> pieces) const;
-  // Updates states, masters and values of all pieces. LAMB and LARS call `reducer` once, Muon
-  // `options.matrices` twice: collective calls. Throws Error(invalid_argument) before anything has
-  // changed if sizes or types do not fit together.
+  // Updates states, masters and values of all pieces. LAMB and LARS call `reducer` once, Muon calls
+  // `options.matrices` twice: these calls are collective. Throws Error(invalid_argument) before any
+  // change if sizes or types do not match.
   void step(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
             NormReducer& reducer);
 

@@ -1,5 +1,5 @@
-// The optimizers that a configuration can name. A new one is a file that says what its
-// configuration has and how it updates, and a line in registry.cc.
+// The optimizers that a configuration can name. To add one, write a file with its configuration and
+// its update, and add a line to registry.cc.
 #pragma once
 
 #include <functional>
@@ -17,17 +17,16 @@ namespace tutti::training {
 
 struct OptimizerKind {
   std::string name;  // "adamw"
-  // What to take for a model where a run says nothing else: its "lr", and members of the
-  // configuration.
+  // Returns the defaults for a model: "lr" and members of the configuration.
   std::function<Json(const ModelTraits& model)> suits;
-  std::shared_ptr<const Schema> schema;  // with the defaults as values
-  // The whole configuration of one that may leave out what is as by default. This and make throw
-  // Error(invalid_argument) for what makes no sense; a configuration's "name" is not looked at.
+  std::shared_ptr<const Schema> schema;  // with the default values
+  // Fills in the defaults of a configuration. It and `make` throw Error(invalid_argument) for
+  // invalid values; both ignore the member "name".
   std::function<Json(const Json& configuration)> complete;
   std::function<std::unique_ptr<Optimizer>(const Json& configuration)> make;
 };
 
-// For the files of optimizers.
+// Defines an optimizer's kind, in the optimizer's file.
 template <typename Made, typename Options>
 OptimizerKind optimizer_kind(const std::string& name, Json (*suits)(const ModelTraits& model),
                              void (*describe)(Schema& schema, Options& options)) {
@@ -44,9 +43,9 @@ OptimizerKind optimizer_kind(const std::string& name, Json (*suits)(const ModelT
           }};
 }
 
-// In the order in which they are told to people; the first is the default.
+// In the order of help texts; the first is the default.
 const std::vector<OptimizerKind>& optimizer_kinds();
-// Throws Error(invalid_argument) for a configuration without a name, or with one of none.
+// Throws Error(invalid_argument) for a configuration without a name, or with an unknown one.
 const OptimizerKind& optimizer_kind_of(const Json& configuration);
 
 std::unique_ptr<Optimizer> make_optimizer(const Json& configuration);

@@ -1,4 +1,4 @@
-// Learning rates over the steps of training, and over batch sizes.
+// Learning rate as a function of the step and of the batch size.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,9 @@
 
 namespace tutti::training {
 
-// A straight line from peak / warmup_steps up to `peak` (Goyal et al.: Accurate, large minibatch
-// SGD, 2017), which step max(1, warmup_steps) has; from there to final_fraction * peak at
-// total_steps and after: not at all, by a straight line, or by half a cosine (Loshchilov, Hutter:
-// SGDR, 2017).
+// Linear warm-up from peak / warmup_steps to `peak` (Goyal et al.: Accurate, large minibatch SGD,
+// 2017) at step max(1, warmup_steps); then decay to final_fraction * peak at total_steps and after:
+// constant (no decay), linear, or half a cosine (Loshchilov, Hutter: SGDR, 2017).
 struct LearningRateSchedule {
   enum class Decay { constant, linear, cosine };
 
@@ -21,7 +20,7 @@ struct LearningRateSchedule {
   int64_t total_steps = 1;
   double final_fraction = 0.1;
 
-  // Steps count from 1.
+  // Returns the rate of a step; steps count from 1.
   double at(int64_t step) const {
     const int64_t top = std::max<int64_t>(1, warmup_steps);
     if (step <= top) return peak * static_cast<double>(step) / static_cast<double>(top);
@@ -35,12 +34,13 @@ struct LearningRateSchedule {
   }
 };
 
-// How the learning rate grows with the batch: linearly (Goyal et al. 2017), or with its square
-// root, which keeps the variance of an update (Krizhevsky: One weird trick for parallelizing
+// Scaling of the learning rate with the batch size: linear (Goyal et al. 2017), or by the square
+// root, which preserves the variance of an update (Krizhevsky: One weird trick for parallelizing
 // convolutional neural networks, 2014).
 enum class BatchScaling { none, linear, sqrt };
 
-// The rate for `batch` samples a step, if `rate` is right for `base_batch`. Both are above 0.
+// Returns the rate for `batch` samples per step, given `rate` for `base_batch`. Both must be above
+// 0.
 inline double scaled_rate(double rate, double batch, double base_batch, BatchScaling scaling) {
   switch (scaling) {
     case BatchScaling::linear:

@@ -10,15 +10,15 @@
 namespace tutti::training {
 
 struct SgdOptions {
-  double momentum = 0.9;      // in [0, 1); without it there is no state
+  double momentum = 0.9;      // in [0, 1); 0: no state
   double weight_decay = 0.0;  // added to the gradient, as an L2 penalty
   bool nesterov = false;
   DecayOn decay_on = DecayOn::as_specified;
 };
 
-// Step for step as torch.optim.SGD does it (Sutskever, Martens, Dahl, Hinton: On the importance of
-// initialization and momentum in deep learning, ICML 2013): u = momentum u + g, w -= rate u; with
-// Nesterov's momentum w -= rate (g + momentum u).
+// SGD with the arithmetic of torch.optim.SGD (Sutskever, Martens, Dahl, Hinton: On the importance
+// of initialization and momentum in deep learning, ICML 2013): u = momentum u + g, w -= rate u;
+// with Nesterov's momentum w -= rate (g + momentum u).
 class Sgd : public Optimizer {
  public:
   // Throws Error(invalid_argument) for options out of range.

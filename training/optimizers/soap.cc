@@ -25,7 +25,7 @@ void move_towards(std::span<float> mean, std::span<const float> values, float we
   for (size_t i = 0; i < mean.size(); ++i) mean[i] += (values[i] - mean[i]) * weight;
 }
 
-// A dimension of the tensor: its preconditioner and basis, size x size; none where it has none.
+// A dimension of the tensor: its preconditioner and basis, size x size, or empty.
 struct Mode {
   int64_t size = 0;
   std::span<float> preconditioner;
@@ -36,7 +36,7 @@ struct Mode {
 
 class Preconditioned {
  public:
-  // `states`: as whole_states() lists them.
+  // `states`: in the order of whole_states().
   Preconditioned(const ParameterSpec& spec, std::span<const std::span<float>> states,
                  const SoapOptions& options)
       : options_(options), mean_(states[0]), squares_(states[1]) {
@@ -57,7 +57,7 @@ class Preconditioned {
     }
   }
 
-  // The direction of step `step` after the first one, counted from 1.
+  // Returns the direction of update `step`, counted from 1 (the initializing step is not counted).
   std::vector<float> direction(std::span<const float> gradient, int64_t step) {
     std::vector<float> projected = project({gradient.begin(), gradient.end()}, Transpose::no);
     for (float& value : projected) value *= value;
@@ -78,7 +78,7 @@ class Preconditioned {
   }
 
  private:
-  // Preconditioners move towards the gradient's products.
+  // Moves the preconditioners towards the gradient's products.
   void collect(std::span<const float> gradient) {
     std::vector<float> values(gradient.begin(), gradient.end());
     for (const Mode& mode : modes_) {
@@ -92,8 +92,8 @@ class Preconditioned {
     }
   }
 
-  // The tensor in the bases; with `back`, a tensor in them as it is outside. Each dimension becomes
-  // the last one in turn.
+  // Projects the tensor into the bases; with `back`, a projected tensor back. Each dimension in
+  // turn is rotated to the last position.
   std::vector<float> project(std::vector<float> values, Transpose back) const {
     for (const Mode& mode : modes_) {
       if (!mode.is_preconditioned()) {
@@ -108,7 +108,7 @@ class Preconditioned {
     return values;
   }
 
-  // The first dimension becomes the last one.
+  // Moves the first dimension to the last position.
   static std::vector<float> rotated(const std::vector<float>& values, int64_t size) {
     const auto rows = static_cast<size_t>(size);
     const size_t cols = values.size() / rows;
@@ -162,7 +162,7 @@ class Preconditioned {
 
   const SoapOptions& options_;
   std::span<float> mean_;     // of gradients
-  std::span<float> squares_;  // of gradients in the bases
+  std::span<float> squares_;  // of projected gradients
   std::vector<Mode> modes_;
 };
 
@@ -173,7 +173,7 @@ Soap::Soap(const SoapOptions& options) : options_(options) {
   check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
   check_option(options.frequency >= 1, "frequency", static_cast<double>(options.frequency),
                "of 1 or more");
-  // LAPACK counts its memory, 2 n^2 numbers, in 32 bits.
+  // LAPACK counts its workspace, 2 n^2 numbers, in 32 bits.
   check_option(options.max_dimension >= 0 && options.max_dimension <= 32000, "max_dimension",
                static_cast<double>(options.max_dimension), "from 0 to 32000");
 }

@@ -1,4 +1,4 @@
-// Adam in the eigenbases of Shampoo's preconditioners.
+// SOAP: Adam in the eigenbases of Shampoo's preconditioners.
 #pragma once
 
 #include <string>
@@ -12,28 +12,28 @@ namespace tutti::training {
 
 struct SoapOptions {
   double beta1 = 0.95;            // in [0, 1)
-  double beta2 = 0.95;            // in [0, 1): also of the preconditioners
-  double epsilon = 1e-8;          // of 0 or more; added to the root
+  double beta2 = 0.95;            // in [0, 1); also of the preconditioners
+  double epsilon = 1e-8;          // 0 or more; added to the root
   double weight_decay = 0.0;      // decoupled
   int64_t frequency = 10;         // steps between updates of the bases
   int64_t max_dimension = 10000;  // larger dimensions are not preconditioned
 };
 
-// Vyas et al.: SOAP: improving and stabilizing Shampoo using Adam, 2024, as pytorch-optimizer's
-// SOAP does it. For each dimension d of a tensor with two or more a preconditioner P_d moves
-// towards the gradient's products along it (of a matrix G: G G^T and G^T G), and its basis Q_d has
-// P_d's eigenvectors. The first step only collects: it makes P_d and Q_d, and changes no values. At
+// Vyas et al.: SOAP: improving and stabilizing Shampoo using Adam, 2024, as in pytorch-optimizer's
+// SOAP. For tensors of two or more dimensions, each dimension d has a preconditioner P_d, which
+// moves towards the gradient's products along it (for a matrix G: G G^T and G^T G), and a basis Q_d
+// of P_d's eigenvectors. The first step only initializes P_d and Q_d, and changes no values. At
 // step t + 1
 //
 //   m = lerp(m, g), v = lerp(v, (g in the bases)^2)
 //   w = (w - rate sqrt(1 - beta2^t) / (1 - beta1^t) (m in the bases / (sqrt(v) + epsilon)) back)
 //       (1 - rate weight_decay)
 //
-// and every `frequency` steps Q_d is the orthogonal factor of P_d Q_d, sorted by the eigenvalues
-// that Q_d estimates, and v with it.
+// and every `frequency` steps Q_d becomes the orthogonal factor of P_d Q_d, sorted by the
+// eigenvalues that Q_d estimates; v is reordered with it.
 //
-// A parameter is computed by one owner, which has its states and which gradients are sent to: so
-// its bits do not depend on who has which part.
+// One owner computes a whole parameter and keeps its states; gradients are sent to it. So the bits
+// do not depend on the sharding of the parameter.
 class Soap : public Optimizer {
  public:
   // Throws Error(invalid_argument) for options out of range.

@@ -1,12 +1,12 @@
-// How an optimizer's state of a parameter is stored.
+// Storage formats of an optimizer's state of a parameter.
 #pragma once
 
 #include <cstdint>
 
 namespace tutti::training {
 
-// blockwise8: a code of 8 bits for each element (dynamic_map.h), and for each kStateBlock elements
-// the largest absolute value in f32, by which the codes' values are multiplied.
+// blockwise8: an 8-bit code per element (dynamic_map.h), and per kStateBlock elements an f32 scale,
+// the largest absolute value, by which the codes' values are multiplied.
 enum class StateFormat { f32, blockwise8 };
 
 inline constexpr int64_t kStateBlock = 256;

@@ -1,6 +1,6 @@
 // Stochastic rounding (Croci, Fasi, Higham, Mary, Mikaitis: Stochastic rounding: implementation,
-// error analysis and applications, 2022): up or down by chance, so that the expected result is the
-// number itself, and updates below half a unit of the last place are not lost.
+// error analysis and applications, 2022): up or down at random, so that the expected result is the
+// exact number, and updates below half a unit in the last place are not lost.
 //
 // Compiled once per instruction set, hence in an anonymous namespace.
 #pragma once
@@ -10,8 +10,8 @@
 namespace tutti::training {
 namespace {
 
-// `value` as a bf16. The 16 random bits are added below the mantissa that is kept: of their 2^16
-// values, just as many carry into it as the part cut off has. Infinities stay, as NaNs do.
+// Rounds `value` to bf16. The 16 random bits are added below the mantissa bits that are kept: the
+// fraction of their 2^16 values that carry equals the part cut off. Infinities and NaNs are kept.
 constexpr uint16_t round_to_bf16(float value, uint16_t random) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, value);
   const uint32_t rounded = (bits + random) >> 16;

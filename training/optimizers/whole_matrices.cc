@@ -11,7 +11,7 @@
 namespace tutti::training {
 namespace {
 
-// What multiplying a matrix by its transpose costs.
+// Cost of a product of the matrix with its transpose.
 double cost_of(const ParameterSpec& spec) {
   const auto rows = static_cast<double>(spec.shape.front());
   const auto all = static_cast<double>(spec.count());
@@ -44,7 +44,7 @@ class Deal {
     return parameters;
   }
 
-  // `exchange` is that of the deal.
+  // `exchange` must be the one that was used for the assignment.
   void compute(MatrixExchange& exchange, std::span<float> values, const MatrixWork& work) {
     std::vector<float> packed = in_order_of_homes(values);
     std::vector<int64_t> sent(pieces_.size());
@@ -69,7 +69,7 @@ class Deal {
   }
 
  private:
-  // The dearest first, each to the owner that has least to do.
+  // Assigns matrices in descending order of cost, each to the least loaded owner.
   void deal(const std::map<int, double>& costs) {
     std::vector<std::pair<int, double>> order(costs.begin(), costs.end());
     std::ranges::stable_sort(order, std::ranges::greater(), &std::pair<int, double>::second);
@@ -83,7 +83,7 @@ class Deal {
 
   size_t home_of(const Piece& piece) const { return homes_.at(piece.parameter); }
 
-  // All pieces of matrices that are computed here, by who has them.
+  // Visits all pieces of matrices that are computed here, by owner.
   template <typename Visit>
   void visit_here(const Visit& visit) const {
     const auto self = static_cast<size_t>(exchange_.self());
@@ -108,7 +108,8 @@ class Deal {
     });
   }
 
-  // Calls visit(where the piece is in `values`, its elements) by home, and then as they are.
+  // Calls visit(offset of the piece in `values`, its elements), ordered by the computing owner,
+  // then in the order of pieces.
   template <typename Visit>
   void visit_own(const Visit& visit) const {
     for (size_t home = 0; home < pieces_.size(); ++home) {

@@ -12,7 +12,7 @@
 
 namespace tutti::training {
 
-// A state whose elements are not those of the parameter.
+// A state that is not elementwise.
 struct WholeState {
   std::string name;  // "exp_avg_sq_row"
   std::vector<int64_t> shape;
@@ -20,7 +20,7 @@ struct WholeState {
   int64_t count() const;
 };
 
-// Where the states of the parameters that this owner computes are in one flat array.
+// Offsets of the states of the parameters that this owner computes, in one flat array.
 class WholeStates {
  public:
   struct Place {
@@ -39,16 +39,17 @@ class WholeStates {
   // Those of the two parameters that have most.
   int64_t floats_of_two() const;
   const std::vector<Place>& places() const { return places_; }
-  // The array: floats() floats, which outlive this.
+  // Sets the array of floats() floats, which must outlive this.
   void set_memory(float* memory) { memory_ = memory; }
   std::span<float> at(const Place& place) const;
-  // All states of a parameter, which are neighbours; empty where it has none here.
+  // All states of a parameter, which are adjacent; empty if it has none here.
   std::span<float> all_of(int parameter) const;
-  // Called before a parameter's states are used.
+  // Sets a function that is called before a parameter's states are used.
   void set_observer(std::function<void(int parameter)> observer) {
     observer_ = std::move(observer);
   }
-  // The states of a parameter, in their order. Throws Error(internal) for one that has none here.
+  // The states of a parameter, in order. Throws Error(internal) for a parameter without states
+  // here.
   std::vector<std::span<float>> of(int parameter) const;
 
  private:

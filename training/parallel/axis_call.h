@@ -1,5 +1,5 @@
-// A call that a unit makes to the ranks along an axis of the mesh, of which this is one. The time
-// that it lives is waited for them: Mesh::said() counts it, and the bytes that this rank sends.
+// A call of a unit to the ranks along an axis of the mesh, this one included. Its lifetime counts
+// as waiting for them: Mesh::said() accumulates it, and the bytes that this rank sends.
 #pragma once
 
 #include <chrono>
@@ -27,25 +27,24 @@ class AxisCall {
   AxisCall(const AxisCall&) = delete;
   AxisCall& operator=(const AxisCall&) = delete;
 
-  // True in a pass without a mesh, where a model is measured alone.
+  // True in a pass without a mesh, where a model is measured on one rank.
   bool alone() const { return pass_.mesh == nullptr; }
   Communicator& ranks() const { return pass_.mesh->along(axis_); }
   Pass& pass() const { return pass_; }
   int place() const { return place_; }
   int size() const { return size_; }
 
-  // `call`: a literal, as Mesh::add_said() takes it.
+  // `call`: a literal, as in Mesh::add_said().
   void count(const char* call, double bytes) {
     call_ = call;
     sent_ += bytes;
   }
-  // Counts what algorithms that send no more than they must send of a tensor that is gathered,
-  // scattered, or both.
+  // Counts the minimum traffic to gather or scatter a tensor, or `times` that.
   void count(const char* call, ConstTensor tensor, int times = 1) {
     count(call, times * static_cast<double>(tensor.bytes()) * (size_ - 1) / size_);
   }
 
-  // The elements that each rank has: count(rank).
+  // Describes blocks of count(rank) elements for each rank.
   template <typename Count>
   Blocks blocks(const Count& count) const {
     std::vector<uint64_t> counts;
@@ -61,7 +60,7 @@ class AxisCall {
   int place_;
   int size_;
   Clock::time_point start_ = Clock::now();
-  const char* call_ = nullptr;  // that was made
+  const char* call_ = nullptr;  // the call that was made
   double sent_ = 0;             // bytes
 };
 

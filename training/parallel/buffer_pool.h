@@ -1,4 +1,4 @@
-// Buffers that come and go; of each size as many as were ever in use at once.
+// A pool of temporary buffers: of each size, as many as were ever in use at once.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace tutti::training {
 
-// Zeroed memory that ranks tell each other the contents of: the backend's, or (null) the host's
-// from the communicator, which the other ranks of the host read where it lies.
+// Zeroed memory for messages: the backend's, or (null) host memory from the communicator, which the
+// other ranks of the host can read directly.
 Memory<std::byte> allocate_shared(Communicator& communicator, const Backend* backend, size_t bytes);
 
 class BufferPool {
  public:
-  // In the backend's memory; null: in the host's.
+  // Allocates from the backend's memory; null: the host's.
   explicit BufferPool(Communicator communicator, const Backend* backend = nullptr)
       : communicator_(std::move(communicator)), backend_(backend) {}
-  // The contents are unspecified.
+  // Returns a buffer with unspecified contents.
   std::byte* acquire(size_t bytes);
   void release(std::byte* buffer, size_t bytes) { free_[bytes].push_back(buffer); }
   int64_t bytes() const { return bytes_; }

@@ -7,7 +7,7 @@
 namespace tutti::training {
 namespace {
 
-// The tensor ranks, and the images that they have together.
+// The tensor ranks, and the images that they share.
 class Images {
  public:
   Images(Pass& pass, const MeshPlace& place, const ImageShape& whole)
@@ -40,7 +40,7 @@ class Images {
     return all;
   }
 
-  // This rank's part of the sum that each rank has a part of.
+  // Reduce-scatter: returns this rank's part of the sum.
   Tensor scattered(ConstTensor partial, Spread to) {
     const ImagePart everything = part_of(call_.place(), Spread::replicated);
     const Tensor own = take(partial.dtype, part_of(call_.place(), to));
@@ -100,7 +100,7 @@ class Images {
     return call_.blocks([&](int rank) { return part(rank).size(); });
   }
 
-  // visit(rank's part, its place in `packed`) for parts that lie one behind the other.
+  // Calls visit(rank's part, its range in `packed`) for consecutive parts.
   template <typename Part, typename Visit>
   void for_each_packed(Tensor packed, const Part& part, const Visit& visit) const {
     int64_t at = 0;
@@ -138,7 +138,7 @@ bool cuts_images(const ActivationLayout& layout) {
   return spread == Spread::channels || spread == Spread::pixels;
 }
 
-// The conversion is one of rows and columns: it does not matter that rows are images.
+// True if rows and columns describe the conversion, whether rows are images or not.
 bool is_of_rows(const ActivationLayout& from, const ActivationLayout& to) {
   return !cuts_images(from) && !cuts_images(to);
 }

@@ -1,6 +1,6 @@
-// Images of a micro-batch from one layout on the tensor ranks to another: what
-// convert_layout.h is to rows and columns, where a rank may also have a tile of each image, or some
-// of each image's channels.
+// Conversion of a micro-batch's images from one layout on the tensor ranks to another: the
+// counterpart of convert_layout.h for images, of which a rank may also have tiles, or some of the
+// channels.
 //
 //   from \ to      replicated   rows             channels         pixels
 //   replicated     -            own images       own channels     own tiles
@@ -10,7 +10,7 @@
 //   partial        all-reduce   reduce-scatter   all-reduce, own  reduce-scatter
 //                                                channels
 //
-// Tiles are strips of rows of pixels, one below the other (strips_of()).
+// Tiles are strips of rows of pixels (strips_of()).
 #pragma once
 
 #include "training/core/activation_layout.h"
@@ -22,12 +22,12 @@ namespace tutti::training {
 // The tensor ranks as a grid of one column.
 ImageGrid strips_of(const MeshPlace& place);
 
-// `images`: samples x pixels x channels, contiguous; `whole`: the shape of one that is not cut. An
-// image of one pixel is a row of columns. The layouts differ along the tensor axis only. Memory,
-// bytes, blocking, passes without a mesh: as of convert_layout().
+// `images`: samples x pixels x channels, contiguous; `whole`: the shape of an undivided image. An
+// image of one pixel is a row of columns. The layouts may differ along the tensor axis only.
+// Memory, counted bytes, blocking, and passes without a mesh are as in convert_layout().
 Tensor convert_images(Pass& pass, const MeshPlace& place, Tensor images, const ImageShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);
-// The same where nothing is summed.
+// Likewise for conversions without a sum.
 ConstTensor convert_images(Pass& pass, const MeshPlace& place, ConstTensor images,
                            const ImageShape& whole, const ActivationLayout& from,
                            const ActivationLayout& to);

@@ -12,7 +12,7 @@
 namespace tutti::training {
 namespace {
 
-// The ranks along one axis, and the tensor that they have together.
+// The ranks along one axis, and the tensor that they share.
 class Line {
  public:
   Line(Pass& pass, const MeshPlace& place, Axis axis, const WholeShape& whole)
@@ -50,7 +50,7 @@ class Line {
     return all;
   }
 
-  // Of each row that this rank has, all columns; of all rows, its own columns.
+  // All-to-all from own rows with all columns to all rows of own columns.
   Tensor rows_to_columns(ConstTensor own) {
     const int64_t columns = own_columns().count;
     const Tensor result = arena().take(own.dtype, whole_.rows, columns);
@@ -81,7 +81,7 @@ class Line {
     return result;
   }
 
-  // In the tensor's memory.
+  // Sums in the tensor's memory.
   Tensor summed(Tensor tensor) {
     const bool in_order = call_.pass().slices > 1;
     if (alone()) {
@@ -102,7 +102,7 @@ class Line {
     if (!alone()) ranks().all_reduce(as_const(as_buffer(tensor)), as_buffer(tensor), ReduceOp::max);
   }
 
-  // This rank's rows of the sum, in the tensor's memory.
+  // Returns this rank's rows of the sum, in the tensor's memory.
   Tensor summed_rows(Tensor tensor) {
     const Tensor own = tensor.row_range(own_rows().first, own_rows().count);
     call_.count("reduce_scatter", tensor);
@@ -133,7 +133,7 @@ class Line {
     ranks().all_to_allv(as_buffer(from), call_.blocks(sent), as_buffer(to), call_.blocks(received));
   }
 
-  // Parts of columns, one after the other, into their places.
+  // Copies consecutive parts of columns to their places.
   void unpack_columns(ConstTensor parts, Tensor all) const {
     int64_t at = 0;
     for (int rank = 0; rank < call_.size(); ++rank) {
@@ -160,7 +160,7 @@ std::optional<Axis> changed_axis(const ActivationLayout& from, const ActivationL
   return changed;
 }
 
-// Where nothing is summed.
+// Conversions without a sum.
 template <bool is_const>
 BasicTensor<is_const> moved(Line& line, BasicTensor<is_const> tensor, Spread from, Spread to) {
   if (from == Spread::replicated && to == Spread::rows) {

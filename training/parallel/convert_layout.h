@@ -1,5 +1,5 @@
-// Activations from one layout to another, inside units: what the ranks along an axis must say to
-// each other for it follows from the two.
+// Conversion of activations from one layout to another, inside units. The two layouts determine the
+// collective:
 //
 //   from \ to     replicated             rows             columns
 //   replicated    -                      own rows         own columns
@@ -7,8 +7,8 @@
 //   columns       all-gather             all-to-all       -
 //   partial       all-reduce             reduce-scatter   all-reduce, own columns
 //
-// The way back of a conversion, for gradients, is another: what was replicated for ranks that use
-// it each in a way of their own has a gradient that is partial.
+// The gradient of a conversion is converted in the other direction; the gradient of a replicated
+// tensor, of which each rank makes its own use, is partial.
 #pragma once
 
 #include "training/core/activation_layout.h"
@@ -16,28 +16,29 @@
 
 namespace tutti::training {
 
-// Of the tensor that all ranks along an axis have together.
+// Shape of the tensor that all ranks along an axis have together.
 struct WholeShape {
   int64_t rows = 0;
   int64_t cols = 0;
 };
 
-// The layouts differ along one axis at most; `whole` is the shape with nothing cut along it, and
-// `place` that of the rank for which the model was made. The tensor is contiguous. What is returned
-// is the same memory (of sums: their memory in which the ranks' is added up; own rows or columns of
-// it) or the pass's arena's.
+// The layouts may differ along at most one axis; `whole` is the shape without a cut along it, and
+// `place` that of the rank for which the model was built. The tensor must be contiguous. The result
+// is in the same memory (a sum overwrites its term; own rows or columns are views) or in the pass's
+// arena.
 //
-// Collective among the ranks along the axis, and blocks: Mesh::said() counts bytes and time.
-// Without a mesh (a model that is measured alone) what other ranks have is 0. In deterministic mode
-// the terms of a sum are added in one order (core/slices.h).
+// Collective among the ranks along the axis, and blocking: Mesh::said() counts bytes and time.
+// Without a mesh (a model that is measured on one rank), other ranks' data are taken as 0. In
+// deterministic mode the terms of a sum are added in a fixed order (core/slices.h).
 Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const WholeShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);
-// The same where nothing is summed.
+// Likewise for conversions without a sum.
 ConstTensor convert_layout(Pass& pass, const MeshPlace& place, ConstTensor tensor,
                            const WholeShape& whole, const ActivationLayout& from,
                            const ActivationLayout& to);
 
-// Each element becomes the largest that a rank along the axis has. The same is said of it.
+// Replaces each element by its maximum over the ranks along the axis. Likewise collective and
+// blocking.
 void largest_over_ranks(Pass& pass, const MeshPlace& place, Axis axis, Tensor tensor);
 
 }  // namespace tutti::training

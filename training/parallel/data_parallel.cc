@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Buckets of gradients that a stage without whole ones keeps at once, at most, while their sums are
-// under way: backward waits rather than take more memory.
+// Maximum number of whole gradient buckets that a stage with sharded gradients keeps during their
+// reduction: backward waits rather than use more memory.
 constexpr int kGradientBucketsInFlight = 2;
 
 std::vector<std::vector<int>> parameters_by_unit(Model& model) {
@@ -99,7 +99,7 @@ DataParallel::~DataParallel() {
       state(bucket).reduction.wait();
       if (is_hooked(bucket)) hook_->finish(bucket, storage_.gradients(bucket));
     } catch (const std::exception&) {
-      // A call that failed has ended, too.
+      // A call that failed has ended as well.
     }
   }
 }
@@ -120,7 +120,7 @@ void DataParallel::publish_values() {
     if (holds_values()) {
       start_gather(bucket);
     } else if (state(bucket).values == ValueState::present) {
-      storage_.release_values(bucket);  // of the step before
+      storage_.release_values(bucket);  // from the previous step
       state(bucket).values = ValueState::absent;
     }
   }
@@ -208,10 +208,10 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   progress_.begin_step(passes);
 }
 
-// Two units on this rank that use one parameter add up their micro-batches' gradients separately,
-// as they do on two stages of a pipeline: the bits are the same.
+// If two units on this rank use one parameter, adds up their micro-batches' gradients separately,
+// as two pipeline stages do, so that the bits are the same.
 void DataParallel::keep_shared_uses_apart(const std::vector<int64_t>& passes) {
-  // What it takes to add in the same order as two stages of a pipeline, which nobody else needs.
+  // Needed only for deterministic mode: the order of summation of two pipeline stages.
   const bool deterministic = settings().get_bool("TUTTI_DETERMINISTIC");
   const std::deque<SharedUse>& uses = model_.parameters().shared_uses();
   for (size_t use = 0; use < uses.size(); ++use) {
@@ -235,14 +235,14 @@ void DataParallel::before_backward(int unit) {
 void DataParallel::acquire_gradients(int unit) {
   if (storage_.whole_gradients()) return;
   for (const int bucket : buckets_of(unit)) {
-    while (std::ranges::count(under_way_, bucket) > 0) finish_first(true);  // of the round before
+    while (std::ranges::count(under_way_, bucket) > 0) finish_first(true);  // earlier round
     if (storage_.gradients(bucket).data != nullptr) continue;
     while (std::ssize(under_way_) >= kGradientBucketsInFlight) finish_first(true);
     storage_.acquire_gradients(bucket);
   }
 }
 
-// Of a bucket that no backward may have reached.
+// Acquires the gradients of a bucket that no backward may have reached.
 void DataParallel::hold_gradients(int bucket) {
   if (storage_.gradients(bucket).data == nullptr) storage_.acquire_gradients(bucket);
 }
@@ -290,7 +290,7 @@ void DataParallel::sum_apart(int parameter, std::span<const Tensor> uses) {
   waited_ += Clock::now() - start;
 }
 
-// The bucket's all-reduce then adds zeros to a sum that is complete.
+// Zeroes all but the first rank's: the bucket's all-reduce then adds zeros to a complete sum.
 void DataParallel::keep_on_first(int parameter) {
   const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
   if (storage_.ranks_of(bucket).rank() > 0) zero(model_.parameters().at(parameter).gradient);
@@ -333,7 +333,7 @@ void DataParallel::launch(int bucket) {
   if (!options_.overlap) finish_all();
 }
 
-// The one of those under way that was started first.
+// Finishes the reduction in flight that was started first.
 bool DataParallel::finish_first(bool blocking) {
   const int bucket = under_way_.front();
   BucketState& at = state(bucket);
@@ -360,7 +360,7 @@ bool DataParallel::finish_first(bool blocking) {
   return true;
 }
 
-// Buckets are summed in order, so the first that is not done ends the search.
+// Buckets are reduced in order, so the first incomplete one ends the search.
 void DataParallel::poll() {
   while (!under_way_.empty() && finish_first(false)) {
   }
@@ -412,7 +412,7 @@ void DataParallel::visit_state(StateVisitor& visitor) {
   for (const HookState& state : states) visitor.row(state.name, state.values, state.kind);
 }
 
-// --- what it costs ---
+// --- accounting ---
 
 void DataParallel::wait(Work& work) {
   if (work.test()) return;

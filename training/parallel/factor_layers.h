@@ -20,21 +20,21 @@ namespace tutti::training {
 
 enum class FactorLayers : uint8_t {
   none,
-  automatic,  // where that is fewer bytes
-  all,        // all dense layers that can
+  automatic,  // if that takes fewer bytes
+  all,        // all dense layers that support it
 };
 
 struct FactorOptions {
   FactorLayers layers = FactorLayers::none;
-  int64_t samples = 0;  // of a step, over all ranks
+  int64_t samples = 0;  // per step, over all ranks
 };
 
-// One weight gradient that is sent as its factors.
+// A weight gradient that is sent as its factors.
 struct FactorTraffic {
   int parameter = 0;
   std::string name;
-  int64_t rows = 0;  // of a step, over all ranks
-  // Bytes that a rank sends in a step: of factors, and of the gradient in their place.
+  int64_t rows = 0;  // per step, over all ranks
+  // Bytes that a rank sends per step: for the factors, and for the gradient otherwise.
   double factor_bytes = 0;
   double gradient_bytes = 0;
 };

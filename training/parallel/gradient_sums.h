@@ -1,6 +1,6 @@
-// Deterministic mode: the order in which the gradients of a step's micro-batches are added, on one
-// rank or on several. Micro-batches are the leaves of one binary tree (core/slices.h). Each rank
-// sums a branch of it, and the all-reduce over ranks sums the upper part:
+// Deterministic mode: order of summation of the gradients of a step's micro-batches, on one rank or
+// several. Micro-batches are the leaves of one binary tree (core/slices.h). Each rank sums a branch
+// of it, and the all-reduce over ranks sums the upper part:
 //
 //   micro-batch   0 1 2 3 4 5 6 7        4 on each of 2 ranks, 2 on each of 4 ...
 //                 |+| |+| |+| |+|
@@ -24,7 +24,7 @@
 
 namespace tutti::training {
 
-// The sum of the gradients that a step's micro-batches leave in one buffer, one after the other.
+// Sums the gradients that a step's micro-batches write to one buffer, one after the other.
 class GradientTree {
  public:
   using Allocate = std::function<Memory<std::byte>(size_t bytes)>;
@@ -33,7 +33,7 @@ class GradientTree {
     all_ = micro_batches;
     done_ = 0;
   }
-  // `gradient`: that of the next micro-batch. It is set to zero, and to the sum after the last one.
+  // `gradient`: that of the next micro-batch. It is zeroed; after the last one it becomes the sum.
   void end_micro_batch(Tensor gradient, const Allocate& allocate);
   int64_t levels() const { return std::ssize(sums_); }
   // The number of buffers for a step of `micro_batches`.
@@ -47,14 +47,14 @@ class GradientTree {
 
 class GradientSums {
  public:
-  // Memory for other ranks' micro-batches, which the parameters' views then show. The table
-  // outlives this.
+  // Allocates memory for other ranks' micro-batches and points the parameters' views at it. The
+  // table must outlive this.
   GradientSums(ParameterTable& table, const Layout& layout, DType dtype,
                GradientTree::Allocate allocate);
 
-  // `micro_batches`: by unit, how many the step has.
+  // `micro_batches`: by unit, their number in the step.
   void begin_step(const std::vector<int64_t>& micro_batches);
-  // The unit's backward of a micro-batch is done.
+  // Call when the unit's backward of a micro-batch is done.
   void end_micro_batch(int unit);
   // Adds the sums of other ranks' micro-batches to the parameter's gradient.
   void add_others(int parameter);
@@ -68,7 +68,7 @@ class GradientSums {
     int parameter = 0;
     int source = 0;
     GradientTree tree = {};
-    Memory<std::byte> memory = nullptr;  // of sources but the first
+    Memory<std::byte> memory = nullptr;  // of sources other than the first
   };
   void end(GradientTree& tree, Tensor gradient) { tree.end_micro_batch(gradient, allocate_); }
 
@@ -76,8 +76,8 @@ class GradientSums {
   DType dtype_;
   GradientTree::Allocate allocate_;
   std::vector<Place> places_;                 // by parameter and source
-  std::vector<GradientTree> shared_uses_;     // by use, of those whose gradients lie apart
-  std::vector<std::vector<size_t>> of_unit_;  // of the places
+  std::vector<GradientTree> shared_uses_;     // by use, for gradients with memory of their own
+  std::vector<std::vector<size_t>> of_unit_;  // indices of the places
 };
 
 }  // namespace tutti::training

@@ -31,7 +31,7 @@ class MeshExchange : public HaloMessages::Exchange {
         bytes_(bytes_of_all(sent, type)),
         sent_(lend(std::move(sent), type)),
         received_(lend(std::move(received), type)) {}
-  // After an error messages may still be in flight: their memory is not lent again.
+  // After an error messages may still be in flight, so their memory is not returned to the pool.
   ~MeshExchange() override {
     if (!in_flight_.empty()) return;
     give_back(sent_);
@@ -61,7 +61,7 @@ class MeshExchange : public HaloMessages::Exchange {
   }
 
  private:
-  using Lent = std::vector<std::pair<int, Tensor>>;  // by the rank that it is of or for
+  using Lent = std::vector<std::pair<int, Tensor>>;  // by peer
 
   static ConstTensor as_const(const Tensor& tensor) { return tensor; }
   Lent lend(Messages messages, DType type) {
@@ -82,12 +82,12 @@ class MeshExchange : public HaloMessages::Exchange {
   Mesh& mesh_;
   Axis axis_;
   const Backend* backend_;
-  double bytes_;  // that are sent
+  double bytes_;  // that this rank sends
   Lent sent_, received_;
   std::vector<Work> in_flight_;
 };
 
-// In a pass without a mesh, where a model is measured alone: what others have is 0.
+// For a pass without a mesh, in which a model is measured on one rank: received data are 0.
 class NoExchange : public HaloMessages::Exchange {
  public:
   NoExchange(Pass& pass, Axis axis, DType type, const Messages& sent, const Messages& received)

@@ -1,5 +1,5 @@
-// Halos (modules/halo_messages.h) between ranks along an axis of the mesh, as messages from one to
-// another in memory that the ranks of a host read where it lies.
+// Halo exchange (modules/halo_messages.h) between ranks along an axis of the mesh, by
+// point-to-point messages in memory that the ranks of a host can read directly.
 #pragma once
 
 #include "training/core/axes.h"

@@ -12,19 +12,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A rank's heads, of all heads.
+// The heads of a rank, as ranges of all heads.
 struct Heads {
   Share queries;
   Share keys;
 };
 
-// Tokens of some heads for some tokens of all heads, among the ranks along the context axis.
+// All-to-all among the ranks along the context axis, between own tokens of all heads and all tokens
+// of own heads.
 class Exchange {
  public:
   Exchange(Pass& pass, const AttentionShape& heads)
       : pass_(pass), deal_(*pass.batch->deal), shape_(heads) {}
 
-  // Of all heads those of a rank.
+  // The heads of a rank.
   Heads heads_of(int rank) const {
     const Share queries = even_share(shape_.heads, rank, deal_.ranks());
     if (queries.count == 0) return {};
@@ -35,7 +36,7 @@ class Exchange {
   }
   Heads own() const { return heads_of(deal_.rank()); }
 
-  // Of this rank's heads, on all tokens. `starts` is written, and what the shape refers to.
+  // Shape for this rank's heads on all tokens. `starts` is written; the shape refers to it.
   AttentionShape shape(std::vector<int32_t>& starts) const {
     const TokenMask& mask = deal_.mask();
     starts.clear();
@@ -54,7 +55,7 @@ class Exchange {
             .bits = shape_.bits};
   }
 
-  // All tokens of this rank's heads. `heads`: which of them a tensor's columns are of.
+  // Returns all tokens of this rank's heads. `heads`: the kind of heads in the tensor's columns.
   Tensor to_heads(ConstTensor own_rows, Share Heads::*heads) {
     const int64_t width = (own().*heads).count * shape_.head_size;
     const Tensor all = pass_.arena.take(own_rows.dtype, deal_.mask().tokens(), width);
@@ -68,8 +69,8 @@ class Exchange {
     return all;
   }
 
-  // And back: this rank's tokens of all heads. Where ranks have the same head of keys, its columns
-  // are summed.
+  // The reverse: this rank's tokens of all heads. If ranks have the same key head, its columns are
+  // summed.
   void to_tokens(ConstTensor all, Share Heads::*heads, Tensor own_rows) {
     const ArenaScope scope(pass_.arena);
     const Tensor sent = pass_.arena.take(all.dtype, 1, all.size());
@@ -92,8 +93,8 @@ class Exchange {
     for (const uint64_t count : blocks.counts) all += count;
     return static_cast<int64_t>(all);
   }
-  // The elements that go to, or come from, each rank: so many rows of its columns; its rows of so
-  // many columns.
+  // Elements sent to, or received from, each rank: `rows` rows of its columns; its rows with a
+  // given number of columns.
   Blocks widths(int64_t rows, Share Heads::*heads) const {
     return by_rank([&](int rank) { return rows * columns(rank, heads).count; });
   }
@@ -141,7 +142,7 @@ class Exchange {
     }
   }
 
-  // body(rows, their tokens) for the ranges of all ranks, one after the other in `all`.
+  // Calls body(rows, their tokens) for the ranges of all ranks, which follow each other in `all`.
   template <bool is_const, typename Body>
   void for_each_range(BasicTensor<is_const> all, int64_t width, const Body& body) const {
     int64_t at = 0;

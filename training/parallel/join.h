@@ -1,4 +1,4 @@
-// How ranks that train find each other.
+// Initialization of the communicator of a training job.
 #pragma once
 
 #include "collectives/communicator.h"
@@ -6,9 +6,9 @@
 
 namespace tutti::training {
 
-// Communicator::init() for a job with such a mesh. Where it has a pipeline, the progress thread is
-// on (unless the user has set TUTTI_PROGRESS_THREAD): between hosts somebody must move a stage's
-// messages while it computes the next micro-batch.
+// Calls Communicator::init() for a job with this mesh. With a pipeline it turns the progress thread
+// on (unless the user has set TUTTI_PROGRESS_THREAD), so that messages between hosts progress while
+// a stage computes its next micro-batch.
 Communicator join(const MeshShape& shape);
 
 }  // namespace tutti::training

@@ -1,5 +1,5 @@
-// The values that are validated and saved where each rank has its own
-// (Synchronizer::sums_gradients): their mean, or values that all ranks share.
+// The values to validate and save if they differ between ranks (Synchronizer::sums_gradients):
+// their mean, or values that all ranks share.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace tutti::training {
 
 class MeanValues {
  public:
-  // `storage`, the same pieces on each rank, outlives it. `shared`: f32 values in the order of
-  // owned pieces, which are copied; empty: the mean is made, collective over `ranks`.
+  // `storage`, with the same pieces on each rank, must outlive it. `shared`: f32 values in the
+  // order of owned pieces, which are copied; empty: computes the mean, collective over `ranks`.
   MeanValues(ParameterStorage& storage, Communicator ranks, std::span<const float> shared);
 
-  // What is updated of an owned piece, of the mean.
+  // The part of the mean that corresponds to OwnedPiece::updated().
   Tensor of(const OwnedPiece& piece);
 
-  // While it lives, the storage holds the mean and `mean` this rank's own values.
+  // While it exists, the storage holds the mean and `mean` holds this rank's own values.
   class Shown {
    public:
     explicit Shown(MeanValues& mean) : mean_(mean) { mean_.exchange(); }

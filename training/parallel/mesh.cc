@@ -16,13 +16,14 @@ namespace tutti::training {
 
 namespace {
 
-// As messages call this host.
+// The name of this host in messages.
 std::string told_host() {
   const std::string told = settings().get_string("TUTTI_HOST");
   return told.empty() ? host_name() : told;
 }
 
-// The axes of the ranks that share out experts, if `ranks` can; data ranks are cut in two for it.
+// Chooses the axes over which experts are sharded if `ranks` allows it; may split the data axis in
+// two.
 bool place_experts(MeshPlace& place, int ranks) {
   const int data = place.size(Axis::data);
   for (const AxisSet more : {AxisSet(), AxisSet{Axis::context}, AxisSet{Axis::tensor},

@@ -1,4 +1,4 @@
-// Matrices of which the ranks of a communicator have parts.
+// Exchange of matrices that the ranks of a communicator share.
 #pragma once
 
 #include <utility>
@@ -12,8 +12,7 @@ namespace tutti::training {
 
 class RankMatrices : public MatrixExchange {
  public:
-  // `layout`: of which each rank of `owners` owns the shard of its number. It and the
-  // specifications outlive this.
+  // `layout`: rank r of `owners` owns shard r of it. It and the specifications must outlive this.
   RankMatrices(Communicator owners, const Layout& layout, const std::vector<ParameterSpec>& specs)
       : owners_(std::move(owners)), layout_(layout), specs_(specs) {}
 

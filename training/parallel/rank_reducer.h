@@ -1,4 +1,4 @@
-// Norms over the ranks of a communicator.
+// Sums of norms over the ranks of a communicator.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,12 @@
 
 namespace tutti::training {
 
-// Sums over the ranks that have parts of the same parameters, or of different ones, each part once.
+// Sums over ranks that have copies of the same parts of parameters, or different parts; each part
+// counts once.
 class RankReducer : public NormReducer {
  public:
-  // `counts`: whether this rank's parts are nobody else's in `owners`, or it is the first that has
-  // them. All ranks of `owners` make each call.
+  // `counts`: this rank alone in `owners` has its parts, or it is the first that has them. All
+  // calls are collective over `owners`.
   RankReducer(Communicator owners, bool counts) : owners_(std::move(owners)), counts_(counts) {}
   void sum(std::span<int64_t> limbs) override {
     if (owners_.size() == 1) return;

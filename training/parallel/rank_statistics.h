@@ -1,4 +1,4 @@
-// Batch statistics over all ranks of a communicator: what makes batch normalization SyncBN.
+// Batch statistics over all ranks of a communicator, for SyncBN.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace tutti::training {
 
-// A collective call: every rank must run the same layers the same number of times in a step.
+// Collective: every rank must run the same layers the same number of times in a step.
 class RankStatistics : public StatisticsReducer {
  public:
   explicit RankStatistics(Communicator communicator) : communicator_(std::move(communicator)) {}

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Messages that two ranks may have under way at once.
+// Tags of messages that two ranks may have in flight at once.
 enum Tag : int { kKeys, kGradients };
 
 void convert_rows(ConstTensor from, Tensor to) {
@@ -26,7 +26,7 @@ void convert_rows(ConstTensor from, Tensor to) {
   }
 }
 
-// Keys and the values beside them, row by row, so that rows are one message.
+// Keys with the values beside them, row by row, so that a range of rows is one message.
 struct KeysAndValues {
   Tensor all;
 
@@ -35,7 +35,7 @@ struct KeysAndValues {
   KeysAndValues rows(const Share& rows) const { return {all.row_range(rows.first, rows.count)}; }
 };
 
-// Of one size for all micro-batches of a shape, whose deals are not quite even.
+// One size for all micro-batches of a shape, although their deals differ slightly.
 int64_t rows_of_message(const TokenDeal& deal) {
   const int64_t even = deal.mask().tokens() / deal.ranks();
   return std::max(deal.most(), even + even / 16 + 1);
@@ -45,7 +45,7 @@ size_t bytes_of(int64_t rows, int64_t width, DType type) {
   return static_cast<size_t>(rows * width) * size_of(type);
 }
 
-// What a rank says to the others in one call.
+// Communication of a rank in one call.
 class Ring {
  public:
   Ring(Pass& pass, const AttentionShape& heads)
@@ -60,12 +60,12 @@ class Ring {
   Ring& operator=(const Ring&) = delete;
 
   int ranks() const { return deal_.ranks(); }
-  // At a step: the rank whose keys are here, and the one that has this rank's.
+  // At a step: the rank whose keys are here, and the rank that has this one's keys.
   int before(int step) const { return (deal_.rank() + ranks() - step) % ranks(); }
   int after(int step) const { return (deal_.rank() + step) % ranks(); }
 
-  // Of this rank's tokens, or another's. What is sent the ranks of the host read where it lies,
-  // while this one computes.
+  // Memory for keys and values of this rank or another. The ranks of the host read sent messages
+  // directly, while this rank computes.
   KeysAndValues take_message(DType type) {
     const int64_t rows = rows_of_message(deal_);
     if (pass_.mesh == nullptr) {
@@ -96,7 +96,7 @@ class Ring {
     }
     return under_way_.emplace_back(along().recv_async(as_buffer(rows.all), rank, {.tag = tag}));
   }
-  // Long messages go on while somebody looks after them.
+  // Makes progress on long messages.
   void poll() {
     std::erase_if(under_way_, [](Work& work) { return work.test(); });
   }
@@ -113,13 +113,13 @@ class Ring {
   Pass& pass_;
   const TokenDeal& deal_;
   int64_t width_;
-  double sent_ = 0;  // bytes, since the last wait
+  double sent_ = 0;  // bytes since the last wait
   std::vector<Work> under_way_;
   std::vector<std::span<std::byte>> lent_;
-  std::vector<BackendMemory> alone_;  // instead, in a pass without a mesh
+  std::vector<BackendMemory> alone_;  // replaces lent_ in a pass without a mesh
 };
 
-// The shape of this rank's queries on what they see of a rank's keys.
+// Shape of attention of this rank's queries to the keys of `rank` that they attend to.
 AttentionShape shape_on(const AttentionShape& heads, const TokenDeal& deal, int rank) {
   AttentionShape shape = heads;
   shape.keys = deal.seen_of(rank).count;
@@ -128,7 +128,7 @@ AttentionShape shape_on(const AttentionShape& heads, const TokenDeal& deal, int 
   return shape;
 }
 
-// Some heads of queries, and those of keys that serve them.
+// Some query heads, and the key heads that serve them.
 struct Turn {
   AttentionShape shape;
   Share queries, keys;  // heads
@@ -147,7 +147,8 @@ struct Turn {
   }
 };
 
-// body(turn) for all heads, as many at a time as there are threads for; in between messages go on.
+// Calls body(turn) for all heads, as many at a time as there are threads; makes progress on
+// messages in between.
 template <typename Body>
 void in_turns(Ring& ring, const AttentionShape& all, const Body& body) {
   const auto first_query = [&](int64_t key_head) {
@@ -167,8 +168,8 @@ void in_turns(Ring& ring, const AttentionShape& all, const Body& body) {
   }
 }
 
-// body(step, keys and values of the rank before() that are seen here), this rank's first. `own`:
-// what others get of them.
+// Calls body(step, the keys and values of rank before(step) that this rank attends to), starting
+// with this rank's. `own`: the keys and values that the others receive.
 template <typename Body>
 void go_round(Ring& ring, const TokenDeal& deal, const KeysAndValues& own, const Body& body) {
   const std::array<KeysAndValues, 2> buffers = {ring.take_message(own.all.dtype),
@@ -199,8 +200,8 @@ void add_rows(ConstTensor terms, Tensor sums) {
   }
 }
 
-// The gradients of keys, each part on its way to the rank whose keys they are. `sums`: of this
-// rank's, which get what the others send.
+// Sends the gradients of keys to the ranks that own the keys. `sums`: gradients of this rank's
+// keys, to which received parts are added.
 class GradientsHome {
  public:
   GradientsHome(Ring& ring, const TokenDeal& deal, const Qkv& sums)
@@ -210,13 +211,13 @@ class GradientsHome {
         received_(ring.take_message(sums.keys.dtype)),
         parts_{ring.take_message(sums.keys.dtype), ring.take_message(sums.keys.dtype)} {}
 
-  // Where a step's part is to be written; not the first step's.
+  // Memory for the part of a step other than the first.
   KeysAndValues part(int step) {
     const auto buffer = static_cast<size_t>(step % 2);
     ring_.wait(sends_[buffer]);
     return parts_[buffer].rows({0, deal_.seen_of(ring_.before(step)).count});
   }
-  // It is there.
+  // Sends a completed part.
   void send(int step, const KeysAndValues& part) {
     sends_[static_cast<size_t>(step % 2)] = ring_.send(part, ring_.before(step), kGradients);
     add_received();
@@ -244,7 +245,7 @@ class GradientsHome {
   std::array<KeysAndValues, 2> parts_;
   std::array<Work, 2> sends_;
   Work receive_;
-  Share seen_;  // rows of this rank that it is for
+  Share seen_;  // rows of this rank to which it belongs
 };
 
 KeysAndValues pack(Ring& ring, const ConstQkv& own) {
@@ -256,7 +257,7 @@ KeysAndValues pack(Ring& ring, const ConstQkv& own) {
 
 }  // namespace
 
-// In backward: this rank's keys and two others', and three parts of their gradients.
+// Backward needs most: keys of this rank and two others, and three parts of their gradients.
 int64_t RingAttention::message_bytes(const TokenDeal& deal, int64_t key_width, DType type) const {
   const int64_t rows = rows_of_message(deal);
   return static_cast<int64_t>(3 * bytes_of(rows, 2 * key_width, type) +

@@ -60,7 +60,7 @@ RowExchange::RowExchange(const RowPeers& peers, std::span<const int64_t> counts)
 
 int64_t RowExchange::received() const { return sum_of(received_); }
 
-// An empty buffer may have the other one's address, which would request an in-place call.
+// An empty buffer may have the other one's address, which would mean an in-place call.
 Work RowExchange::exchange(ConstBuffer from, const Blocks& from_blocks, Buffer to,
                            const Blocks& to_blocks) const {
   if (from.count == 0) from.data = nullptr;

@@ -18,11 +18,11 @@ namespace tutti::training {
 
 // The ranks that exchange rows.
 struct RowPeers {
-  // Outlives the exchange. Null: a model is profiled on one rank; the others' counts are taken to
-  // be the same as its own, and their rows are zero.
+  // Must outlive the exchange. Null: a model is profiled on one rank; other ranks are assumed to
+  // have the same counts and rows of zeros.
   Communicator* ranks = nullptr;
   int own = 0;
-  std::vector<int64_t> bins = {};  // by rank: the number of its bins, which are consecutive
+  std::vector<int64_t> bins = {};  // by rank: number of its bins, which are consecutive
 };
 
 class RowExchange {
@@ -43,18 +43,19 @@ class RowExchange {
 
   // Exchanges no rows.
   RowExchange() = default;
-  // Collective among the peers, and blocks. `counts`: this rank's rows for each bin, in whose order
-  // they are sent.
+  // Collective among the peers, and blocking. `counts`: number of this rank's rows for each bin;
+  // rows are sent in the order of bins.
   RowExchange(const RowPeers& peers, std::span<const int64_t> counts);
 
   int ranks() const { return static_cast<int>(sent_.size()); }
   int64_t received() const;
-  // The rows that were received from a rank for this rank's bin number `bin`.
+  // The rows received from `rank` for this rank's bin number `bin`.
   Share rows_from(int rank, int64_t bin) const {
     return from_[static_cast<size_t>(rank)][static_cast<size_t>(bin)];
   }
 
-  // Collective. Sends each row to the owner of its bin; returns as many rows to their senders.
+  // Collective. dispatch() sends each row to the owner of its bin; return_rows() sends as many rows
+  // back.
   Transfer dispatch(Pass& pass, ConstTensor sent, Tensor received) const;
   Transfer return_rows(Pass& pass, ConstTensor received, Tensor sent) const;
 
@@ -64,10 +65,10 @@ class RowExchange {
   Transfer start(Pass& pass, ConstTensor from, const std::vector<int64_t>& from_counts, Tensor to,
                  const std::vector<int64_t>& to_counts) const;
 
-  Communicator* ranks_ = nullptr;  // null: alone
+  Communicator* ranks_ = nullptr;  // null: one rank
   int own_ = 0;
   std::vector<int64_t> sent_, received_;  // rows, by rank
-  std::vector<std::vector<Share>> from_;  // by rank and bin: of the received rows
+  std::vector<std::vector<Share>> from_;  // by rank and bin: ranges of the received rows
 };
 
 }  // namespace tutti::training

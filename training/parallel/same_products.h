@@ -1,5 +1,5 @@
-// A check that ranks multiply alike, where each computes by itself values that all are to have in
-// the same bits.
+// Check that ranks compute products with the same bits, for results that each rank computes by
+// itself and that must be equal.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace tutti::training {
 
-// Throws Error(unsupported) on all ranks where a product of values of this type has other bits on
-// some: their processors, or the instructions that they may use, differ. `work`: what the ranks
-// cannot do then, "send gradients as factors". Collective.
+// Collective. Throws Error(unsupported) on all ranks if a product of this type has different bits
+// on some of them, because their processors or enabled instruction sets differ. `work`: what the
+// ranks cannot do then, for example "send gradients as factors".
 void check_same_products(Communicator& ranks, DType type, const std::string& work,
                          const std::string& remedy);
 

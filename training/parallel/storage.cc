@@ -130,7 +130,7 @@ Tensor ParameterStorage::own_part_of_gradients(int bucket) const {
   return part_of(bucket, gradients(bucket), owners_[at(layout_.buckets[at(bucket)].group)]);
 }
 
-// Where a parameter lies in its whole bucket; nowhere, if that is not there.
+// View of a parameter in its whole bucket; empty if the bucket is not resident.
 Tensor ParameterStorage::shown(int parameter, Tensor bucket) const {
   if (bucket.data == nullptr) return {};
   const Slot& slot = layout_.slots[at(parameter)];
@@ -181,7 +181,7 @@ size_t ParameterStorage::shared_bytes(size_t shared_use) const {
   return static_cast<size_t>(shared_count(shared_use)) * size_of(gradient_type());
 }
 
-// If steps are one micro-batch, the memory is taken from the pool for the step.
+// If a step is one micro-batch, the memory is from the pool, for the step.
 void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
   apart_.resize(std::max(apart_.size(), shared_use + 1));
   Apart& use = apart_[shared_use];

@@ -5,11 +5,11 @@
 //   gradients                 all   all   shard shard    | in the model's type: one micro-batch's
 //   masters, optimizer state  all   shard shard shard    | fp32
 //
-// What a stage keeps as shards is there as whole buckets while it is needed, in memory from a pool.
-// Gradients that are the sums of several micro-batches are in f32: 16 bits would lose what is small
-// against the sum so far. Stages 2 and 3 keep shards of them if each micro-batch's gradients are
-// summed over ranks by themselves (StorageOptions::shard_sums), else whole ones. With values in
-// f32, in the host's memory, there are no masters: the values are their own.
+// Sharded data exist as whole buckets while they are needed, in memory from a pool. Gradients that
+// are sums of several micro-batches are in f32: 16 bits would lose small terms. Stages 2 and 3 keep
+// shards of such sums if each micro-batch's gradients are reduced over ranks by themselves
+// (StorageOptions::shard_sums), otherwise whole sums. Values in f32 in the host's memory have no
+// masters: they are updated in place.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@
 
 namespace tutti::training {
 
-// Parameters by the ranks over which their gradients are summed, and which share them out.
+// Groups of parameters by the ranks over which gradients are summed, and values are sharded.
 struct ParameterGroups {
   // One group.
   // NOLINTNEXTLINE(google-explicit-constructor)
@@ -45,36 +45,35 @@ struct ParameterGroups {
 };
 
 struct StorageOptions {
-  int stage = 0;             // of ZeRO, 0 to 3
+  int stage = 0;             // ZeRO stage, 0 to 3
   DType dtype = DType::f32;  // of values: f32, bf16 or f16
-  // Each step's gradients are those of one micro-batch a rank: they are rounded once, to the
-  // values' type, and stages 2 and 3 keep shards of them.
+  // Each step has one micro-batch per rank: gradients are rounded once, to the values' type, and
+  // stages 2 and 3 keep shards of them.
   bool one_pass = false;
-  // Stages 2 and 3 keep shards of the sums of several micro-batches.
+  // Stages 2 and 3 keep shards of the sums over several micro-batches.
   bool shard_sums = false;
-  // 16-bit values have masters in fp32. Without them the values themselves are updated, which takes
-  // stochastic rounding.
+  // 16-bit values have masters in fp32. Without masters the values themselves are updated, which
+  // requires stochastic rounding.
   bool masters = true;
-  // Whose memory values and gradients are in; null: the host's. The optimizer works in the host's:
-  // elsewhere values have masters in f32, too.
+  // Memory space of values and gradients; null: the host's. The optimizer works in the host's
+  // memory: in other spaces values have f32 masters, too.
   const Backend* backend = nullptr;
-  // Stages 1 to 3: the last ranks, which share out what is sharded; the others own nothing. 0: all
-  // ranks do.
+  // Stages 1 to 3: number of owners, the last ranks; the others own nothing. 0: all ranks.
   int owners = 0;
-  // Values in f32 have masters too: they are updated while the values are computed with.
+  // Values in f32 have masters as well: they are updated while the values are in use.
   bool masters_apart = false;
   OffloadOptions offload;  // what is in files
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
   int64_t alignment = kAlignment;  // of parameters and shards, in elements (LayoutOptions)
-  // A pipeline stage's parameters, ascending; none: all. Of these, the ones that another stage has
+  // A pipeline stage's parameters, ascending; none: all. `copies` are those that another stage has
   // too, and counts in norms and checkpoints.
   std::optional<std::vector<int>> parameters;
   std::vector<int> copies;
-  std::vector<int> alone;  // parameters that each have a bucket of their own
+  std::vector<int> alone;  // parameters that get a bucket of their own
 
-  // Owners of a bucket among so many ranks that sum it, and which of them a rank is; negative:
-  // none.
+  // Number of owners of a bucket that `ranks` ranks sum, and the owner number of a rank; negative:
+  // it is no owner.
   int owners_among(int ranks) const { return stage == 0 ? 1 : owners == 0 ? ranks : owners; }
   int owner(int rank, int ranks) const {
     return stage == 0 ? 0 : rank - (ranks - owners_among(ranks));
@@ -82,7 +81,7 @@ struct StorageOptions {
 };
 
 // Bytes on this rank. `padding` is the part of the others that no parameter uses; `gathered` is the
-// most that buckets from the pools took at once. What is in files counts there alone.
+// high-water mark of pooled buckets. The other kinds exclude bytes in files.
 struct StorageBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
@@ -105,8 +104,8 @@ int64_t most_in_memory(const Layout& layout, const OffloadOptions& options, cons
 
 class ParameterStorage {
  public:
-  // Points the table's views at memory that is whole; the others are empty until acquired. Both
-  // arguments outlive it. Throws Error(invalid_argument) for a stage or type that there is not.
+  // Points the table's views at whole memory; views of sharded data are empty until acquired. Both
+  // arguments must outlive it. Throws Error(invalid_argument) for an invalid stage or type.
   ParameterStorage(ParameterGroups groups, ParameterTable& table, const StorageOptions& options);
 
   const Layout& layout() const { return layout_; }
@@ -116,13 +115,13 @@ class ParameterStorage {
     return groups_.ranks[at(layout_.buckets[at(bucket)].group)];
   }
   const StorageOptions& options() const { return options_; }
-  // The owners of the first group's shards among its ranks: the first one's rank, their number,
-  // and the elements of this rank's arrays, gaps included.
+  // Owners of the first group's shards among its ranks: rank of the first owner, number of owners,
+  // and number of elements of this rank's arrays, gaps included.
   int first_owner() const { return groups_.ranks.front().size() - owner_count(); }
   int owner_count() const;
   bool owns() const { return owners_.front() >= 0; }
   int64_t owned_elements() const { return owns() ? layout_.owned_size : 0; }
-  // All masters of this rank, bucket by bucket; none where values are their own.
+  // All masters of this rank, bucket by bucket; empty if values are updated in place.
   std::span<float> masters() const {
     return {masters_.get(), masters_ == nullptr ? 0 : static_cast<size_t>(owned_elements())};
   }
@@ -145,39 +144,39 @@ class ParameterStorage {
   bool whole_gradients() const {
     return options_.stage < 2 || !(options_.one_pass || options_.shard_sums);
   }
-  // Whether a bucket's gradients are added to this rank's shard once they are summed over ranks.
+  // True if a bucket's gradients are added to this rank's shard once they are reduced over ranks.
   bool adds_to_shards() const { return !whole_gradients() && !options_.one_pass; }
   // Whether this rank's shards of values, or of gradients, are in files.
   bool offloads_values() const { return !whole_values() && options_.offload.parameters(); }
   bool offloads_gradients() const { return !whole_gradients() && options_.offload.optimizer(); }
   DType gradient_type() const { return options_.one_pass ? options_.dtype : DType::f32; }
 
-  // A parameter's values, where they are whole and their own masters: they are what is updated.
-  // Their memory lives as long as the pointer. Else null.
+  // A parameter's values if they are whole and updated in place, otherwise null. Their memory lives
+  // as long as the pointer.
   Memory<float> updated_whole(int parameter) const;
 
-  // All buckets' values as one row, where they are whole; and pointing the parameters at another
-  // such row (older weights), or at this again.
+  // All buckets' values as one row, if they are whole. show_values_in() points the parameters at
+  // another such row (older weights), or at this one again.
   Tensor all_values() const { return row(value_memory_.get(), options_.dtype, layout_.size); }
   void show_values_in(Tensor all);
 
-  // A bucket as a row, in whole memory or as acquired.
+  // A bucket as a row, in whole memory or in acquired memory.
   Tensor values(int bucket) const { return values_[at(bucket)].whole; }
   Tensor gradients(int bucket) const { return gradients_[at(bucket)].whole; }
-  // This rank's shard of a bucket, wherever it lives: in the whole bucket, or by itself.
+  // This rank's shard of a bucket, in the whole bucket or in separate memory.
   Tensor own_values(int bucket) const { return values_[at(bucket)].own; }
   Tensor own_gradients(int bucket) const { return gradients_[at(bucket)].own; }
-  // The same part of the bucket's whole gradients, while they are there.
+  // The part of the bucket's whole gradients that corresponds to this rank's shard, while acquired.
   Tensor own_part_of_gradients(int bucket) const;
   // An owner's part of a whole bucket.
   Tensor part_of(int bucket, Tensor whole, int owner) const;
 
-  // Bucket memory for what is not whole; gradients are zeroed. Releasing empties the views.
+  // Acquire pooled memory for sharded buckets; gradients are zeroed. Releasing empties the views.
   void acquire_values(int bucket);
   void release_values(int bucket);
   void acquire_gradients(int bucket);
   void release_gradients(int bucket);
-  void zero_gradients();  // those that are whole, and shards that are added to
+  void zero_gradients();  // whole gradients, and shards that accumulate
   // Adds this rank's part of a bucket's whole gradients to its shard.
   void add_to_shard(int bucket);
 
@@ -190,29 +189,29 @@ class ParameterStorage {
   void await_own_gradients(int bucket) { await(gradients_[at(bucket)], true); }
   void evict_own_gradients(int bucket) { evict(gradients_[at(bucket)]); }
 
-  // Before zero_gradients(): the gradient of this shared use (ParameterTable::shared_uses) has
-  // memory of its own, which add_what_is_apart() releases if a step is one micro-batch; or it is
-  // the parameter's.
+  // Call before zero_gradients(). With `apart`, the gradient of this shared use
+  // (ParameterTable::shared_uses) has memory of its own, which add_what_is_apart() releases if a
+  // step is one micro-batch; otherwise it is the parameter's gradient.
   void keep_apart(size_t shared_use, bool apart);
-  // Deterministic mode adds up micro-batches in an order of its own (gradient_sums.h). The first
-  // call follows keep_apart(); the second one says that a unit's backward of a micro-batch is done.
+  // Deterministic mode adds up micro-batches in a special order (gradient_sums.h). begin_sums()
+  // must follow keep_apart(); end_micro_batch() must follow a unit's backward of each micro-batch.
   void begin_sums(const std::vector<int64_t>& micro_batches);
   void end_micro_batch(int unit);
   bool sums_in_order() const { return sums_.has_value(); }
-  // Adds what lies apart to the parameter's gradient.
+  // Adds the separate gradients of shared uses to the parameter's gradient.
   void add_what_is_apart(int parameter);
 
-  // What this rank updates. Views of its memory, which stay where they are.
+  // The pieces that this rank updates, views of its memory with stable addresses.
   const std::vector<OwnedPiece>& owned() const { return owned_; }
-  // Initial values, or any others: fill(piece, values) writes fp32 values of each owned piece. The
-  // other ranks' shards are left to the caller (data_parallel.h).
+  // Calls fill(piece, values), which writes fp32 values of each owned piece: initial values, or
+  // others. The caller must distribute them (data_parallel.h).
   template <typename Fill>
   void fill_owned(Fill&& fill);
 
   StorageBytes bytes() const;
   // Bytes of an element of the shards that are in files.
   int64_t offloaded_element() const;
-  // Memory for a while, counted as gathered.
+  // Temporary memory, counted as gathered.
   BufferPool& pool() { return pool_; }
 
  private:
@@ -225,7 +224,7 @@ class ParameterStorage {
   };
 
   static size_t at(int bucket) { return static_cast<size_t>(bucket); }
-  // Whether the values are what is updated, without masters beside them.
+  // True if the values are updated in place, without masters.
   bool own_masters() const {
     return options_.dtype == DType::f32 && options_.backend == nullptr && !options_.masters_apart;
   }
@@ -237,22 +236,22 @@ class ParameterStorage {
   void fetch(Place& place, bool writes);
   void await(Place& place, bool writes);
   void evict(Place& place);
-  // Points the views of the bucket's parameters into `whole`, or at nothing.
+  // Points the views of the bucket's parameters into its memory, or at nothing.
   void show_values(int bucket);
   void show_gradients(int bucket);
   Tensor shown(int parameter, Tensor bucket) const;
-  int64_t shared_count(size_t shared_use) const;  // elements
+  int64_t shared_count(size_t shared_use) const;  // in elements
   size_t shared_bytes(size_t shared_use) const;
   void give_back(size_t shared_use);
   void make_owned();
   Tensor from_pool(int bucket, DType dtype);
 
   ParameterGroups groups_;
-  Communicator communicator_;  // any one of theirs, for memory
+  Communicator communicator_;  // any one of the groups', for memory
   ParameterTable& table_;
   StorageOptions options_;
   Layout layout_;
-  std::vector<int> owners_;  // by group: which of a bucket's owners this rank is; none: negative
+  std::vector<int> owners_;  // by group: this rank's number among a bucket's owners; negative: none
   std::unique_ptr<Pager> pager_;
   std::unique_ptr<OffloadedPieces> offloaded_;
   Memory<std::byte> value_memory_;
@@ -261,7 +260,7 @@ class ParameterStorage {
   std::vector<Place> values_;
   std::vector<Place> gradients_;
   std::vector<OwnedPiece> owned_;
-  // By shared use: memory of its own or from the pool; null while it is not apart.
+  // By shared use: memory of its own or from the pool; null if it is not separate.
   struct Apart {
     Memory<std::byte> memory;
     std::byte* data = nullptr;
@@ -271,7 +270,7 @@ class ParameterStorage {
   BufferPool pool_;
 };
 
-// From masters to the model's type, where there are both.
+// Converts masters to the model's type, if there are both.
 void store_masters(const OwnedPiece& piece);
 
 template <typename Fill>

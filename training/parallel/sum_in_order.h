@@ -1,4 +1,4 @@
-// Sums over ranks whose bits are the same for every number of ranks that divides the slices
+// Sums over ranks whose bits are equal for every number of ranks that divides the number of slices
 // (core/slices.h).
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace tutti::training {
 
-// Each rank has a tensor of as many elements, cut into a block for each rank; `own`, which may be
-// this rank's block in the tensor, becomes the sum of all ranks' blocks of its number. Collective,
-// and blocks. Temporaries come from the arena.
+// Reduce-scatter in a fixed order. Each rank has a tensor of equal size, divided into a block per
+// rank; `own`, which may be this rank's block in the tensor, becomes the sum of all ranks' blocks
+// with this rank's number. Collective and blocking. Temporaries come from the arena.
 void sum_in_order(Arena& arena, Communicator& ranks, ConstTensor tensor, const Blocks& blocks,
                   Tensor own);
 

@@ -8,7 +8,7 @@
 namespace tutti::training {
 namespace {
 
-// Smaller messages, and products of fewer rows, cost more than what they hide.
+// Smaller messages, or products of fewer rows, cost more than the overlap saves.
 constexpr int64_t kLeastBytes = 256 << 10;
 constexpr int64_t kLeastRows = 64;
 constexpr int64_t kMostTurns = 4;

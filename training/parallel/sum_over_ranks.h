@@ -1,6 +1,6 @@
-// A tensor whose rows are summed over the ranks along an axis while the next ones are computed (as
-// Megatron-LM does beside the products for weights; Wang et al.: Overlap communication with
-// dependent computation via decomposition, 2023, beside the product itself):
+// Sums the rows of a tensor over the ranks along an axis while the next rows are computed
+// (Megatron-LM overlaps such sums with the products for weight gradients; Wang et al.: Overlap
+// communication with dependent computation via decomposition, 2023, with the product itself):
 //
 //   compute   | rows 0 | rows 1 | rows 2 | gradients of weights ...
 //   sum                | rows 0 | rows 1 | rows 2 |
@@ -18,20 +18,20 @@ namespace tutti::training {
 
 class SumOverRanks : public RowsInTurn {
  public:
-  // To this layout, from that of a part of the sum along the axis tensor. `whole`: as in
-  // convert_layout(). Without `overlaps`, in deterministic mode and where one rank is alone it is a
-  // conversion as any other.
+  // Converts a partial tensor along the tensor axis to the layout `to`. `whole`: as in
+  // convert_layout(). Without `overlaps`, in deterministic mode and on a single rank it is an
+  // ordinary conversion.
   SumOverRanks(Pass& pass, const MeshPlace& place, const WholeShape& whole,
                const ActivationLayout& to, bool overlaps);
 
   std::span<const Share> parts() const override { return parts_; }
   void done(Tensor result, size_t part) override;
-  // The sum, as convert_layout() returns it. Waits for what is not there yet.
+  // Returns the sum, as convert_layout() does. Blocks for parts in flight.
   Tensor finish(Tensor result);
 
  private:
   bool to_rows() const { return to_.along(Axis::tensor) == Spread::rows; }
-  // Of a rank's rows those of a turn: as long as there are turns, a part of each rank's rows.
+  // The rows of a rank that belong to a turn: each turn has a part of each rank's rows.
   Share rows_of(int rank, int turn) const;
   Work start(Tensor result, int turn);
 

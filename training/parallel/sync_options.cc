@@ -32,7 +32,7 @@ constexpr std::array<std::pair<std::string_view, GossipGraph>, 4> kGraphs = {
               {.where = "--sync", .cause = cause, .remedy = remedy});
 }
 
-// The values that follow a name. Empty ones are there too, to be refused.
+// The values that follow a name. Empty ones are included, and then rejected.
 class Words {
  public:
   Words(const std::string& text, std::string_view separators) : text_(text) {

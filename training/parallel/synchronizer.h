@@ -1,11 +1,11 @@
-// What stands between a rank's own gradients and the parameter values that it goes on with: when
-// ranks tell each other of gradients, of values, or of both. A step calls it in this order:
+// The step from a rank's own gradients to the next parameter values: ranks exchange gradients,
+// values, or both. A step calls it in this order:
 //
 //   begin_step -> the hooks around each unit's forward and backward -> join -> finish_gradients
 //              -> the optimizer updates owned values -> after_update
 //
-// DataParallel (data_parallel.h) sums gradients over ranks, and with ZeRO gathers values. Another
-// may leave gradients as they are, and average values now and then (averaging/).
+// DataParallel (data_parallel.h) sums gradients over ranks, and with ZeRO gathers values. Others
+// leave gradients local, and average values now and then (averaging/).
 #pragma once
 
 #include <chrono>
@@ -21,61 +21,60 @@
 
 namespace tutti::training {
 
-// One of these for a rank's share of one model. Each call is made by all ranks, in one order.
+// One object per rank's share of a model. All calls are collective, in one order.
 class Synchronizer : public UnitHooks {
  public:
-  // Before several steps that ranks take without waiting for each other.
+  // Called before several steps that ranks take without waiting for each other.
   virtual void begin_stretch(int64_t steps) {}
-  // Before the first forward of a step. By unit: how often its backward runs, the same number on
-  // each rank; 0 for those that lie on other stages of a pipeline. Gradients are zero after it.
+  // Called before the first forward of a step. `passes`: by unit, number of times that its backward
+  // runs, equal on all ranks; 0 for units on other pipeline stages. Zeroes the gradients.
   virtual void begin_step(const std::vector<int64_t>& passes) = 0;
-  // The gradient of a parameter of DataParallelOptions::joined is about to get the other stage's
-  // part, and has got it.
+  // Called before and after the other stage's part is added to the gradient of a parameter in
+  // DataParallelOptions::joined.
   virtual void begin_join(int parameter) {}
   virtual void join(int parameter) {}
-  // Returns when the gradients of owned pieces are what the optimizer is to take.
+  // Blocks until the gradients of owned pieces are ready for the optimizer.
   virtual void finish_gradients() = 0;
-  // Whether the gradients are now those of all ranks, with the same norm on each: then a rank's own
-  // are its part of the mean over all ranks' targets. Else they are the mean over its own targets,
-  // and then weighted by the part that these are of all. Each rank has its own norm, clips by it,
-  // and goes on with its own values and optimizer's state, which checkpoints then keep of each
-  // rank: in stage 0. Gradients are weighted before finish_gradients().
+  // True if gradients are now sums over all ranks, with the same norm on each: a rank's own
+  // gradients must then be its part of the mean over all ranks' targets. If false, they are the
+  // mean over the rank's own targets, weighted before finish_gradients() by the rank's share of all
+  // targets. Each rank then has its own norm, clips by it, and continues with its own values and
+  // optimizer state, which checkpoints keep for each rank; this requires stage 0.
   virtual bool sums_gradients() const { return true; }
-  // Where gradients are not summed: takes note of this rank's number of targets in the step, before
-  // finish_gradients(). Returns true where it weights values by it when they are averaged: then the
-  // gradients stay the mean over the rank's own targets.
+  // If gradients are not summed: receives this rank's number of targets in the step, before
+  // finish_gradients(). Returns true if it weights values by it when they are averaged: gradients
+  // then stay the mean over the rank's own targets.
   virtual bool weights_values(int64_t targets) { return false; }
 
-  // The optimizer has updated owned values; not in a step that was left out.
+  // Called after the optimizer has updated owned values; not in a skipped step.
   virtual void after_update() { publish_values(); }
-  // Returns true where the optimizer's state is zeroed after this update.
+  // True if the optimizer's state must be zeroed after this update.
   virtual bool restarts_optimizer() const { return false; }
-  // Owned values were filled or loaded, or as above: whoever else computes with them is to have
-  // them.
+  // Distributes owned values to the other ranks that compute with them, after an update or after
+  // they were initialized or loaded.
   virtual void publish_values() = 0;
-  // Returns when nothing is under way: owned values may be read and written from then on.
+  // Blocks until no communication is in flight: owned values may then be read and written.
   virtual void finish_values() {}
 
-  // Shows what it keeps from step to step besides. Not in the middle of a step.
+  // Shows state that it keeps from step to step. Not to be called during a step.
   virtual void visit_state(StateVisitor& visitor) {}
-  // Where gradients are not summed: whether a rank takes the values of its own that the state which
-  // was read last has; else all take their mean.
+  // If gradients are not summed: true if a rank takes its own values from the state that was read
+  // last; otherwise all ranks take the mean.
   virtual bool takes_own_values() const { return true; }
-  // Where gradients are not summed: the values of the model that is validated and saved, in the
-  // order of owned pieces, the same on all ranks. Empty: the mean of the ranks' values.
+  // If gradients are not summed: the values to validate and save, in the order of owned pieces,
+  // equal on all ranks. Empty: the mean of the ranks' values.
   virtual std::span<const float> shared_values() const { return {}; }
 
-  // With a replayed record (SyncOptions::replay): how many ranks there were from that step on, if
-  // it tells.
+  // With a replayed record (SyncOptions::replay): the number of ranks from that step on, if known.
   virtual std::optional<int> recorded_ranks(int64_t first) { return std::nullopt; }
-  // Ends calls in flight on communicators of its own, on all ranks; from any thread.
+  // Aborts calls in flight on its own communicators, on all ranks. Thread-safe.
   virtual void abort(const std::string& reason) {}
 
-  virtual int64_t bytes() const { return 0; }  // of memory that it holds besides the storage
-  // Time that this rank's own work stood still for communication, since construction.
+  virtual int64_t bytes() const { return 0; }  // memory besides the storage
+  // Time that this rank blocked for communication, since construction.
   virtual std::chrono::nanoseconds waited() const { return {}; }
   virtual double bytes_sent() const { return 0; }  // by this rank, since construction
-  // Told of each bucket's communication: name, bucket, from, to.
+  // Called for each bucket's communication: name, bucket, from, to.
   using Observer =
       std::function<void(const char* what, int bucket, std::chrono::steady_clock::time_point from,
                          std::chrono::steady_clock::time_point to)>;

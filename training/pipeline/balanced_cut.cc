@@ -10,16 +10,16 @@ namespace tutti::training::pipeline {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kMost = 1e100;  // that squares and sums stay finite
+constexpr double kMost = 1e100;  // keeps squares and sums finite
 
-// best[c][j]: the least value of the first j units in c chunks; last[c][j]: where the last of these
-// chunks begins, the first such place.
+// best[c][j]: least value of the first j units in c chunks; last[c][j]: start of the last of these
+// chunks, the first such position.
 struct Cuts {
   std::vector<std::vector<double>> best;
   std::vector<std::vector<size_t>> last;
 };
 
-// `extend` gives the value of a cut with one chunk more, from its value and that chunk's cost.
+// `extend` returns the value of a cut with one more chunk, given its value and that chunk's cost.
 template <typename Extend>
 Cuts best_cuts(std::span<const double> costs, size_t chunks, Extend extend) {
   const size_t units = costs.size();
@@ -28,7 +28,7 @@ Cuts best_cuts(std::span<const double> costs, size_t chunks, Extend extend) {
   cuts.best[0][0] = 0;
   for (size_t c = 1; c <= chunks; ++c) {
     for (size_t j = c; j <= units; ++j) {
-      // From the shortest last chunk to the longest, so that its cost is summed up on the way.
+      // From the shortest last chunk to the longest, to sum up its cost incrementally.
       double cost = 0;
       for (size_t i = j; i-- >= c;) {
         cost += costs[i];

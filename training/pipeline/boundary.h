@@ -1,16 +1,16 @@
 // Tensors between the stages of a pipeline.
 //
-// Where every stage has `t` ranks with the same tensor (tensor parallelism), each sends one t-th of
-// it to its counterpart, and the receivers gather the whole among themselves: what crosses between
-// nodes is the tensor once, over all of a node's links, instead of t times.
+// If each stage has `t` ranks with the same tensor (tensor parallelism), each sends one t-th of it
+// to its counterpart, and the receivers gather the whole among themselves: the tensor crosses
+// between nodes once, over all of a node's links, instead of t times.
 //
 //   stage 0, t = 2              stage 1
 //     |a b|          --a-->     |a .| -+
 //                                      +- all_gather inside the stage: |a b| on both
 //     |a b|          --b-->     |. b| -+
 //
-// Where each has some of the rows (sequence parallelism), that is what it sends, and what its
-// counterpart computes with: nothing is gathered.
+// If each rank has some of the rows (sequence parallelism), it sends these, and its counterpart
+// computes with them: nothing is gathered.
 //
 // Narayanan et al.: Efficient large-scale language model training on GPU clusters using
 // Megatron-LM, 2021, section 4.1 ("scatter/gather optimization").
@@ -27,17 +27,18 @@ namespace tutti::training::pipeline {
 
 class Boundary {
  public:
-  // One rank of each stage, in the order of stages; the tensor ranks of this stage, in the same
-  // order on every stage; and how tensors lie on these: replicated or by rows.
+  // `stages`: one rank of each stage, in the order of stages; `tensor_ranks`: the tensor ranks of
+  // this stage, in the same order on every stage; `layout` of tensors on these: replicated or by
+  // rows.
   Boundary(Communicator stages, Communicator tensor_ranks, const ActivationLayout& layout = {});
 
-  // A tensor on its way. It belongs to the thread of its Boundary, which outlives it.
+  // A tensor in flight. It belongs to the thread of its Boundary, which must outlive it.
   class Transfer {
    public:
     Transfer() = default;
     bool test() { return link_.test(); }
-    // Returns when the tensor is there whole, or, sent, may be written again. Among the ranks of a
-    // stage a collective call.
+    // Blocks until the received tensor is complete, or the sent tensor may be overwritten.
+    // Collective among the ranks of a stage.
     void wait();
 
    private:
@@ -47,17 +48,17 @@ class Boundary {
     Work link_;
   };
 
-  // Contiguous tensors, as this rank has them; the memory is the caller's, until wait() has
-  // returned.
+  // Tensors must be contiguous, with this rank's part; the memory belongs to the caller and must
+  // stay valid until wait() has returned.
   Transfer send(ConstTensor tensor, int stage);
   Transfer receive(Tensor tensor, int stage);
 
   Communicator& stages() { return stages_; }
-  // What this rank has sent to other stages.
+  // Bytes that this rank has sent to other stages.
   int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
-  // The elements that a tensor rank sends: what each has by itself is sent as a whole.
+  // The elements that a tensor rank sends; all of them if the tensor is not replicated.
   Share part(int64_t elements, int rank) const;
   void gather(Tensor tensor);
 

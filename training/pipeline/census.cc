@@ -65,7 +65,7 @@ void record(const Schedule& schedule, std::vector<Site>& sites, const Site& site
   known = site;
 }
 
-// `later` is there, on the rank of `earlier` and after it.
+// Checks that `later` exists, on the rank of `earlier` and after it.
 void check_follows(const Schedule& schedule, const Site& earlier, const Site& later,
                    const Entry& wanted) {
   if (!later.is_there()) {
@@ -87,7 +87,7 @@ void check_follows(const Schedule& schedule, const Site& earlier, const Site& la
   }
 }
 
-// Every micro-batch once through every chunk, in each direction.
+// Checks that every micro-batch passes every chunk once in each direction.
 void check_complete(const Schedule& schedule, const Places& places) {
   for (int m = 0; m < schedule.micro_batches; ++m) {
     for (int c = 0; c < schedule.chunks; ++c) {
@@ -122,8 +122,8 @@ std::string to_string(const Action& action, bool with_chunk) {
   return "?";
 }
 
-// By entry of the rank's row the action that computes it: what is computed is the table, in its
-// order.
+// By entry of the rank's row, the action that computes it; checks that computed entries are the
+// table's, in its order.
 std::vector<int> computing_actions(const Plan& plan, int rank) {
   const std::vector<Entry>& entries = plan.schedule.table[index(rank)];
   const std::vector<Action>& actions = plan.ranks[index(rank)].actions;
@@ -154,7 +154,8 @@ std::vector<int> computing_actions(const Plan& plan, int rank) {
   return computing;
 }
 
-// After what it needs, if that is made on the same rank (messages: see check_messages()).
+// Checks that an entry follows its input, if that is computed on the same rank (messages: see
+// check_messages()).
 void check_input(const Census& census, const Site& site) {
   const Entry& entry = census.at(site).entry;
   if (!needs_input(census.plan.schedule, entry)) return;

@@ -1,5 +1,5 @@
-// Where a table's entries, or the actions of its plan, compute what: the ground of make_plan() and
-// of check().
+// Index of a table's entries, or of the actions of its plan, by what they compute; used by
+// make_plan() and check().
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace tutti::training::pipeline {
 
-// An entry in a table, or an action in a plan.
+// Position of an entry in a table, or of an action in a plan.
 struct Site {
   int rank = -1;
   int index = -1;
@@ -22,19 +22,19 @@ struct Site {
 
 inline size_t index(int i) { return static_cast<size_t>(i); }
 
-// By cell (Schedule::cell). A whole backward stands in both of its.
+// Sites by cell (Schedule::cell). A combined backward is listed in both `backward` and `weight`.
 struct Places {
   std::vector<Site> forward;
-  std::vector<Site> backward;  // of inputs
-  std::vector<Site> weight;    // backward of weights
-  bool trains = false;         // not forward alone
+  std::vector<Site> backward;  // backward, or backward_input
+  std::vector<Site> weight;    // backward, or backward_weight
+  bool trains = false;         // the table has backward entries
 };
 
-// Of a table. Throws Error(invalid_argument), naming rank and entry, where a micro-batch does not
-// pass each chunk once in each direction, in order, on one rank.
+// Indexes a table. Throws Error(invalid_argument), naming rank and entry, unless every micro-batch
+// passes each chunk once in each direction, in order, on one rank.
 Places find_places(const Schedule& schedule);
 
-// Of a plan's actions.
+// Index of a plan's actions.
 struct Census : Places {
   const Plan& plan;
 
@@ -42,7 +42,7 @@ struct Census : Places {
   const Action& at(const Site& site) const {
     return plan.ranks[index(site.rank)].actions[index(site.index)];
   }
-  // Where this direction of the micro-batch passes the chunk: its result is made there.
+  // Site of the action whose result is that of `entry`: same direction, micro-batch and chunk.
   const Site& maker(const Entry& entry) const {
     return entry.kind == Kind::forward ? forward[cell(entry)] : backward[cell(entry)];
   }
@@ -51,21 +51,21 @@ struct Census : Places {
 // "rank 2, action 7 (B3)".
 std::string to_string(const Plan& plan, const Site& site);
 
-// Throw Error(invalid_argument): the first says "rank 2, action 7 (B3): " before `what`.
+// Throw Error(invalid_argument); the first prefixes `what` by "rank 2, action 7 (B3): ".
 [[noreturn]] void refuse(const Plan& plan, const Site& site, std::string_view what,
                          std::string_view cause);
 [[noreturn]] void refuse(const Plan& plan, std::string_view what, std::string_view cause);
 
-// Throws where the actions are not the table, in its order, and as find_places() does.
+// Throws unless the actions are the table's entries, in its order, and as find_places() does.
 Census take_census(const Plan& plan);
 
 // The parts of check(), each in a file of its name.
 
 // Messages: each is sent and received once, by the right ranks, in the order of its channel, and
-// all of them arrive.
+// all arrive.
 void check_messages(const Census& census);
 
-// One rank by itself: slots, versions of weights, the order of gradients.
+// One rank: slots, versions of weights, the order of gradients.
 RankBounds check_rank(const Census& census, int rank);
 
 }  // namespace tutti::training::pipeline

@@ -19,7 +19,7 @@ void check_sizes(const Plan& plan) {
       "each rank has a row and a plan");
 }
 
-// Which chunk lies on which ranks, by who computes what, is what the plan says.
+// Checks that the plan's holders of chunks are the ranks whose entries compute them.
 void check_holders(const Census& census) {
   const Plan& plan = census.plan;
   const size_t chunks = index(plan.schedule.chunks);

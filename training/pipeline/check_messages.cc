@@ -7,13 +7,13 @@
 namespace tutti::training::pipeline {
 namespace {
 
-// The actions of one message, from the result of an entry to the entry that needs it.
+// The send and receive of one message, from the result of an entry to the entry that needs it.
 struct Message {
   Site send;
   Site receive;
 };
 
-// By result: the forward ones by cell, then the backward ones.
+// Messages by result: forward results by cell, then backward results.
 struct Messages {
   const Census& census;
   std::vector<Message> by_result;
@@ -24,7 +24,8 @@ struct Messages {
   }
 };
 
-// `action` is about what `entry` computes on this rank, in the slot that it has there.
+// Checks that the result named by the action is computed on this rank, in the slot that it has
+// there.
 void check_owner(const Census& census, const Site& site) {
   const Action& action = census.at(site);
   const Site& maker = census.maker(action.entry);
@@ -81,7 +82,7 @@ void add_receive(Messages& messages, const Site& site) {
   }
 }
 
-// Its result is in memory that the next entry may take: a send comes before that one.
+// The result's memory may be reused by the next entry, so the send must come before that.
 void add_send(Messages& messages, const Site& site, int last_compute) {
   const Census& census = messages.census;
   const Action& action = census.at(site);
@@ -116,7 +117,7 @@ void add_all(Messages& messages) {
   }
 }
 
-// What is made on one rank and needed on another is sent and received.
+// Checks that what is computed on one rank and needed on another is sent and received.
 void check_complete(const Messages& messages, const Site& user) {
   const Census& census = messages.census;
   const Entry& entry = census.at(user).entry;
@@ -138,7 +139,7 @@ void check_complete(const Messages& messages, const Site& user) {
   }
 }
 
-// Messages between two ranks come in the order in which they are sent.
+// Checks that messages between two ranks are received in the order in which they are sent.
 void check_order(const Messages& messages) {
   const Census& census = messages.census;
   const auto ranks = static_cast<size_t>(census.plan.schedule.ranks);
@@ -168,7 +169,7 @@ void check_order(const Messages& messages) {
   }
 }
 
-// Ranks wait for each other in a circle that begins at `site` or further on.
+// Reports a cycle of waiting ranks, at `site` or reachable from it.
 [[noreturn]] void refuse_deadlock(const Census& census, const std::vector<Site>& next) {
   const auto awaited = [&](const Site& site) {
     return census.maker(input_of(census.at(site).entry)).rank;
@@ -177,7 +178,7 @@ void check_order(const Messages& messages) {
     return index(site.index) < census.plan.ranks[index(site.rank)].actions.size();
   };
   Site site = *std::ranges::find_if(next, is_stuck);
-  // After as many steps as there are ranks, it is in the circle.
+  // After as many steps as there are ranks, the walk is in the cycle.
   for (size_t i = 0; i < next.size(); ++i) site = next[index(awaited(site))];
   const Site first = site;
   std::string circle;
@@ -190,8 +191,8 @@ void check_order(const Messages& messages) {
          "an entry comes too early on one of these ranks");
 }
 
-// Each rank goes as far as it can, in turns. Nobody waits but an entry for its input; that has come
-// when it has been sent, because its receive and all those before it in its channel are posted.
+// Advances each rank as far as possible, in turns. Only an entry waits, for its input; a message
+// has arrived once it was sent, as its receive and all earlier ones of its channel are posted.
 void check_progress(const Census& census) {
   const Plan& plan = census.plan;
   std::vector<Site> next(plan.ranks.size());

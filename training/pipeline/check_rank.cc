@@ -7,7 +7,7 @@
 namespace tutti::training::pipeline {
 namespace {
 
-// Goes along the actions of one rank.
+// Walks through the actions of one rank.
 class Walk {
  public:
   Walk(const Census& census, int rank);
@@ -40,14 +40,14 @@ class Walk {
   RankBounds bounds_;
 
   static constexpr int kFree = -1;
-  std::vector<int> slots_;  // who is in there: an action of this rank, or kFree
+  std::vector<int> slots_;  // owner of each slot: an action of this rank, or kFree
   int activations_ = 0;
   int received_ = 0;
 
   int newest_ = 0;                   // version of the weights
-  int kept_ = 1;                     // versions at this time
-  std::vector<int> uses_left_;       // by version: entries that are still to come
-  std::vector<int> added_up_to_;     // by chunk: the last micro-batch whose gradient was added
+  int kept_ = 1;                     // current number of versions
+  std::vector<int> uses_left_;       // by version: entries still to come
+  std::vector<int> added_up_to_;     // by chunk: last micro-batch whose gradient was added
   std::vector<int> gradients_left_;  // by update
   Entry last_gradient_{.micro_batch = -1};
 };

@@ -1,18 +1,17 @@
 // Chimera: two pipelines in opposite directions, each with half of the micro-batches. Every chunk
-// lies on two ranks: chunk c on rank c for the pipeline that goes down, on rank p - 1 - c for the
-// one that goes up. Where one would wait, the other has work.
+// is on two ranks: chunk c on rank c for the pipeline that goes down, on rank p - 1 - c for the one
+// that goes up. One pipeline works where the other would wait.
 //
-//   rank 0 | F0 .. F1 F2 B2 F3 B3 B0 .. B1      m = p = 4. Down: micro-batches 0 and 1, up: 2 and 3
+//   rank 0 | F0 .. F1 F2 B2 F3 B3 B0 .. B1      m = p = 4. Down: micro-batches 0 and 1, up: 2, 3
 //   rank 1 |    F0 F2 F1 F3 B2 B0 B3 B1
-//   rank 2 |    F2 F0 F3 F1 B0 B2 B1 B3         idle: (p - 2) / (2 m + p - 2), drawn and counted
-//   with rank 3 | F2 .. F3 F0 B0 F1 B1 B2 .. B3        a backward as long as a forward, m a
-//   multiple of p
+//   rank 2 |    F2 F0 F3 F1 B0 B2 B1 B3         idle: (p - 2) / (2 m + p - 2), if a backward takes
+//   rank 3 | F2 .. F3 F0 B0 F1 B1 B2 .. B3      as long as a forward, and m is a multiple of p
 //
-// The place of each entry in such a picture is a formula; the table is the picture read from the
-// left. Slots of even and of odd number do not meet: on a rank, forwards down and backwards up are
-// of one kind, forwards up and backwards down of the other. A unit of p micro-batches takes every
-// second slot from the first to the last of each; the next unit follows 2p slots later with no gap
-// (the paper's direct concatenation).
+// A formula gives the slot of each entry in such a picture; the table is the picture read from left
+// to right. Slots of even and odd number do not collide: on a rank, forwards down and backwards up
+// have one parity, forwards up and backwards down the other. A unit of p micro-batches takes every
+// second slot from the first to the last of each; the next unit follows 2p slots later without a
+// gap (the paper's direct concatenation).
 //
 // S. Li, T. Hoefler: Chimera: Efficiently Training Large-Scale Neural Networks with Bidirectional
 // Pipelines. SC 2021. Section 3, its bidirectional pipelines and its scaling to more micro-batches.
@@ -29,7 +28,7 @@ struct Placed {
   Entry entry;
 };
 
-// One direction's entries on the rank that has `chunk` of it: micro-batches [begin, end).
+// Places the entries of one direction on the rank that has its `chunk`: micro-batches [begin, end).
 void place(int p, int chunk, int begin, int end, std::vector<Placed>& placed) {
   for (int i = 0; i < end - begin; ++i) {
     const int unit = i / (p / 2);

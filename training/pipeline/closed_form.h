@@ -1,4 +1,4 @@
-// What papers say a schedule's bubble is, where they say it.
+// Published formulas for the bubbles of schedules.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 namespace tutti::training::pipeline {
 
 struct ClosedForm {
-  std::string formula;        // "(p-1)/(m+p-1)", of p ranks, m micro-batches, v chunks a rank
+  std::string formula;        // "(p-1)/(m+p-1)" for p ranks, m micro-batches, v chunks per rank
   double bubble = 0;          // its value: idle / total
-  bool back_to_back = false;  // of steps without a barrier (Timeline::steady_bubble)
+  bool back_to_back = false;  // for steps without a barrier (Timeline::steady_bubble)
   std::string assumes;        // "every chunk takes the same time, messages take none"
-  bool applies = false;       // to these costs and this shape: then it is exact
+  bool applies = false;       // these costs and this shape meet the assumptions: it is exact
 };
 
-// None for what has none (PipeDream: nothing is idle once the pipeline is full).
+// None for schedules without a formula (PipeDream: no rank is idle once the pipeline is full).
 //
 // GPipe: Huang et al. 2019, section 2.3. 1F1B and interleaved 1F1B: Narayanan et al., "Efficient
 // large-scale language model training on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-H2: Qi et

@@ -13,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Without backward nothing holds the first stages back: they wait when so many messages have not
-// been taken. Interleaving has no more than a few of one micro-batch group on a rank.
+// Without backward nothing limits the first stages: they block at this many unreceived messages.
+// Interleaving has at most a few of one micro-batch group on a rank.
 constexpr size_t kMostUntaken = 4;
 
 }  // namespace
@@ -27,7 +27,7 @@ Executor::~Executor() {
       std::ranges::none_of(activations_, [](auto& at) { return at.second.pending; }) &&
       std::ranges::none_of(gradients_, [](auto& at) { return at.second.pending; });
   if (idle) return;
-  // A run was ended by an error: nobody may be there to wait for.
+  // A run failed: peers may be gone.
   abort("a pipeline was ended by an error");
 }
 
@@ -75,7 +75,7 @@ void Executor::abort(const std::string& reason) {
   try {
     boundary_.stages().abort(reason);
   } catch (const std::exception&) {
-    // It is over already.
+    // It has ended already.
   }
 }
 
@@ -171,7 +171,8 @@ void Executor::forget(std::map<Place, Held>& held, const Entry& entry) {
   held.erase(found);
 }
 
-// What was made is for an entry on this rank, or waits to be sent. `stays`: its memory does.
+// Hands the result to an entry on this rank, or keeps it for a send. `stays`: its memory remains
+// valid.
 void Executor::hand_over(const Entry& made, Tensor tensor, bool stays) {
   const bool forward = made.kind == Kind::forward;
   const int to = forward ? made.chunk + 1 : made.chunk - 1;

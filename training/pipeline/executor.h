@@ -1,5 +1,5 @@
-// Runs a rank's part of a plan: computes its entries in order, while messages to and from the
-// neighbouring stages travel.
+// Executes a rank's part of a plan: computes its entries in order, overlapped with messages to and
+// from neighbouring stages.
 #pragma once
 
 #include <chrono>
@@ -18,58 +18,58 @@
 
 namespace tutti::training::pipeline {
 
-// What a rank computes: its chunks of a model, or a stand-in for them.
+// Computation of a rank: its chunks of a model, or a stand-in for them.
 class StageWork {
  public:
   virtual ~StageWork() = default;
 
-  // The output of a chunk for a micro-batch: its type, rows and columns; `data` is not looked at.
+  // Type, rows and columns of a chunk's output for a micro-batch; `data` is unspecified.
   virtual Tensor shape_after(int chunk, int micro_batch) const = 0;
 
-  // Each is told the plan's action: entry, slot, version.
-  // The output is valid until the slot's backward (forward-only tables: until the next call).
+  // The following functions get the plan's action: entry, slot, version. forward() returns the
+  // output, valid until the slot's backward (forward-only tables: until the next call).
   virtual Tensor forward(const Action& action, ConstTensor input) = 0;
-  // The gradient of the input, valid until the next call. In two parts: backward_weight() may read
-  // `output_gradient` again.
+  // Returns the gradient of the input, valid until the next call. If backward is split,
+  // backward_weight() may read `output_gradient` again.
   virtual Tensor backward(const Action& action, ConstTensor output_gradient) = 0;
   virtual void backward_weight(const Action& action) = 0;
-  // Weights change to action.version.
+  // Updates the weights to action.version.
   virtual void update(const Action& action) {}
 };
 
-// Of one rank. Threads: one at a time.
+// Executor of one rank. Used by one thread at a time.
 class Executor {
  public:
   // `boundary` reaches the other ranks of the pipeline.
   explicit Executor(Boundary boundary);
-  // Waits for what is under way; after an error the pipeline is aborted first.
+  // Waits for messages in flight; after an error it aborts the pipeline first.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Collective: every rank of the pipeline runs its part of the same plan, which has passed
-  // check(). Throws what `stage` throws and the communicator's errors, with the place added: this
-  // rank, its stage and micro-batch, and what it needed from whoever is to blame. An error of this
-  // rank's own, such as bad input, ends the other ranks of the pipeline with its cause.
+  // Collective: every rank of the pipeline runs its part of the same plan, which must have passed
+  // check(). Throws what `stage` throws, and the communicator's errors with the position added:
+  // this rank, its stage and micro-batch, and what it needed from which rank. An error of this
+  // rank's own, such as bad input, aborts the other ranks of the pipeline with its cause.
   void run(const Plan& plan, StageWork& stage);
 
-  // Moves messages; to be called now and then while a stage computes.
+  // Makes progress on messages; to be called now and then while a stage computes.
   void poll();
 
-  // Spans of entries, and of waiting for other stages, are recorded. The trace outlives this.
+  // Records spans of entries, and of waiting for other stages. The trace must outlive this.
   void record(Trace& trace) { trace_ = &trace; }
 
-  // Time that this rank stood still for other stages, since construction.
+  // Time that this rank waited for other stages, since construction.
   std::chrono::nanoseconds waited() const { return waited_; }
   int64_t bytes_sent() const { return boundary_.bytes_sent(); }
-  // Memory of what comes from other stages and goes to them: the library's, so that a message needs
-  // nobody's help on its way (Communicator::allocate).
+  // Bytes of message buffers. They are the library's (Communicator::allocate), so that messages
+  // progress without help from the CPU.
   int64_t buffer_bytes() const { return pool_.bytes(); }
-  // The most micro-batches (of any chunk) whose activations were kept at once.
+  // Maximum number of micro-batches (of any chunk) whose activations were kept at once.
   int most_activations() const { return most_activations_; }
 
  private:
-  // What an entry needs: received, or made on this rank.
+  // The input of an entry: received, or computed on this rank.
   struct Held {
     Tensor tensor;
     bool pooled = false;
@@ -77,7 +77,7 @@ class Executor {
     Boundary::Transfer transfer;
   };
   struct Outgoing {
-    Tensor tensor;  // of the pool
+    Tensor tensor;  // from the pool
     Boundary::Transfer transfer;
   };
   using Place = std::pair<int, int>;  // micro-batch, chunk
@@ -99,7 +99,7 @@ class Executor {
   Tensor take_copy(ConstTensor tensor);
   Tensor take(const Tensor& shape);
   void count_activations(const Entry& entry);
-  // Up to now, if a trace is kept.
+  // Records a span from `start` until now, if a trace is kept.
   void record_span(const char* what, TraceCategory category, const Entry& entry,
                    std::chrono::steady_clock::time_point start);
   int own_rank() { return boundary_.stages().rank(); }
@@ -111,10 +111,10 @@ class Executor {
   const Plan* plan_ = nullptr;
   StageWork* stage_ = nullptr;
   bool keeps_activations_ = true;
-  std::map<Place, Held> activations_;  // inputs of forward, by the chunk they are for
-  std::map<Place, Held> gradients_;    // of outputs, by the chunk they are for
-  Tensor made_;                        // by the last entry, for another rank; of the pool
-  std::deque<Outgoing> outgoing_;      // in the order of their sending
+  std::map<Place, Held> activations_;  // inputs of forward, by the chunk that needs them
+  std::map<Place, Held> gradients_;    // gradients of outputs, by the chunk that needs them
+  Tensor made_;                        // result of the last entry for another rank; from the pool
+  std::deque<Outgoing> outgoing_;      // in the order of sending
   std::chrono::nanoseconds waited_{0};
   int activations_kept_ = 0;
   int most_activations_ = 0;

@@ -1,17 +1,18 @@
-// Interleaved 1F1B: v thinner chunks on each rank, chunk c on rank c % p, so that the pipeline
-// fills and drains in thinner slices.
+// Interleaved 1F1B: v smaller chunks on each rank, chunk c on rank c % p, so that the pipeline
+// fills and drains faster.
 //
 //   rank 0 | F0.0 F1.0 F0.2 F1.2 .... B0.2 .... B1.2 B0.0 B1.0      p = m = v = 2; F0.2 is
 //   rank 1 |      F0.1 F1.1 F0.3 B0.3 F1.3 B1.3 B0.1 B1.1           micro-batch 0, chunk 2
 //
-// Idle, where m is a multiple of p: (p - 1) / (v m + p - 1).
+// Idle, if m is a multiple of p: (p - 1) / (v m + p - 1).
 //
-// Micro-batches go in groups of p: a rank takes a group through its first chunk, then through its
-// second ..., then the next group; backwards the same, from the last chunk down. Of these units of
-// work, 1F1B is made: w = (v - 1) p + 2 (p - 1 - rank) forwards first. Memory: up to w + 1 chunks.
+// Micro-batches are processed in groups of p: a rank takes a group through its first chunk, then
+// through its second ..., then the next group; backwards likewise, from the last chunk down. 1F1B
+// is applied to these units of work, with w = (v - 1) p + 2 (p - 1 - rank) forwards first. Memory:
+// up to w + 1 chunks.
 //
-// The paper wants m to be a multiple of p. Any m is had by leaving the micro-batches out that there
-// are not: the others wait for nothing that they did not wait for before.
+// The paper requires m to be a multiple of p. Any m is possible by skipping the missing
+// micro-batches: the others wait for no additional entries.
 //
 // D. Narayanan et al.: Efficient Large-Scale Language Model Training on GPU Clusters Using
 // Megatron-LM. SC 2021. Section 2.2, figure 4.
@@ -23,14 +24,14 @@ namespace tutti::training::pipeline {
 
 Schedule interleaved(int p, int m, int v) {
   Schedule result{.name = "interleaved", .ranks = p, .micro_batches = m, .chunks = v * p};
-  if (v == 1) {  // fewer forwards first do: nothing comes round to this rank again
+  if (v == 1) {  // fewer warm-up forwards suffice: no chunk returns to this rank
     result.table = one_f_one_b(p, m).table;
     return result;
   }
   const int groups = (m + p - 1) / p;
   for (int rank = 0; rank < p; ++rank) {
     const int first = (v - 1) * p + 2 * (p - 1 - rank);
-    // In units of work, numbered in their order.
+    // In units of work, numbered in order.
     std::vector<Entry> entries =
         staggered(groups * v * p, 0, {{Kind::forward, 0}, {Kind::backward, first}});
     for (Entry& entry : entries) {

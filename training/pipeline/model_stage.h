@@ -16,47 +16,46 @@
 
 namespace tutti::training::pipeline {
 
-// One of a table's micro-batches.
+// A micro-batch of a table.
 struct StageBatch {
   MicroBatch batch;
   LossScales scales;
 };
 
-// Appends a step's micro-batches as its table has them: this rank's, then its last one again, with
-// weight 0. Throws Error(invalid_argument) where it has none.
+// Appends a step's micro-batches, as many as its table has: this rank's, then its last one again
+// with weight 0. Throws Error(invalid_argument) if `own` is empty.
 void append_step(std::vector<StageBatch>& batches, std::span<const MicroBatch> own, int64_t table,
                  const LossScales& scales);
 
-// What a number of micro-batches add up to.
+// Indices of the sums of a micro-batch's results.
 enum Sum : size_t { loss_sum, correct_sum, target_sum, first_named_sum };
 
 enum class StageMode : uint8_t {
   training,
   evaluation,  // nothing is kept for backward
-  // Forward alone, as in training, up to the head: units count what backward must know before it
-  // begins.
+  // Forward only, as in training, without the head: units count what backward needs in advance.
   counting,
 };
 
 class ModelStage : public StageWork {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   ModelStage(Model& model, ModelRunner& runner, const Placement& placement, DType dtype);
 
-  // Before a run with these micro-batches, the table's.
+  // Call before a run; `batches` are the table's micro-batches.
   void begin(std::vector<StageBatch> batches, StageMode mode, UnitHooks& hooks);
-  // The same for a schedule that is not flushed: weights by version, and what to do at updates.
-  // `versions` outlives the run.
+  // Likewise for a schedule without flushes: uses versioned weights, and calls `on_update` at
+  // updates. `versions` must outlive the run.
   void begin(std::vector<StageBatch> batches, WeightVersions& versions,
              std::function<void(const Action&)> on_update, UnitHooks& hooks);
 
-  // The losses besides the last unit's that the model's units have, wherever they lie.
+  // Unit and name of all losses of the model's units besides the last unit's, on all stages.
   const std::vector<std::pair<int, std::string>>& named_losses() const { return named_; }
-  // Whether any loss is computed here.
+  // True if any loss is computed here.
   bool has_losses() const;
-  // One list for each of the run's micro-batches [first, first + count), in ascending order: the
-  // sum of its losses, how many targets it got right, how many it has, then named_losses(). All are
-  // 0 where they are not computed here, and of a micro-batch of weight 0.
+  // Results of the run's micro-batches [first, first + count), in ascending order; for each the
+  // loss sum, the number of correct targets, the number of targets, then named_losses(). Entries
+  // are 0 if another rank computes them, and for a micro-batch of weight 0.
   std::span<const std::vector<double>> found(size_t first, size_t count) const {
     return std::span(found_).subspan(first, count);
   }
@@ -71,7 +70,7 @@ class ModelStage : public StageWork {
 
  private:
   const StageBatch& at(int micro_batch) const { return batches_[static_cast<size_t>(micro_batch)]; }
-  // Computes with the weights of the action's version.
+  // Calls compute() with the weights of the action's version.
   template <typename Compute>
   auto with_version(const Action& action, Compute&& compute);
   Tensor forward_only(ModelRunner::Part part, const MicroBatch& batch, ConstTensor input);
@@ -93,10 +92,10 @@ class ModelStage : public StageWork {
   std::optional<int> broken_unit_;
 };
 
-// Moves a pipeline's messages between units.
+// Makes progress on a pipeline's messages between units.
 class PollingHooks : public UnitHooks {
  public:
-  // Both outlive it.
+  // Both must outlive it.
   PollingHooks(UnitHooks& inner, Executor& executor) : inner_(inner), executor_(executor) {}
 
   void before_forward(int unit) override { inner_.before_forward(unit); }

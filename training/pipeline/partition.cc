@@ -12,11 +12,11 @@ namespace tutti::training::pipeline {
 namespace {
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
-constexpr int kMostWorkers = 1024;  // of a level: the search's time grows with their square
+constexpr int kMostWorkers = 1024;  // per level: the search's time grows with their square
 
 double seconds_on(const Link& link, double bytes) { return link.latency + bytes / link.bandwidth; }
 
-// T^k(i -> j, m), of what takes one worker `alone` seconds.
+// T^k(i -> j, m), for a stage that takes one worker `alone` seconds.
 double replicated(double alone, int workers, double parameter_bytes, const Link& link) {
   if (workers == 1) return alone;
   const double sums =
@@ -24,7 +24,7 @@ double replicated(double alone, int workers, double parameter_bytes, const Link&
   return std::max(alone, sums) / workers;
 }
 
-// A number for each run of layers [first, end).
+// A number for each range of layers [first, end).
 class Runs {
  public:
   explicit Runs(size_t layers) : ends_(layers + 1), values_(layers * ends_) {}
@@ -47,7 +47,7 @@ Runs sums(std::span<const Layer> layers, Value value) {
   return runs;
 }
 
-// One level's part of a pipeline: layers [first, end) on so many workers.
+// A stage of one level: layers [first, end) on some workers.
 struct Part {
   size_t first = 0;
   size_t end = 0;
@@ -67,7 +67,7 @@ struct Level {
     return replicated(alone.at(part.first, part.end), part.workers,
                       parameter_bytes.at(part.first, part.end), link);
   }
-  // Of the message from layer end - 1 to layer end, and of its gradient.
+  // Time of the message from layer end - 1 to layer end, and of its gradient.
   double boundary(size_t end) const {
     return 2 * seconds_on(link, static_cast<double>(layers[end - 1].activation_bytes));
   }
@@ -87,7 +87,7 @@ class Pipelines {
     }
   }
 
-  // On as many workers as serve best.
+  // Time with the best number of workers.
   double time(size_t end) const { return at(end, best_workers(end)).time; }
 
   std::vector<Part> parts(size_t end) const {
@@ -183,7 +183,7 @@ void check(std::span<const Layer> layers, const Cluster& cluster) {
                .remedy = "give more ranks, or ranks with more memory"});
 }
 
-// A^0: never, where the parameters do not fit on a rank.
+// A^0: infinite if the parameters do not fit on a rank.
 Runs rank_times(std::span<const Layer> layers, const Runs& parameter_bytes, int64_t memory) {
   Runs times = sums(layers, [](const Layer& layer) { return layer.forward + layer.backward; });
   if (memory == 0) return times;
@@ -212,7 +212,8 @@ Runs parameter_sums(std::span<const Layer> layers) {
               [](const Layer& layer) { return static_cast<double>(layer.parameter_bytes); });
 }
 
-// `workers` of `width` ranks each, of which it takes [first_rank, first_rank + count).
+// Ranks of `workers` workers of `width` ranks each: of each worker [first_rank, first_rank +
+// count).
 std::vector<int> ranks_of(int first_worker, int workers, int width, int first_rank, int count) {
   std::vector<int> ranks;
   for (int worker = first_worker; worker < first_worker + workers; ++worker) {
@@ -249,7 +250,7 @@ Partition search(std::span<const Layer> layers, const Cluster& cluster, bool rep
     for (const Part& inner : Pipelines(ranks, outer.first).parts(outer.end)) {
       Stage stage{static_cast<int>(inner.first), static_cast<int>(inner.end)};
       stage.ranks = ranks_of(node, outer.workers, ranks.workers, rank, inner.workers);
-      // Gradients are summed between nodes when all of the node's stages have them.
+      // Gradients are summed between nodes once all ranks of the node's stage have them.
       stage.time = replicated(ranks.stage(inner), outer.workers,
                               parameter_bytes.at(outer.first, outer.end), nodes.link);
       if (inner.end < outer.end) {

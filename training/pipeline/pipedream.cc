@@ -1,12 +1,11 @@
-// PipeDream: 1F1B that is never flushed. Each rank changes its weights as soon as it has the
-// gradients of an update, and keeps the old ones (stashed) for micro-batches whose backward is to
-// come.
+// PipeDream: 1F1B without flushes. Each rank updates its weights as soon as it has the gradients of
+// an update, and keeps (stashes) old versions for micro-batches whose backward is still to come.
 //
-//   rank 0 | F0 F1 F2 .. .. B0 F3 B1 F4 B2 F5 B3 ..     F3 sees the weights that B0 has left on its
+//   rank 0 | F0 F1 F2 .. .. B0 F3 B1 F4 B2 F5 B3 ..     F3 uses the weights that B0 has left on its
 //   rank 1 |    F0 F1 .. B0 F2 B1 F3 B2 F4 B3 F5 ..       rank, and so does B3: weights are p - 1 -
 //   rank 2 |       F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 ..       rank updates old
 //
-// In steady state nothing is idle. Versions of the weights: up to p - rank, with an update for each
+// No rank is idle in the steady state. Versions of the weights: up to p - rank, with one update per
 // micro-batch.
 //
 // D. Narayanan et al.: PipeDream: Generalized Pipeline Parallelism for DNN Training. SOSP 2019.

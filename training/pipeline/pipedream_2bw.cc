@@ -1,15 +1,15 @@
-// PipeDream-2BW: 1F1B that is never flushed, with two versions of the weights on every rank.
+// PipeDream-2BW: 1F1B without flushes, with two versions of the weights on every rank.
 //
 //   updates of 2  | u = 0 | u = 1 | u = 2       | u = 3       ...
 //   micro-batches | 0 1   | 2 3   | 4 5         | 6 7         ...
 //   weights       | W0    | W0    | after u = 0 | after u = 1 ...
 //
-// The same delay on all ranks, so that it is gradient descent with gradients one update old.
+// The delay is equal on all ranks, so it is gradient descent with gradients one update old.
 //
-// What it asks: when the first micro-batch of update u >= 2 comes forward, number i = u a for
-// updates of a micro-batches, update u - 2 has been done, that is the backwards before (u - 1) a.
-// 1F1B has done i - (p - 1 - rank) by then: enough on every rank if, and only if, a >= p - 1. (Of
-// two updates in all, any a would do; a run of it that is twice as long would not.)
+// Condition: when the first micro-batch of update u >= 2 starts its forward, number i = u a for
+// updates of a micro-batches, update u - 2 must be done, that is the backwards before (u - 1) a.
+// 1F1B has done i - (p - 1 - rank) by then: enough on every rank if, and only if, a >= p - 1. (With
+// two updates in total any a would do, but not for longer runs.)
 //
 // D. Narayanan et al.: Memory-Efficient Pipeline-Parallel DNN Training. ICML 2021. Section 3.1,
 // figure 2.

@@ -1,4 +1,4 @@
-// Where in a pipeline an error found a rank, in words.
+// Descriptions of a rank's position in a pipeline, for errors.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace tutti::training::pipeline {
 
-// Whether an error was told by other ranks, or is about them; else it is this rank's own.
+// True if other ranks reported the error, or caused it; false if it is this rank's own.
 bool told_by_others(ErrorCode code);
 
-// An error with the places where it found ranks.
+// An error with the positions of the ranks concerned.
 class PlacedError : public Error {
  public:
   PlacedError(const Error& error, const std::string& where)
@@ -21,9 +21,9 @@ class PlacedError : public Error {
 };
 
 // "rank 1 (node7, pid 1234), stage 1, in the backward of micro-batch 3 through chunk 1, which needs
-// the backward of micro-batch 3 through chunk 2 on rank 2 (...), stage 2": where this rank is in
-// its plan, and what it needs, from the culprit if its entry depends on that one, else from the
-// stage next to it.
+// the backward of micro-batch 3 through chunk 2 on rank 2 (...), stage 2": the position of this
+// rank in its plan, and what it needs: from the culprit if its entry depends on that rank, else
+// from the neighbouring stage.
 std::string place_of(const Action& action, const Plan& plan, const Communicator& stages,
                      std::optional<int> culprit = std::nullopt);
 

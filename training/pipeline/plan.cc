@@ -9,20 +9,20 @@
 namespace tutti::training::pipeline {
 namespace {
 
-// What one rank's entries are given, by micro-batch and chunk.
+// Values assigned to one rank's entries, by micro-batch and chunk.
 struct Assigned {
   std::vector<int> slots;
   std::vector<int> versions;
-  std::vector<int> update_after;  // by position: the version that is made after it, or 0
+  std::vector<int> update_after;  // by position: version created after it, or 0
 };
 
 struct Receive {
-  int before = 0;  // the position before which it is posted
+  int before = 0;  // position before which it is posted
   Site sent;
   Entry entry;
 };
 
-// Each micro-batch takes the lowest slot that is free.
+// Assigns the lowest free slot to each micro-batch.
 int assign_slots(const Schedule& schedule, int rank, bool trains, std::vector<int>& slots) {
   std::vector<bool> taken;
   for (const Entry& entry : schedule.table[index(rank)]) {
@@ -38,7 +38,8 @@ int assign_slots(const Schedule& schedule, int rank, bool trains, std::vector<in
   return static_cast<int>(taken.size());
 }
 
-// The rules of `Updates`. Micro-batches of update u are u * accumulated and those that follow.
+// Applies the rules of `Updates`. Micro-batches of update u are u * accumulated and those that
+// follow.
 void assign_versions(const Schedule& schedule, int rank, Assigned& assigned) {
   const std::vector<Entry>& entries = schedule.table[index(rank)];
   assigned.update_after.assign(entries.size(), 0);
@@ -80,7 +81,7 @@ int versions_at_once(const Schedule& schedule, int rank, const Assigned& assigne
   return most;
 }
 
-// The receives of a rank in the order in which they are posted.
+// Returns a rank's receives in the order in which they are posted.
 std::vector<Receive> receives_of(const Schedule& schedule, const Places& places, int rank) {
   const std::vector<Entry>& entries = schedule.table[index(rank)];
   std::vector<Receive> receives;
@@ -92,7 +93,7 @@ std::vector<Receive> receives_of(const Schedule& schedule, const Places& places,
     const Site sent = input.kind == Kind::forward ? places.forward[at] : places.backward[at];
     if (sent.rank != rank) receives.push_back({std::max(0, i - 1), sent, entry});
   }
-  // In the order of the channels, none is posted after one that is sent later.
+  // In channel order, no receive is posted after one whose message is sent later.
   std::ranges::sort(receives, {}, [](const Receive& receive) {
     return std::tuple(receive.sent.rank, receive.sent.index);
   });
@@ -104,7 +105,7 @@ std::vector<Receive> receives_of(const Schedule& schedule, const Places& places,
   return receives;
 }
 
-// Who needs what `entry` makes: a rank, or -1.
+// The rank that needs the result of `entry`, or -1.
 int consumer_of(const Schedule& schedule, const Places& places, const Entry& entry) {
   Entry next = entry;
   next.chunk += entry.kind == Kind::forward ? 1 : -1;
@@ -141,7 +142,7 @@ std::vector<Action> actions_of(const Schedule& schedule, const Places& places, i
   return actions;
 }
 
-// Which chunk lies on which ranks: by who computes what.
+// Derives the holders of chunks from the ranks of entries.
 void place_chunks(const Places& places, Plan& plan) {
   plan.holders.resize(index(plan.schedule.chunks));
   for (const Site& place : places.forward) plan.forward_rank.push_back(place.rank);

@@ -1,4 +1,5 @@
-// The plans of one training run: made, checked and kept, by numbers of steps and micro-batches.
+// Cache of a training run's plans, built and checked on demand, by numbers of steps and
+// micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,15 @@ namespace tutti::training::pipeline {
 
 class Plans {
  public:
-  // Throws Error(invalid_argument) where there is no such schedule for so many ranks.
+  // Throws Error(invalid_argument) if there is no such schedule for this number of ranks.
   Plans(const std::string& schedule, int ranks, int virtual_stages);
 
   bool flushed() const { return kind_.updates == Updates::flushed; }
   int chunks() const { return layout_.schedule.chunks; }
-  // Any of the plans: all agree on which chunks lie on which ranks.
+  // Any of the plans: all have the same chunks on the same ranks.
   const Plan& layout() const { return layout_; }
-  // Of at least so many micro-batches a step: where the schedule needs more, the last ones are of
-  // weight 0. Several steps only for schedules that are not flushed, which do not flush in between.
+  // A plan for at least this many micro-batches per step: if the schedule needs more, the last ones
+  // have weight 0. Several steps, without a flush in between, only for schedules without flushes.
   const Plan& training(int64_t micro_batches, int64_t steps = 1);
   const Plan& evaluation(int64_t micro_batches);
 

@@ -30,7 +30,7 @@ struct Measured {
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// A unit's parameters, in the arena while this lives.
+// A unit's parameters, in the arena during its lifetime.
 class BoundUnit {
  public:
   BoundUnit(ParameterTable& table, int unit, const RunnerOptions& options, Arena& arena)
@@ -42,7 +42,7 @@ class BoundUnit {
       const Tensor value = filled(arena, options.dtype, rows, cols, [&](std::span<float> values) {
         initial_values(spec, options.seed, 0, values);
       });
-      const Tensor gradient = arena.take(DType::f32, rows, cols);  // sums of micro-batches
+      const Tensor gradient = arena.take(DType::f32, rows, cols);  // sums over micro-batches
       zero(gradient);
       table.set_value(index, value);
       table.set_gradient(index, gradient);
@@ -62,7 +62,7 @@ class BoundUnit {
   std::vector<int> used_;
 };
 
-// What says that two units take the same time.
+// Units of equal kind take the same time.
 struct Kind {
   std::type_index type;
   std::array<int64_t, 4> shapes;  // a sample's input and output
@@ -104,7 +104,7 @@ class Profiler {
   int64_t rows_of(const OutputShape& shape) const {
     return shape.rows_at(model_.parameters().mesh(), batch_);
   }
-  // Of what unit `index` - 1 hands over; nothing comes before the first.
+  // Shape of the output of unit `index` - 1; empty before the first.
   OutputShape input_shape(int index) {
     return index == 0 ? OutputShape{0, 0} : unit_at(index - 1).output_shape();
   }
@@ -153,7 +153,7 @@ class Profiler {
     return {{median(forward), median(backward)}, memory, messages};
   }
 
-  // Of a run in arenas of its own, which is not timed.
+  // Measures the memory of an untimed run in separate arenas.
   UnitMemory memory_of(Unit& unit, ConstTensor input, ConstTensor gradient,
                        UnitMessages& messages) {
     Arena kept, temporary;
@@ -174,7 +174,7 @@ class Profiler {
              .seed = options_.seed,
              .slices = model_.slices()},
             arena,
-            /*recomputing=*/true};  // leaves running statistics alone
+            /*recomputing=*/true};  // keeps running statistics unchanged
   }
 
   Times run(Unit& unit, ConstTensor input, ConstTensor gradient) {

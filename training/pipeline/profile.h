@@ -1,5 +1,5 @@
-// What a model's units take on this machine, one unit at a time: a model that is larger than memory
-// can be profiled where its largest unit fits.
+// Costs of a model's units on this machine, measured one unit at a time: a model larger than memory
+// can be profiled if its largest unit fits.
 //
 //   unit 0   |values|gradients|input|output's gradient|  forward, backward, forward, backward ...
 //   unit 1   |values|...                                 in the same memory
@@ -15,15 +15,15 @@
 
 namespace tutti::training::pipeline {
 
-// What a unit takes for that micro-batch, in bytes (runner.h says what lies where when).
+// Memory of a unit for the profiled micro-batch, in bytes (runner.h describes the arenas).
 struct UnitMemory {
-  int64_t kept = 0;      // from forward to backward, its output included
-  int64_t forward = 0;   // the most during forward, what is kept included
-  int64_t backward = 0;  // the most during backward, beside that: temporaries, the input's gradient
+  int64_t kept = 0;      // from forward to backward, output included
+  int64_t forward = 0;   // maximum during forward, `kept` included
+  int64_t backward = 0;  // maximum during backward besides `kept`: temporaries, input gradient
 };
 
-// Messages of a unit to other ranks of the mesh that its model is made for, for that micro-batch;
-// messages between stages are not among them.
+// Messages of a unit to other ranks of the model's mesh for the profiled micro-batch; messages
+// between stages are not included.
 struct UnitMessages {
   std::vector<UnsentMessage> forward;
   std::vector<UnsentMessage> backward;
@@ -31,21 +31,21 @@ struct UnitMessages {
 
 struct Profile {
   std::string model;               // its description
-  int64_t samples = 0;             // of the micro-batch that was timed
+  int64_t samples = 0;             // in the timed micro-batch
   std::vector<Layer> layers;       // the model's units, in order
-  std::vector<UnitMemory> memory;  // theirs
+  std::vector<UnitMemory> memory;  // of the units
   std::vector<UnitMessages> messages;
 };
 
-// Units get random inputs of their shape (the first and the last one also `batch`, which must make
-// sense for them) and initial parameters. Times are the medians of `runs` runs, after one that is
-// not counted; with options.checkpoint_units, backward has the repeated forward in it. Units of one
+// Profiles all units. They get random inputs of their shape (the first and the last one also
+// `batch`, which must be valid for them) and initial parameters. Times are medians of `runs` runs
+// after a warm-up run; with options.checkpoint_units, backward includes recomputation. Units of one
 // kind and the same shapes share one measurement. Parameters that several units share count in
 // each.
 //
-// While it lasts, the parameters' views point at memory of its own; afterwards they are empty.
-// Running statistics stay as they are. Throws Error(invalid_argument) for an empty micro-batch and
-// for no runs. Options: any dtype that `convert` knows (f32, bf16, f16).
+// During the call the parameters' views point at its own memory; afterwards they are empty. Running
+// statistics are unchanged. Throws Error(invalid_argument) for an empty micro-batch and for runs <
+// 1. options.dtype: any type that `convert` supports (f32, bf16, f16).
 Profile profile_model(Model& model, const MicroBatch& batch, const RunnerOptions& options = {},
                       int runs = 5);
 

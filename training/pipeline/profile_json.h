@@ -1,4 +1,4 @@
-// Profiles as files: measured on one machine, partitioned on another, or written by hand.
+// Profile files: measured on one machine and partitioned on another, or written by hand.
 //
 //   {
 //     "format": "tutti-profile", "version": 1,
@@ -19,8 +19,8 @@ namespace tutti::training::pipeline {
 
 std::string to_json(const Profile& profile);
 
-// The form is checked; partition() checks the values. Throws Error(invalid_argument) that says what
-// is wrong and names `file`.
+// Checks the form; partition() checks the values. Throws Error(invalid_argument) that describes the
+// fault and names `file`.
 Profile profile_from_json(std::string_view text, const std::string& file);
 
 }  // namespace tutti::training::pipeline

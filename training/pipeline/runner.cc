@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// Puts `tensor` where the arena stood at `mark`, and forgets everything else from there on.
+// Moves `tensor` to the arena's position `mark`, and releases everything after it.
 Tensor move_down(ConstTensor tensor, Arena& arena, size_t mark) {
   arena.release(mark);
   const Tensor kept = arena.take(tensor.dtype, tensor.rows, tensor.cols);
@@ -18,7 +18,7 @@ Tensor move_down(ConstTensor tensor, Arena& arena, size_t mark) {
   return kept;
 }
 
-// The same micro-batch's pass, in other memory.
+// A pass of the same micro-batch in another arena.
 Pass in_arena(const PassContext& context, Arena& arena) { return {context, arena}; }
 
 }  // namespace
@@ -104,7 +104,8 @@ ConstTensor ModelRunner::own_rows(ConstTensor output) {
   return output.row_range(own.first, own.count);
 }
 
-// The output lies where the next unit finds it, and this one's input is gone.
+// Computes in scratch memory; the next unit reads the output there, and this unit's input is
+// released.
 Tensor ModelRunner::forward_in_scratch(Slot& slot, int index, ConstTensor input) {
   scratch_.release(std::exchange(input_end_, 0));
   Pass pass = in_arena(*slot.pass, scratch_);
@@ -113,7 +114,7 @@ Tensor ModelRunner::forward_in_scratch(Slot& slot, int index, ConstTensor input)
   return output;
 }
 
-// All but the output is forgotten, so it needs no room in each slot.
+// Releases everything but the output, so that slots need no memory for it.
 Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor input) {
   scratch_.release(std::exchange(input_end_, 0));
   Pass pass = in_arena(*slot.pass, scratch_);
@@ -163,7 +164,7 @@ PassResult ModelRunner::result(int index) {
   const bool finite =
       has_loss ? std::isfinite(result.loss_sum) : all_finite(slot.outputs.back()).get();
   if (finite) return result;
-  // Without an earlier one it is the last unit, whose loss it is.
+  // If no earlier output is broken, it is the last unit's, whose loss it is.
   size_t broken = 0;
   while (broken + 1 < slot.outputs.size() && all_finite(slot.outputs[broken]).get()) ++broken;
   const int unit = slot.units.begin + static_cast<int>(broken);
@@ -190,7 +191,7 @@ Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor
     const ConstTensor input = input_anew(slot, pass, index);
     pass.recomputing = true;
     unit(index).forward(pass, input);
-    pass.losses.clear();  // they were told before
+    pass.losses.clear();  // reported by the first forward
     pass.recomputing = false;
   }
   const Tensor input_gradient = unit(index).backward(pass, gradient);

@@ -1,15 +1,15 @@
-// Runs micro-batches through a model's units, or through a part of them (a stage of a pipeline),
-// forward and backward, with or without keeping every unit's activations.
+// Runs micro-batches through a model's units, or through a part of them (a pipeline stage), forward
+// and backward, with or without keeping all activations.
 //
 //   forward   unit 0 ... unit n-1     outputs stay in the slot's arena (checkpointed: outputs only)
 //   backward  unit n-1 ... unit 0     (checkpointed: each unit's forward once more)
 //
-// What is the same on all tensor ranks may be kept by them in parts between forward and backward.
+// Tensor ranks may keep shards of replicated outputs between forward and backward.
 //
-// Several micro-batches may be under way, each in a slot of its own.
+// Several micro-batches may be in flight, each in its own slot.
 //
-// Activation checkpointing: Chen et al.: Training deep nets with sublinear memory cost, 2016; in
-// parts: Rajbhandari et al.: ZeRO, 2020, section 6.1.
+// Activation checkpointing: Chen et al.: Training deep nets with sublinear memory cost, 2016;
+// partitioned: Rajbhandari et al.: ZeRO, 2020, section 6.1.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,12 @@ namespace tutti::training {
 struct RunnerOptions {
   DType dtype = DType::f32;       // of activations
   bool checkpoint_units = false;  // keep each unit's output only
-  // Of these outputs, as far as they are the inputs of units that are done anew, only this tensor
-  // rank's rows.
+  // Keep only this tensor rank's rows of an output that is the input of a recomputed unit.
   bool partition_checkpoints = false;
-  uint64_t seed = 0;               // of dropout
-  Mesh* mesh = nullptr;            // what passes get; outlives the runner
-  KeyValueCache* cache = nullptr;  // the same
-  // Whose memory activations are in; null: the host's. Parameters and inputs are in the same.
+  uint64_t seed = 0;               // for dropout
+  Mesh* mesh = nullptr;            // passed to units; must outlive the runner
+  KeyValueCache* cache = nullptr;  // likewise
+  // Memory space of activations; null: the host's. Parameters and inputs must be in the same.
   const Backend* backend = nullptr;
   // Where there is one, and activations are in the host's memory, outputs that are kept as inputs
   // of units that are done anew are in its files. It outlives the runner.
@@ -47,13 +46,13 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
-// Whether the unit's forward is done anew in backward.
+// True if the unit's forward is recomputed in backward.
 bool is_checkpointed(const Model& model, const RunnerOptions& options, int unit);
-// Whether of the unit's output each tensor rank keeps its rows: in this part of the model it is the
-// input of a unit that is done anew, and of nothing that is kept itself.
+// True if each tensor rank keeps only its rows of the unit's output: in this part of the model it
+// is the input of a recomputed unit, and of nothing that is kept itself.
 bool keeps_rows(const Model& model, const RunnerOptions& options, const UnitRange& part, int unit);
 
-// What backward starts with (pass.h).
+// Initial factors of backward (pass.h).
 struct LossScales {
   double target = 1;
   double sample = 1;
@@ -74,61 +73,61 @@ struct PassResult {
 
 class ModelRunner {
  public:
-  // The model outlives the runner.
+  // The model must outlive the runner.
   ModelRunner(Model& model, const RunnerOptions& options)
       : model_(model), options_(options), scratch_(options.backend) {}
 
   // --- the whole model, one micro-batch at a time ---
 
-  // Adds d(scaled losses)/dParameter to the gradients. With a loss that is not finite, backward
-  // runs all the same: its gradients tell the other ranks.
+  // Adds d(scaled losses)/dParameter to the gradients. If a loss is not finite, backward runs
+  // nevertheless: its gradients inform the other ranks.
   PassResult train(const MicroBatch& batch, const LossScales& scales, UnitHooks& hooks);
   PassResult evaluate(const MicroBatch& batch, UnitHooks& hooks);
-  // Logits of every position, valid until the next call.
+  // Returns the logits of all positions, valid until the next call.
   Tensor predict(const MicroBatch& batch, UnitHooks& hooks);
 
   // --- a part of the model ---
-  // A slot's micro-batch goes forward, then backward (at once, or in two parts), then the slot is
-  // free. The micro-batch and the input outlive that.
+  // A slot's micro-batch runs forward, then backward (whole, or in two parts); then the slot is
+  // free. The micro-batch and the input must outlive that.
 
   struct Part {
     UnitRange units;
     int slot = 0;
   };
-  // The output of the last unit, valid until backward. The first unit ignores `input`.
+  // Returns the output of the last unit, valid until backward. The first unit ignores `input`.
   Tensor forward(const Part& part, const MicroBatch& batch, ConstTensor input,
                  const LossScales& scales, UnitHooks& hooks);
-  // What forward found, for which this waits: better after backward, until the slot's next forward.
-  // A part without the last unit has no loss but those of its units.
+  // Results of the slot's last forward, for which it blocks, so call it after backward; available
+  // until the slot's next forward. A part without the last unit has only its units' own losses.
   PassResult result(int slot);
-  // The gradient of the input, valid until the next call; empty for the model's first unit.
+  // Returns the gradient of the input, valid until the next call; empty for the model's first unit.
   Tensor backward(int slot, ConstTensor output_gradient, UnitHooks& hooks);
-  // The same in two parts. The output's gradient outlives the second one, and what backward_input()
-  // returns is valid until then.
+  // Likewise in two parts. The output's gradient must outlive the second one; the result of
+  // backward_input() is valid until then.
   Tensor backward_input(int slot, ConstTensor output_gradient, UnitHooks& hooks);
   void backward_weight(int slot, UnitHooks& hooks);
-  // Keeps nothing; the output is valid until the next call with this slot. `training`: with what is
-  // on in training (PassContext).
+  // Keeps nothing; the output is valid until the next call with this slot. `training`: enables
+  // dropout and batch statistics (PassContext).
   Tensor forward_only(const Part& part, const MicroBatch& batch, ConstTensor input,
                       UnitHooks& hooks, bool training = false);
 
-  // The most bytes that activations and temporaries took.
+  // Maximum number of bytes of activations and temporaries.
   size_t activation_bytes() const;
-  // Of these, the most that each slot took between forward and backward.
+  // The part of activation_bytes() that each slot held at most between forward and backward.
   std::vector<size_t> slot_bytes() const;
   // The most bytes that were kept in files, and of these in memory at once.
   size_t file_bytes() const;
   size_t page_bytes() const;
 
  private:
-  // One micro-batch under way. Its address stays: put-off work refers to the pass.
+  // A micro-batch in flight. Its address is stable: deferred work refers to the pass.
   struct Slot {
     explicit Slot(const Backend* backend) : arena(backend) {}
     Arena arena;
     std::optional<Pass> pass;
     UnitRange units;
     std::vector<Tensor> outputs;    // by unit of the part
-    std::vector<size_t> work_ends;  // by unit of the part: of its put-off work
+    std::vector<size_t> work_ends;  // by unit of the part: end of its deferred work
     std::vector<UnitLoss> losses;
     ConstTensor input;
     std::optional<FileArena> files;  // of outputs that are kept for units that are done anew
@@ -140,7 +139,7 @@ class ModelRunner {
   // Of the unit's output, if it is in a file: begins to read it; gives its memory back.
   void fetch_output(const Slot& slot, int unit);
   void evict_output(const Slot& slot, int unit);
-  // Whoever hands memory on to other ranks, hooks and callers, finds it as units leave it.
+  // Blocks until units are done with memory that other ranks, hooks or callers read.
   void wait_for_units() const;
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
               bool training, const LossScales& scales);
@@ -162,8 +161,8 @@ class ModelRunner {
 
   Model& model_;
   RunnerOptions options_;
-  Arena scratch_;         // of backwards that are done at once
-  size_t input_end_ = 0;  // in it, of the next unit's input, which is kept in parts
+  Arena scratch_;         // for backward that is not deferred
+  size_t input_end_ = 0;  // in scratch_: end of the next unit's input, if that is kept in shards
   std::deque<Slot> slots_;
   size_t largest_kept_ = 0;  // bytes of an output in a file
 };

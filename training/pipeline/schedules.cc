@@ -76,7 +76,7 @@ std::string why_not_pipedream(const Shape& shape) {
 
 std::string why_not_pipedream_2bw(const Shape& shape) {
   if (std::string reason = why_not_pipedream(shape); !reason.empty()) return reason;
-  // pipedream_2bw.cc says why.
+  // pipedream_2bw.cc derives this.
   if (shape.accumulated < shape.ranks - 1) {
     return cat("PipeDream-2BW on ", shape.ranks, " ranks needs updates of at least ",
                shape.ranks - 1, " micro-batches, not ", shape.accumulated,
@@ -147,7 +147,7 @@ constexpr ScheduleKind kKinds[] = {
 };
 
 struct Alias {
-  std::string_view alias;  // as plain() leaves it
+  std::string_view alias;  // normalized by plain()
   std::string_view name;
 };
 

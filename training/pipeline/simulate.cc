@@ -15,12 +15,12 @@ namespace {
 
 constexpr int kNothing = -1;
 
-// An entry with all that matters for its time.
+// An entry with its costs and dependences.
 struct Task {
   Entry entry;
   double takes = 0;
   int needs = kNothing;  // the result it waits for
-  double message = 0;    // and how long that is on its way
+  double message = 0;    // message time of that result
   int makes = kNothing;
 };
 
@@ -34,7 +34,7 @@ struct Tasks {
               {.cause = std::string(cause), .remedy = std::string(remedy)});
 }
 
-// `given` for each of `count` chunks or, if `may_lack_last`, of the boundaries between them.
+// Expands `given` to `count` chunks or, if `may_lack_last`, to the boundaries between them.
 std::vector<double> spread(std::string_view name, const std::vector<double>& given, int count,
                            bool may_lack_last = false) {
   for (const double cost : given) {
@@ -81,7 +81,7 @@ Tasks tasks_of(const Plan& plan, const Costs& costs) {
   return tasks;
 }
 
-// Where some rank has not done all: names the first one, and what it waits for.
+// If a rank has not completed: names the first such rank, and what it waits for.
 void refuse_stuck(const Tasks& tasks, const std::vector<size_t>& done) {
   for (size_t rank = 0; rank < tasks.ranks.size(); ++rank) {
     if (done[rank] == tasks.ranks[rank].size()) continue;
@@ -91,12 +91,12 @@ void refuse_stuck(const Tasks& tasks, const std::vector<size_t>& done) {
   }
 }
 
-// Runs the table once. `clocks`, by rank: when it may begin; on return, when it has ended.
+// Runs the table once. `clocks`, by rank: the earliest start; on return, the end.
 std::vector<Span> run(const Tasks& tasks, std::vector<double>& clocks) {
   constexpr double kNotYet = -1;
   std::vector<double> made(tasks.results, kNotYet);
   std::vector<std::vector<Span>> spans(tasks.ranks.size());
-  // Each rank goes as far as it can, in turns.
+  // Advances each rank as far as possible, in turns.
   for (bool moved = true; moved;) {
     moved = false;
     for (size_t rank = 0; rank < tasks.ranks.size(); ++rank) {
@@ -122,13 +122,13 @@ std::vector<Span> run(const Tasks& tasks, std::vector<double>& clocks) {
   return all;
 }
 
-// Runs the table again and again, after a first run that ended at `clocks`, until each rank takes
-// as long as the time before; the slowest one's time.
+// Runs the table repeatedly, after a first run that ended at `clocks`, until each rank takes as
+// long as in the previous run. Returns the slowest rank's time.
 double steady_period(const Tasks& tasks, std::vector<double> clocks) {
   const size_t ranks = clocks.size();
   const double tolerance = 1e-9 * *std::ranges::max_element(clocks);
   const size_t most_runs = 64 + 4 * ranks;
-  constexpr int kEnough = 3;  // equal ones in succession
+  constexpr int kEnough = 3;  // equal runs in succession
   std::vector<double> times(ranks, 0);
   double half_way = 0;
   int equal = 0;
@@ -145,11 +145,11 @@ double steady_period(const Tasks& tasks, std::vector<double> clocks) {
     equal = same ? equal + 1 : 0;
   }
   if (equal == kEnough) return std::ranges::max(times);
-  // Times that come round in turns: their mean.
+  // Periodic times: returns their mean.
   return (std::ranges::max(clocks) - half_way) / static_cast<double>(most_runs - most_runs / 2);
 }
 
-// The idle part of `total` time.
+// The idle fraction of `total` time.
 double idle(double busy, double total) { return total > 0 ? std::max(0., 1 - busy / total) : 0; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// When a plan's entries run, given what each takes: the makespan, and how long ranks are idle.
+// Timeline of a plan's entries, given their costs: makespan and idle time.
 #pragma once
 
 #include <vector>
@@ -7,24 +7,24 @@
 
 namespace tutti::training::pipeline {
 
-// In any one unit of time. Vectors are by chunk; of one number, it is every chunk's.
+// In any unit of time. Vectors are by chunk; a single number is for all chunks.
 struct Costs {
   std::vector<double> forward = {1};
   std::vector<double> backward_input = {1};
-  std::vector<double> backward_weight = {1};  // a whole backward takes both
-  // From chunk c to c + 1 and back (so there may be one number less): the time from the end of an
-  // entry until its result is there on another rank. It overlaps with compute and with other
-  // messages, and is nothing between chunks of one rank.
+  std::vector<double> backward_weight = {1};  // a combined backward takes both
+  // Between chunks c and c + 1, in either direction (one number fewer is allowed): the time from
+  // the end of an entry until its result has arrived on another rank. Messages overlap with
+  // computation and with each other, and cost nothing between chunks of one rank.
   std::vector<double> message = {0};
 };
 
-// What the entries of one schedule take. Throws Error(invalid_argument) for costs that make no
-// sense, or are of another number of chunks.
+// Costs of the entries of one schedule. Throws Error(invalid_argument) for invalid costs, or a
+// wrong number of chunks.
 class EntryCosts {
  public:
   EntryCosts(const Schedule& schedule, const Costs& costs);
   double of(const Entry& entry) const;
-  // Of what an entry needs from the chunk of another.
+  // Message time of the result of `needed` to `entry`.
   double message(const Entry& entry, const Entry& needed) const;
 
  private:
@@ -42,21 +42,20 @@ struct Span {
 };
 
 struct Timeline {
-  std::vector<Span> spans;  // of one run of the table, by rank, then by time
+  std::vector<Span> spans;  // in one run of the table, by rank, then by time
   double makespan = 0;      // from the first start to the last end
-  double bubble = 0;        // idle / total over all ranks, in the makespan: ranks wait for each
-                            // other at the end of a step
-  // Steps follow one another without a barrier: each rank starts the next one when it is done with
-  // this one. The time from step to step once that is steady, and idle / total in it.
+  double bubble = 0;        // idle / total over all ranks, with a barrier at the end of the step
+  // Steps without a barrier: each rank starts the next one when it has completed this one. The time
+  // from step to step in the steady state, and idle / total in it.
   double period = 0;
   double steady_bubble = 0;
 };
 
-// The plan has passed check(). Throws Error(invalid_argument) for costs that make no sense.
+// The plan must have passed check(). Throws Error(invalid_argument) for invalid costs.
 Timeline simulate(const Plan& plan, const Costs& costs);
 
-// The time of one run of the table on a host with fewer processors than ranks: at most `processors`
-// ranks (1 or more) compute at once, and of those that could the one that could earliest. Throws as
+// Time of one run of the table on a host with fewer processors than ranks: at most `processors`
+// ranks (1 or more) compute at once; the rank that was ready first goes first. Throws as
 // simulate().
 double makespan(const Plan& plan, const Costs& costs, int processors);
 

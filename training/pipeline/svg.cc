@@ -12,10 +12,10 @@
 namespace tutti::training::pipeline {
 namespace {
 
-constexpr double kLeft = 76;    // of time 0
-constexpr double kRight = 104;  // of the last end to the picture's
+constexpr double kLeft = 76;    // x of time 0
+constexpr double kRight = 104;  // from the last end to the right edge
 constexpr double kBox = 26;     // height
-constexpr double kRow = 34;     // box and gap
+constexpr double kRow = 34;     // height of box and gap
 constexpr const char* kInk = "#222222";
 constexpr const char* kGrey = "#777777";
 
@@ -34,7 +34,7 @@ constexpr std::array<Look, 4> kLooks = {{
 
 const Look& look(Kind kind) { return *std::ranges::find(kLooks, kind, &Look::kind); }
 
-// What tells boxes of one kind apart: see to_svg().
+// Colours that distinguish boxes of one kind: see to_svg().
 class Shades {
  public:
   explicit Shades(const Plan& plan) : plan_(plan) {
@@ -59,7 +59,7 @@ class Shades {
   }
   const char* ink(int shade) const { return lightness(shade) < 0.6 ? "#ffffff" : kInk; }
 
-  // Empty where there is one.
+  // Legend text; empty if there is a single shade.
   std::string words() const {
     if (count() < 2) return {};
     if (!by_way()) return cat("dark to light: the ", count(), " chunks of a rank");
@@ -74,7 +74,7 @@ class Shades {
   static int size(const RankPlan& rank) { return static_cast<int>(rank.chunks.size()); }
   bool by_way() const { return ways_.size() > 1; }
 
-  // The ranks that a micro-batch passes.
+  // The ranks that a micro-batch passes, by chunk.
   std::vector<int> way(int micro_batch) const {
     std::vector<int> ranks;
     for (int c = 0; c < plan_.schedule.chunks; ++c) ranks.push_back(plan_.rank_of(micro_batch, c));
@@ -90,7 +90,7 @@ class Shades {
   int most_chunks_ = 1;
 };
 
-// As short as it can be told.
+// The shortest text, up to 6 decimals.
 std::string number(double value) { return cat(std::round(value * 1e6) / 1e6); }
 
 class Drawing {
@@ -101,7 +101,7 @@ class Drawing {
     for (const Span& span : timeline.spans) {
       if (span.end > span.start) shortest = std::min(shortest, span.end - span.start);
     }
-    // Wide enough for numbers, if the picture can be; narrow ones are stretched a little.
+    // Wide enough for numbers if possible; narrow pictures are stretched a little.
     if (timeline.makespan <= 0) return;
     scale_ = std::clamp(900 / timeline.makespan, 18 / shortest, 44 / shortest);
     scale_ = std::min(scale_, 8000 / timeline.makespan);
@@ -145,7 +145,7 @@ class Drawing {
           << "\" width=\"14\" height=\"14\" fill=\"" << fill << "\"/>\n";
   }
 
-  // Below a row, its point at `time`.
+  // A triangle below a row that points at x.
   void triangle(std::string_view attributes, double x, double y) {
     body_ << "<polygon" << attributes << " points=\"" << svg::fixed(x) << ',' << svg::fixed(y)
           << ' ' << svg::fixed(x - 4) << ',' << svg::fixed(y + 7) << ' ' << svg::fixed(x + 4) << ','
@@ -204,7 +204,7 @@ class Drawing {
   void draw_rank(int rank) {
     const double y = row(rank);
     svg::text(body_, kLeft - 10, y + 18, 13, "end", kInk, cat("rank ", rank), true);
-    double free = 0;  // from when on
+    double free = 0;  // end of the last entry
     double busy = 0;
     for (const Span& span : timeline_.spans) {
       if (span.rank != rank) continue;
@@ -247,7 +247,7 @@ class Drawing {
   }
 
   void draw_updates(int rank) {
-    double time = 0;  // of what was computed last
+    double time = 0;  // end of the last computed entry
     size_t computed = 0;
     std::vector<double> ends;
     for (const Span& span : timeline_.spans) {
@@ -267,7 +267,7 @@ class Drawing {
   const Plan& plan_;
   const Timeline& timeline_;
   const Shades shades_;
-  double scale_ = 1;  // pixels for a unit of time
+  double scale_ = 1;  // pixels per unit of time
   double top_ = 0;
   std::ostringstream body_;
 };

@@ -14,8 +14,8 @@ bool is_multiple(double time, double slot) {
   return std::abs(slots - std::round(slots)) < 1e-6;
 }
 
-// The longest slot of which all times are multiples, no shorter than a quarter of the shortest
-// entry; 0: none.
+// The longest slot of which all times are multiples, at least a quarter of the shortest entry; 0:
+// none.
 double slot_of(const Timeline& timeline) {
   double shortest = timeline.makespan;
   for (const Span& span : timeline.spans) shortest = std::min(shortest, span.end - span.start);

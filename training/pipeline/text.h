@@ -1,6 +1,6 @@
-// A pipeline's step on a terminal.
+// Text picture of a pipeline's step.
 //
-//   rank 0  F0 F1 .  .  B0--- B1---        "F1": see to_string(Entry); '-': it goes on; '.': idle
+//   rank 0  F0 F1 .  .  B0--- B1---        "F1": see to_string(Entry); '-': continued; '.': idle
 //   rank 1  .  F0 B0--- F1 B1---
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace tutti::training::pipeline {
 
-// A line for each rank, a column for each slot of time; `timeline` is the plan's. Where times are
-// no small multiples of each other: each rank's entries in order alone.
+// One line per rank, one column per time slot; `timeline` is the plan's. If the times are not small
+// multiples of a common slot, it shows only the order of each rank's entries.
 std::string to_text(const Plan& plan, const Timeline& timeline);
 
 }  // namespace tutti::training::pipeline

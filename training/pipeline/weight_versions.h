@@ -1,9 +1,9 @@
-// Versions of a stage's weights, for schedules that change them while micro-batches are under way:
+// Versions of a stage's weights, for schedules that update them while micro-batches are in flight:
 // weight stashing (Narayanan et al.: PipeDream, 2019, section 3.3) and double buffering (Narayanan
 // et al.: Memory-efficient pipeline-parallel DNN training, 2021, section 3.1, PipeDream-2BW).
 //
 //   storage's own memory   the newest version, which the optimizer updates
-//   copies                 older ones, as long as an entry of the plan still needs them
+//   copies                 older ones, while an entry of the plan still needs them
 #pragma once
 
 #include <map>
@@ -16,21 +16,21 @@ namespace tutti::training::pipeline {
 
 class WeightVersions {
  public:
-  // Storage with whole values (up to ZeRO stage 2); it outlives this.
+  // `storage` must have whole values (up to ZeRO stage 2), and outlive this.
   explicit WeightVersions(ParameterStorage& storage) : storage_(storage) {}
 
-  // Before a run: version 0 is what the storage has.
+  // Call before a run: version 0 is the storage's.
   void begin(const RankPlan& plan);
-  // Points the parameters at the version of an entry that is about to be computed; after it,
-  // done().
+  // use() points the parameters at the version of an entry before it is computed; call done() after
+  // it.
   void use(int version);
   void done(int version);
-  // The optimizer is about to make the next version.
+  // Call before the optimizer creates the next version.
   void before_update();
-  // The parameters are the storage's own again.
+  // Points the parameters at the storage's own memory again.
   void end() { use(newest_); }
 
-  // The most versions that were kept at once.
+  // Maximum number of versions kept at once.
   int most_versions() const { return most_versions_; }
 
  private:

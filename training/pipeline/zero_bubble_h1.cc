@@ -1,14 +1,14 @@
-// ZB-H1: 1F1B whose backward is taken apart. The gradient of the input (I), which the rank before
-// waits for, comes as early as in 1F1B or earlier; that of the weights (W), which nobody waits for,
-// p - 1 steps after its forward on every rank, where 1F1B would be idle.
+// ZB-H1: 1F1B with split backward. The gradient of the input (I), for which the previous rank
+// waits, comes at least as early as in 1F1B; the gradient of the weights (W), for which no rank
+// waits, comes p - 1 steps after its forward on every rank, where 1F1B would be idle.
 //
 //   rank 0 | F0 F1 F2 .. .. I0 W0 F3 I1 W1 F4 I2 W2 I3 W3 I4 W4
 //   rank 1 |    F0 F1 .. I0 F2 I1 W0 F3 I2 W1 F4 I3 W2 I4 W3 W4
 //   rank 2 |       F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 F4 I4 W2 W3 W4
 //
-// With F, I and W of the same length t and m >= p, every rank is idle for (p - 1) t a step; 1F1B,
-// whose backward takes 2t, for 3 (p - 1) t. Memory: p micro-batches on every rank, until their W;
-// the most that 1F1B has on any.
+// If F, I and W take the same time t and m >= p, every rank is idle for (p - 1) t per step; in
+// 1F1B, whose backward takes 2t, for 3 (p - 1) t. Memory: p micro-batches on every rank, until
+// their W; the maximum over ranks in 1F1B.
 //
 // P. Qi, X. Wan, G. Huang, M. Lin: Zero Bubble Pipeline Parallelism. 2023. Section 2.1, figure 2.
 

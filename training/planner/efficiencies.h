@@ -1,5 +1,5 @@
-// Efficiencies: the parts of peak rates that training programs reach. The defaults were fitted to
-// published runs (README.md); `tutti plan --fit` fits them to a user's own runs.
+// Efficiencies: the fractions of peak rates that training programs reach. The defaults were fitted
+// to published runs (README.md); `tutti plan --fit` fits them to a user's own runs.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace tutti::training::planner {
 
 // A training program: which operators it fuses, and which communication it overlaps.
 enum class Software : uint8_t {
-  megatron,       // Megatron Core: flash attention, gradient sums overlap backward
+  megatron,       // Megatron Core: flash attention, gradient sums overlap with backward
   megatron_2021,  // unfused attention, gradient sums after backward
   deepspeed,      // as megatron_2021, with DeepSpeed's engine
   fsdp,           // PyTorch FSDP, eager
@@ -30,26 +30,26 @@ bool is_fsdp(Software software);
 Software software_named(std::string_view name);  // throws Error(invalid_argument) that lists them
 
 enum class Knob : uint8_t {
-  products_volta,  // part of peak in large matrix products, 16 bits
+  products_volta,  // fraction of peak in large matrix products, 16 bits
   products_ampere,
   products_hopper,
   products_blackwell,
   eight_hopper,  // the same in 8 bits
   eight_blackwell,
-  throttled,         // factor of the above where power is limited
-  attention_parts,   // part of peak in unfused attention's products
-  attention_ampere,  // part of peak in flash attention
+  throttled,         // factor of the above for a limited power budget
+  attention_parts,   // fraction of peak in unfused attention's products
+  attention_ampere,  // fraction of peak in flash attention
   attention_hopper,
   attention_blackwell,
   attention_2023,   // factor of attention_hopper for its first kernels
-  memory,           // part of memory bandwidth
-  written,          // part of a product's output whose write is not overlapped
-  experts,          // part of peak in experts' products
-  dispatch,         // part of link bandwidth in all-to-alls of tokens
-  slowed,           // slowdown of computing beside a collective, in parts of its time
-  gathers_2021,     // part of a network card's bandwidth in ZeRO-3 gathers of 2021
-  update,           // bytes that the optimizer moves for each parameter
-  start_deepspeed,  // ms of an activation sum for each other tensor rank
+  memory,           // fraction of memory bandwidth
+  written,          // fraction of a product's output whose write is not overlapped
+  experts,          // fraction of peak in experts' products
+  dispatch,         // fraction of link bandwidth in all-to-alls of tokens
+  slowed,           // slowdown of computation beside a collective, per time of the latter
+  gathers_2021,     // fraction of a network card's bandwidth in ZeRO-3 gathers of 2021
+  update,           // bytes that the optimizer moves per parameter
+  start_deepspeed,  // ms per activation sum and additional tensor rank
   // Programs relative to Megatron: time of products, bytes of all other operators.
   time_megatron_2021,
   time_deepspeed,

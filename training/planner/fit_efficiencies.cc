@@ -1,5 +1,5 @@
 // Coordinate descent on a robust cost: pseudo-Huber of each run's log error over its usual error,
-// plus the squared distance of each knob from its prior in spreads.
+// plus the squared distance of each knob from its prior, in spreads.
 #include <algorithm>
 #include <array>
 #include <cmath>

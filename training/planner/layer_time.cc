@@ -19,8 +19,8 @@ class Roofline {
         written_(efficiencies[Knob::written]) {}
 
   // Time of an m x k by k x n product. Tiles of 128 x 256 results are computed in waves of one tile
-  // a multiprocessor; the last wave may be partly idle. Sizes that are no multiple of 8 or 64 are
-  // slower. A part of the output is written without overlap.
+  // per multiprocessor; the last wave may be partly idle. Sizes that are not multiples of 8 or 64
+  // are slower. A fraction of the output is written without overlap.
   double product(double m, double n, double k) const {
     const double rows = std::ceil(m / 128);
     const double columns = std::ceil(n / 128);
@@ -77,7 +77,7 @@ double attention(const Job& job, const Layout& layout, const Efficiencies& e, co
   if (job.has_flash_attention) {
     return operations / 2 / (peak * e.attention(job.processor, job.software));  // causal: half
   }
-  // Bytes of a score that the product, the softmax and the dropout read and write.
+  // Bytes per score that the product, the softmax and the dropout read and write.
   constexpr double kBytesOfAScore = 11;
   const double aligned = m.head_width % 8 == 0 ? 1 : 0.15;
   return operations / (peak * e[Knob::attention_parts] * aligned) +
@@ -105,8 +105,8 @@ double experts(const Job& job, const Layout& layout, const Efficiencies& e, cons
   return seconds;
 }
 
-// Copies of a token that are sent: one to each host with a chosen expert. k uniform choices over H
-// hosts reach H (1 - (1 - 1/H)^k) of them.
+// Number of copies of a token that are sent: one to each host with a chosen expert. k uniform
+// choices over H hosts reach H (1 - (1 - 1/H)^k) of them.
 double copies_of_token(const Job& job, const Group& group) {
   const double chosen = count(job.model.experts.chosen);
   const double here = std::clamp(job.cluster.gpus / group.stride, 1, group.ranks);

@@ -169,8 +169,8 @@ Precision precision_of(const Row& row) {
   return eight ? Precision::eight : Precision::half;
 }
 
-// Ranks of an axis; `otherwise` if the row does not give it. Throws Unpredictable for more than a
-// cluster may have.
+// Number of ranks of an axis; `otherwise` if the row does not give it. Throws Unpredictable above
+// the limit of a cluster.
 int axis_in(const Row& row, const char* name, int otherwise) {
   constexpr double kMost = 1 << 20;
   if (row.number(name).value_or(0) > kMost) {
@@ -296,7 +296,7 @@ std::vector<Layout> best_layouts(const Row& row, const Job& job) {
   return {search(job, constraints, Efficiencies(), 1).layouts.front().layout};
 }
 
-// Measured step time, from tokens or FLOPs a second if the row has no time.
+// Measured step time, derived from tokens or FLOPs per second if the row has no time.
 std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) {
   if (const auto seconds = row.number("step_s")) return seconds;
   const double tokens = static_cast<double>(job.global_batch * job.sequence);

@@ -1,6 +1,6 @@
-// CSV tables of measured training runs, one run a row. A row needs gpu, gpus, the model's sizes,
-// seq and gbs. Axes, micro-batch, virtual stages and recomputation that a row does not give take
-// the values of the fastest layout that fits.
+// CSV tables of measured training runs, one run per row. A row needs gpu, gpus, the model's sizes,
+// seq and gbs. Missing axes, micro-batch, virtual stages and recomputation take the values of the
+// fastest layout that fits.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ struct MeasuredRun {
   std::optional<double> seconds;  // measured step time
   std::optional<double> memory;   // measured memory: GiB, or percent
   bool calibrates = false;        // column `split` is "calibrate"
-  std::string reason;             // reason for having no prediction; empty: it has one
+  std::string reason;             // why it has no prediction; empty: it has one
 };
 
 // Throws Error(invalid_argument) that names the line or the missing columns.

@@ -9,8 +9,8 @@ namespace tutti::training::planner {
 
 namespace {
 
-// Activations without flash attention (Korthikanti et al., 2022): s b h (10 + 24 / t +
-// 5 a s / (h t)); sequence parallelism divides the first term by t, too.
+// Activations without flash attention (Korthikanti et al., 2022): s b h (10 + 24 / t + 5 a s / (h
+// t)); sequence parallelism divides the first term by t, too.
 double kept_of_gpt(const Job& job, const Layout& layout) {
   const double t = layout.tensor;
   const double T = tokens_of(job, layout);

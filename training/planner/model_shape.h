@@ -1,4 +1,4 @@
-// The sizes of a transformer, from which its parameters, operations and bytes follow.
+// The sizes of a transformer, which determine its parameters, operations and bytes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace tutti::training::planner {
 
-// Multi-head latent attention (DeepSeek-V2). Queries and keys have `rope` more values a head.
+// Multi-head latent attention (DeepSeek-V2). Queries and keys have `rope` additional values per
+// head.
 struct LatentAttention {
   int64_t query_rank = 0;  // 0: queries are projected from hidden values
   int64_t kv_rank = 0;     // 0: no latent attention
@@ -36,7 +37,7 @@ struct ModelShape {
   int64_t vocabulary = 0;
   int64_t positions = 0;  // learned position embeddings; 0: none
   bool gated = false;     // three feed-forward matrices (SwiGLU)
-  bool tied = true;       // the output layer shares the embedding
+  bool tied = true;       // the output layer shares the embedding's weight
   bool has_biases = true;
   LatentAttention latent;
   ExpertShape experts;
@@ -54,20 +55,20 @@ struct LayerParameters {
 LayerParameters layer_parameters(const ModelShape& model, bool sparse);
 // Parameters of the whole model, vocabulary unpadded.
 int64_t parameters(const ModelShape& model);
-// Parameters that a token is multiplied with: no embeddings, the chosen experts only.
+// Parameters that a token is multiplied with: without embeddings, and with the chosen experts only.
 int64_t active_parameters(const ModelShape& model);
 
 // FLOPs of forward and backward for one sequence, with unmasked attention (72 b s L h^2 (1 + s / 6h
 // + V / 12 L h) of a GPT; Narayanan et al., 2021).
 double model_operations(const ModelShape& model, int64_t sequence);
 
-// Throws Error(invalid_argument) for sizes below 1, and for more parameters than numbers hold.
+// Throws Error(invalid_argument) for sizes below 1, and for overflowing numbers of parameters.
 void require_possible(const ModelShape& model);
 
 // "gpt3-175b", "llama3-70b" ...
 std::vector<std::string> model_names();
-// A name, a config.json of Hugging Face, or a configuration of ours ({"model": ...}). Throws
-// Error(invalid_argument) that names what is near.
+// Loads a model by name, from a Hugging Face config.json, or from a configuration of ours
+// ({"model": ...}). Throws Error(invalid_argument) that suggests similar names.
 ModelShape load_model_shape(const std::string& name_or_file);
 
 }  // namespace tutti::training::planner

@@ -9,7 +9,7 @@ namespace tutti::training::planner {
 namespace {
 
 // Data sheets of NVIDIA's V100, A100, H100, H200, B200, B300, GB200 and GB300, and AMD's MI300X
-// (dense figures; its efficiencies are taken for Hopper's, for want of runs). The H100 with HBM2e
+// (dense figures; it uses Hopper's efficiencies, for lack of measured runs). The H100 with HBM2e
 // and 500 W is that of torchtitan's published runs.
 const std::vector<Processor>& published() {
   using enum Generation;

@@ -22,7 +22,7 @@ struct Processor {
   double memory_GiB = 0;
   int multiprocessors = 1;
   bool is_throttled = false;  // power limit below the usual one
-  // Usual host: processors, and GB/s of each processor in one direction.
+  // Usual host: number of processors, and GB/s per processor in one direction.
   int usual_host = 8;
   double link_GBps = 0;
   double card_GBps = 0;

@@ -22,7 +22,7 @@ struct Constraints {
   std::optional<int> zero;
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
-  double memory = 0;  // bytes of a processor to use at most; 0: 90% of its memory
+  double memory = 0;  // limit per processor, in bytes; 0: 90% of its memory
   double least_mfu = 0;
 };
 
@@ -31,7 +31,7 @@ struct PlannedLayout {
   StepTime time;
   Interval seconds;
   MemoryUse memory;
-  std::vector<MemoryUse> by_stage;  // on this host; on clusters memory_by_stage() has it
+  std::vector<MemoryUse> by_stage;  // on this host only; on clusters use memory_by_stage()
   bool fits = false;
   double mfu = 0;
 };
@@ -55,10 +55,10 @@ PlannedLayout price(const Job& job, const Layout& layout, const Efficiencies& ef
 Plans search(const Job& job, const Constraints& constraints, const Efficiencies& efficiencies,
              size_t most);
 
-// Model FLOPs utilization: model FLOPs over peak, recomputation not counted.
+// Model FLOPs utilization: model FLOPs over peak, without recomputation.
 double mfu(const Job& job, const Layout& layout, double seconds);
 
-// A job's model and batch as options of `tutti train`; none if it has no such model.
+// A job's model and batch as options of `tutti train`; empty if it has no such model.
 std::vector<std::string> model_options(const Job& job);
 // The `tutti train` command line of a layout; empty if `tutti train` has no such model.
 std::string train_command(const Job& job, const Layout& layout);

@@ -30,8 +30,8 @@ double again(const Job& job, const Layout& layout, const LayerTime& forward) {
       return 0;
     case Recompute::selective: {
       if (!job.has_flash_attention) return forward.attention;
-      // Megatron recomputes cheap operators; FSDP's selective checkpointing also every other
-      // product.
+      // Megatron recomputes cheap operators; FSDP's selective checkpointing recomputes every other
+      // product as well.
       const double part = is_fsdp(job.software) ? 0.35 : 0.1;
       return part * forward.computing();
     }
@@ -150,7 +150,7 @@ class Pricing {
            collective(group, Collective::all_gather, kHalfBytes * parameters);
   }
 
-  // Current programs overlap most of them with the passes of a micro-batch.
+  // Current programs overlap most sums with the passes of a micro-batch.
   void price_sums() {
     double all = sums_of(data_group(layout_), mine_.dense);
     if (mine_.expert > 0) all += sums_of(expert_data_group(layout_), mine_.expert);
@@ -180,7 +180,7 @@ class Pricing {
     const double times = layout_.zero == 3 ? 2 * micro_batches_ : 1;
     const double all = layers * (times * gather + scatter);
     constexpr double kHidden =
-        0.9;  // part of computing that can overlap: not the first and the last layer
+        0.9;  // fraction of computation that can overlap: without the first and the last layer
     time_.gathers =
         std::max(0.0, all - kHidden * computing) + e_[Knob::slowed] * std::min(all, computing);
   }

@@ -1,9 +1,8 @@
 // Time of a training step in a layout, in closed form.
 //
-//   stage 0  F F F F . . B B B B          micro-batches through the slowest stage, the bubble
-//   before stage 1    F F F B F B B B B  |sums|update   and after them, sums of gradients as far as
-//   no
-//                                                backward hides them, the update
+//   stage 0  F F F F . . B B B B                 micro-batches on the slowest stage, the bubble
+//   stage 1    F F F B F B B B B  |sums|update   around them, gradient sums that backward does not
+//                                                overlap, and the update
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@
 
 namespace tutti::training::planner {
 
-// Seconds, of the slowest stage.
+// Seconds on the slowest stage.
 struct StepTime {
   double computing = 0;  // all micro-batches, recomputation included
   double tensor = 0;     // exposed communication, by kind
@@ -20,7 +19,7 @@ struct StepTime {
   double dispatch = 0;
   double bubble = 0;
   double transfers = 0;  // between stages
-  double gathers = 0;    // exposed ZeRO-3 gathers, and the slowdown of computing beside them
+  double gathers = 0;    // exposed ZeRO-3 gathers, and the slowdown of computation beside them
   double sums = 0;       // exposed gradient sums and parameter gathers
   double update = 0;
   double total() const {
@@ -33,7 +32,7 @@ StepTime step_time(const Job& job, const Layout& layout, const Efficiencies& eff
 // 90% interval of a predicted step time.
 Interval time_interval(const Job& job, double seconds);
 
-// Names the largest part of a step other than computing, or "computing" if no other part exceeds
+// Names the largest part of a step other than computation, or "computing" if no other part exceeds
 // 10%.
 std::string bound_of(const StepTime& time);
 

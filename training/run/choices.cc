@@ -1,4 +1,4 @@
-// What the options of a run choose.
+// Choices that follow from the options of a run.
 #include <algorithm>
 
 #include "base/error.h"
@@ -85,13 +85,13 @@ uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) 
   const bool flushes_each =
       pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed;
   if (flushes_each && !tells_late(options.replica)) return step;
-  // What is learned of steps is learned at a flush, and their data are in memory until then.
+  // Results of steps are exchanged at a flush, and their data stay in memory until then.
   constexpr uint64_t kMostSteps = 1024;
   const uint64_t flush_every =
       options.flush_every == 0 ? kMostSteps : std::min(options.flush_every, kMostSteps);
   uint64_t last = steps;
   for (const uint64_t every : {flush_every, options.validate_every, options.checkpoint_every}) {
-    // Steps are counted from 1, so a multiple is the last step of its run.
+    // Steps are counted from 1, so a multiple is the last step of its stretch.
     if (every != 0) last = std::min(last, (step + every - 1) / every * every);
   }
   return last;

@@ -19,10 +19,10 @@
 namespace tutti::training {
 namespace {
 
-// The length of the run: more of it is what many are resumed for.
+// Length of the run; resumed runs often extend it.
 constexpr const char* kSamples = "samples";
-// With others of these there is nothing to go on from: tensors would not fit, or steps be counted
-// anew.
+// A run cannot be resumed with other values of these: tensors would not fit, or steps would be
+// counted differently.
 constexpr std::array kFixed = {"model", "optimizer", "batch"};
 
 std::string describe(const std::vector<const DataSet*>& data) {
@@ -36,7 +36,7 @@ std::string describe(const std::vector<const DataSet*>& data) {
   return text;
 }
 
-// What only programs in C++ can say, and what follows from how a run was started.
+// Settings that only C++ programs can choose, and those that follow from how a run was started.
 Json unnamed_settings(const TrainOptions& options) {
   const ReplicaOptions& replica = options.replica;
   Json all = {{"bucket-mb", cat(replica.storage.bucket_elements, " elements, the first ",
@@ -80,7 +80,8 @@ struct Difference {
   Json now;
 };
 
-// Settings that only one has follow from others: beta1 from the optimizer.
+// A setting in only one of the two is ignored: it follows from another, as beta1 from the
+// optimizer.
 std::vector<Difference> differences(const Json& before, const Json& now) {
   std::vector<Difference> found;
   for (const auto& [name, value] : before.items()) {
@@ -91,7 +92,7 @@ std::vector<Difference> differences(const Json& before, const Json& now) {
   return found;
 }
 
-// Of each rank that has other settings than the first; some, where there are many.
+// Lists ranks whose settings differ from the first rank's; at most kMost.
 std::string describe_ranks(const Communicator& communicator,
                            const std::vector<std::string>& texts) {
   constexpr int kMost = 8;

@@ -1,5 +1,5 @@
-// The one value that says how a run trains: what files and options tell, ranks compare at the
-// start, and a checkpoint keeps. It is JSON: {"model": {...}, "optimizer": {...}, ...}.
+// The one value that defines how a run trains: files and options set it, ranks compare it at the
+// start, and checkpoints keep it. It is JSON: {"model": {...}, "optimizer": {...}, ...}.
 #pragma once
 
 #include <string>
@@ -13,37 +13,37 @@
 
 namespace tutti::training {
 
-// The roles of settings. Without one: the run's losses follow from it, so that a resumed run has
-// the same, unless it is told otherwise.
-inline constexpr const char* kLayout = "layout";  // ranks agree on it; a resumed run may differ
-inline constexpr const char* kOwn = "own";        // each rank may have another
-inline constexpr const char* kOnce = "once";      // of this start alone: no part of the run
+// Roles of settings. Settings without a role determine the run's losses: a resumed run must have
+// the same values, unless a change is explicitly allowed.
+inline constexpr const char* kLayout = "layout";  // equal on all ranks; a resumed run may change it
+inline constexpr const char* kOwn = "own";        // may differ between ranks
+inline constexpr const char* kOnce = "once";      // applies to this start only
 
-// The settings that a run has whoever starts it, with the names that people give them. What an
-// optimizer and a model have besides is known to their kinds.
+// Settings common to all runs, with the names that users give them. Settings of an optimizer or a
+// model are described by their kinds.
 void describe(Schema& schema, TrainOptions& options);
 
 struct RunConfiguration {
-  // All of it: what options.told says, and what follows from the others. Checkpoints keep it, and
-  // --config takes it.
+  // The whole configuration: options.told and derived settings. Checkpoints keep it, and --config
+  // reads it.
   Json whole;
-  // By people's names of settings ("lr"): what the losses follow from,
+  // By short names ("lr"): the settings that determine the losses,
   Json run;
-  // and all that ranks agree on.
+  // and all settings that must be equal on all ranks.
   Json everywhere;
 };
 
 RunConfiguration configuration_of(const Model& model, const std::vector<const DataSet*>& data,
                                   const TrainOptions& options);
 
-// Collective. Throws Error(mismatch) on all ranks, which names a rank and its settings, where one
-// has others than rank 0.
+// Collective. Throws Error(mismatch) on all ranks, naming a rank and its settings, if a rank's
+// settings differ from rank 0's.
 void check_same_everywhere(Communicator& communicator, const RunConfiguration& configuration);
 
-// Whether a run that was saved with one configuration (RunConfiguration::whole, or what earlier
-// checkpoints have) may go on with another. Throws Error(invalid_argument) that names every setting
-// that differs and is not in `allowed` (as "lr" or "optimizer.lr"), and for a name in `allowed`
-// that there is not. Returns the differences that are let pass, for people.
+// Checks that a run that was saved with one configuration (RunConfiguration::whole, or an earlier
+// format) may continue with another. Throws Error(invalid_argument) that names every setting that
+// differs and is not in `allowed` (as "lr" or "optimizer.lr"), and for unknown names in `allowed`.
+// Returns the accepted differences as text.
 std::vector<std::string> check_resumed(const Json& saved, const RunConfiguration& now,
                                        const std::vector<std::string>& allowed,
                                        const std::string& where);

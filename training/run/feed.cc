@@ -47,7 +47,7 @@ std::vector<const DataSet*> views(const std::vector<std::unique_ptr<const DataSe
   return views;
 }
 
-// Of a step's micro-batches a rank's; one of weight 0 where it has none.
+// Returns the micro-batches of a step that `rank` computes; one of weight 0 if it has none.
 template <typename Fill>
 std::vector<Batch> batches_of(int rank, uint64_t count, const FeedOptions& options,
                               const Fill& fill) {
@@ -124,7 +124,7 @@ StepFeed Feed::part(uint64_t step, int rank) const {
   const uint64_t end = std::min(first + options_.batch, options_.samples);
   const uint64_t count = divide_up(end - first, options_.micro_batch);
   const auto ranks = static_cast<uint64_t>(options_.ranks);
-  // A client counts its own samples, all that it took in the steps before and then its part.
+  // A client counts its own samples: all in the steps before, then its part of this one.
   const uint64_t before = step * range_of(rank, options_.batch).count;
   const uint64_t part = end - first - range_of(rank, end - first).first;
   const auto number_of = [&](uint64_t index) {
@@ -144,7 +144,7 @@ StepFeed Feed::part(uint64_t step, int rank) const {
 }
 
 StepFeed Feed::validation(uint64_t max_samples) const {
-  // (data set, example), every data set by its size.
+  // (data set, example), each data set in proportion to its size.
   std::vector<std::pair<size_t, uint64_t>> chosen;
   uint64_t all = 0;
   for (const DataSet* set : sets_) all += set->validation_size();

@@ -1,13 +1,13 @@
-// Which samples a step takes, how they are cut into micro-batches, and which rank computes which.
+// Choice of a step's samples, their division into micro-batches, and assignment to ranks.
 //
 //   samples of a step  | 0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 |     micro-batches of 4
 //   2 ranks            |----- rank 0 ------|------ rank 1 -----|     2 passes each
 //
-// A rank for which none is left gets the last one too, with weight 0, so that it can take part in
-// what the others do.
+// A rank without samples repeats the last micro-batch with weight 0, so that it can take part in
+// the communication of the others.
 //
-// Pure arithmetic on sample numbers: whatever the number of ranks, a micro-batch has the same
-// samples, the same shapes and so the same bits.
+// Pure arithmetic on sample numbers: for any number of ranks, a micro-batch has the same samples
+// and shapes, and so the same bits.
 #pragma once
 
 #include <cstdint>
@@ -21,49 +21,50 @@
 namespace tutti::training {
 
 struct FeedOptions {
-  uint64_t batch = 32;       // samples a step, over all ranks
-  uint64_t micro_batch = 8;  // samples of one forward and backward pass
+  uint64_t batch = 32;       // samples per step, over all ranks
+  uint64_t micro_batch = 8;  // samples per forward and backward pass
   uint64_t samples = 0;      // of the whole run: the last step may be smaller
   uint64_t seed = 1;
-  int rank = 0;  // from `ranks` on: one that computes nothing
+  int rank = 0;  // ranks from `ranks` on compute nothing
   int ranks = 1;
-  // Those that share each sample's tokens, and how many tokens each sees at most (0: all).
+  // Ranks that share each sample's tokens, and the attention window in tokens (0: unlimited).
   int token_rank = 0;
   int token_ranks = 1;
   int64_t window = 0;
-  int workers = 1;              // threads that each make a step ahead; 0: when it is needed
-  std::vector<double> weights;  // of several data sets; empty: by their sizes
-  // Ranks are clients with data of their own, of so many labels each (data/client_set.h); 0: all
+  int workers = 1;              // threads that prepare steps ahead; 0: prepare on demand
+  std::vector<double> weights;  // of the data sets; empty: by size
+  // Ranks are clients with data of their own, of this many labels each (data/client_set.h); 0: all
   // ranks share the samples.
   int64_t labels_per_client = 0;
 };
 
-// What one rank computes in one step.
+// A rank's part of one step.
 struct StepFeed {
   std::vector<Batch> own;  // at least one
-  uint64_t passes = 0;     // the most micro-batches that any rank has
-  uint64_t samples = 0;    // of all ranks together
+  uint64_t passes = 0;     // maximum number of micro-batches over ranks
+  uint64_t samples = 0;    // over all ranks
 };
 
 class Feed {
  public:
-  // `sets` outlive it. Throws Error(invalid_argument) for options that make no sense.
+  // `sets` must outlive it. Throws Error(invalid_argument) for invalid options.
   Feed(std::vector<const DataSet*> sets, const FeedOptions& options);
 
   uint64_t steps() const;  // of the whole run
   uint64_t batch() const { return options_.batch; }
-  uint64_t passes() const;  // the most micro-batches that any rank has in any step
-  // How often each data set was gone through after so many steps; a client's own part of it.
+  uint64_t passes() const;  // maximum number of micro-batches of a rank in any step
+  // Epochs of each data set after this many steps; a client counts its own part of the set.
   std::vector<double> epochs(uint64_t steps) const;
-  // Steps [from, steps()) in order, made in the background.
+  // Steps [from, steps()) in order, prepared in the background.
   std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;
-  // What the rank of that number computes in a step, which is counted from 0.
+  // The part of rank `rank` in a step, which is counted from 0.
   StepFeed part(uint64_t step, int rank) const;
-  // Evenly spread over what is held out, at most max_samples; this rank's part of them.
+  // This rank's part of the validation samples, at most max_samples, spread evenly over the
+  // held-out data.
   StepFeed validation(uint64_t max_samples) const;
 
  private:
-  // A rank's part of a step of so many samples.
+  // A rank's part of a step's samples.
   struct Range {
     uint64_t first = 0;
     uint64_t count = 0;

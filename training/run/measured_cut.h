@@ -1,4 +1,4 @@
-// Where to cut a model into stages, by what its units take on this machine.
+// Division of a model into pipeline stages by measured unit times.
 #pragma once
 
 #include <vector>
@@ -9,9 +9,9 @@
 
 namespace tutti::training {
 
-// The first unit of each of `chunks` chunks, the slowest of which is as fast as can be
-// (pipeline/partition.h). Collective: rank 0 times the units, with the run's first micro-batch, and
-// tells the others. The model's parameters are in no memory yet.
+// Returns the first unit of each of `chunks` chunks, minimizing the slowest chunk's time
+// (pipeline/partition.h). Collective: rank 0 times the units with the run's first micro-batch and
+// broadcasts the result. The model's parameters must not have memory yet.
 std::vector<int> measured_cut(Communicator world, Model& model,
                               const std::vector<const DataSet*>& data, const TrainOptions& options,
                               int chunks);

@@ -28,19 +28,19 @@ using pipeline::UnitMemory;
 
 int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
-// What a part of the model takes while a micro-batch is under way: in its slot, and besides while a
-// unit computes.
+// Memory of a part of the model while a micro-batch is in flight: in its slot, and in the scratch
+// arena while a unit computes.
 struct PartMemory {
   int64_t slot = 0;
   int64_t scratch = 0;
-  int64_t validation = 0;  // in the slot that it uses
+  int64_t validation = 0;  // in the slot that validation uses
   int64_t files = 0;       // in a file of the slot
   int64_t largest = 0;     // of the outputs in that file
 };
 
-// As ModelRunner has them: what forward keeps lies in one arena, temporaries of backward (and of
-// forwards that are done anew) in another; in the first too where backward is done in two parts.
-// Validation has one unit's forward in the first at a time.
+// Follows ModelRunner: activations that forward keeps are in one arena, temporaries of backward
+// (and of recomputed forwards) in another; in the first as well if backward is split in two.
+// Validation has one unit's forward in the first arena at a time.
 class PartPlan {
  public:
   PartPlan(const Model& model, const Profile& profile, const RunnerOptions& runner,
@@ -102,11 +102,11 @@ class PartPlan {
   bool in_files_;
   int64_t files_ = 0, largest_ = 0;
   int64_t kept_ = 0, most_kept_ = 0, stays_ = 0, temporary_ = 0, validation_ = 0;
-  int64_t input_ = 0;     // the present unit's
-  int64_t gathered_ = 0;  // the same, where it is kept in parts
+  int64_t input_ = 0;     // input of the current unit
+  int64_t gathered_ = 0;  // the same, if it is kept in shards
 };
 
-// Elements of whole buckets that are there for a while: of each size two at once.
+// Elements of temporary whole buckets: two of each size at once.
 int64_t planned_buckets(const Layout& layout) {
   std::map<int64_t, int64_t> counts;
   for (const Bucket& bucket : layout.buckets) ++counts[bucket.size];
@@ -115,8 +115,8 @@ int64_t planned_buckets(const Layout& layout) {
   return elements;
 }
 
-// Buffers of messages that are there at once: of what comes, from its receive until the backward of
-// weights that it is for; of what goes, two.
+// Maximum number of message buffers at once: a received message is kept until the backward_weight
+// that needs it; two are for sends.
 int64_t planned_messages(const pipeline::RankPlan& rank) {
   int64_t held = 0, most = 0;
   std::map<std::pair<int, int>, int64_t> received;  // by micro-batch and chunk
@@ -140,7 +140,7 @@ struct PlannedActivations {
   int64_t pages = 0;  // of these files, in memory at once
 };
 
-// Of each slot, what the largest of the chunks takes that it is used for.
+// Sums, over slots, the largest of the chunks that use the slot.
 PlannedActivations planned_activations(const Model& model, const Profile& profile,
                                        const pipeline::RankPlan& rank,
                                        const pipeline::Placement& placement,
@@ -170,8 +170,8 @@ PlannedActivations planned_activations(const Model& model, const Profile& profil
           std::accumulate(files.begin(), files.end(), int64_t{0}), (all + 2) * largest};
 }
 
-// As a replica makes them. `owners`: of each group, which of its owners this rank is; negative:
-// none.
+// Layout options as a replica derives them. `owners`: by group, this rank's number among the
+// owners; negative: not an owner.
 LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                              const pipeline::Placement& placement, const MeshPlace& rank,
                              std::vector<int>& owners) {
@@ -193,7 +193,7 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
   return options;
 }
 
-// The pieces of the owners of a layout, for who computes what.
+// The pieces of a layout's owners, to determine which owner computes which matrix.
 class PlannedMatrices : public MatrixExchange {
  public:
   PlannedMatrices(const Layout& layout, const std::vector<ParameterSpec>& specs, int owners,
@@ -221,7 +221,7 @@ class PlannedMatrices : public MatrixExchange {
   int self_;
 };
 
-// The options that a replica makes of these.
+// Completes the options as a replica does.
 TrainOptions completed(TrainOptions options, const Optimizer& optimizer) {
   options.replica = with_shards(options.replica);
   options.replica.storage.alignment = optimizer.alignment();
@@ -248,7 +248,7 @@ MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions
   const PipelineOptions& pipeline = options.replica.pipeline;
   const int stages = model.parameters().mesh().size(Axis::pipeline);
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
-  // Without a flush in between: until as many versions of weights are there as ever.
+  // Without flushes: enough steps for the maximum number of weight versions.
   const pipeline::Plan& plan = plans.training(passes, plans.flushed() ? 1 : 2 * stages);
   const std::vector<int> cut =
       pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
@@ -273,7 +273,7 @@ int64_t MemoryPlan::logits(int stage) const {
   return model_.logits_at_once(batch_, its.split) * bytes_of(options_.replica.storage.dtype);
 }
 
-// Elements of the second uses of tied parameters whose first ones are on the same stage.
+// Elements of second uses of tied parameters whose first uses are on the same stage.
 int64_t MemoryPlan::shared_elements(const Stage& stage) const {
   int64_t elements = 0;
   for (const SharedUse& use : model_.parameters().shared_uses()) {
@@ -284,8 +284,8 @@ int64_t MemoryPlan::shared_elements(const Stage& stage) const {
   return elements;
 }
 
-// Elements of what deterministic mode adds up apart: other ranks' micro-batches, the second use of
-// a tied parameter, where both are here, and sums of some of the micro-batches.
+// Elements that deterministic mode adds up separately: other ranks' micro-batches, the second use
+// of a tied parameter if both are here, and partial sums over micro-batches.
 int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   const int64_t levels = GradientTree::levels(passes_);
@@ -359,7 +359,7 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
     const ParameterSpec& spec = specs[static_cast<size_t>(joined.parameter)];
     bytes.gathered += spec.local_count() * bytes_of(gradients);
   }
-  bytes.gathered += (stage.versions - 1) * bytes.parameters;  // older ones
+  bytes.gathered += (stage.versions - 1) * bytes.parameters;  // older versions
   if (replica.sync.has_servers() && owns) {
     const Roles roles = roles_of(replica.sync, rank.ranks_along(kBatchAxes));
     rows = (replica.sync.bound + 1) * roles.workers() * owned_size * bytes_of(gradients);
@@ -378,7 +378,7 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
   return owned;
 }
 
-// States of the parameters of this layout that owner number `self` computes as a whole.
+// Bytes of the states of parameters that owner number `self` computes as whole matrices.
 int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self,
                                       int64_t& of_two) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
@@ -394,7 +394,7 @@ int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piec
   return states.floats() * bytes_of(DType::f32);
 }
 
-// Gradients that a worker of ssp keeps until servers have them, at most.
+// Maximum number of updates that a worker of ssp keeps until servers have them.
 int64_t MemoryPlan::own_writes() const {
   const ReplicaOptions& replica = options_.replica;
   const bool keeps = replica.sync.bound > 0 && !replica.clip &&
@@ -415,7 +415,7 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
     const DType values = replica.stochastic_rounding ? replica.storage.dtype : DType::f32;
     report.copies = states.each * std::ssize(optimizer_->state_names()) + states.whole +
                     owned * bytes_of(values);
-    if (replica.sync.has_own_values()) report.copies *= 2;  // and those of the rank's own
+    if (replica.sync.has_own_values()) report.copies *= 2;  // and copies of the rank's own values
   }
   const int64_t copies = copies_of_values(replica.sync);
   report.compression += copies * owned * bytes_of(DType::f32);

@@ -1,7 +1,7 @@
-// What a run will take of each rank's memory, told before there are ranks: parameters, gradients,
-// masters and the optimizer's state by arithmetic (layout.h), activations by one micro-batch
-// through the model's units, one unit at a time: a model that is larger than memory is planned
-// where its largest unit fits. A pipeline's activations and messages are counted in its plan.
+// Estimate of each rank's memory, made before a run starts: parameters, gradients, masters and
+// optimizer state by arithmetic (layout.h); activations by running one micro-batch through the
+// model, one unit at a time, so that a model larger than memory can be planned if its largest unit
+// fits. Activations and messages of a pipeline are counted in its plan.
 #pragma once
 
 #include <cstdint>
@@ -17,47 +17,46 @@
 
 namespace tutti::training {
 
-// What a communication hook takes is left out.
+// Memory of communication hooks is not counted.
 class MemoryPlan {
  public:
-  // `model` is that of a rank of a mesh; `batch` is a micro-batch of the run, of which a
-  // data-parallel rank has `passes` in a step at most. The model and the batch outlive the plan.
-  // While it is made the parameters' views point elsewhere; afterwards they are empty. Throws as
+  // `model` is that of one rank of a mesh; `batch` is a micro-batch of the run; `passes` is the
+  // maximum number of micro-batches of a data-parallel rank in a step. The model and the batch must
+  // outlive the plan. Construction changes the parameters' views and leaves them empty. Throws as
   // profile_model() and make_placement() do.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes);
-  // The same where the model's units have been profiled.
+  // For a model whose units have been profiled.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes,
              pipeline::Profile profile);
 
-  // The memory of the rank at this place: the model's along the axes over which parameters are cut.
-  // Throws as make_layout() does.
+  // The memory of the rank at this place. Along the axes that cut parameters, the place must be
+  // that of the model. Throws as make_layout() does.
   MemoryReport of(const MeshPlace& rank) const;
-  // Of the activations of a rank of that stage: logits, of the rows that are there at once.
+  // Bytes of logits in the activations of a rank of that stage, for the rows resident at once.
   int64_t logits(int stage) const;
 
  private:
-  // What ranks of a stage have in common; one stage without a pipeline.
+  // Properties that the ranks of a stage share; there is one stage without a pipeline.
   struct Stage {
     pipeline::Placement placement;
-    int versions = 1;         // of weights
-    bool split = false;       // backward is in two parts
+    int versions = 1;         // number of weight versions
+    bool split = false;       // backward is split in two
     int64_t activations = 0;  // bytes
     int64_t activation_files = 0;
     int64_t activation_pages = 0;
-    int64_t messages = 0;  // from and to other stages, at once
+    int64_t messages = 0;  // bytes of messages from and to other stages, at once
   };
 
-  // Bytes of the optimizer's states: of each that elements have, and of all that whole parameters
-  // have.
+  // Bytes of the optimizer's states: of each elementwise state, and of all states of whole
+  // parameters.
   struct StateBytes {
     int64_t each = 0;
     int64_t whole = 0;
     int64_t two_wholes = 0;  // of the two parameters that have most
   };
 
-  // Adds the parts of a report that lie in the storage, the bytes of the gradients that workers
-  // send to this rank, those of the optimizer's states, and what of all that is in files. Returns
-  // the elements that it owns.
+  // Adds the storage part of a report, the bytes of gradients that workers send to this rank, of the
+  // optimizer's states, and of files. Returns the number of elements that the rank owns.
   int64_t add_storage(const Stage& stage, const MeshPlace& rank, MemoryReport& report,
                       StateBytes& states) const;
   int64_t whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self,
@@ -76,7 +75,7 @@ class MemoryPlan {
   std::vector<Stage> stages_;
 };
 
-// All kinds together that are in memory.
+// Sum over all kinds that are in memory.
 int64_t total(const MemoryReport& memory);
 
 }  // namespace tutti::training

@@ -21,7 +21,7 @@ Memory<float> ParameterValues::in_place(int parameter) {
   return replica_.storage().updated_whole(parameter);
 }
 
-// use(elements of this rank, the first one's element of the whole), for all that it owns.
+// Calls use(elements, index of the first one in the whole) for each run that this rank owns.
 template <typename Use>
 void ParameterValues::with_owned(int parameter, const Use& use) {
   replica_.finish_values();
@@ -40,7 +40,7 @@ void ParameterValues::read(int parameter, std::span<float> values) {
   with_owned(parameter, [&](Tensor owned, int64_t first) {
     convert(owned, tensor_at(values.data() + first, DType::f32, 1, owned.cols));
   });
-  // Others' parts are zero bits here, so this joins the parts, to the bit.
+  // The parts of other ranks are zero bits here, so this joins the parts exactly.
   const Buffer bits{values.data(), values.size(), DType::u32};
   const auto join = [&](Communicator& ranks) {
     ranks.all_reduce(as_const(bits), bits, ReduceOp::bor);
@@ -65,10 +65,10 @@ void ParameterValues::write(int parameter, std::span<const float> values) {
     if (piece.piece.parameter == parameter) store_masters(piece);
   }
   if (!replica_.storage().whole_values()) {
-    replica_.publish();  // buckets that are still here are gathered anew
+    replica_.publish();  // gathers again the buckets that are resident
     return;
   }
-  // The other ranks' parts, which would come with the next update only.
+  // Other ranks' parts would be gathered with the next update only.
   const Tensor all = model_.parameters().at(parameter).value;
   const Tensor row = all.reshaped(1, all.size());
   for_each_run(spec(parameter).slice(), 0, row.cols, [&](const Slice::Run& run, int64_t at) {

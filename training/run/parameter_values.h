@@ -1,7 +1,7 @@
-// A model's parameters in training, read and written between steps.
+// Access to a model's parameters between training steps.
 //
-// What is read and written are the values that the optimizer updates, in f32: masters, where there
-// are any. The calls are made where no step is under way.
+// Reads and writes the values that the optimizer updates, in f32: masters, if there are any. No
+// step may be in flight during a call.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,19 @@ namespace tutti::training {
 
 class ParameterValues {
  public:
-  // Both outlive it.
+  // Both must outlive it.
   ParameterValues(Replica& replica, Model& model) : replica_(replica), model_(model) {}
 
   const std::vector<ParameterSpec>& specs() const { return model_.parameters().specs(); }
-  // Whether this rank's stage of a pipeline has the parameter. The calls below are for these.
+  // True if this rank's pipeline stage has the parameter. The calls below require it.
   bool has(int parameter) const;
-  // The values themselves, where this rank has all of them in f32 (up to ZeRO stage 2, and not
-  // cut); else null.
-  // They may be changed, alike on all ranks, and live as long as the pointer.
+  // The values themselves, if this rank has all of them in f32 (up to ZeRO stage 2, and not cut);
+  // otherwise null. The caller may change them, equally on all ranks, while it holds the pointer.
   Memory<float> in_place(int parameter);
-  // A copy of the values; `values` has all elements of the whole. Collective among the ranks that
-  // have parts of it: those of the stage, with ZeRO or where the parameter is cut.
+  // Copies the values of the whole parameter into `values`. Collective among the ranks of the stage
+  // with ZeRO, or among those that have parts of it if the parameter is cut.
   void read(int parameter, std::span<float> values);
-  // Every rank of the stage writes the same values. Nothing is sent.
+  // Every rank of the stage must write the same values. No communication.
   void write(int parameter, std::span<const float> values);
 
  private:

@@ -24,17 +24,17 @@ RunStart run_start(const TrainOptions& options) {
           .overwrite = options.overwrite};
 }
 
-// These ranks as the directory's writer.
+// The history of the directory's writers, ending with these ranks.
 WriterHistory writers(const TrainOptions& options, const Communicator& world) {
   if (!options.writers.writers.empty()) return options.writers;
   return {.writers = {writer_of(world, new_run_identity())}};
 }
 
-// Whether the run that was saved may go on like this. Returns what people should know.
+// Checks that the saved run may continue with this configuration. Returns warnings for the user.
 std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfiguration& now,
                                       const TrainOptions& options) {
   const Manifest& manifest = step.checkpoint.manifest();
-  if (manifest.state.contains(kImportedFrom)) return {};  // no run had any
+  if (manifest.state.contains(kImportedFrom)) return {};  // imported: no run had settings
   if (manifest.configuration.empty()) {
     return {
         "the checkpoint, of an earlier format, does not say with which settings it was trained"};
@@ -42,8 +42,8 @@ std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfigura
   return check_resumed(manifest.configuration, now, options.allow_changed, step.checkpoint.path());
 }
 
-// What came with the parameters to start from; empty: nothing did. A run that goes on from memory
-// does not need them, and they may be gone.
+// Files that accompany the initial parameters; empty: there are none. A run that continues from
+// memory does not need them, and they may be gone.
 std::string companions_of_initial(const TrainOptions& options) {
   if (options.initial.empty()) return "";
   try {
@@ -64,7 +64,7 @@ RunOrigin::RunOrigin(const Communicator& world, const TrainOptions& options,
       options_(options),
       resumed_from_(open_directory(configuration)) {}
 
-// Returns the folder that is resumed, or "".
+// Returns the folder of the resumed step, or "".
 std::string RunOrigin::open_directory(const RunConfiguration& configuration) {
   if (options_.checkpoint.empty()) return "";
   SharedVerification verification(group_);
@@ -88,7 +88,7 @@ std::string RunOrigin::open_directory(const RunConfiguration& configuration) {
   });
 }
 
-// The steps that were done when it was saved.
+// Number of steps done when the state was saved.
 uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
   const auto samples = state.value("samples", uint64_t{0});
   const auto batch = state.value("batch", options_.batch);
@@ -99,7 +99,7 @@ uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
                     ", with seed ", seed, "; ", what),
                 {.where = resumed_from_, .remedy = remedy});
   };
-  // The configuration says so too, where there is one.
+  // The configuration, if there is one, contains the seed as well.
   const bool new_seed = std::ranges::any_of(options_.allow_changed, [](const std::string& name) {
     return short_name_of(name) == "seed";
   });

@@ -1,4 +1,4 @@
-// Where a run begins: anew, from given parameters, or at a step that was saved.
+// Start of a run: from random values, from given parameters, or from a saved step.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@
 
 namespace tutti::training {
 
-// Of one rank; calls are collective.
+// One object per rank; calls are collective.
 class RunOrigin {
  public:
-  // Rank 0 finds out where the run goes on, before anything is computed; nothing is changed yet.
-  // Throws on all ranks what RunDirectory and check_resumed() throw. `options` outlive it.
+  // Rank 0 finds the step to resume from, before anything is computed; nothing is changed yet.
+  // Throws on all ranks what RunDirectory and check_resumed() throw. `options` must outlive it.
   RunOrigin(const Communicator& world, const TrainOptions& options,
             const RunConfiguration& configuration);
   RunOrigin(const RunOrigin&) = delete;
   RunOrigin& operator=(const RunOrigin&) = delete;
 
-  // On rank 0, where there is one; else null.
+  // The directory on rank 0, if there is one; otherwise null.
   RunDirectory* directory() { return directory_ ? &*directory_ : nullptr; }
-  // Loads what is resumed, or the parameters to start from, and begins to change the directory.
-  // `steps`: the run's.
+  // Loads the resumed step, or the initial parameters, and begins to change the directory. `steps`:
+  // the number of steps of the run.
   struct Begun {
     uint64_t done = 0;            // steps
-    Json state = Json::object();  // the trainer's, as it was saved; empty: nothing was
+    Json state = Json::object();  // the trainer's saved state; empty: a new run
   };
   Begun load(Replica& replica, Model& model, uint64_t steps);
 
@@ -48,14 +48,15 @@ class RunOrigin {
   std::string resumed_from_;  // the step's folder; empty: a new run
 };
 
-// These ranks as the writer of a run's directory. `start`: identity of the start of the job.
+// Describes these ranks as the writer of a run's directory. `start`: identity of this start of the
+// job.
 Writer writer_of(const Communicator& world, const std::string& start);
 
-// Whether the run takes TrainOptions::initial, where that is given: it goes on with no other one.
+// True if the run uses TrainOptions::initial, if given: it does not resume another run.
 bool starts_anew(const TrainOptions& options);
 
-// Throws what a Trainer would of the directory and the run in it, before there are ranks. Reads
-// data only where a run is to be resumed.
+// Throws what a Trainer would throw for the directory and the run in it, without ranks. Reads data
+// only if a run is to be resumed.
 void check_directory(const Model& model, const std::vector<const DataSet*>& data,
                      const TrainOptions& options);
 

@@ -1,4 +1,4 @@
-// What a run tells at its end, besides losses.
+// Reports at the end of a run, besides losses.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace tutti::training {
 
-// Since training began here.
+// Since the start of training in this process.
 struct RankReport {
-  uint64_t clock = 0;  // steps that the rank has done; async: parts of steps
+  uint64_t clock = 0;  // steps of the rank; async: parts of steps
   double waited_seconds = 0;
   double bytes_sent = 0;
-  // With servers: by how many updates (async), or clocks, a worker's values were behind.
+  // With servers: number of updates (async), or clocks, by which a worker's values were stale.
   struct Staleness {
     int64_t largest = 0;
     double mean = 0;
@@ -24,15 +24,15 @@ struct RankReport {
   std::optional<Staleness> staleness;
 };
 
-// Collective. All ranks' reports, of a replica that has done so many steps here.
+// Collective. Reports of all ranks, for a replica that has done `steps` steps in this process.
 std::vector<RankReport> reports_of_ranks(Replica& replica, uint64_t steps, double waited_seconds);
 
-// A digest (checkpoint/checksum.h) of the model's values on this rank, which has all of them: the
-// same however they are cut among servers.
+// A digest (checkpoint/checksum.h) of the model's values, all of which this rank must have;
+// independent of how servers shard them.
 std::string digest_of_values(Model& model);
 
-// Of a run's settings (RunConfiguration::run), but for when ranks meet, which a record tells itself
-// (parallel/replay/update_order.h).
+// A digest of a run's settings (RunConfiguration::run), except those of when ranks synchronize,
+// which a record contains itself (parallel/replay/update_order.h).
 std::string digest_of_settings(Json settings);
 
 }  // namespace tutti::training

@@ -27,7 +27,7 @@ class Stopwatch {
   SavingClock::time_point start_ = SavingClock::now();
 };
 
-// Rank 0 knows it. As text: the bits are the same everywhere.
+// Broadcast from rank 0, as text: the bits are equal on all ranks.
 double best_loss(Communicator& world, const RunDirectory* directory) {
   char text[64] = "";
   if (directory != nullptr) std::snprintf(text, sizeof text, "%a", directory->best_loss());
@@ -76,7 +76,7 @@ void RunSaver::finish() {
   while (under_way_) advance();
 }
 
-// A save that fails is over.
+// A save that fails has ended.
 void RunSaver::advance() {
   try {
     if (!under_way_->advance()) return;

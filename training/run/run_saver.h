@@ -1,4 +1,4 @@
-// The checkpoints of a run: saved at once, or while training goes on.
+// Saves a run's checkpoints, blocking or in the background.
 #pragma once
 
 #include <chrono>
@@ -20,29 +20,30 @@ struct RunSaverOptions {
   Json configuration;                 // the run's; rank 0's is stored
   int keep = 2;
   bool in_background = false;
-  uint64_t saved = 0;  // the step that the run goes on from
+  uint64_t saved = 0;  // the step that the run starts from
 };
 
-// All ranks make the same calls.
+// All ranks must make the same calls.
 class RunSaver {
  public:
   // Collective. `replica` and `model` outlive it.
   RunSaver(Replica& replica, Model& model, RunSaverOptions options);
 
-  // Collective. Saves the replica as it is after `step`, or begins to, when the save before is
-  // over. `best`: its loss, in the state, is the lowest so far. Throws as save_checkpoint() does;
-  // what goes wrong in the background poll(), finish() or the next save throw.
+  // Collective. Saves the replica's state after `step`; in the background, it waits for the
+  // previous save and starts this one. `best`: the loss in the state is the lowest so far. Throws
+  // as save_checkpoint() does; errors in the background are thrown by poll(), finish() or the next
+  // save.
   void save(uint64_t step, Json state, bool best);
-  // Collective, between steps: carries a save in the background on where all ranks are ready.
+  // Collective, between steps: advances a background save as far as all ranks are ready.
   void poll();
-  // Collective: waits until what was begun is saved.
+  // Collective: blocks until a background save is complete.
   void finish();
 
-  uint64_t saved() const { return saved_; }  // the last step that was saved, or begun to be
-  int saves() const { return saves_; }       // that are over
-  // Whether a step with that loss on what is held out is better than all that were saved.
+  uint64_t saved() const { return saved_; }  // the last step whose save was begun
+  int saves() const { return saves_; }       // number of completed saves
+  // True if this validation loss is lower than those of all saved steps.
   bool improves(double validation_loss) const { return validation_loss < best_loss_; }
-  // Of this rank: bytes of copies, and the time that training stood still.
+  // On this rank: bytes of copies, and time that saves blocked training.
   int64_t copies() const { return static_cast<int64_t>(memory_.size()); }
   std::chrono::nanoseconds lost() const { return lost_; }
 
@@ -57,7 +58,7 @@ class RunSaver {
   double best_loss_;
   std::chrono::nanoseconds lost_{0};
   std::vector<std::byte> memory_;
-  std::optional<BackgroundSave> under_way_;  // ends before its memory
+  std::optional<BackgroundSave> under_way_;  // destroyed before its memory
 };
 
 }  // namespace tutti::training

@@ -24,7 +24,7 @@ std::string under_dots(const std::string& object, const Field& field) {
   return object + "." + field.key();
 }
 
-// The model is one setting, but for what only changes how it trains.
+// The model is one setting; the members that only change how it trains are settings of their own.
 void add_model(Json& settings, const Json& model) {
   const Json whole = completed_model(model);
   const Json tensors = tensors_of_model(whole);
@@ -46,7 +46,7 @@ void add_optimizer(Json& settings, const Json& optimizer) {
   }
 }
 
-// What says nothing beside others is no setting.
+// Drops settings that have no effect beside the others.
 void drop_what_is_unused(Json& settings, const Json& timing) {
   const std::string schedule = timing.value("schedule", std::string("1f1b"));
   bool late = pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
@@ -54,7 +54,7 @@ void drop_what_is_unused(Json& settings, const Json& timing) {
   SyncOptions sync;
   set_way(sync, settings.at("sync"));
   late = late || sync.has_order();
-  // What is late trains another way with each time between flushes, or meetings.
+  // With late weights, the number of steps between flushes, or meetings, changes the training.
   for (const char* name : {"flush-every", "validate-every", "checkpoint-every"}) {
     if (late && timing.contains(name)) settings[name] = timing.at(name);
   }
@@ -97,7 +97,7 @@ Json settings_in(const Json& whole) {
       timing[field.short_name()] = *value;
     }
   });
-  // Runs before there was --sync.
+  // Runs of earlier versions have no --sync.
   if (!settings.contains("sync")) {
     settings["sync"] = text_of(averages_every(timing.value("average-every", int64_t{0})));
   }

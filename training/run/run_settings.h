@@ -1,4 +1,4 @@
-// A run's settings one by one, out of its whole configuration.
+// Individual settings of a run's configuration.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace tutti::training {
 
-// By people's names ("lr"), in an object without others in it: those that losses follow from.
+// The settings that determine the losses, in a flat object by short names ("lr").
 Json settings_in(const Json& whole);
 
-// A value for people, numbers by the shortest text that is read back as the same.
+// A value as text; numbers as the shortest text that reads back as the same number.
 std::string text_of_setting(const Json& value);
 
-// "lr" for "optimizer.lr"; a name that is none stays as it is.
+// "lr" for "optimizer.lr"; an unknown name is returned unchanged.
 std::string short_name_of(const std::string& key);
 
 }  // namespace tutti::training

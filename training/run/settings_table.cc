@@ -1,4 +1,4 @@
-// The table of a run's settings: names, meanings, limits, and which value each is.
+// The table of a run's settings: name, description, limits and variable of each.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,9 +19,9 @@
 namespace tutti::training {
 namespace {
 
-constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 64-bit numbers
+constexpr double kMostOfAnything = 1e9;  // for steps and samples: their products fit into 64 bits
 
-// --- The settings that are not single values ---
+// --- Settings that are not single values ---
 
 void describe_precision(Schema& schema, TrainOptions& options) {
   ReplicaOptions& replica = options.replica;
@@ -93,7 +93,7 @@ constexpr std::array<NamedCompression, 10> kCompressions = {
      {"sign", Compression::sign},
      {"onebit-adam", Compression::onebit_adam}}};
 
-// "powersgd:4" and "topk:0.01" say a number besides. False for what is none.
+// Parses "powersgd:4" and "topk:0.01", which include a number. False if the text is invalid.
 bool take_compression(TrainOptions& options, const std::string& text) {
   const size_t colon = std::min(text.find(':'), text.size());
   const auto found =
@@ -239,7 +239,7 @@ void describe_cut(Schema& schema, TrainOptions& options) {
       .show_default();
 }
 
-// --- Groups of them ---
+// --- Groups of settings ---
 
 void describe_training(Schema& schema, TrainOptions& options) {
   schema.add("data.weights", options.data_weights, "sampling weight of each --data source")

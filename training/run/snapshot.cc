@@ -33,7 +33,7 @@ const TensorInfo& stored(const TensorSource& source, const std::string& name,
        .remedy = "give the options with which it was trained"});
 }
 
-// Where a number is in the state: "loss_scaler.scale" in {"loss_scaler": {"scale": ...}}.
+// Path of a number in the state: "loss_scaler.scale" in {"loss_scaler": {"scale": ...}}.
 struct Path {
   explicit Path(const std::string& name)
       : first(name.substr(0, name.find('.'))),
@@ -52,8 +52,8 @@ struct Path {
   std::string first, second;
 };
 
-// Where a worker is several ranks, what they keep from step to step to stay together with others is
-// of their own parts of the model.
+// If a worker consists of several ranks, the synchronizers' rows belong to the ranks' own parts of
+// the model, so their names contain the place of the part.
 struct RowName {
   RowName(Replica& replica, const std::string& row) : text(row) {
     if (!row.starts_with("sync.") && !row.starts_with("own.")) return;
@@ -181,7 +181,7 @@ class StateLoader : public StateVisitor {
     source_.read(name, 0, values);
   }
 
-  // An imported model has no optimizer's state: that begins anew.
+  // An imported model has no optimizer state, which then starts from zero.
   bool values_alone = false;
 
  private:
@@ -256,7 +256,7 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
 
 Json load_kept(Replica& replica, KeptState& kept) {
   StateLoader loader(replica, kept, kept.step(), kept.state());
-  replica.visit_state(loader);  // notes down what is wanted
+  replica.visit_state(loader);  // collects the names of what is needed
   kept.fetch();
   replica.visit_state(loader);
   replica.publish();

@@ -1,5 +1,4 @@
-// A replica's state as a checkpoint: saved by any number of ranks in any ZeRO stage, loaded by any
-// other.
+// Saves a replica's state as a checkpoint and loads it, at any numbers of ranks and ZeRO stages.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +18,33 @@ struct Snapshot {
   RunDirectory* directory = nullptr;  // on rank 0, null elsewhere
   int64_t step = 0;
   Json configuration;           // rank 0's is kept
-  Json state = Json::object();  // the trainer's own (rank 0's is kept)
+  Json state = Json::object();  // the trainer's state (rank 0's is kept)
   int keep = 2;                 // steps; 0: all
-  bool best = false;            // as in SaveRequest
+  bool best = false;            // see SaveRequest
 };
 
-// What is to be saved: views of the replica's memory, which the next step changes.
+// Views of the replica's memory to be saved, which the next step changes.
 struct SnapshotParts {
   SaveRequest request;
   std::vector<TensorPiece> pieces;
 };
 
-// Collective. The loss scale is added to the state.
+// Collective. Collects the parts to save; adds the loss scale to the state.
 SnapshotParts parts_of(Replica& replica, Model& model, Snapshot snapshot);
-// Collective. Saves them. Throws as save_checkpoint() does.
+// Collective. Saves a checkpoint. Throws as save_checkpoint() does.
 void save_snapshot(Replica& replica, Model& model, Snapshot snapshot);
 
-// Opens the latest checkpoint of a directory, or one step's folder, and takes over parameters and
-// optimizer state. Collective. Returns the trainer's state; its "step" is the step that was saved.
-// Throws Error(invalid_argument) for a checkpoint of another model or optimizer, and as
-// Checkpoint::open() does.
+// Collective. Loads parameters and optimizer state from a step's folder, or from the latest step of
+// a directory. Returns the trainer's state; its "step" is the saved step. Throws
+// Error(invalid_argument) for a checkpoint of another model or optimizer, and as Checkpoint::open()
+// does.
 Json load_snapshot(Replica& replica, Model& model, const std::string& directory);
 
-// Collective. The same from what the ranks of a run before this one keep in memory.
+// Collective. Likewise from the copies that the ranks of an earlier run keep in memory.
 Json load_kept(Replica& replica, KeptState& kept);
 
-// The model alone, from any source of tensors "model.NAME": its parameters, and its other state as
-// far as the source has it.
+// Loads the model alone from any source of tensors "model.NAME": its parameters, and those of its
+// buffers that the source has.
 void load_parameters(Replica& replica, const TensorSource& source, const std::string& path);
 
 }  // namespace tutti::training

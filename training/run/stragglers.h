@@ -1,4 +1,4 @@
-// Ranks that are made slow, for experiments: "3:x4" is rank 3, which takes four times as long.
+// Artificial stragglers for experiments: in "3:x4" rank 3 takes four times as long.
 #pragma once
 
 #include <map>
@@ -6,8 +6,7 @@
 
 namespace tutti::training {
 
-// By rank, how many times as long it takes, of those that `text` ("R:xF[,R:xF ...]") names. Throws
-// Error(invalid_argument).
+// Parses "R:xF[,R:xF ...]" into slowdown factors by rank. Throws Error(invalid_argument).
 std::map<int, double> stragglers_in(const std::string& text);
 
 }  // namespace tutti::training

@@ -1,4 +1,4 @@
-// The options of a run, and what follows from them.
+// The options of a run, and values derived from them.
 #pragma once
 
 #include <cstdint>
@@ -29,26 +29,26 @@ struct TrainOptions {
   int workers = 1;
   std::vector<double> data_weights;
   int64_t labels_per_client = 0;  // FeedOptions
-  bool document_mask = false;     // as the data sets have it: the run's configuration tells it
+  bool document_mask = false;     // as the data sets have it; recorded in the configuration
 
-  Json optimizer = {{"name", "adamw"}};  // and what it has (optimizers/registry.h), or less
-  LearningRateSchedule schedule;         // its peak is the learning rate; total_steps is filled in
+  Json optimizer = {{"name", "adamw"}};  // and its settings, all or some (optimizers/registry.h)
+  LearningRateSchedule schedule;         // its peak is the learning rate; total_steps is derived
 
-  ReplicaOptions replica;    // its passes follow from the batch
-  bool measure_cut = false;  // of the pipeline: by timing the model's units first
+  ReplicaOptions replica;    // its `passes` follows from the batch
+  bool measure_cut = false;  // cut the pipeline by measured unit times
   Compression compression = Compression::none;
   int compression_rank = 4;            // of PowerSGD
-  double compression_fraction = 0.01;  // of gradients that top-k sends
-  uint64_t compression_warmup = 0;     // steps before it whose gradients are sent whole
-  std::string compression_only = "*";  // of parameters with such names (hooks/selection.h)
+  double compression_fraction = 0.01;  // fraction of gradients that top-k sends
+  uint64_t compression_warmup = 0;     // steps with uncompressed gradients at the start
+  std::string compression_only = "*";  // pattern of parameter names (hooks/selection.h)
 
-  // Deterministic mode: how many parts what tensor ranks share is computed in (core/slices.h).
-  // None: it is computed as a whole.
+  // Deterministic mode: number of slices of computations that tensor ranks share (core/slices.h).
+  // None: they are not sliced.
   std::optional<int64_t> cut_slices;
 
-  // Steps between flushes, with a schedule that is not flushed at each step; between meetings of
-  // all ranks, where they do not wait for each other (SyncOptions). There is one before validation
-  // and checkpoints as well, and after 1024 steps. 0: then only.
+  // Steps between pipeline flushes, for schedules without a flush per step; or between meetings of
+  // all ranks, if ranks do not wait for each other (SyncOptions). Validation, checkpoints and every
+  // 1024th step flush as well. 0: only those do.
   uint64_t flush_every = 16;
 
   uint64_t validate_every = 0;  // steps; 0: at the end only
@@ -57,48 +57,47 @@ struct TrainOptions {
   std::string checkpoint;         // a directory; empty: none
   uint64_t checkpoint_every = 0;  // steps; 0: at the end only
   int keep = 2;
-  // Training goes on while a checkpoint is written, from a copy in memory (MemoryReport::copies).
+  // Write checkpoints in the background, from a copy in memory (MemoryReport::copies).
   bool async_checkpoint = false;
-  // The step with the lowest loss on what is held out is saved when it is found, and stays.
+  // Save the step with the lowest validation loss as soon as it is found, and keep it.
   bool keep_best = false;
-  // A directory belongs to one run (checkpoint/run_directory.h). A resumed run has the settings
-  // that it was saved with, but for those named here (configuration.h), as far as they are the
-  // run's and not its layout's.
+  // A directory belongs to one run (checkpoint/run_directory.h). A resumed run must have the
+  // settings that it was saved with, except layout settings and those named here (configuration.h).
   bool resume = false;
   std::optional<int64_t> resume_step;  // none: the newest
-  bool resume_or_new = false;          // a new run where the directory has no step
+  bool resume_or_new = false;          // start a new run if the directory has no step
   std::vector<std::string> allow_changed;
-  bool overwrite = false;  // the run that is in the directory goes when this one has its first step
-  // These ranks as the directory's writer, after others; empty: a start of its own
+  bool overwrite = false;  // replace the run in the directory once this run saves its first step
+  // History of the directory's writers, ending with these ranks; empty: a new start
   // (checkpoint/fence.h).
   WriterHistory writers;
-  std::string initial;    // a safetensors file with parameters to start from
-  std::string trace;      // a file for Chrome's trace format
-  bool profile = false;   // this rank measures where its steps' time goes: TrainResult::profile
+  std::string initial;    // a safetensors file with initial parameters
+  std::string trace;      // output file in Chrome's trace format
+  bool profile = false;   // profile this rank's steps: TrainResult::profile
   std::string straggler;  // stragglers.h
-  // Asked at the end of each step, when its gradients are there: not 0 once this rank is to stop (a
-  // signal's number). Then all ranks stop after that step, and save it. On all ranks, or on none.
-  // With `copies`: Departure.
+  // Called at the end of each step, when its gradients are computed; returns a signal's number once
+  // this rank is to stop, otherwise 0. All ranks then stop after that step, and save it. Set on all
+  // ranks or on none. With `copies`: see Departure.
   std::function<int()> stop_requested;
-  // With these the ranks keep the state in memory (survival/), each time that so many steps were
-  // done; and a run that goes on from such a state begins with it.
+  // Copies of the ranks' state in memory (survival/), updated every `copy_every` steps; `kept` is
+  // the state that a continued run starts from.
   std::shared_ptr<MemoryCopies> copies;
   uint64_t copy_every = 1;
   std::shared_ptr<KeptState> kept;
-  // All settings of the run, from which the options above follow: part of its configuration, as
-  // checkpoints keep it.
+  // All settings of the run, from which the options above are derived; part of its configuration,
+  // which checkpoints keep.
   Json told = Json::object();
 };
 
-// The last step of the run of steps that begins with `step` and has no flush in between.
+// Returns the last step of the stretch of steps without a flush that begins with `step`.
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 
-// Null where gradients are summed as they are.
+// Returns null if gradients are summed uncompressed.
 std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
                                              const Layout& layout);
-// Throws Error(invalid_argument) where ranks with data of their own would sum gradients.
+// Throws Error(invalid_argument) if ranks with data of their own would sum gradients.
 void check_clients(const TrainOptions& options);
-// With what a replica must know of the steps that it will take.
+// Adds what a replica must know of the steps that it will take.
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed);
 
 }  // namespace tutti::training

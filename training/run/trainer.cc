@@ -29,8 +29,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kTimeToAskAll{1};
-constexpr const char* kRate = "lr";            // in the state: the last step's
-constexpr const char* kNoise = "noise_scale";  // in the state: NoiseScale::Averages
+constexpr const char* kRate = "lr";            // key in the state: the last step's rate
+constexpr const char* kNoise = "noise_scale";  // key in the state: NoiseScale::Averages
 
 double seconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double>(duration).count();
@@ -42,7 +42,7 @@ std::vector<MicroBatch> views(const StepFeed& feed) {
   return views;
 }
 
-// Whether it is a language model that learns from it.
+// True for a language model's data.
 bool has_tokens(const DataSet& data) {
   Batch batch;
   data.add(0, 0, batch);
@@ -97,7 +97,7 @@ class Trainer::Loop {
     feeds_ = feed_.steps_from(done_);
     report_.steps = feed_.steps();
   }
-  // A run that fails leaves what each rank has traced so far.
+  // After a failure each rank leaves its trace so far.
   ~Loop() {
     if (!finished_ && !options_.trace.empty()) write_own_trace(world_, trace_, options_.trace);
   }
@@ -151,25 +151,25 @@ class Trainer::Loop {
   StepProfiler profiler_;
   Replica replica_;
   bool of_tokens_;
-  std::optional<RunSaver> saver_;  // where there is a directory
+  std::optional<RunSaver> saver_;  // if there is a directory
 
   std::unique_ptr<Loader<StepFeed>> feeds_;
-  std::optional<StepFeed> next_;  // taken already
-  StepFeed part_;                 // another rank's, taken last
+  std::optional<StepFeed> next_;  // fetched ahead
+  StepFeed part_;                 // another rank's part, the last one that was fetched
   std::vector<MicroBatch> part_views_;
   std::exception_ptr why_not_next_;
   uint64_t resumed_at_ = 0;
-  uint64_t done_ = 0;             // steps, up to the last flush
-  uint64_t told_ = 0;             // of these
-  std::optional<uint64_t> kept_;  // the last one whose state the ranks have in memory
+  uint64_t done_ = 0;             // steps computed, up to the last flush
+  uint64_t told_ = 0;             // steps reported
+  std::optional<uint64_t> kept_;  // the last step whose state is in memory
   int stopped_by_ = 0;
-  std::optional<Clock::time_point> asked_;  // when this rank was seen to be asked to stop
+  std::optional<Clock::time_point> asked_;  // when the first request to stop this rank was seen
   bool finished_ = false;
-  std::vector<StepResult> results_;                // of the steps up to done_
-  StepReport report_;                              // of the last one that was told
-  std::vector<std::chrono::nanoseconds> elapsed_;  // after each of these steps
+  std::vector<StepResult> results_;                // of the stretch that ends with step done_
+  StepReport report_;                              // of the last reported step
+  std::vector<std::chrono::nanoseconds> elapsed_;  // at the end of each of these steps
   NoiseScale noise_scale_;
-  uint64_t samples_ = 0;  // since training began here, as are the times
+  uint64_t samples_ = 0;  // since training started here, like the times
   std::chrono::nanoseconds waited_{0};
 };
 
@@ -203,7 +203,7 @@ RunSaverOptions Trainer::Loop::saver_options() {
           .saved = done_};
 }
 
-// What the trainer itself must know to go on.
+// State that the trainer itself needs to continue.
 Json Trainer::Loop::state() const {
   const NoiseScale::Averages noise = noise_scale_.averages();
   return {{"samples", std::min(done_ * options_.batch, options_.samples)},
@@ -213,7 +213,7 @@ Json Trainer::Loop::state() const {
           {kNoise, {noise.gradient_square, noise.noise, noise.weight}}};
 }
 
-// More steps than the run had make another schedule.
+// A run that was extended has another schedule: warns of a jump of the learning rate.
 void Trainer::Loop::tell_of_jump(double last_rate) const {
   const auto step = static_cast<int64_t>(done_);
   if (last_rate <= 0 || world_.rank() != 0 || done_ == feed_.steps()) return;
@@ -231,7 +231,7 @@ void Trainer::Loop::go_on_from(const Json& state) {
   noise_scale_.go_on_from({noise.at(0), noise.at(1), noise.at(2)});
 }
 
-// At the beginning too: from then on a death does not end the run.
+// Also called at the start: from then on a death does not end the run.
 void Trainer::Loop::keep_in_memory(uint64_t every) {
   if (!options_.copies || (kept_ && done_ < *kept_ + every)) return;
   const TraceSpan span(tracing(), "copies in memory", TraceCategory::step);
@@ -242,7 +242,7 @@ void Trainer::Loop::keep_in_memory(uint64_t every) {
   kept_ = done_;
 }
 
-// With the loss of that step, where it is known.
+// Includes the loss of that step, if known.
 void Trainer::Loop::save_done(const Evaluation* validation) {
   const TraceSpan span(tracing(), "checkpoint", TraceCategory::step);
   Json state = this->state();
@@ -260,7 +260,7 @@ StepFeed Trainer::Loop::take_feed() {
   return feeds_->next().value();
 }
 
-// What is wrong with the next step is not this one's affair.
+// An error of the next step must not fail this one: it is kept until that step.
 void Trainer::Loop::look_ahead() {
   try {
     next_ = feeds_->next();
@@ -269,7 +269,7 @@ void Trainer::Loop::look_ahead() {
   }
 }
 
-// Steps [first, last], counted from 1, without a flush in between.
+// Runs steps [first, last], counted from 1, without a flush in between.
 Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last) {
   StepsDone done;
   std::vector<StepFeed> taken;
@@ -310,10 +310,10 @@ Trainer::Loop::StepsDone Trainer::Loop::profile_steps(uint64_t first, uint64_t l
   return done;
 }
 
-// What any rank was asked, the same everywhere: ranks stop after the same step.
+// Returns the stop request of any rank, equal on all ranks, so that they stop after the same step.
 int Trainer::Loop::agreed_stop(uint64_t step) {
   if (!options_.stop_requested) return 0;
-  // A step has told whether any rank was asked when its gradients were there.
+  // StepResult::signs tells that no rank was asked when its gradients were computed.
   if (world_.size() > 1 && !results_.empty() && results_.back().signs == 0) return 0;
   const auto largest = [&](int value) {
     return replica_.largest_on_any_rank(value, static_cast<int64_t>(step));
@@ -324,7 +324,7 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
   const bool all = largest(own == 0 ? 1 : 0) == 0;
   if (all) return any;
   if (own != 0 && !asked_) asked_ = Clock::now();
-  // Others may be about to be asked, too.
+  // Waits in case the other ranks are about to be asked, too.
   const bool leaves = own != 0 && Clock::now() - *asked_ >= kTimeToAskAll;
   const int leaver = largest(leaves ? world_.rank() + 1 : 0) - 1;
   if (leaver < 0) return 0;
@@ -332,18 +332,18 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
          leaves ? own : 0);
 }
 
-// No rank throws before every rank has come to this: an abort by the first one would reach others
-// in the midst of something else.
+// No rank throws before every rank has arrived: an abort by the first one would interrupt others
+// elsewhere.
 void Trainer::Loop::depart(const std::string& why, int signal) {
   keep_in_memory(1);
   try {
     world_.barrier();
-  } catch (const Error&) {  // a rank is gone by now: at that time all were here
+  } catch (const Error&) {  // a rank has died; all had arrived
   }
   throw Departure(why, signal);
 }
 
-// A recorded run that is replayed had lost ranks by then: as many leave this one.
+// Replays the loss of ranks: if the recorded run had fewer ranks by this step, the others leave.
 void Trainer::Loop::leave_as_recorded() {
   if (!options_.copies) return;
   const int ranks =
@@ -361,7 +361,7 @@ MemoryReport Trainer::Loop::memory() const {
   return memory;
 }
 
-// Of a step whose gradients were measured, unless it was skipped or is a smaller one.
+// Only for a full step whose gradients were measured and that was not skipped.
 void Trainer::Loop::observe_noise(uint64_t samples) {
   const StepResult& result = results_.back();
   if (result.micro_batch_square == 0 || result.skipped || samples != options_.batch) return;

@@ -1,4 +1,4 @@
-// Options of training that have another name in Megatron and transformers.
+// Aliases of training options: their names in Megatron and transformers.
 #pragma once
 
 #include "training/setup/command_line.h"

@@ -21,8 +21,8 @@ namespace {
 
 constexpr int kWrongUsage = 2;
 
-// The words that are suggested for an option's value are the name of a check that finds nothing
-// wrong: CLI11 has no other place for them.
+// Suggested words of an option's value are stored as the name of a check that always passes, since
+// CLI11 has no other place for them.
 constexpr const char* kSuggested = "words:";
 
 std::vector<std::string> suggested(CLI::Option& option) {
@@ -32,12 +32,12 @@ std::vector<std::string> suggested(CLI::Option& option) {
     std::vector<std::string> words = split(name.substr(std::strlen(kSuggested)), ',');
     std::erase(words, "");
     return words;
-  } catch (const CLI::OptionNotFound&) {  // it has no checks
+  } catch (const CLI::OptionNotFound&) {  // no such check
     return {};
   }
 }
 
-// What is wrong with a number, or nothing.
+// Returns why a number is out of range, or "".
 std::string out_of_range(const Option::Range& range, const std::string& word) {
   double number = 0;
   const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), number);
@@ -51,7 +51,7 @@ std::string out_of_range(const Option::Range& range, const std::string& word) {
              printable(word, 40));
 }
 
-// Throws CLI::ConversionError, as what is no number does.
+// Throws CLI::ConversionError, as for words that are not numbers.
 template <typename Number>
 bool read(const std::string& word, Number& number) {
   const auto read = parse_number<Number>(word);
@@ -109,7 +109,7 @@ Option add_optional(CLI::App& app, const std::string& names, std::optional<T>& v
   return declared<T>(option->take_last());
 }
 
-// What `work` throws is a problem of the option.
+// Converts an error of `work` into an error of the option.
 template <typename Work>
 void told_of(const std::string& option, const Work& work) {
   try {
@@ -269,7 +269,7 @@ Option Command::add_switch(const std::string& names, std::function<void(bool)> t
     try {
       static_cast<void>(CLI::detail::to_flag_value(word));
       return "";
-    } catch (const std::exception&) {  // of std::stoll: no number, or one beyond 64 bits
+    } catch (const std::exception&) {  // from std::stoll: not a number, or beyond 64 bits
       return cat('"', word, "\" is neither true nor false");
     }
   });
@@ -330,9 +330,9 @@ int CommandLine::complain(const std::string& problem) const {
   return kWrongUsage;
 }
 
-// What is wrong with the words that were read last; `error` is what CLI11 says of it.
+// Describes the fault of the words read last; `error` is CLI11's message.
 std::string CommandLine::problem(const std::string& error) const {
-  // That a word is unknown says more than that another is missing.
+  // An unknown word is a better explanation than a missing one.
   std::vector<std::string> unknown = app_->remaining(true);
   std::erase(unknown, "--");
   if (unknown.empty()) return error;
@@ -371,13 +371,13 @@ std::vector<std::string> CommandLine::without_aliases(const std::vector<std::str
   const CLI::App* const command = words.empty() ? nullptr : command_named(words[0]);
   if (command == nullptr) return words;
   std::vector<std::string> read = {words[0]};
-  std::vector<std::string> after_value;  // the rest of what an alias stands for
+  std::vector<std::string> after_value;  // remaining words of an alias
   bool value_follows = false;
   size_t at = 1;
   for (; at < words.size() && words[at] != "--"; ++at) {
     const std::string& word = words[at];
     if (!word.starts_with("-")) {
-      // A program that is started here has options of its own.
+      // A program that is started here has its own options.
       if (command->get_positionals_at_end() && !value_follows) break;
       read.push_back(word);
       read.insert(read.end(), after_value.begin(), after_value.end());
@@ -401,7 +401,7 @@ std::vector<std::string> CommandLine::without_aliases(const std::vector<std::str
   return read;
 }
 
-// The words that an option, or the next argument without a name, is known to take.
+// The known values of an option, or of the next positional argument.
 std::vector<std::string> CommandLine::values_after(const std::vector<std::string>& words) const {
   CLI::App* const command = command_named(words.front());
   const std::string option = words.back();
@@ -447,7 +447,7 @@ std::vector<std::string> CommandLine::completions(const std::vector<std::string>
 
 void CommandLine::read(const std::vector<std::string>& words) {
   std::vector<std::string> own = without_aliases(words);
-  std::ranges::reverse(own);  // as CLI11 takes them
+  std::ranges::reverse(own);  // CLI11 expects them reversed
   app_->parse(std::move(own));
 }
 

@@ -15,7 +15,7 @@ namespace tutti::training {
 
 namespace {
 
-// The model is one for images of this size and as many classes, or more.
+// Sets the model's image size and its minimum number of classes.
 template <typename Images>
 void match_images(Json& model, const Images& images, const std::string& path) {
   const auto match = [&](const char* name, int64_t size) {
@@ -31,7 +31,7 @@ void match_images(Json& model, const Images& images, const std::string& path) {
   model["classes"] = std::max(model.value("classes", int64_t{2}), images.classes());
 }
 
-// Texts are read as bytes, which a model that came with a tokenizer knows nothing of.
+// Rejects texts, which are read as bytes, for a model with a tokenizer.
 void refuse_texts_of_tokens(const RunOptions& options) {
   const TrainOptions& training = options.training;
   const std::string resumed = options.resume.empty() ? "" : training.checkpoint;
@@ -41,7 +41,7 @@ void refuse_texts_of_tokens(const RunOptions& options) {
     try {
       tokenizer = tokenizer_of(open_model(path));
     } catch (const Error&) {
-      continue;  // there may be nothing yet; else whoever goes on from it tells what is wrong
+      continue;  // there may be no run yet; a fault is reported when the run is resumed
     }
     if (tokenizer.empty()) return;
     throw Error(ErrorCode::invalid_argument,
@@ -116,7 +116,7 @@ LoadedData load_data(RunOptions& options) {
   } else {
     for (const std::string& path : options.data) {
       TokenFile file(path);
-      // Shards of one data set have one file to validate on.
+      // Shards of one data set share one validation file.
       const bool is_given = !options.validation.empty();
       std::optional<TokenFile> validation;
       if (is_given && loaded.sets.empty()) validation.emplace(options.validation);

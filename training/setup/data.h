@@ -1,4 +1,4 @@
-// The data that options name.
+// Loading of the data that options name.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace tutti::training {
 
 struct LoadedData {
   std::vector<std::unique_ptr<DataSet>> sets;
-  uint64_t text_bytes = 0;            // of texts
-  std::vector<std::string> left_out;  // of directories of texts (data/text_files.h)
-  double bigram_entropy = 0;          // of one text, in nats
+  uint64_t text_bytes = 0;            // size of texts
+  std::vector<std::string> left_out;  // skipped files in directories of texts (data/text_files.h)
+  double bigram_entropy = 0;          // for a single text, in nats
 
   std::vector<const DataSet*> views() const;
-  uint64_t examples() const;  // to train on
+  uint64_t examples() const;  // for training
 };
 
-// Throws Error for data that cannot be read and for what makes no sense. The data tell the size of
-// the vocabulary, unless an option did.
+// Throws Error for unreadable data and for invalid options. The data determine the size of the
+// vocabulary, unless an option does.
 LoadedData load_data(RunOptions& options);
 
 }  // namespace tutti::training

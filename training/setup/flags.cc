@@ -16,7 +16,7 @@
 namespace tutti::training {
 namespace {
 
-// --- All that can be said ---
+// --- Known settings ---
 
 struct RunSchema {
   RunOptions options;
@@ -28,13 +28,13 @@ const Schema& run_schema() {
   return all.schema;
 }
 
-// Models, or optimizers: what a configuration says one of.
+// Kinds of models, or of optimizers.
 struct Registry {
   struct Kind {
     std::string name;
     std::string meaning;
     std::shared_ptr<const Schema> schema;
-    std::vector<std::pair<std::string, Json>> suits = {};  // each model, where that is of account
+    std::vector<std::pair<std::string, Json>> suits = {};  // by model, if they differ
   };
   const char* object;  // "model"
   const char* tag;     // "kind"
@@ -90,13 +90,13 @@ std::string joined(const std::vector<std::string>& words, const char* last) {
   return text;
 }
 
-// Empty where it has none.
+// Empty if the field has no option.
 std::string flag_of(const Field& field) {
   const std::vector<std::string> flags = split(field.traits().flags, ',');
   return flags.empty() ? "" : flags.front();
 }
 
-// --- What stands in the help ---
+// --- Help texts ---
 
 std::string default_of(const Field& field) {
   const Json value = field.get();
@@ -118,8 +118,8 @@ std::string meaning_of(const Field& field) {
 
 constexpr size_t kLongRun = 4;
 
-// Names of kinds in the order in which the help lists all. A long run of neighbours is said as
-// "gpt2 to switch".
+// Names of kinds in the order of the help. A long run of neighbours is abbreviated as "gpt2 to
+// switch".
 std::string in_runs(const std::vector<std::string>& names, const std::vector<std::string>& all) {
   std::vector<std::string> runs;
   for (size_t first = 0; first < names.size();) {
@@ -138,12 +138,12 @@ std::string in_runs(const std::vector<std::string>& names, const std::vector<std
   return joined(runs, ", ");
 }
 
-// The default that runs have; if it depends on the model: "0.01 (gpt2 to switch 0.1)".
+// The default of runs; if it depends on the model: "0.01 (gpt2 to switch 0.1)".
 std::string default_of(const Registry::Kind& kind, const Field& field) {
   const std::string usual = plain(default_of(field));
   std::string first = usual;
   std::vector<std::string> all;
-  // A value, and the models that it suits.
+  // A value, and the models that have it as default.
   std::vector<std::pair<std::string, std::vector<std::string>>> others;
   for (const auto& [model, suits] : kind.suits) {
     all.push_back(model);
@@ -164,7 +164,7 @@ std::string default_of(const Registry::Kind& kind, const Field& field) {
 // "mlp: hidden layers; gpt2 to switch: blocks (default: mlp 1, gpt2 to switch 4)"
 std::string meaning_of(const Registry& registry, const std::string& key) {
   std::vector<std::pair<std::string, std::vector<std::string>>> meanings;
-  std::vector<std::pair<std::string, std::vector<std::string>>> defaults;  // a value, and the kinds
+  std::vector<std::pair<std::string, std::vector<std::string>>> defaults;  // a value, and its kinds
   std::vector<std::string> all;
   for (const Registry::Kind& kind : registry.kinds) {
     all.push_back(kind.name);
@@ -213,7 +213,7 @@ const char* value_name_of(const Field& field) {
   }
 }
 
-// --- What options do ---
+// --- Effects of options ---
 
 void say(Json& said, const std::string& key, const Field& field, Json value) {
   const Json* const before = find_member(said, key);
@@ -282,7 +282,7 @@ void add_kind_flags(Command command, Json& said, const Registry& registry) {
   }
 }
 
-// The setting with this name with dots, whoever has it.
+// The setting with this dotted name, in any schema.
 const Field* field_named(const std::string& key) {
   if (const Field* const field = run_schema().find(key)) return field;
   for (const Registry* registry : {&models(), &optimizers()}) {
@@ -385,7 +385,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
   const bool has_directory = !training.checkpoint.empty();
   const bool is_late = [&] {
     const std::string& schedule = training.replica.pipeline.schedule;
-    // Loss scaling is settled later: it is that of f16.
+    // Loss scaling is settled later: f16 has it.
     const bool is_scaled = training.replica.storage.dtype == DType::f16;
     const SyncOptions& sync = training.replica.sync;
     if (sync.has_servers() || (sync.has_own_values() && !is_scaled)) return true;
@@ -450,7 +450,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     const Field& field = *field_named(detail.key);
     const std::string problem = cat(flag_of(field), " has no effect without ", detail.needs);
     if (where.empty()) throw UsageError(problem);
-    // A whole configuration says everything, most of it as it is anyhow.
+    // A complete configuration has every setting, most of them with default values.
     if (*value == field.get()) continue;
     throw UsageError(cat(problem, " [", where, ": ", detail.key, "]; remedy: leave it out there"));
   }

@@ -1,4 +1,4 @@
-// The settings of a configuration as options of a command.
+// Options of a command for the settings of a configuration.
 #pragma once
 
 #include <functional>
@@ -10,22 +10,24 @@
 
 namespace tutti::training {
 
-// What is given, in the order of the line, goes into `said`, a configuration that may lack all
-// else: the last one counts, but lists that are given in several options have the values of all.
-// `said` outlives the command.
+// Adds options whose values are stored in `said`, a partial configuration, in the order of the
+// command line: the last one counts, but lists given in several options are concatenated. `said`
+// must outlive the command.
 void add_flags(Command command, Json& said,
                const std::function<bool(const std::string& key)>& wanted);  // of --lr and so on
 void add_model_flags(Command command, Json& said);                          // --model and its own
 void add_optimizer_flags(Command command, Json& said);
 void add_set(Command command, Json& said);  // --set a.b=c
 
-// Throws Error(invalid_argument) that tells the nearest one, where there is no such name with dots.
+// Throws Error(invalid_argument) with the nearest name if there is no setting with this dotted
+// name.
 void check_is_setting(const std::string& key);
-// Throws Error(invalid_argument), of words UsageError, for a member of a model's or an optimizer's
-// configuration that another kind has, but not its own. `where`: the file; empty: words.
+// Throws Error(invalid_argument), or UsageError for words, for a member of a model's or an
+// optimizer's configuration that exists only in another kind. `where`: the file; empty: words.
 void refuse_members_of_other_kinds(const Json& object, const std::string& where);
-// Throws UsageError for what was said though the others leave nothing for it to say. Of a file
-// (`where`), which may say everything: Error(invalid_argument), for what is not as it is anyhow.
+// Throws UsageError for given settings that have no effect beside the others. For a file (`where`),
+// which may contain all settings, throws Error(invalid_argument) only for values other than the
+// default.
 void refuse_what_is_ignored(const Json& said, const RunOptions& options, const std::string& where);
 
 }  // namespace tutti::training

@@ -1,4 +1,4 @@
-// One configuration over another: a file's, and what was said besides.
+// Merging of a configuration file with options.
 #pragma once
 
 #include <string>
@@ -7,13 +7,12 @@
 
 namespace tutti::training {
 
-// Throws Error(invalid_argument) that says the file, the line and the column.
+// Throws Error(invalid_argument) with the file, the line and the column.
 Json read_configuration_file(const std::string& path);
 
-// `file` with what `said` says: null, in either, takes a setting away, and what is said instead of
-// another one
-// (--epochs, --steps) takes the file's. Where another kind of model or optimizer is said, what the
-// file says of its own kind alone goes with it.
+// Returns `file`, overridden by `said`. Null, in either, removes a setting; giving one of two
+// alternative settings (--epochs, --steps) removes the file's other one. If another kind of model
+// or optimizer is given, settings of the file's kind only are removed.
 Json merged(const Json& file, const Json& said);
 
 }  // namespace tutti::training

@@ -1,4 +1,4 @@
-// --mix: how each layer of a model is divided over the tensor ranks (models/mix.h).
+// --mix: division of a model's layers over the tensor ranks (models/mix.h).
 #pragma once
 
 #include "training/models/mix.h"
@@ -8,13 +8,13 @@ namespace tutti::training {
 
 // True if the run's model has layers that can be mixed.
 bool takes_mix(const RunOptions& options);
-// The mix of a run, whose file is read if it names one. Empty where the run says nothing, has one
-// tensor rank, or has another kind of model. Throws Error(invalid_argument) for what is no mix,
+// Returns the mix of a run, reading its file if it names one. Empty if the run has no mix, one
+// tensor rank, or another kind of model. Throws Error(invalid_argument) for invalid mixes,
 // Error(system) for a file that cannot be read, and Error(unsupported) for kSearchedMix.
 Mix mix_of(const RunOptions& options);
-// Replaces what the setting says by the letters of each of the model's layers, so that every rank
-// and every checkpoint has them. Throws as mix_of(), and Error(unsupported) beside what a mix does
-// not go with.
+// Replaces the setting by one letter per layer of the model, so that every rank and every
+// checkpoint contains them. Throws as mix_of(), and Error(unsupported) for options that cannot be
+// combined with a mix.
 void settle_mix(RunOptions& options);
 
 }  // namespace tutti::training

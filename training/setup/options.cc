@@ -17,7 +17,7 @@
 namespace tutti::training {
 namespace {
 
-constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 64-bit numbers
+constexpr double kMostOfAnything = 1e9;  // for steps and samples: their products fit into 64 bits
 
 void describe_data(Schema& schema, RunOptions& options) {
   schema
@@ -167,7 +167,7 @@ std::string group_of(const std::string& key) {
   return "";
 }
 
-// An optimizer's members that are not its schedule's.
+// An optimizer's members that do not belong to its schedule.
 Json own_members(const Json& optimizer, const Schema& schema) {
   Json own = Json::object();
   for (const auto& [name, value] : optimizer.items()) {
@@ -283,7 +283,7 @@ RunOptions options_of(const ToldOptions& told, const Json& base) {
   RunOptions options;
   Json file = base;
   if (!told.file.empty()) file = read_configuration_file(told.file);
-  RunOptions alone;  // what is wrong with the file is said of the file
+  RunOptions alone;  // errors of the file itself are reported as such
   read_options(file, alone, told.file.empty() ? "the configuration" : told.file);
   options.given = merged(file, told.said);
   read_options(options.given, options);

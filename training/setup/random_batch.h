@@ -1,4 +1,4 @@
-// Samples that make sense for a model, and nothing more: for measurements.
+// Valid random samples for a model, for measurements.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tutti::training {
 
-// `model`: its whole configuration. The same numbers each time.
+// `model`: its complete configuration. Deterministic.
 Batch random_batch(const Json& model, int64_t samples, int64_t targets_per_sample);
 
 }  // namespace tutti::training

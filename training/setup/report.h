@@ -1,5 +1,5 @@
-// Steps and the end of a run as JSON: the lines of `tutti train --json`, and the fields of a Step
-// and a Result in Python.
+// Steps and the result of a run as JSON: the lines of `tutti train --json`, and the fields of a
+// Step and a Result in Python.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,12 @@
 
 namespace tutti::training {
 
-// tokens_per_s is over all that was trained since this process began, in elapsed_s without
-// validation and checkpoints; tokens_per_s_step is of the step alone, and processor_s what
-// processors spent on it for this rank. (For models that predict one
-// token of a sample, or its class, "tokens" are samples.)
+// tokens_per_s covers all training since this process began, in elapsed_s without validation and
+// checkpoints; tokens_per_s_step covers the step alone, and processor_s is the CPU time that this
+// rank spent on it. (For models that predict one token or class per sample, "tokens" are samples.)
 Json json_of(const StepReport& report, double units_per_sample);
-// Of such a line, what CSV and TensorBoard files have of each step: these, as far as they are
-// there.
-// `losses` of the model's units are among them as "losses.NAME".
+// Names of the numbers in such a line that CSV and TensorBoard files contain for each step, if
+// present. Losses of the model's units are "losses.NAME".
 std::vector<std::string> scalar_names(const Model& model);
 Scalars scalars_of(uint64_t step, const Json& line);
 Json json_of(const TrainResult& result, const LoadedData& data, double units_per_sample, int ranks);

@@ -1,4 +1,4 @@
-// A run on one rank, with all that it is made of.
+// A run on one rank, with the objects that it needs.
 #pragma once
 
 #include <memory>
@@ -35,9 +35,9 @@ class Session {
   Trainer trainer_;
 };
 
-// Collective: every rank reads the options, from words as on the command line over a
-// configuration, and the data. What
-// one rank cannot read is an Error on all ranks, which can go on without the run.
+// Collective: every rank reads the options, from words as on the command line that override a
+// configuration, and the data. A failure of one rank throws an Error on all ranks, which can
+// continue without the run.
 std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std::string>& words,
                                        const Json& configuration = Json::object());
 

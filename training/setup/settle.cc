@@ -24,7 +24,7 @@
 namespace tutti::training {
 namespace {
 
-constexpr uint64_t kValidationTargets = 65536;  // unless --validation-samples says otherwise
+constexpr uint64_t kValidationTargets = 65536;  // default of --validation-samples
 
 void in_range(const char* option, double value, double least, double most) {
   if (value >= least && value <= most) return;
@@ -32,10 +32,10 @@ void in_range(const char* option, double value, double least, double most) {
               {.remedy = cat("give a number from ", least, " to ", most)});
 }
 
-// Ranks wait for each other inside of each micro-batch.
+// True if ranks wait for each other inside of each micro-batch.
 bool synchronizes(const Json& model) { return model.value("sync_bn", false); }
 
-// The run's size: steps, samples, micro-batches.
+// Settles the run's size: steps, samples, micro-batches.
 void settle_run(RunOptions& options, const Model& model, int ranks, uint64_t examples) {
   TrainOptions& training = options.training;
   const ModelTraits& traits = kind_of(options.model).traits;
@@ -97,7 +97,7 @@ void settle_last_rate(RunOptions& options) {
   options.min_rate.reset();
 }
 
-// The second moment stays when the warm-up ends.
+// The second moment is frozen when the warm-up ends.
 void settle_one_bit_adam(RunOptions& options) {
   TrainOptions& training = options.training;
   const std::string name = training.optimizer.at("name");
@@ -123,7 +123,7 @@ void settle_one_bit_adam(RunOptions& options) {
   training.optimizer["frozen_after"] = training.compression_warmup;
 }
 
-// The rate and what else suits the optimizer and the model.
+// Settles the learning rate and defaults that depend on optimizer and model.
 void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flushed) {
   TrainOptions& training = options.training;
   LearningRateSchedule& schedule = training.schedule;
@@ -141,7 +141,7 @@ void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flush
   const auto batch = static_cast<double>(training.batch);
   const double base = options.base_batch ? static_cast<double>(*options.base_batch) : batch;
   schedule.peak = scaled_rate(schedule.peak, batch, base, options.rate_scaling);
-  options.rate_scaling = BatchScaling::none;  // it is scaled
+  options.rate_scaling = BatchScaling::none;  // already applied
   options.base_batch.reset();
   settle_last_rate(options);
   const bool one_bit = training.compression == Compression::onebit_adam;
@@ -159,14 +159,14 @@ void check_is_pipeline_schedule(const std::string& schedule) {
                .remedy = cat("give --lr-schedule ", schedule)});
 }
 
-// Says what is wrong with the pipeline before there are ranks.
+// Checks the pipeline before there are ranks.
 void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   ReplicaOptions& replica = options.training.replica;
   PipelineOptions& pipeline = replica.pipeline;
   const pipeline::ScheduleKind& kind = pipeline::schedule_named(pipeline.schedule);
   const int stages = options.mesh.pipeline;
   pipeline.schedule = kind.name;
-  // Two chunks a rank, where the model has as many units.
+  // Two chunks per rank, if the model has enough units.
   const bool has_two = kind.has_virtual_stages && std::ssize(model.units()) >= 2 * stages;
   if (!options.is_given("parallel.virtual")) pipeline.virtual_stages = has_two ? 2 : 1;
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
@@ -200,14 +200,15 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
                 {.cause = "ranks do not wait for each other's batch statistics",
                  .remedy = "leave one of them out"});
   }
-  stragglers_in(options.training.straggler);  // the text can be read
+  stragglers_in(options.training.straggler);  // throws for an invalid text
   const uint64_t samples = options.training.micro_batch * static_cast<uint64_t>(data_ranks);
-  // Without a flush in between: a step alone is not late, and is made with any micro-batches.
+  // Without a flush: a single step has no delayed weights, and supports any number of
+  // micro-batches.
   plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples),
                  plans.flushed() ? 1 : 2);
 }
 
-// Where the run begins: anew, or where another one has ended.
+// Settles the start of the run: new, or continued from another run.
 void settle_start(RunOptions& options) {
   TrainOptions& training = options.training;
   training.resume = !options.resume.empty();
@@ -237,7 +238,7 @@ void settle_start(RunOptions& options) {
   }
 }
 
-// What cannot be cut over tensor ranks.
+// Rejects options and models that tensor ranks do not support.
 void check_tensor_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.tensor == 1) return;
   if (options.training.compression != Compression::none) {
@@ -255,7 +256,7 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
       {.where = "--tp", .remedy = "leave it out, or take gpt2, llama, perceptron or convnet"});
 }
 
-// Of a sample its tokens, which context ranks deal out.
+// Context ranks divide the tokens of a sample.
 void check_context_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.context == 1 || model.takes_parts_of_samples()) return;
   throw Error(ErrorCode::unsupported,
@@ -264,7 +265,7 @@ void check_context_ranks(const RunOptions& options, const Model& model) {
               {.where = "--cp", .remedy = "leave it out, or take gpt2 or llama"});
 }
 
-// A grid of ranks shares out the pixels of each image.
+// A grid of ranks divides the pixels of each image.
 void check_spatial_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.spatial.ranks() == 1 || model.takes_tiles()) return;
   throw Error(ErrorCode::unsupported,
@@ -273,7 +274,7 @@ void check_spatial_ranks(const RunOptions& options, const Model& model) {
               {.where = "--spatial", .remedy = "leave it out, or take resnet or unet"});
 }
 
-// The experts of a mixture, which ranks share out.
+// Expert-parallel ranks divide the experts of a mixture.
 void check_expert_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.expert == 1) return;
   if (model.expert_load() == nullptr) {
@@ -288,9 +289,9 @@ void check_expert_ranks(const RunOptions& options, Model& model) {
                .remedy = "leave one of them out"});
 }
 
-constexpr int64_t kSlices = 8;  // where nobody says otherwise: for 1, 2, 4 and 8 tensor ranks
+constexpr int64_t kSlices = 8;  // default: for 1, 2, 4 and 8 tensor ranks
 
-// Slices are those of a binary tree, of which each tensor rank has a branch.
+// Slices are the leaves of a binary tree, of which each tensor rank has a branch.
 void settle_slices(RunOptions& options) {
   std::optional<int64_t>& slices = options.training.cut_slices;
   const int64_t ranks = options.mesh.tensor;
@@ -309,10 +310,10 @@ void settle_slices(RunOptions& options) {
                .remedy = cat("give ", fitting)});
 }
 
-// In deterministic mode context ranks compute as tensor ranks that share rows: tokens are cut
-// between layers and gathered inside them, and of each sum a rank has a branch of one tree, whose
-// bits do not tell how many ranks there are. Where the model cannot be cut so, they deal out tokens
-// all the same.
+// In deterministic mode context ranks compute as tensor ranks that share rows: tokens are divided
+// between layers and gathered inside them, and each rank has a branch of every sum's tree, whose
+// bits do not depend on the number of ranks. If the model cannot be cut so, they divide tokens
+// nevertheless.
 void settle_context(RunOptions& options, int ranks) {
   if (options.mesh.context == 1 || !settings().get_bool("TUTTI_DETERMINISTIC")) return;
   if (takes_mix(options)) return;

@@ -1,4 +1,4 @@
-// What options leave open, once the number of ranks and the data are known.
+// Completion of options, once the number of ranks and the data are known.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tutti::training {
 
-// Completes options.training: sizes of the run and of steps, on so many ranks. Throws
-// Error(invalid_argument) for options that do not go together.
+// Completes options.training with the sizes of the run and of steps, for this number of ranks.
+// Throws Error(invalid_argument) for options that cannot be combined.
 void settle(RunOptions& options, int ranks, uint64_t examples);
 
 }  // namespace tutti::training

@@ -1,13 +1,13 @@
-// The model that a run goes on with, as it is stored: nobody has to say again what it is.
+// The stored model that a run continues from, so that its configuration need not be repeated.
 #pragma once
 
 #include "base/json.h"
 
 namespace tutti::training {
 
-// The configuration of the model in what checkpoint.initial of a run's configuration names, or in
-// the run that is resumed. Null without one, and where the configuration says that the model is of
-// another kind. Throws Error for what checkpoint.initial names and cannot be read.
+// Returns the configuration of the model that checkpoint.initial of a run's configuration names, or
+// of the run that is resumed. Null if there is none, or if the configuration names another kind of
+// model. Throws Error if checkpoint.initial cannot be read.
 Json stored_model(const Json& run);
 
 }  // namespace tutti::training

@@ -26,7 +26,7 @@
 namespace tutti::training {
 namespace {
 
-// So many ranks can share out the experts, too.
+// True if this number of ranks can form the mesh, experts included.
 bool is_mesh(const MeshShape& shape, int ranks) {
   try {
     mesh_place(shape, ranks);
@@ -40,10 +40,10 @@ using Clock = std::chrono::steady_clock;
 
 // Spares wait for as long as a run takes.
 constexpr std::chrono::hours kForever{24 * 365 * 10};
-// How often ranks may agree that all are left, and not even find the state to go on from.
+// Maximum number of consecutive agreements without a loss and without a new session.
 constexpr int kMostVainTries = 3;
 
-// Whether the job may have lost a rank, rather than that something is wrong with the run.
+// True if the job may have lost a rank; false if the error is of the run itself.
 bool may_be_a_death(const Error& error) {
   return error.code() == ErrorCode::rank_died || error.code() == ErrorCode::connection_lost ||
          error.code() == ErrorCode::aborted;
@@ -70,11 +70,11 @@ class SurvivingRun {
     std::optional<Error> death;
     for (;;) {
       try {
-        if (death && !goes_on_after(*death)) return result_.value();  // in which others may die
+        if (death && !goes_on_after(*death)) return result_.value();  // more ranks may die in it
         death.reset();
         result_.reset();
         result_ = session();
-        world_.barrier({.timeout = kForever});  // whoever is through stays until all are
+        world_.barrier({.timeout = kForever});  // ranks that have finished wait for the others
         return result_.value();
       } catch (const Departure& departure) {
         if (departure.signal() != 0) return 128 + departure.signal();
@@ -113,27 +113,27 @@ class SurvivingRun {
   SurvivalOptions survival_;
   const Conduct& conduct_;
   int first_size_;
-  int own_number_;              // this rank's, in the first world
-  std::vector<uint64_t> here_;  // by such numbers: 1 where the rank is left
-  Continuation after_;          // why there is the next session
-  bool over_ = false;           // nobody can go on, although what is thrown may be a death
-  bool settled_ = false;        // options_ are what those of the first session come to
+  int own_number_;              // number of this rank in the first world
+  std::vector<uint64_t> here_;  // by that number: 1 if the rank is alive
+  Continuation after_;          // reason for the next session
+  bool over_ = false;           // the run cannot continue, even if the error may be a death
+  bool settled_ = false;        // options_ are settled by the first session
   bool goes_on_ = false;
   bool was_spare_ = false;
-  bool saved_ = false;         // the run has a checkpoint of its own
-  int size_before_ = 0;        // ranks that there were in the last session
-  int left_before_ = 0;        // when members agreed last on who is left
-  int vain_tries_ = 0;         // since then, without a loss or a session
-  std::string happened_;       // for people: why it was the last one
-  std::string going_on_;       // who goes on, and from where
-  std::optional<int> result_;  // of the last session, once it is through
-  uint64_t from_step_ = 0;     // from which the last session went on; a spare does not know it
-  std::optional<uint64_t> step_before_;  // from which the session before went on
+  bool saved_ = false;         // the run has its own checkpoint
+  int size_before_ = 0;        // number of ranks in the last session
+  int left_before_ = 0;        // number of survivors at the last agreement
+  int vain_tries_ = 0;         // agreements since then without a loss or a session
+  std::string happened_;       // for messages: why the last session ended
+  std::string going_on_;       // for messages: who continues, and from where
+  std::optional<int> result_;  // of the last session, once it has finished
+  uint64_t from_step_ = 0;     // step that the last session continued from; unknown to spares
+  std::optional<uint64_t> step_before_;  // step that the session before continued from
   Clock::time_point since_;
 };
 
-// The mesh for the ranks that are here: as many stages as it had, or else fewer. Ranks that it has
-// no use for are spares.
+// The mesh for the current ranks: with its number of stages, or else fewer. Unused ranks are
+// spares.
 SurvivingRun::Deal SurvivingRun::deal() const {
   const int ranks = survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
   if (ranks < options_.mesh.of_a_sample()) {
@@ -152,7 +152,7 @@ SurvivingRun::Deal SurvivingRun::deal() const {
     int& left = deal.options.mesh.data;
     while (left > 1 && !is_mesh(deal.options.mesh, left * stages * of_a_stage)) --left;
     deal.ranks = left * stages * of_a_stage;
-    // Where the model was cut is for as many stages as there were.
+    // The cut applies to the original number of stages.
     if (stages < options_.mesh.pipeline) deal.options.training.replica.pipeline.cut.clear();
     try {
       RunOptions tried = deal.options;
@@ -164,11 +164,11 @@ SurvivingRun::Deal SurvivingRun::deal() const {
   }
 }
 
-// From now on only who takes part changes: on spares too, which may be told as much by then.
+// Settles the options on all ranks, spares included: from now on only the members change.
 void SurvivingRun::keep_settled(const Deal& first) {
   RunOptions all = first.options;
   settle(all, first.ranks, data_->examples());
-  // What the run's beginning was told is not part of `told`, and the run may begin again.
+  // Options of the run's start are not part of `told`, but the run may have to start again.
   Json told = all.training.told;
   if (!options_.resume.empty()) set_member(told, "checkpoint.resume", options_.resume);
   RunOptions read = parse_run_options({}, told);
@@ -185,8 +185,9 @@ void SurvivingRun::keep_settled(const Deal& first) {
   settled_ = true;
 }
 
-// Collective: all ranks learn the start's identity from rank 0, and note these members. A rank 0
-// that dies before others have the identity has not written yet: the next one may draw another.
+// Collective: all ranks receive the start's identity from rank 0, and record the current members.
+// If rank 0 dies before others have received it, nothing was written yet, and the next rank 0 may
+// draw another one.
 void SurvivingRun::name_writer() {
   if (options_.training.checkpoint.empty()) return;
   std::vector<Writer>& writers = options_.training.writers.writers;
@@ -204,9 +205,9 @@ int SurvivingRun::session() {
   std::iota(members.begin(), members.end(), 0);
   was_spare_ = world_.rank() >= deal.ranks;
   if (was_spare_) {
-    if (options_.training.kept) options_.training.kept->fetch();  // it may have what others want
+    if (options_.training.kept) options_.training.kept->fetch();  // it may have what others need
     has_begun();
-    return 0;  // and waits until the others are through
+    return 0;  // and waits until the others have finished
   }
   Communicator active = deal.ranks == world_.size() ? world_ : world_.create(members);
   Session session(active, deal.options, data_);
@@ -232,7 +233,7 @@ void SurvivingRun::has_begun() {
   vain_tries_ = 0;
 }
 
-// Deaths in shrink() are its own business: what it throws is final.
+// shrink() handles deaths itself: what it throws is final.
 Communicator SurvivingRun::survivors() {
   try {
     return world_.shrink();
@@ -241,13 +242,13 @@ Communicator SurvivingRun::survivors() {
   }
 }
 
-// False where all that are left are through already.
+// Returns false if all survivors have finished already.
 bool SurvivingRun::goes_on_after(const Error& error) {
   if (happened_.empty()) since_ = Clock::now();
-  world_.abort(cat("the run is interrupted: ", error.what()));  // spares hear of it too
+  world_.abort(cat("the run is interrupted: ", error.what()));  // wakes spares as well
   Communicator left = survivors();
   require_losses(error, left);
-  // A spare does not know how far the others are: were they all through, one that is left says so.
+  // A spare does not know the others' progress: if all had finished, some survivor reports it.
   const bool through = result_ && !was_spare_;
   std::array<uint64_t, 3> of_all = {from_step_, through ? 1U : 0U, result_ ? 0U : 1U};
   left.all_reduce(std::span<uint64_t>(of_all), ReduceOp::max);
@@ -269,13 +270,13 @@ bool SurvivingRun::goes_on_after(const Error& error) {
   return true;
 }
 
-// An error that comes back at the same step with everybody there is no death.
+// An error that recurs at the same step without losses is not a death.
 void SurvivingRun::require_progress(const Error& error, const Communicator& left, uint64_t step) {
   if (goes_on_ && left.size() == world_.size() && step_before_ == step) end(error);
   step_before_ = step;
 }
 
-// Those that are left may fail in the first thing that they do together, and so for ever.
+// Survivors may fail in their first common call, again and again.
 void SurvivingRun::require_losses(const Error& error, const Communicator& left) {
   vain_tries_ = left.size() == left_before_ ? vain_tries_ + 1 : 0;
   left_before_ = left.size();
@@ -287,7 +288,7 @@ void SurvivingRun::end(const Error& error) {
   throw error;
 }
 
-// Spares do not know how far the others were.
+// Spares do not know the others' progress.
 void SurvivingRun::note_losses() {
   std::vector<uint64_t> told(here_.size() + 1);
   told[static_cast<size_t>(own_number_)] = 1;
@@ -309,7 +310,7 @@ void SurvivingRun::find_state(const Error& error) {
   going_on_ = cat(world_.size(), " of ", size_before_, " ranks go on");
   training.kept = found.state;
   const bool has_steps = go_on_from_directory(found.begun);
-  // Nobody goes back behind what is published.
+  // Never continue from before a published step.
   if (training.kept && has_steps && directory_is_newer()) training.kept.reset();
   if (training.kept) {
     going_on_ +=
@@ -326,7 +327,7 @@ void SurvivingRun::find_state(const Error& error) {
   }
 }
 
-// What the next session does with the directory. Returns whether there is a step of this run.
+// Decides how the next session uses the directory. Returns true if there is a step of this run.
 bool SurvivingRun::go_on_from_directory(bool begun) {
   TrainOptions& training = options_.training;
   if (training.checkpoint.empty()) return false;
@@ -336,16 +337,16 @@ bool SurvivingRun::go_on_from_directory(bool begun) {
   world_.all_reduce(std::span<int32_t>(seen), ReduceOp::max);
   saved_ = seen[0] == 1;
   has_written = seen[2] == 1;
-  // Nobody else may have begun a run in this directory: a step that is there is its own, unless it
-  // is one to overwrite.
+  // No other job can have started a run in this directory: an existing step is its own, unless it
+  // is to be overwritten.
   if (seen[1] == 0 || (training.overwrite && !saved_)) return false;
-  // A run that has not begun begins at the step that it was told, which may not be the newest.
+  // A run that has not begun starts at the step that was requested, which may not be the newest.
   if (begun || options_.resume.empty()) options_.resume = kNewestStepOrNone;
   training.overwrite = false;
   return true;
 }
 
-// Collective: true if the newest whole step there is later than the state in memory.
+// Collective: true if the newest complete step there is later than the state in memory.
 bool SurvivingRun::directory_is_newer() {
   const TrainOptions& training = options_.training;
   std::array<int32_t, 1> newer = {0};
@@ -357,7 +358,7 @@ bool SurvivingRun::directory_is_newer() {
         const ChosenStep newest = choose_step(training.checkpoint, std::nullopt);
         newer[0] = newest.checkpoint.manifest().step > kept ? 1 : 0;
       }
-    } catch (const Error& error) {  // the other ranks wait, and the state in memory is good
+    } catch (const Error& error) {  // the other ranks wait, and the state in memory is valid
       log(LogLevel::warning,
           cat("continuing from memory, since no newer checkpoint can be read: ", error.what()));
     }

@@ -1,12 +1,12 @@
-// How many threads a rank may compute with.
+// Number of compute threads of a rank.
 #pragma once
 
 #include "collectives/communicator.h"
 
 namespace tutti::training {
 
-// Collective: this rank's share of the processors that the ranks of its host may run on; at
-// least 1.
+// Collective: returns this rank's share, at least 1, of the processors that the ranks of its host
+// may run on.
 int share_of_processors(Communicator& world);
 
 }  // namespace tutti::training

@@ -1,4 +1,4 @@
-// The schedules of collectives of groups of ranks: one for all groups that lie alike.
+// Cache of collective schedules for groups of ranks: groups with equivalent locations share one.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace tutti::training {
 
 class GroupSchedules {
  public:
-  // The number of the algorithm's schedule for ranks at these places. Throws as make_schedule()
-  // does.
+  // Returns the index of the algorithm's schedule for ranks at these places. Throws as
+  // make_schedule() does.
   size_t find(const Algorithm& algorithm, const std::vector<Place>& places,
               const ScheduleOptions& options);
   const Schedule& operator[](size_t number) const { return made_[number].schedule; }

@@ -1,29 +1,29 @@
-// What a training step takes on a network that nobody here owns: pipelines and data parallelism
-// played in virtual time, by the engine that plays collectives (collectives/simulate).
+// Time of a training step on a simulated network: pipelines and data parallelism in virtual time,
+// by the engine that simulates collectives (collectives/simulate).
 //
-//   stage 0, data 0   F0 F1 .. .. .. B0 .. B1b|B1a             ranks lie as in
+//   stage 0, data 0   F0 F1 .. .. .. B0 .. B1b|B1a             ranks are placed as in
 //                       ╲  ╲         ╱     ╱  └─sum b─┴─sum a─   training/parallel/mesh.h:
 //   stage 1, data 0      F0 B0 F1 B1b|B1a                        tensor, then data, then stage
 //                                  └─sum b─┴─sum a─
 //
-// Each rank computes its row of the schedule's table, in order. What crosses a boundary is a
-// message to the rank with the same place in the data axis, those from one rank to another go one
-// after the other. A chunk's gradients are made, the last layers first, evenly over the time of
-// the last micro-batch's backward (of its part for weights), and are cut into buckets: when one is
-// complete, the ranks of the stage begin to sum it, after the bucket before, while they compute on.
-// The step ends when all is done. Messages of all kinds share the links.
+// Each rank computes its row of the schedule's table, in order. A boundary is crossed by a message
+// to the rank with the same place in the data axis; messages between two ranks are sequential. A
+// chunk's gradients become ready, last layers first, evenly over the time of the last micro-batch's
+// backward (or backward_weight), and are divided into buckets: once one is complete, the ranks of
+// the stage begin to sum it, after the previous bucket, while they continue to compute. The step
+// ends when everything is done. All messages share the links.
 //
 // Tensor ranks share the work of a stage: each block of layers is computed in two halves forward
 // and two backward, after each of which they sum their activations and wait for the sum (Shoeybi et
 // al.: Megatron-LM, 2019). A boundary is crossed in as many parts as there are tensor ranks.
 //
-// By ZeRO the ranks of a stage reduce-scatter their buckets, and gather the parameters of a chunk
-// from the parts that each keeps (parameter_gathers.h): while what the rank computes before goes
-// on, and by stage 3 not before the entry before the last one is over, so that two chunks are whole
-// at most. The optimizer comes after the last sum.
+// With ZeRO the ranks of a stage reduce-scatter their buckets, and gather the parameters of a chunk
+// from their shards (parameter_gathers.h), overlapped with earlier computation; in stage 3 not
+// before the entry before the previous one has ended, so that at most two chunks are whole. The
+// optimizer runs after the last sum.
 //
-// What it leaves out: copies in memory, and what sums take of the processors that compute. A bucket
-// ends where its chunk does.
+// Limits: it ignores copies in memory, and the processor time of sums. A bucket ends where its
+// chunk ends.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +38,14 @@
 
 namespace tutti::training {
 
-// Ranks that share what one would compute, and the algorithms by which they talk. Only those that
-// are used need not be null: of several ranks all_gather and, by `shares_rows`, one of the others.
+// Tensor parallelism: ranks that share a stage's work, and the algorithms of their collectives.
+// Algorithms that are not used may be null: with several ranks, all_gather and, depending on
+// `shares_rows`, one of the others are used.
 struct TensorWork {
   int ranks = 1;
-  int blocks = 1;  // of a chunk
-  // Between blocks each has its part of the rows: a sum is a reduce_scatter and an all_gather
-  // (Korthikanti et al., 2022), else an all_reduce.
+  int blocks = 1;  // per chunk
+  // Between blocks each rank has its part of the rows: a sum is a reduce_scatter and an all_gather
+  // (Korthikanti et al., 2022); otherwise it is an all_reduce.
   bool shares_rows = false;
   const Algorithm* all_reduce = nullptr;
   const Algorithm* reduce_scatter = nullptr;
@@ -58,33 +59,33 @@ struct ZeroWork {
 };
 
 struct StepWork {
-  // Of a rank's part, in us; messages take what the network makes of their bytes.
+  // Computation times of a rank's part, in us; message times follow from bytes and network.
   pipeline::Costs costs;
   double activation_bytes = 0;     // of a micro-batch between two chunks; its gradient has as many
   double gradient_bytes = 0;       // of a rank's part of a chunk
-  double bucket_bytes = 25 << 20;  // the last bucket of a chunk may have fewer
-  double optimizer_us = 0;         // of a rank
+  double bucket_bytes = 25 << 20;  // the last bucket of a chunk may be smaller
+  double optimizer_us = 0;         // per rank
   TensorWork tensor;
   ZeroWork zero;
 };
 
-// Ranks that sum their gradients, of a mesh that has `data` x `tensor` ranks of each of the plan's:
-// those of a stage or, of Chimera, of the two stages with the same chunks.
+// Groups of ranks that sum their gradients, in a mesh that has `data` x `tensor` ranks for each of
+// the plan's: those of a stage or, with Chimera, of the two stages with the same chunks.
 std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int data,
                                                  int tensor = 1);
 
 struct StepSchedule {
   Schedule schedule;
-  Schedule computing;              // without sums, for which nothing waits that computes
+  Schedule computing;              // without sums, for which no computation waits
   std::vector<double> compute_us;  // by stage
 };
 
-// The step of a mesh of `places.size()` ranks, of which each of the plan's has as many. The plan
-// has passed check(), and its schedule is flushed. `sum` sums the buckets: an all_reduce, or from
-// ZeRO 1 on a reduce_scatter (of schedules whose stages keep their chunks). options.alike:
-// ranks of a host, tried as one (without tensor ranks); most_steps: of all that is done. Throws
-// Error(invalid_argument) for numbers that make no sense, Error(unsupported) for what is too long,
-// or that the algorithm does not support.
+// The step of a mesh of `places.size()` ranks, a multiple of the plan's ranks. The plan must have
+// passed check(), and its schedule must be flushed. `sum` sums the buckets: an all_reduce, or from
+// ZeRO 1 on a reduce_scatter (for schedules with one holder per chunk). options.alike: number of
+// ranks per host, which are simulated as one if possible (without tensor ranks); most_steps: limit
+// on simulated steps. Throws Error(invalid_argument) for invalid numbers, Error(unsupported) if the
+// schedule is too long, or the algorithm does not support the ranks.
 StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work,
                                 const std::vector<Place>& places, const Algorithm& sum,
                                 const ScheduleOptions& options = {});
@@ -93,13 +94,13 @@ StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work
 struct SimulatedStep {
   SimulationResult network;     // its time_us is the step's
   double compute_us = 0;        // of the stage that computes longest
-  double bubble_us = 0;         // what it waits for others to compute, and late ranks
-  double exposed_us = 0;        // what messages add to that: communication that nothing hides
-  double efficiency = 0;        // the part of the step that stage computes
-  std::vector<double> idle_us;  // by stage: what its ranks do not compute
+  double bubble_us = 0;         // its wait for other ranks' computation, and stragglers
+  double exposed_us = 0;        // additional time of messages that are not overlapped
+  double efficiency = 0;        // fraction of the step in which that stage computes
+  std::vector<double> idle_us;  // by stage: time in which its ranks do not compute
 };
 
-// Throws as simulate() does. Infinite where that gives up.
+// Throws as simulate() does. Times are infinite if that gives up.
 SimulatedStep simulate_step(const StepSchedule& step, Network& network,
                             const SimulationOptions& options);
 

@@ -66,17 +66,17 @@ class Builder {
   struct Group {
     std::vector<int32_t> members;
     const std::vector<int>* chunks;  // ascending
-    size_t sum;                      // which of schedules_
-    size_t gather = 0;               // alike, by ZeRO
+    size_t sum;                      // index in schedules_
+    size_t gather = 0;               // likewise, with ZeRO
   };
-  // The tensor ranks with one place in the other axes, and which of schedules_ they take.
+  // The tensor ranks with one place in the other axes, and the indices of their schedules_.
   struct Team {
     std::vector<int32_t> members;
     size_t sum = 0;
     size_t scatter = 0;
     size_t gather = 0;
   };
-  // When the gradients of a bucket are there, on a rank.
+  // Steps after which the gradients of each bucket are ready, on a rank.
   struct Made {
     int chunk;
     std::vector<Step> buckets;
@@ -106,7 +106,7 @@ class Builder {
                  row_of(group), work_.zero.stage);
   }
 
-  // Ranks are played as one where they are alike in every sum.
+  // Simulates ranks as one if they are equivalent in every sum.
   void make_groups() {
     alike_ = tensor_ == 1 && data_ % options_.alike == 0 ? options_.alike : 1;
     if (make_groups_of(alike_)) return;
@@ -208,7 +208,8 @@ class Builder {
     return teams_[index(stage) * index(data_) + index(data)];
   }
 
-  // Of what an entry makes or needs, in one direction, through a chunk: the first tensor rank's.
+  // Index of the input or result of an entry, in one direction, through a chunk: the first tensor
+  // rank's.
   size_t cell(const Entry& entry) const {
     const int64_t direction = entry.kind == Kind::forward ? 0 : 1;
     return index(
@@ -217,7 +218,7 @@ class Builder {
         tensor_);
   }
 
-  // All stages with this place in the data axis.
+  // Adds all stages with this place in the data axis.
   void add_pipeline(int32_t data) {
     const size_t cells =
         2 * index(plan_.schedule.micro_batches) * index(plan_.schedule.chunks) * index(tensor_);
@@ -231,8 +232,8 @@ class Builder {
     }
   }
 
-  // What begins at `at` follows what comes for it: to each tensor rank its part, of which it needs
-  // all, unless they share the rows.
+  // The step at `at` waits for its input: each tensor rank receives its part, and all of them if
+  // the rows are not shared.
   void await(const Team& team, size_t at) {
     const bool gathers = tensor_ > 1 && !work_.tensor.shares_rows;
     std::vector<std::pair<Step, Step>> all;
@@ -254,7 +255,7 @@ class Builder {
 
   void add_stage(int stage, int32_t data) {
     const Team& team = team_at(stage, data);
-    std::vector<int64_t> backwards(index(plan_.schedule.chunks), 0);  // that are still to come
+    std::vector<int64_t> backwards(index(plan_.schedule.chunks), 0);  // still to come
     for (const Action& action : plan_.ranks[index(stage)].actions) {
       if (action.kind != Action::Kind::compute) continue;
       backwards[index(action.entry.chunk)] += makes_weight_gradient(action.entry) ? 1 : 0;
@@ -277,7 +278,7 @@ class Builder {
     for (size_t i = 0; i < last.size(); ++i) last_[index(team.members[i] / alike_)] = last[i];
   }
 
-  // `ends`: of the entries before.
+  // `ends`: ends of the earlier entries.
   void await_parameters(int stage, int32_t data, const Entry& entry,
                         const std::vector<std::vector<Step>>& ends) {
     const Team& team = team_at(stage, data);
@@ -292,17 +293,17 @@ class Builder {
     }
   }
 
-  // How often the tensor ranks sum in an entry: nobody waits for a weight's gradient.
+  // Number of sums among tensor ranks in an entry: none for a weight's gradient.
   int sums_in(Kind kind) const {
     return tensor_ == 1 || kind == Kind::backward_weight ? 0 : 2 * work_.tensor.blocks;
   }
 
-  // The last backward of a chunk is cut where a bucket is complete.
+  // The last backward of a chunk is divided where a bucket is complete.
   void add_entry(const Team& team, const Entry& entry, bool completes, std::vector<Step>& last) {
     const bool is_cut = completes && !buckets_.empty();
     const bool shares_rows = work_.tensor.shares_rows && sums_in(entry.kind) > 0;
     std::vector<Made> made(team.members.size(), {.chunk = entry.chunk, .buckets = {}});
-    bool begun = entry.kind == Kind::backward_weight;  // which waits for nobody
+    bool begun = entry.kind == Kind::backward_weight;  // which waits for no rank
     const auto append = [&](const std::vector<std::pair<Step, Step>>& steps) {
       for (size_t i = 0; i < steps.size(); ++i) {
         if (last[i] != kNone) joint_.order(team.members[i], last[i], steps[i].first);
@@ -335,8 +336,8 @@ class Builder {
     }
   }
 
-  // What the chunk next in the entry's direction needs; `last` has made it, `before` was sent
-  // before.
+  // Sends the input of the next chunk in the entry's direction; `last` computed it, `before` was
+  // sent earlier.
   void add_messages(const Team& team, const Action& action, int32_t data,
                     const std::vector<Step>& last, std::vector<Step>& before) {
     Entry consumer = action.entry;
@@ -391,18 +392,18 @@ class Builder {
   const ScheduleOptions& options_;
   int32_t ranks_;
   int32_t tensor_;
-  int32_t data_;  // teams of a stage
+  int32_t data_;  // number of teams per stage
   int32_t alike_ = 1;
   Symmetry symmetry_ = Symmetry::none;
   GroupSchedules schedules_;
   std::vector<Group> groups_;
   std::vector<Team> teams_;      // by stage and data
-  std::vector<double> buckets_;  // of a chunk; none where nobody shares its gradients
+  std::vector<double> buckets_;  // of a chunk; empty if its gradients are not summed
   JointSchedule joint_{0};
-  std::vector<Step> begins_;             // by cell and tensor rank: of the pipeline being added
-  std::vector<Step> comes_;              // alike: what the entry needs from another rank
-  std::vector<std::vector<Made>> made_;  // by rank that is walked
-  std::vector<Step> last_;               // alike: after which nothing of it comes but the optimizer
+  std::vector<Step> begins_;             // by cell and tensor rank, in the current pipeline
+  std::vector<Step> comes_;              // likewise: message that brings the entry's input
+  std::vector<std::vector<Made>> made_;  // by simulated rank
+  std::vector<Step> last_;               // likewise: the last step before the optimizer
   ParameterGathers gathers_;
 };
 

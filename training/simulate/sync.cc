@@ -12,10 +12,10 @@ constexpr int32_t kNobody = -1;
 
 size_t index(int64_t i) { return static_cast<size_t>(i); }
 
-// What workers have done while a schedule is played.
+// Progress of workers during a simulation.
 class Progression {
  public:
-  // `most`: steps of all workers after which nothing more is played.
+  // `most`: the simulation ends after this many steps of all workers.
   Progression(const SyncSchedule& made, int64_t most)
       : most_(most),
         worker_of_(index(made.schedule.steps()), kNobody),
@@ -30,7 +30,7 @@ class Progression {
     }
   }
 
-  // Returns true when all is done, or a worker has no more steps to do until then.
+  // Returns true if all is done, or a worker has no more planned steps.
   bool end(int32_t step, double us) {
     const int32_t worker = worker_of_[index(step)];
     if (worker == kNobody) return false;
@@ -42,7 +42,7 @@ class Progression {
   bool is_complete() const { return all_ == most_; }
   int64_t all() const { return all_; }
   const std::vector<int64_t>& done() const { return done_; }
-  // When the worker ended its last step.
+  // Time of the end of the worker's last step.
   double since(size_t worker) const { return since_[worker]; }
 
  private:
@@ -54,7 +54,7 @@ class Progression {
   std::vector<double> since_;
 };
 
-// As many steps as each worker would do if messages took no time, and some more.
+// Number of steps of each worker if messages took no time, plus a margin.
 std::vector<int64_t> shares_of(int64_t all, const SyncWork& work) {
   constexpr double kLeast = 1e-9;
   const int workers = work.roles().workers();
@@ -71,7 +71,7 @@ std::vector<int64_t> shares_of(int64_t all, const SyncWork& work) {
   return shares;
 }
 
-// A worker had too few steps: from how far all came, how many each would do.
+// A worker had too few steps: extrapolates from the progress of all.
 void extend(std::vector<int64_t>& shares, int64_t all, const Progression& progression) {
   const double factor = 1.1 * static_cast<double>(all) / static_cast<double>(progression.all());
   for (size_t worker = 0; worker < shares.size(); ++worker) {

@@ -139,7 +139,7 @@ class Builder {
     return before + (updates - before) / static_cast<double>(way_.every);
   }
 
-  // `later` begins when `earlier` has ended; kNone: whenever.
+  // `later` begins after `earlier` has ended; kNone: no constraint.
   void order(int32_t rank, Step earlier, Step later) {
     if (earlier != kNone) joint_.order(rank, earlier, later);
   }
@@ -183,14 +183,14 @@ class Builder {
     for (int32_t rank = 0; rank < ranks_; ++rank) wait_for(rank, {means_[index(rank)]});
   }
 
-  // What the rank does next waits for these, too.
+  // The rank's next step waits for these as well.
   void wait_for(int32_t rank, const std::vector<Step>& steps) {
     const Step all = joint_.compute(rank, 0);
     order(rank, std::exchange(last_[index(rank)], all), all);
     for (const Step step : steps) joint_.order(rank, step, all);
   }
 
-  // First each sends to the right, then to the left, as Gossip does.
+  // Each sends to the right, then to the left, as Gossip does.
   void exchange_with_neighbours() {
     std::vector<int> right, left;
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -215,7 +215,7 @@ class Builder {
     for (int32_t rank = 0; rank < ranks_; ++rank) wait_for(rank, awaited[index(rank)]);
   }
 
-  // Even ranks ask odd ones, which answer at once while they compute, as AdPsgd does.
+  // Even ranks ask odd ones, which answer at once while computing, as AdPsgd does.
   void ask_others(int64_t update) {
     for (int32_t asker = 0; ranks_ > 1 && asker < ranks_; asker += 2) {
       const int32_t answerer = random_answerer(ranks_, work_.seed, update, asker);
@@ -256,7 +256,7 @@ class Builder {
     }
   }
 
-  // An update begins once the gradients of all workers are there.
+  // An update begins once the gradients of all workers have arrived.
   void update_servers() {
     for (int32_t server = 0; server < roles_.servers(); ++server) {
       const int32_t rank = roles_.first_server() + server;
@@ -268,8 +268,8 @@ class Builder {
     }
   }
 
-  // How many updates a server must have made to answer the gradients of a clock. After the last
-  // clock workers get the values of all updates.
+  // Number of updates that a server must have made to answer the gradients of a clock. After the
+  // last clock workers get the values of all updates.
   int64_t version_needed(int64_t clock) const {
     if (way_.kind == SyncKind::async) return 0;
     return clock + 1 == work_.updates ? work_.updates : clock + 1 - way_.bound;
@@ -304,14 +304,14 @@ class Builder {
   Roles roles_;
   int64_t most_steps_;
   JointSchedule joint_;
-  std::vector<Step> last_;               // by rank: what it does next comes after that
+  std::vector<Step> last_;               // by rank: predecessor of its next step
   std::vector<std::vector<Step>> ends_;  // by worker
   std::vector<int32_t> all_ranks_;
-  Schedule sum_;             // of all ranks
+  Schedule sum_;             // over all ranks
   std::vector<Step> means_;  // by rank: the end of the sum in flight
   int64_t used_at_ = 0;
-  std::vector<std::vector<Step>> arrived_;  // by worker, by server: gradients of the clock
-  std::vector<std::vector<Step>> updates_;  // by server, by clock
+  std::vector<std::vector<Step>> arrived_;  // by worker and server: gradients of the clock
+  std::vector<std::vector<Step>> updates_;  // by server and clock
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {

@@ -1,5 +1,5 @@
-// What data-parallel ranks compute and send in a number of updates, as one schedule, for each way
-// in which they keep together (training/parallel/sync_options.h).
+// Computation and messages of data-parallel ranks for a number of updates, as one schedule, for
+// each way of synchronization (training/parallel/sync_options.h).
 //
 //   allreduce, local,     rank 0  [step][step]─┐           all-reduces of gradients or values after
 //   diloco, easgd, fed*,  rank 1  [step  ][step  ]─[sum]─  each, or each K-th, update
@@ -11,11 +11,11 @@
 //   ps, ssp, async        worker  [step]─gradients┐  ┌values─[step]      servers and their answers:
 //                         server                  └──┘                   servers/server.h
 //
-// A message to a server is the gradients of its shard, an answer the shard's values; a server that
+// A message to a server has the gradients of its shard, an answer the shard's values; a server that
 // is also the worker sends nothing to itself. Sums begin after the whole backward.
 //
-// What it leaves out: the time of updates and of averaging, copies in memory, overlap of a backward
-// with sums of gradients, the 64 bits of secure sums, and the few bytes of headers.
+// Limits: it ignores the time of updates and of averaging, copies in memory, overlap of backward
+// with gradient sums, the 64 bits of secure sums, and headers.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ struct SyncWork {
   int64_t updates = 1;
   // By rank: forward and backward of all micro-batches of its part of a step.
   std::vector<double> step_us;
-  double bytes = 0;   // of all gradients, and of all values
-  uint64_t seed = 0;  // of random peers
-  // Of gradients or values of all ranks. Need not be set for ways without all-reduces.
+  double bytes = 0;   // of all gradients, and equally of all values
+  uint64_t seed = 0;  // for random peers
+  // Sums gradients or values over all ranks. May be null for ways without all-reduces.
   const Algorithm* all_reduce = nullptr;
 
   int ranks() const { return static_cast<int>(step_us.size()); }
@@ -44,13 +44,13 @@ struct SyncWork {
 
 struct SyncSchedule {
   Schedule schedule;
-  // By worker: the steps of the schedule that end its steps of training, ascending.
+  // By worker: the schedule's steps that end its training steps, ascending.
   std::vector<std::vector<int32_t>> ends;
 };
 
-// `steps`: how many steps of training each worker computes. Only with `async` they may be other
-// than work.updates. The ranks are located at `places`. Throws Error(invalid_argument) where there
-// are no workers or the numbers make no sense, Error(unsupported) for more than `most_steps`.
+// `steps`: number of training steps of each worker; other than work.updates only with `async`. The
+// ranks are located at `places`. Throws Error(invalid_argument) if there are no workers or for
+// invalid numbers, Error(unsupported) for more than `most_steps` steps.
 SyncSchedule make_sync_schedule(const SyncWork& work, const std::vector<int64_t>& steps,
                                 const std::vector<Place>& places, int64_t most_steps);
 

@@ -1,4 +1,4 @@
-// The state of a run, put together from what ranks keep of it in memory.
+// The state of a run, assembled from the copies that ranks keep in memory.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 namespace tutti::training {
 
-// What one rank had of it: as in a checkpoint's file of that rank.
+// One rank's part of the state, as in a checkpoint's file of that rank.
 struct StatePart {
-  bool whole = false;  // else it is being written
+  bool whole = false;  // false while it is being written
   int64_t epoch = 0;
   int64_t step = 0;
   int rank = 0;
@@ -24,20 +24,20 @@ struct StatePart {
   std::vector<std::byte> bytes;
 };
 
-// Reading takes two passes, because values may lie in other ranks' memory:
+// Values may be in other ranks' memory, so reading takes two passes:
 //
-//   read everything that this rank wants      nothing is changed; what is wanted is noted down
-//   fetch()                                   collective: ranks send each other what they want
-//   read the same, in the same order          now there are values
+//   read everything that this rank needs      nothing changes; the requests are recorded
+//   fetch()                                   collective: ranks send each other what was requested
+//   read the same, in the same order          returns the values
 class KeptState : public PiecewiseSource {
  public:
   struct Part {
     int holder = 0;                         // a rank of `survivors`
-    std::shared_ptr<const StatePart> kept;  // where this rank holds it
+    std::shared_ptr<const StatePart> kept;  // null unless this rank holds it
     Json description;                       // StatePart's
   };
-  // By the rank of those that kept the state; `survivors` outlives it. Throws Error(mismatch) for
-  // parts that are not of one state.
+  // `parts`: by the rank that had the part. `survivors` must outlive it. Throws Error(mismatch) for
+  // parts of different states.
   KeptState(Communicator& survivors, int64_t step, std::vector<Part> parts);
 
   int64_t step() const { return manifest().step; }
@@ -46,7 +46,7 @@ class KeptState : public PiecewiseSource {
   void fetch();
 
  private:
-  // Bytes of a part.
+  // A range of bytes of a part.
   struct Wanted {
     int64_t part = 0;
     int64_t first = 0;
@@ -59,11 +59,11 @@ class KeptState : public PiecewiseSource {
 
   Communicator& survivors_;
   std::vector<Part> parts_;
-  std::vector<std::map<std::string, int64_t>> places_;  // by part: pieces' first bytes, by name
+  std::vector<std::map<std::string, int64_t>> places_;  // by part: offset of each piece, by name
   bool fetched_ = false;
   mutable std::vector<Wanted> wanted_;
-  mutable size_t served_ = 0;            // of these
-  std::vector<std::byte> received_;      // what lies elsewhere, by holder and then in that order
+  mutable size_t served_ = 0;            // number of requests that were served
+  std::vector<std::byte> received_;      // bytes from other ranks, by holder, then by request
   std::vector<size_t> place_of_wanted_;  // in received_
 };
 

@@ -28,11 +28,11 @@ void fill(StatePart& part, const Json& state, std::span<const TensorPiece> piece
   }
 }
 
-// From each rank to those that keep its copies: first those by which the most ranks have theirs on
-// another host.
+// Distances from each rank to the holders of its copies, preferring those that put the most copies
+// on other hosts.
 std::vector<int> distances_by_hosts(const std::vector<std::string>& hosts) {
   const size_t ranks = hosts.size();
-  std::vector<std::pair<int64_t, int>> found;  // how many have theirs on the same host, by how far
+  std::vector<std::pair<int64_t, int>> found;  // number of copies on the same host, by distance
   for (size_t distance = 1; distance < ranks; ++distance) {
     int64_t beside = 0;
     for (size_t rank = 0; rank < ranks; ++rank) {
@@ -46,7 +46,7 @@ std::vector<int> distances_by_hosts(const std::vector<std::string>& hosts) {
   return distances;
 }
 
-// What ranks tell each other of their parts.
+// Description of a part for the other ranks.
 Json told(const StatePart& part) {
   return {{"epoch", part.epoch},
           {"step", part.step},
@@ -55,9 +55,9 @@ Json told(const StatePart& part) {
           {"description", part.description}};
 }
 
-// A generation, as far as it is there.
+// The available parts of a generation.
 struct Parts {
-  std::map<int, std::pair<int, std::string>> parts;  // by rank: who has it, and what is in it
+  std::map<int, std::pair<int, std::string>> parts;  // by rank: holder, contents
   int ranks = 0;
   bool all_there() const { return std::ssize(parts) == ranks; }
 };
@@ -77,7 +77,7 @@ void MemoryCopies::look_around(Communicator& world) {
   looked_around_ = true;
 }
 
-// The copy is written where the one before the last was.
+// The copy overwrites the one before the last.
 void MemoryCopies::exchange(Communicator& world, int distance, const StatePart& own,
                             StatePart& copy) {
   const int size = world.size();
@@ -164,7 +164,8 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
   for (const auto& part : held) {
     if (part->step != step || part->epoch != epoch) continue;
     parts[static_cast<size_t>(part->rank)].kept = part;
-    // It must last until all have kept another one, on whatever rank the last one was cut short.
+    // It must remain until all have kept a newer one, on whatever rank the last one was
+    // interrupted.
     next_ = std::ranges::count(generations_[0], part) > 0 ? 1 : 0;
   }
   result.state = std::make_shared<KeptState>(survivors, step, std::move(parts));

@@ -1,9 +1,9 @@
-// What a library that drives network cards (UCX, libfabric) does for a provider: it carries
-// messages, unordered, between the processes of a job. All that is ours (order, credit, whom to
-// believe, who is dead) is above it, in provider.h and fabric_transport.h.
+// The interface to a library that drives network cards (UCX, libfabric): it carries unordered
+// messages between the processes of a job. Order, credit, authentication and failure detection are
+// above it, in provider.h and fabric_transport.h.
 //
-// Threads: one call at a time. Events are called from within the driver's calls, and must not call
-// the driver.
+// Threads: one call at a time. The driver's calls invoke the events, which must not call the
+// driver.
 #pragma once
 
 #include <array>
@@ -19,43 +19,43 @@
 
 namespace tutti::fabric {
 
-inline constexpr size_t kMessageBytes = 512 << 10;  // the largest payload
-inline constexpr size_t kSmallBytes = 64;  // of a payload that is not worth keeping a buffer for
+inline constexpr size_t kMessageBytes = 512 << 10;  // maximum payload
+inline constexpr size_t kSmallBytes = 64;  // payloads up to this size do not occupy a buffer
 
-// A message on its way to rank `to` of the job. It and its payload, which stays where it is, must
-// live until Events::through().
+// A message in flight to rank `to` of the job. It and its payload, which is not copied, must live
+// until Events::through().
 struct Send {
   Header header;
   const std::byte* payload = nullptr;
-  size_t bytes = 0;  // of the payload: header.message.bytes of a message, else none
+  size_t bytes = 0;  // payload size: header.message.bytes of a message, otherwise 0
   int to = 0;
 };
 
-// A message that has come.
+// A received message.
 struct Arrival {
   Header header;
-  // The driver's, until drop(): the payload, or what receive() needs to know where
-  // `rendezvous`. Null: the payload is in `small`.
+  // Owned by the driver until drop(): the payload, or, if `rendezvous`, the handle that receive()
+  // needs. Null: the payload is in `small`.
   void* data = nullptr;
   bool rendezvous = false;
   std::array<std::byte, kSmallBytes> small;
 };
 
-// How far a rendezvous is.
+// Progress of a rendezvous.
 enum class Coming : uint8_t { no, under_way, here, lost };
 
 class Events {
  public:
   virtual ~Events() = default;
-  // Whoever sent this is of the job. Nothing else of a header is believed before.
+  // True if the sender belongs to the job. No other field of a header is trusted before.
   virtual bool is_ours(const Header& header) const = 0;
-  // What that rank knows its own by.
+  // Returns the key by which that rank recognises its job's messages.
   virtual uint64_t key_of(int rank) const = 0;
-  // True: `data` is kept until drop().
+  // Returns true to keep `data` until drop().
   virtual bool arrived(const Arrival& arrival) = 0;
-  // The driver needs neither it nor its payload any more. False: it will not arrive.
+  // The driver no longer needs the message and its payload. `well` is false if it will not arrive.
   virtual void through(Send& send, bool well) = 0;
-  // There is no way to that rank any more. May be said again.
+  // The path to that rank is broken. May be called repeatedly.
   virtual void broke(int rank, const std::string& why) = 0;
 };
 
@@ -64,17 +64,17 @@ class Driver {
   Driver() = default;
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
-  // What is under way is given up without a word.
+  // Gives up operations in flight without events.
   virtual ~Driver() = default;
 
-  // Who hears; before anything else.
+  // Sets the receiver of events; must be called first.
   void tell(Events& events) { events_ = &events; }
-  // How the library is called, for people.
+  // Name of the library, for messages.
   virtual std::string name() const = 0;
-  // Opaque; others reach this process by it.
+  // Opaque address of this process for its peers.
   virtual std::string address() const = 0;
-  // Where the ranks are, by address(), empty of one that is known to be gone; this is number `own`
-  // of `count`. Before anything is sent.
+  // The ranks' addresses (see address()), empty for ranks known to be gone; this is number `own` of
+  // `count`. Must be set before the first send.
   struct Ranks {
     int own = 0;
     int count = 0;
@@ -82,30 +82,31 @@ class Driver {
   };
   virtual void join(Ranks ranks) = 0;
 
-  // Memory of kMessageBytes that messages will often be sent from and taken into, and that stays.
+  // Announces long-lived memory of kMessageBytes that messages will often be sent from and received
+  // into.
   virtual void will_use(std::span<std::byte> memory) { static_cast<void>(memory); }
-  // May end at once, or (Events::through) later.
+  // May complete at once, or later (Events::through).
   virtual void send(Send& send) = 0;
-  // Takes a rendezvous' payload into `memory`, and says in `coming` when it is there. Both must
-  // live as long as it is under way. The arrival needs no drop().
+  // Receives a rendezvous' payload into `memory`, and sets `coming` on completion. Both must stay
+  // valid while it is in flight. The arrival needs no drop().
   virtual void receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) = 0;
-  // The payload is not needed any more, or not at all.
+  // Discards a payload that is no longer needed.
   virtual void drop(const Arrival& arrival) = 0;
 
-  // True if anything moved.
+  // Returns true if anything progressed.
   virtual bool progress() = 0;
-  // Readable when something has come since arm() last said true.
+  // Becomes readable when something has arrived since the last successful arm().
   virtual int event_fd() const = 0;
-  // event_fd() does not tell of all, or is -1: progress must be made now and then.
+  // True if event_fd() misses some events, or is -1: progress() must be called regularly.
   virtual bool needs_polling() const { return false; }
-  // False: something is there already; make progress and try again.
+  // Returns false if something has already arrived; call progress() and try again.
   virtual bool arm() = 0;
 
-  // Ends what is under way between this process and that rank: when it returns, no memory is
-  // touched for it any more. The way is broken then; others may break with it.
+  // Cancels everything in flight between this process and that rank: after return, the driver
+  // touches none of its memory. The path is then broken; others may break with it.
   virtual void cut(int rank) = 0;
   virtual void cut_all() = 0;
-  // For a child of fork(): nothing is closed, since all of it is the parent's.
+  // For a forked child: closes nothing, because everything belongs to the parent.
   virtual void abandon() = 0;
 
  protected:

@@ -18,10 +18,10 @@ using fabric::Kind;
 namespace {
 
 constexpr int kSlots = 16;
-// After an abort, for rendezvous that were begun; most end by themselves.
+// Time for rendezvous in flight after an abort; most end by themselves.
 constexpr std::chrono::milliseconds kTimeToEnd(200);
 
-// Less is copied sooner than it is sent from where it lies.
+// Below this size, a copy is faster than a send in place.
 constexpr size_t kLeastLent = 32 << 10;
 
 }  // namespace
@@ -103,7 +103,7 @@ void FabricTransport::commit(const MessageHeader& header) {
 
 void FabricTransport::send(std::span<const int> peers, int lane, const MessageHeader& header,
                            fabric::Slot& slot) {
-  ++slot.sends;  // the first may be through before the last is begun
+  ++slot.sends;  // the first may complete before the last starts
   for (const int peer : peers) {
     Out& connection = out(peer, lane);
     Header whole = header_for(peer, lane, Kind::message);
@@ -152,7 +152,7 @@ void FabricTransport::sent(size_t connection, bool well) {
   any_failed_.store(true, std::memory_order_relaxed);
 }
 
-// A send is through when the network card or the system has it, or the reader took it.
+// A send is complete when the network card or the system has it, or the reader took it.
 bool FabricTransport::collectives_sent() const {
   return collectives_held_.load(std::memory_order_acquire) == 0 && ends_sent_ == ends_sending_;
 }
@@ -176,7 +176,7 @@ void FabricTransport::end_sending() {
   send_ends();
 }
 
-// After everything else.
+// Must be the last messages.
 void FabricTransport::send_ends() {
   const auto lock = provider_.lock();
   const auto is_through = [](const Out& connection) { return connection.held == 0; };
@@ -202,7 +202,7 @@ void FabricTransport::forget_readers() {
 
 // ---- inbox
 
-// By the provider, which is locked.
+// Called by the provider, which is locked.
 bool FabricTransport::hear(const Arrival& arrival) {
   const Header& header = arrival.header;
   if (header.sender < 0 || header.sender >= static_cast<int>(members_.size()) ||
@@ -255,18 +255,18 @@ const MessageHeader* FabricTransport::front(int peer, int lane) {
   return &oldest.arrival.header.message;
 }
 
-// Begins to take a rendezvous' payload; the arrival's data is the driver's again.
+// Starts receiving a rendezvous' payload; the driver owns the arrival's data again.
 void FabricTransport::begin(Cell& cell, std::byte* destination) {
   provider_.receive(cell.arrival, destination, cell.coming);
   cell.arrival.data = nullptr;
   receiving_.push_back(&cell);
 }
 
-// Not every driver tells of a way that broke when a payload is lost on it.
+// Not every driver reports a broken path when it loses a payload.
 bool FabricTransport::is_here(int peer, const Cell& cell) {
   const Coming coming = cell.coming.load(std::memory_order_acquire);
   if (coming == Coming::lost && !std::exchange(told_lost_[static_cast<size_t>(peer)][0], true)) {
-    lost_(peer, false, "a payload was lost on its way");
+    lost_(peer, false, "a payload was lost in transit");
   }
   return coming == Coming::here;
 }
@@ -325,8 +325,8 @@ bool FabricTransport::release(int peer, int lane) {
   return true;
 }
 
-// Nobody will take what was announced, so its senders need not wait. What was begun ends by itself,
-// or as its way breaks; a way whose other end does nothing is cut.
+// Announced payloads will not be read, so their senders need not wait. Receives in flight end by
+// themselves, or when their path breaks; a path whose other end does nothing is cut.
 void FabricTransport::revoke() {
   const auto lock = provider_.lock();
   revoked_ = true;
@@ -369,7 +369,7 @@ bool FabricTransport::has_spoken(int peer) const {
          lanes[kLanes].cells.load(std::memory_order_acquire) != nullptr;
 }
 
-// Whoever leaves the job has waited until its end is known to all to whom it has sent something.
+// A rank that leaves the job has waited until all its readers have received its end messages.
 bool FabricTransport::ended(int peer, int lane) const {
   const In& connection = in_[index(peer, lane)];
   const int64_t total = connection.total.load(std::memory_order_acquire);
@@ -392,7 +392,7 @@ bool FabricTransport::progress() {
   return moved;
 }
 
-// Tells of what was needed: where something was to be sent, or more was to come.
+// Reports broken paths that were needed: with sends pending, or messages expected.
 void FabricTransport::look_for_breaks() {
   struct Break {
     int peer;

@@ -1,12 +1,12 @@
 // A fabric (UCX, libfabric) between the ranks of a communicator.
 //
-// The place of a message in the order of its connection is our own sequence number, since a fabric
-// promises none across its protocols. A small payload is kept in the cell that its number gives it,
-// a larger one in the driver's buffer, both read in place; of one that comes by rendezvous the
-// header comes first, and the payload goes straight to where read() wants it.
+// A sequence number orders the messages of a connection, because a fabric guarantees no order
+// across its protocols. A small payload is stored in the cell selected by its number, a larger one
+// in the driver's buffer; both are read in place. For a rendezvous the header arrives first, and
+// the payload goes directly to the destination of read().
 //
-// Credit: a sender has at most kCells messages on a connection that the reader has not released. It
-// hears of releases with what the reader sends to it, or by a message of their own for every few.
+// Credit: a sender has at most kCells messages on a connection that the reader has not released.
+// Releases are piggybacked on the reader's own messages, or sent separately for every few.
 #pragma once
 
 #include <array>
@@ -28,15 +28,15 @@ class FabricTransport final : public Transport, private fabric::Listener {
   // The connection to (`sending`) or from `peer` broke while it was needed. Called once for each.
   using Lost = std::function<void(int peer, bool sending, const std::string& text)>;
 
-  // `members` are world ranks, this one number `rank` among them. `provider` outlives this.
+  // `members`: world ranks, of which this is number `rank`. `provider` must outlive this object.
   FabricTransport(fabric::Provider& provider, uint64_t id, std::vector<int> members, int rank,
                   Lost lost);
-  // Returns when nothing of it is under way that touches memory of others'.
+  // Blocks until no operation in flight touches memory outside this object.
   ~FabricTransport() override;
   static Limits limits(int ranks);
 
-  // When this rank leaves the job it waits so long for others to take what it sent here; after an
-  // abort not at all.
+  // Sets how long this rank, when it leaves the job, waits for readers of its messages; after an
+  // abort it does not wait.
   void wait_for_readers(std::chrono::nanoseconds patience);
   void forget_readers();
 
@@ -46,12 +46,12 @@ class FabricTransport final : public Transport, private fabric::Listener {
              int credit) override {
     return write_by_copy(peer, lane, header, payload, credit);
   }
-  // Large payloads are sent from where they lie.
+  // Large payloads are sent in place.
   bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const override;
   int lend(std::span<const int> peers, int lane, const MessageHeader& header,
            std::span<const std::byte> payload) override;
   bool take_back(int loan) override;
-  // Ends what is being received, too, since its destination is the caller's again.
+  // Also cancels receives in flight, because their destination belongs to the caller again.
   void revoke() override;
   bool collectives_sent() const override;
   bool p2p_sent(int peer) const override;
@@ -70,18 +70,18 @@ class FabricTransport final : public Transport, private fabric::Listener {
 
  private:
   static constexpr int kLanes = 1;
-  static constexpr uint32_t kCells = 16;  // messages under way per connection
+  static constexpr uint32_t kCells = 16;  // messages in flight per connection
 
-  // Locked, as is all that is sent.
+  // Guarded by the provider's lock, as all sending state.
   struct Out {
     uint32_t sent = 0;
-    uint32_t released = 0;  // by the reader, as far as it has told
-    int held = 0;           // slots
-    bool failed = false;    // something was or would have been sent, and never comes
+    uint32_t released = 0;  // number released by the reader, as far as reported
+    int held = 0;           // slots in use
+    bool failed = false;    // a message was lost or could not be sent
   };
 
-  // The n-th message of a connection is in cell n mod kCells. Written by whoever makes progress, up
-  // to `sequence`; then the reader's until it is released.
+  // The n-th message of a connection is stored in cell n mod kCells. The progressing thread writes
+  // it, up to `sequence`; then the reader owns it until it is released.
   struct Cell {
     std::atomic<uint32_t> sequence{0};
     std::atomic<fabric::Coming> coming{fabric::Coming::no};
@@ -94,10 +94,10 @@ class FabricTransport final : public Transport, private fabric::Listener {
   }
 
   struct In {
-    std::atomic<Cell*> cells{nullptr};  // made when the first message comes
-    std::atomic<uint32_t> taken{0};     // released; written by the reader
-    uint32_t told = 0;                  // of these; the reader's
-    std::atomic<int64_t> total{-1};     // messages that have come and will come, once known
+    std::atomic<Cell*> cells{nullptr};  // allocated with the first message
+    std::atomic<uint32_t> taken{0};     // number released; written by the reader
+    uint32_t told = 0;                  // number of releases reported to the sender; the reader's
+    std::atomic<int64_t> total{-1};     // total number of messages of the connection, once known
   };
 
   size_t index(int peer, int lane) const { return static_cast<size_t>(peer) * (kLanes + 1) + lane; }
@@ -134,11 +134,11 @@ class FabricTransport final : public Transport, private fabric::Listener {
   const Lost lost_;
   std::vector<Out> out_;
   std::vector<In> in_;
-  std::vector<std::unique_ptr<Loan>> loans_;  // locked
-  bool revoked_ = false;                      // locked
+  std::vector<std::unique_ptr<Loan>> loans_;  // guarded by the lock
+  bool revoked_ = false;                      // guarded by the lock
   std::vector<std::unique_ptr<Cell[]>> cells_;
   std::atomic<int> collectives_held_{0};
-  std::vector<Cell*> receiving_;  // rendezvous that were begun and are not released
+  std::vector<Cell*> receiving_;  // started rendezvous that are not released
 
   std::span<const int> peers_;
   int lane_ = 0;
@@ -146,7 +146,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   bool ends_sending_ = false;
   bool ends_sent_ = false;
 
-  std::vector<std::array<bool, 2>> told_lost_;  // by peer: receiving, sending
+  std::vector<std::array<bool, 2>> told_lost_;  // reported as lost, by peer: receiving, sending
   uint32_t breaks_seen_ = 0;
   std::atomic<bool> any_failed_{false};
 };

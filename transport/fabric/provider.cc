@@ -17,11 +17,11 @@ namespace tutti::fabric {
 
 namespace {
 
-// What comes for a communicator that was destroyed comes soon after.
+// Messages for a destroyed communicator arrive soon after its destruction.
 constexpr size_t kDetachedKnown = 1024;
 constexpr std::chrono::milliseconds kLongestPause(1);
 constexpr std::chrono::milliseconds kTimeToConnect(200);
-// Where nothing else ends a sleep. Some providers of libfabric have no descriptor.
+// Upper bound of a sleep without other wake-up. Some libfabric providers have no descriptor.
 constexpr std::chrono::microseconds kLongestSleep(50);
 
 uint64_t random_key() {
@@ -32,7 +32,7 @@ uint64_t random_key() {
 
 }  // namespace
 
-// The address is the key, and the driver's.
+// The address is the key, followed by the driver's address.
 Provider::Provider(std::unique_ptr<Driver> driver)
     : process_(::getpid()),
       key_(random_key()),
@@ -42,7 +42,7 @@ Provider::Provider(std::unique_ptr<Driver> driver)
   driver_->tell(*this);
 }
 
-// UCX 1.13 may end a process that connects to one that is not there any more.
+// UCX 1.13 may abort a process that connects to an exited one.
 void Provider::join(Ranks ranks, WaitSet& wait_set) {
   ranks_ = std::move(ranks);
   wait_set_ = &wait_set;
@@ -62,7 +62,7 @@ Provider::~Provider() {
     return;
   }
   const std::unique_lock lock = this->lock();
-  // Who knew of the ranks is gone.
+  // The source of the addresses is gone.
   ranks_.address_of = [](int) { return std::string_view(); };
   ranks_.gone = [](int) { return true; };
   const Deadline deadline = Deadline::after(kTimeToConnect);
@@ -77,7 +77,7 @@ Provider::~Provider() {
   driver_->cut_all();
 }
 
-// Within reach of whoever looks for leaks. No call of the driver's follows, so it tells of nothing.
+// Reachable for leak checkers. The driver is never called again, so it reports no events.
 struct Provider::Kept {
   std::mutex mutex;
   std::vector<Remains> remains;
@@ -120,8 +120,8 @@ void Provider::leave() {
     failed_ = true;
     log(LogLevel::warning,
         cat("rank ", unacknowledged_.begin()->second, " and ", unacknowledged_.size() - 1,
-            " more have not taken what was sent before this rank left the job; likely cause: a "
-            "rank is stuck, or makes fewer calls"));
+            " more have not received everything that this rank sent before it left the job; likely "
+            "cause: a rank is stuck, or executes fewer calls"));
     return;
   }
 }
@@ -133,7 +133,7 @@ bool Provider::progress() {
   return lock && progress_locked();
 }
 
-// Nothing is sent from within the driver's calls to here.
+// Nothing is sent from within the driver's callbacks.
 bool Provider::step() {
   const bool moved = driver_->progress();
   for (const auto& [communicator, rank] : std::exchange(to_acknowledge_, {})) {
@@ -144,15 +144,15 @@ bool Provider::step() {
   return moved;
 }
 
-// Another thread may sleep on what came, or was sent.
+// Another thread may sleep until messages arrive or sends complete.
 bool Provider::progress_locked() {
   const bool moved = step();
   if (moved) wait_set_->wake();
   return moved;
 }
 
-// Whoever arms is about to sleep, and looks once more before. The driver may have work
-// to do of which its descriptor does not tell.
+// A thread that arms is about to sleep, and checks once more before. The driver may have work that
+// its descriptor does not report.
 void Provider::arm() {
   const std::unique_lock lock = this->lock();
   do {
@@ -281,7 +281,7 @@ void Provider::detach(uint64_t communicator) {
   for (const auto& send : sends_) {
     if (send->from != listener->second) continue;
     send->from = nullptr;
-    if (send->slot != nullptr && send->slot->own == nullptr) send->slot = nullptr;  // lent
+    if (send->slot != nullptr && send->slot->own == nullptr) send->slot = nullptr;  // lent memory
   }
   listeners_.erase(listener);
   detached_.push_back(communicator);

@@ -1,16 +1,16 @@
-// A fabric in this process: one driver that sends and receives for all communicators, and the
-// messages that are under way. A communicator's FabricTransport is a Listener on it.
+// A fabric in this process: one driver that sends and receives for all communicators, and their
+// messages in flight. A communicator's FabricTransport is a Listener on it.
 //
-//     a message   -> its communicator's listener; kept, where that is not there yet
-//     an end      -> too, and is acknowledged: a rank leaves the job when its ends have been
+//     a message   -> its communicator's listener; kept if that is not attached yet
+//     an end      -> likewise, and is acknowledged: a rank leaves the job once its ends have been
 //
-// So of a rank that has left it is known how much it sent, and to whom.
+// So for a rank that has left, its peers know how many messages it sent them.
 //
-// Memory: a slot is its taker's until the last send from it is through, then the provider's again,
-// unless its memory was lent: then it stays with whoever made it. What has come (Arrival::data) is
-// the driver's, and the listener's to read until drop().
+// Memory: a slot belongs to its taker until the last send from it has completed, and then to the
+// provider again; lent memory stays with its owner. Received data (Arrival::data) belongs to the
+// driver, and may be read by the listener until drop().
 //
-// Threads: any, but what is marked "locked" under lock(). Listeners are called under it.
+// Threads: any, except that functions marked "locked" need lock(). Listeners are called under it.
 #pragma once
 
 #include <sys/types.h>
@@ -36,20 +36,20 @@
 
 namespace tutti::fabric {
 
-// What is sent from: kMessageBytes of the provider's, or memory that was lent.
+// Memory of a send: kMessageBytes of the provider's, or lent memory.
 struct Slot {
   std::unique_ptr<std::byte[]> own;
   std::byte* memory = nullptr;
-  int sends = 0;         // from it, under way
-  bool spoiled = false;  // one of them failed, whose reader may still read it: never used again
+  int sends = 0;         // sends in flight
+  bool spoiled = false;  // a failed send's reader may still read it: never reused
 };
 
 class Listener {
  public:
   virtual ~Listener() = default;
-  // A message, or what is said of messages. True: keeps `data`.
+  // Handles a message or a control message. Returns true to keep `data`.
   virtual bool hear(const Arrival& arrival) = 0;
-  // What was sent for `connection` is through, or (false) will never be.
+  // A send on `connection` has completed; `well` is false if it failed.
   virtual void sent(size_t connection, bool well) = 0;
 };
 
@@ -58,47 +58,47 @@ class Provider final : private Events {
   explicit Provider(std::unique_ptr<Driver> driver);
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
-  // leave() comes first. After a failure the driver and what it may read stay for good: UCX 1.13
-  // ends the process where it destroys a worker whose connections are still in the making.
+  // leave() must be called first. After a failure the driver and the memory it may read are leaked
+  // on purpose: UCX 1.13 aborts the process if it destroys a worker with connections in progress.
   ~Provider() override;
-  // How many of this process have stayed so.
+  // Number of drivers of this process that were leaked for this reason.
   static size_t drivers_kept();
 
-  // How the library is called, for people.
+  // Name of the library, for messages.
   std::string name() const { return driver_->name(); }
 
-  // Opaque; others reach this process by it.
+  // Opaque address of this process for its peers.
   const std::string& address() const { return address_; }
-  // What to know of the job that this process has joined.
+  // The joined job.
   struct Ranks {
     int own = 0;
     int count = 0;
     std::function<std::string_view(int rank)> address_of;
-    std::function<bool(int rank)> gone;  // it has left, or died
+    std::function<bool(int rank)> gone;  // true if it has left or died
   };
-  // `wait_set` is woken when something came. Before the first attach().
+  // Wakes `wait_set` on arrivals. Must be called before the first attach().
   void join(Ranks ranks, WaitSet& wait_set);
-  // Waits until all ends are acknowledged by ranks that are not gone, but no longer than the last
-  // one's patience without any being.
+  // Waits until all ends are acknowledged by ranks that are not gone; gives up once the last one's
+  // patience passes without an acknowledgement.
   void leave();
 
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
-  // True if anything moved. Does nothing where another thread is at it.
+  // Returns true if anything progressed. Does nothing while another thread progresses.
   bool progress();
-  // From here on event_fd() tells of what comes.
+  // From here on event_fd() reports arrivals.
   void arm();
-  // What to sleep on after arm().
+  // Adds the descriptors to sleep on after arm().
   void watch(WaitSet& set);
-  // To how many ranks there is no way any more.
+  // Number of ranks with a broken path.
   uint32_t breaks() const { return breaks_.load(std::memory_order_acquire); }
-  // Not after fork(): all of it is the parent's.
+  // Must not be used after fork(): everything belongs to the parent.
   bool forked() const;
 
-  // ---- locked
+  // ---- to be called with the lock held
 
   bool progress_locked();
   bool broken(int rank) const { return broken_.contains(rank); }
-  std::string why(int rank) const;  // it is broken
+  std::string why(int rank) const;  // the path is broken
   // Driver::cut().
   void cut(int rank) { driver_->cut(rank); }
   void attach(uint64_t communicator, Listener& listener);
@@ -106,20 +106,20 @@ class Provider final : private Events {
 
   Slot* take_slot();
   void give_back(Slot* slot);
-  // To rank `to` of the job. The payload (header.message.bytes; of a message only) is in `slot`,
-  // which comes back by itself when no send from it is left. `from` may be null.
+  // Sends to rank `to` of the job. The payload (header.message.bytes; messages only) is in `slot`,
+  // which is returned automatically once none of its sends is in flight. `from` may be null.
   void send(int to, const Header& header, Slot* slot, Listener* from, size_t connection);
-  // As send(); its acknowledgement is waited for in leave().
+  // As send(); leave() waits for its acknowledgement.
   void send_end(int to, Header header);
-  // 0: for ever.
+  // 0: no limit.
   void set_patience(std::chrono::nanoseconds patience) { patience_ = patience; }
-  // Nobody need acknowledge this communicator's ends: it was aborted.
+  // Stops waiting for acknowledgements of this communicator's ends: it was aborted.
   void forget_ends(uint64_t communicator);
   // Driver::receive().
   void receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) {
     driver_->receive(arrival, memory, coming);
   }
-  // The payload is not needed any more, or not at all.
+  // Discards a payload that is no longer needed.
   void drop(const Arrival& arrival) {
     if (arrival.data != nullptr) driver_->drop(arrival);
   }
@@ -130,14 +130,14 @@ class Provider final : private Events {
     Listener* from = nullptr;
     size_t connection = 0;
   };
-  // What must outlive this after a failure.
+  // State that must outlive this object after a failure.
   struct Remains {
     std::unique_ptr<Driver> driver;
     std::vector<std::unique_ptr<Slot>> slots;
     std::vector<std::unique_ptr<Sending>> sends;
   };
   struct Kept;
-  // The driver's events while nobody is left to hear them.
+  // The receiver of the driver's events after destruction.
   static void keep_for_good(Remains remains);
 
   bool is_ours(const Header& header) const override { return header.key == key_; }
@@ -155,15 +155,15 @@ class Provider final : private Events {
   WaitSet* wait_set_ = nullptr;
   std::atomic<uint32_t> breaks_{0};
 
-  std::mutex mutex_;                   // guards the driver and what follows
-  std::map<int, std::string> broken_;  // ranks to which there is no way, and why
-  bool failed_ = false;  // some rank may not have heard all that this one said, or the other way
+  std::mutex mutex_;                   // guards the driver and the following members
+  std::map<int, std::string> broken_;  // ranks with a broken path, and the reason
+  bool failed_ = false;                // messages to or from some rank may be lost
   std::chrono::nanoseconds patience_{0};
   std::unordered_map<uint64_t, Listener*> listeners_;
-  std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // by communicators not attached yet
-  std::deque<uint64_t> detached_;                             // the last few
-  std::set<std::pair<uint64_t, int>> unacknowledged_;         // ends: communicator, rank
-  std::vector<std::pair<uint64_t, int>> to_acknowledge_;      // the same, of others
+  std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // by communicator not attached yet
+  std::deque<uint64_t> detached_;                             // the latest ones
+  std::set<std::pair<uint64_t, int>> unacknowledged_;         // ends by communicator and rank
+  std::vector<std::pair<uint64_t, int>> to_acknowledge_;      // likewise, of others
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;
   std::vector<std::unique_ptr<Sending>> sends_;

@@ -38,13 +38,13 @@ Fault parse_fault(std::string_view text) {
     return fault;
   }
   throw Error(ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),
-              {.remedy = "write kill, stall, truncate, swap or abort, a rank and a message, as in "
-                         "kill:1:5, or delay and milliseconds as well, as in delay:1:5:100"});
+              {.remedy = "write kill, stall, truncate, swap or abort with a rank and a message "
+                         "(kill:1:5), or delay with milliseconds as well (delay:1:5:100)"});
 }
 
-// For whoever wants to know whether a fault was met at all.
+// Reports the fault, so that tests know that it was triggered.
 void tell(const Fault& fault) {
-  log(LogLevel::warning, cat("the fault ", to_text(fault), " of TUTTI_FAULT strikes"));
+  log(LogLevel::warning, cat("injecting the fault ", to_text(fault), " of TUTTI_FAULT"));
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ bool Faults::any_swap() const {
   return std::ranges::find(faults_, FaultKind::swap, &Fault::kind) != faults_.end();
 }
 
-// The sum of all 16-bit words, which TCP's checksum is, stays as it was.
+// The sum of all 16-bit words, TCP's checksum, does not change.
 void Faults::swap_words(std::span<std::byte> payload) {
   const Fault* const fault = swap_;
   constexpr size_t kWord = 2;
@@ -102,7 +102,7 @@ void Faults::swap_words(std::span<std::byte> payload) {
   }
 }
 
-// Does what has to be done before the next message; false: it is never sent.
+// Triggers the fault of the next message; returns false if that message is never sent.
 bool FaultTransport::strike(MessageHeader& header) {
   const Fault* const fault = faults_.due();
   if (fault == nullptr) return true;
@@ -115,7 +115,7 @@ bool FaultTransport::strike(MessageHeader& header) {
       faults_.stall(*fault);
       return false;
     case FaultKind::truncate:
-      if (header.bytes > 0) tell(*fault);  // of nothing there is no half
+      if (header.bytes > 0) tell(*fault);  // an empty message has no half
       header.bytes /= 2;
       return true;
     case FaultKind::swap:
@@ -139,7 +139,7 @@ const MessageHeader* FaultTransport::front(int peer, int lane) {
   return faults_.stalled() ? nullptr : inner_->front(peer, lane);
 }
 
-// The message at fault goes through commit(); the others as they would without this wrapper.
+// The faulty message goes through commit(); the others as without this wrapper.
 bool FaultTransport::write(int peer, int lane, const MessageHeader& header,
                            std::span<const std::byte> payload, int credit) {
   if (faults_.due() != nullptr) return write_by_copy(peer, lane, header, payload, credit);

@@ -1,5 +1,4 @@
-// A wrapper around any transport that breaks its rank at chosen messages, for tests: always the
-// same way at the same place.
+// A wrapper around any transport that injects faults at chosen messages, reproducibly, for tests.
 #pragma once
 
 #include <atomic>
@@ -17,40 +16,40 @@
 namespace tutti {
 
 enum class FaultKind : uint8_t {
-  kill,      // SIGKILL to the own process instead of sending the message
-  stall,     // never moves again, but the process lives
+  kill,      // SIGKILL to this process instead of sending the message
+  stall,     // no further progress, but the process lives
   truncate,  // the message arrives with half of its payload
-  delay,     // the rank stands still for a while after the message
-  swap,      // two words of the next payload over TCP change places after it was hashed
-  abort,     // the rank aborts the communicator, and then sends the message
+  delay,     // the rank pauses after the message
+  swap,      // exchanges two words of the next payload over TCP after it was hashed
+  abort,     // the rank aborts the communicator, then sends the message
 };
 
 struct Fault {
   FaultKind kind = FaultKind::kill;
-  int rank = 0;               // in the world
-  uint64_t message = 1;       // the how-manieth message that the rank sends
-  uint64_t milliseconds = 0;  // of a delay
+  int rank = 0;               // world rank
+  uint64_t message = 1;       // index of the message among those the rank sends, from 1
+  uint64_t milliseconds = 0;  // duration of a delay
 };
 
-// "kill:1:5,delay:2:9:100"; empty: none. Throws Error(invalid_argument).
+// Parses "kill:1:5,delay:2:9:100"; empty: none. Throws Error(invalid_argument).
 std::vector<Fault> parse_faults(std::string_view text);
 std::string to_text(const Fault& fault);
 
-// The faults of one rank, and how many messages it has sent, in all its communicators together.
+// The faults of one rank, and the number of messages it has sent in all communicators together.
 class Faults {
  public:
   Faults(const std::vector<Fault>& faults, int rank);
 
   bool empty() const { return faults_.empty(); }
-  // That of the message to be sent next; null: none.
+  // Returns the fault of the next message; null: none.
   const Fault* due() const { return at(sent_ + 1); }
   void sent();
   void stall(const Fault& fault);
   bool stalled() const { return stalled_; }
-  // A swap strikes the next payload over TCP that has two different 16-bit words.
+  // A swap affects the next payload over TCP that has two different 16-bit words.
   bool any_swap() const;
   void swap_next(const Fault& fault) { swap_ = &fault; }
-  // Exchanges two words of `payload` where a swap is due.
+  // Exchanges two words of `payload` if a swap is due.
   void swap_words(std::span<std::byte> payload);
 
  private:
@@ -64,7 +63,7 @@ class Faults {
 
 class FaultTransport final : public Transport {
  public:
-  // `faults` must outlive this. `abort`: aborts the communicator.
+  // `faults` must outlive this object. `abort` aborts the communicator.
   FaultTransport(std::unique_ptr<Transport> inner, Faults& faults, std::function<void()> abort)
       : Transport(inner->traits()),
         inner_(std::move(inner)),

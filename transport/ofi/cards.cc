@@ -20,12 +20,12 @@ namespace tutti::ofi {
 
 namespace {
 
-// Best first. `net` is what became `tcp` in 1.18. Not among them: shm (one host only), sockets,
-// udp;ofi_rxd and the like, which are there to be compatible.
+// Best first. `net` was renamed to `tcp` in 1.18. Excluded: shm (one host only), sockets,
+// udp;ofi_rxd and similar providers, which exist for compatibility.
 constexpr std::array<std::string_view, 8> kProviders = {
     "efa", "cxi", "opx", "psm3", "verbs;ofi_rxm", "net", "tcp", "tcp;ofi_rxm"};
 
-// Of an interface whose addresses are those of IP; else "".
+// Returns the IP address of an interface with one, else "".
 std::string ip_of(const fi_info& info) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const auto* const address = static_cast<const sockaddr*>(info.src_addr);
@@ -44,13 +44,13 @@ std::string ip_of(const fi_info& info) {
 
 bool is_loopback(const std::string& ip) { return ip.starts_with("127.") || ip == "::1"; }
 
-// Of this and the next: less is better, negative is not to be taken.
+// Returns a rank, here and below: less is better, negative is excluded.
 int rank_of_provider(const fi_info& info) {
   const std::string_view name = info.fabric_attr->prov_name;
   for (size_t i = 0; i < kProviders.size(); ++i) {
     if (name == kProviders[i]) return static_cast<int>(i);
   }
-  const char* const named = std::getenv("FI_PROVIDER");  // ^ begins a list of those to leave out
+  const char* const named = std::getenv("FI_PROVIDER");  // a leading ^ starts a list of exclusions
   return named != nullptr && *named != '^' ? static_cast<int>(kProviders.size()) : -1;
 }
 
@@ -58,12 +58,12 @@ int rank_of_interface(const fi_info& info, const std::string& near) {
   const std::string ip = ip_of(info);
   if (ip.empty()) return 1;
   if (ip == near) return 0;
-  if (is_loopback(ip)) return near.empty() ? 4 : -1;  // others are not reached from there
+  if (is_loopback(ip)) return near.empty() ? 4 : -1;  // loopback cannot reach other hosts
   const bool link_local = ip.starts_with("fe80:");
   return link_local ? 3 : info.addr_format == FI_SOCKADDR_IN6 ? 2 : 1;
 }
 
-// 0: next to this process, 1: not known, 2: elsewhere in the host.
+// Returns 0: next to this process, 1: unknown, 2: elsewhere in the host.
 int distance(const fi_info& info, const std::string& sys) {
   const fi_bus_attr* const bus = info.nic != nullptr ? info.nic->bus_attr : nullptr;
   if (bus == nullptr || bus->bus_type != FI_BUS_PCI) return 1;
@@ -82,7 +82,7 @@ int distance(const fi_info& info, const std::string& sys) {
 const fi_info* choose(const fi_info* all, const Near& near, const std::string& provider,
                       const std::string& sys) {
   std::tuple<int, int, int> best_rank;
-  std::vector<const fi_info*> best;  // equally good, of different cards
+  std::vector<const fi_info*> best;  // equally good, on different cards
   for (const fi_info* info = all; info != nullptr; info = info->next) {
     if (!provider.empty() && provider != info->fabric_attr->prov_name) continue;
     const std::tuple rank(rank_of_provider(*info), rank_of_interface(*info, near.address),
@@ -96,7 +96,7 @@ const fi_info* choose(const fi_info* all, const Near& near, const std::string& p
     if (std::ranges::none_of(best, same)) best.push_back(info);
   }
   if (best.empty()) return nullptr;
-  // Interfaces with addresses of IP may each be in a network of its own: all ranks take the first.
+  // Interfaces with IP addresses may be in separate networks: all ranks use the first.
   const bool in_turn = ip_of(*best.front()).empty();
   return best[in_turn ? static_cast<size_t>(near.local_rank) % best.size() : 0];
 }

@@ -13,18 +13,18 @@ namespace {
 
 Error absent(const std::string& what) {
   return Error(
-      ErrorCode::unsupported, cat("libfabric cannot be used: ", what),
-      {.cause = "it is not installed, or is older than 1.17",
-       .remedy = "install libfabric (Debian and Ubuntu: apt-get install libfabric1), or give the "
-                 "folder of the cluster's own in LD_LIBRARY_PATH; TUTTI_TRANSPORT=auto does "
-                 "without"});
+      ErrorCode::unsupported, cat("libfabric is unusable: ", what),
+      {.cause = "libfabric is not installed, or is older than 1.17",
+       .remedy = "install libfabric (Debian and Ubuntu: apt-get install libfabric1), or add the "
+                 "directory of the cluster's own to LD_LIBRARY_PATH; TUTTI_TRANSPORT=auto runs "
+                 "without it"});
 }
 
-// By the versions of the headers: what newer ones return has another layout.
+// Looks up the symbol version of the headers, because newer versions return another layout.
 template <typename Call>
 void find(void* handle, const char* name, const char* version, Call& call) {
   call = reinterpret_cast<Call>(::dlvsym(handle, name, version));
-  if (call == nullptr) throw absent(cat("its library lacks ", name, " of ", version));
+  if (call == nullptr) throw absent(cat("the library lacks ", name, " of ", version));
 }
 
 Library load() {
@@ -37,7 +37,7 @@ Library load() {
   find(handle, "fi_fabric", "FABRIC_1.1", library.fabric);
   find(handle, "fi_strerror", "FABRIC_1.0", library.strerror);
   find(handle, "fi_version", "FABRIC_1.0", library.version);
-  if (library.version() < kVersion) throw absent("its library is older than 1.17");
+  if (library.version() < kVersion) throw absent("the library is older than 1.17");
   return library;
 }
 
@@ -52,8 +52,8 @@ void require_ok(ssize_t result, const char* call) {
   if (result >= 0) return;
   throw Error(ErrorCode::system,
               cat("libfabric: ", call, ": ", library().strerror(static_cast<int>(-result))),
-              {.cause = "libfabric finds no device that it may use, or a FI_ variable excludes it",
-               .remedy = "see `tutti info` and `fi_info`; FI_LOG_LEVEL=warn makes libfabric say "
+              {.cause = "libfabric finds no usable device, or a FI_ variable excludes it",
+               .remedy = "run `tutti info` and `fi_info`; FI_LOG_LEVEL=warn makes libfabric report "
                          "more"});
 }
 

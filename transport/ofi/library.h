@@ -1,12 +1,12 @@
-// libfabric's library, found at run time: a program built here runs where it is not installed, and
-// takes the cluster's own (which knows its network cards) where it is.
+// libfabric, loaded at run time: a program built here runs without it, and otherwise uses the
+// cluster's own, which supports its network cards.
 #pragma once
 
 #include <rdma/fabric.h>
 
 namespace tutti::ofi {
 
-// What has a name in the library; all else is reached through the objects that these make.
+// The functions that the library exports by name; all others are reached through its objects.
 struct Library {
   decltype(&::fi_getinfo) getinfo = nullptr;
   decltype(&::fi_freeinfo) freeinfo = nullptr;
@@ -16,10 +16,10 @@ struct Library {
   decltype(&::fi_version) version = nullptr;
 };
 
-// The version of the interface that is asked for.
+// The requested API version.
 inline constexpr uint32_t kVersion = FI_VERSION(1, 17);
 
-// Loads it on first use; it stays for the life of the process. Any thread. Throws
+// Loads the library on first use; it stays loaded for the life of the process. Thread-safe. Throws
 // Error(unsupported) that says what to install.
 const Library& library();
 

@@ -19,10 +19,10 @@ using fabric::Send;
 
 namespace {
 
-constexpr size_t kEagerBytes = 16 << 10;  // of a payload that is copied
+constexpr size_t kEagerBytes = 16 << 10;  // payloads up to this size are copied
 constexpr size_t kBufferBytes = sizeof(Header) + kEagerBytes;
 constexpr size_t kBuffersPerBlock = 64;
-constexpr size_t kPosted = 64;  // buffers that await messages
+constexpr size_t kPosted = 64;  // posted receive buffers
 constexpr size_t kCompletionsAtATime = 16;
 constexpr size_t kLongestName = 512;
 
@@ -33,15 +33,15 @@ OfiDriver::OfiDriver(const Near& near, const std::string& provider)
   const size_t most = std::max(kBufferBytes, fabric::kMessageBytes);
   if (fabric_.info->ep_attr->max_msg_size < most) {
     throw Error(ErrorCode::unsupported,
-                cat("libfabric's provider ", fabric_.provider(), " carries messages of at most ",
-                    fabric_.info->ep_attr->max_msg_size, " bytes; ", most, " are needed"),
+                cat("libfabric's provider ", fabric_.provider(), " supports messages of at most ",
+                    fabric_.info->ep_attr->max_msg_size, " bytes, but ", most, " are required"),
                 {.remedy = "name another provider in FI_PROVIDER"});
   }
   make_buffers();
   if (local_ && !block_registrations_.front()) {
     throw Error(ErrorCode::system, "libfabric cannot register memory for the network card",
                 {.cause = "the limit of locked memory is too small",
-                 .remedy = "raise it (ulimit -l unlimited, or memlock in limits.conf)"});
+                 .remedy = "raise the limit (ulimit -l unlimited, or memlock in limits.conf)"});
   }
   for (size_t i = 0; i < kPosted; ++i) post_receive(take_buffer());
 }
@@ -53,7 +53,7 @@ bool OfiDriver::by_sockets() const {
   return provider == "net" || provider == "tcp" || provider == "tcp;ofi_rxm";
 }
 
-// The providers of two ranks must be the same.
+// Both ranks must use the same provider.
 std::string OfiDriver::address() const {
   std::string name(kLongestName, '\0');
   size_t bytes = name.size();
@@ -71,12 +71,12 @@ fi_addr_t OfiDriver::address_of(int rank) {
     events().broke(rank, "that rank is gone");
   } else if (!address.starts_with(own)) {
     events().broke(rank, cat("that rank uses the provider ", address.data(), ", this one ",
-                             fabric_.provider(), "; name one that both have in FI_PROVIDER"));
+                             fabric_.provider(), "; set FI_PROVIDER to a common one"));
   } else {
     const std::string name(address.substr(own.size()));
     if (::fi_av_insert(fabric_.addresses.get(), name.data(), 1, &peer, 0, nullptr) != 1) {
       peer = FI_ADDR_NOTAVAIL;
-      events().broke(rank, "its address is not accepted (fi_av_insert)");
+      events().broke(rank, "libfabric rejects its address (fi_av_insert)");
     }
   }
   peers_[rank] = peer;
@@ -85,7 +85,7 @@ fi_addr_t OfiDriver::address_of(int rank) {
 
 // ---- memory
 
-// Empty where the system does not allow it.
+// Returns an empty registration if the system refuses it.
 Registration OfiDriver::registered(std::span<const std::byte> memory, uint64_t access) {
   return Registration(fabric_, memory, access, next_key_++);
 }
@@ -100,7 +100,7 @@ const Registration* OfiDriver::kept(const std::byte* memory) const {
   return found != kept_.end() ? &found->second : nullptr;
 }
 
-// As the readers name what lies there: memory is registered from its beginning on.
+// Peers address memory by its offset from the registered beginning.
 uint64_t OfiDriver::address_in(const std::byte* memory) const {
   return fabric_.wants(FI_MR_VIRT_ADDR) ? reinterpret_cast<uint64_t>(memory) : 0;
 }
@@ -151,7 +151,7 @@ ssize_t OfiDriver::try_to_begin(Operation& operation) {
 void OfiDriver::begin(Operation& operation) {
   const bool is_receive = operation.what == Operation::What::receive;
   if (!is_receive && address_of(operation.rank) == FI_ADDR_NOTAVAIL) {
-    return failed(operation, "no way to that rank");
+    return failed(operation, "that rank is unreachable");
   }
   const ssize_t result = try_to_begin(operation);
   if (result == -FI_EAGAIN || (is_receive && result != 0)) {
@@ -161,7 +161,7 @@ void OfiDriver::begin(Operation& operation) {
   }
 }
 
-// One rank that takes nothing must not hold up the others.
+// A rank that accepts nothing must not block the others.
 bool OfiDriver::begin_waiting() {
   if (waiting_.empty()) return false;
   const std::vector<Operation*> before = std::exchange(waiting_, {});
@@ -220,7 +220,7 @@ void OfiDriver::end_loan(uint64_t id, int rank, bool well) {
   const auto found = loans_.find(id);
   if (found == loans_.end() || found->second.send->to != rank) return;
   Send& send = *found->second.send;
-  loans_.erase(found);  // first, since the payload is its owner's again after through()
+  loans_.erase(found);  // before through(), which returns the payload to its owner
   events().through(send, well);
 }
 
@@ -256,7 +256,7 @@ void OfiDriver::hear(Buffer& buffer, size_t bytes) {
     if (!keeps && arrival.rendezvous) notify_taken(remote_in(payload));
   }
   if (!keeps) return post_receive(buffer);
-  // drop() finds the buffer by what it holds in place of the header.
+  // drop() finds the buffer by a pointer stored in place of the header.
   Buffer* const self = &buffer;
   std::memcpy(buffer.memory, &self, sizeof(self));
   post_receive(take_buffer());
@@ -264,7 +264,7 @@ void OfiDriver::hear(Buffer& buffer, size_t bytes) {
 
 namespace {
 
-// What hear() has left before a payload.
+// The space that hear() reserves before a payload.
 template <typename Buffer>
 Buffer& buffer_of(const Arrival& arrival) {
   Buffer* buffer = nullptr;
@@ -287,7 +287,7 @@ void OfiDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<C
   read.coming = &coming;
   coming.store(Coming::under_way, std::memory_order_relaxed);
   if (closed_ || read.rank < 0 || read.rank >= ranks_.count) {
-    return failed(read, "nothing can be read from that rank");
+    return failed(read, "that rank's memory cannot be read");
   }
   read.descriptor = nullptr;
   if (local_) {
@@ -355,14 +355,14 @@ bool OfiDriver::take_error() {
   if (::fi_cq_readerr(fabric_.completions.get(), &error, 0) < 1) return false;
   if (error.op_context == nullptr) return true;
   auto& operation = *static_cast<Operation*>(error.op_context);
-  // A receive that fails for another reason than a stranger's long message would fail again.
+  // A receive that fails for a reason other than an oversized message would fail again.
   const bool is_receive = operation.what == Operation::What::receive;
   if (!is_receive || error.err == FI_ETRUNC) failed(operation, library().strerror(error.err));
   return true;
 }
 
 void OfiDriver::failed(Operation& operation, const std::string& why) {
-  if (operation.what == Operation::What::receive) {  // too long: a stranger's
+  if (operation.what == Operation::What::receive) {  // an oversized message from a stranger
     if (!closed_) post_receive(static_cast<Buffer&>(operation));
     return;
   }
@@ -388,7 +388,7 @@ bool OfiDriver::arm() {
 
 // ---- breaking
 
-// Of what is in a buffer of ours the provider may go on to make use.
+// The provider may continue to use messages in the driver's buffers.
 void OfiDriver::end_sends(int rank, const std::string& why) {
   events().broke(rank, why);
   for (Buffer& buffer : buffers_) {
@@ -402,8 +402,8 @@ void OfiDriver::end_sends(int rank, const std::string& why) {
   for (const uint64_t id : ids) end_loan(id, rank, false);
 }
 
-// libfabric has no way to end what one peer was asked for, other than to close the endpoint: all
-// ranks are lost with it.
+// libfabric cannot cancel the operations of one peer other than by closing the endpoint: all ranks
+// are lost with it.
 void OfiDriver::cut(int rank) {
   const std::string why = "the connection was cut to end a call that was aborted";
   end_sends(rank, why);
@@ -428,7 +428,7 @@ void OfiDriver::close() {
   }
 }
 
-// Memory that is bound to it keeps it open.
+// Memory bound to the endpoint keeps it open.
 void OfiDriver::close_endpoint() {
   if (fabric_.wants(FI_MR_ENDPOINT)) {
     for (Read& read : reads_) read.own = {};

@@ -1,12 +1,12 @@
-// libfabric as a fabric's driver: verbs, EFA, Slingshot (cxi), Omni-Path, and all else that has a
-// provider there with reliable datagrams.
+// libfabric as a fabric's driver: verbs, EFA, Slingshot (cxi), Omni-Path, and all other providers
+// with reliable datagrams.
 //
-//     small    {Header, payload} in one message, out of and into buffers of this driver's
-//     large    {Header, Remote}: the reader reads the payload where it lies (fi_read), straight to
-//              where it is wanted, and says when that is done (Kind::taken)
+//     small    {Header, payload} in one message, from and into buffers of this driver
+//     large    {Header, Remote}: the reader reads the payload in place (fi_read), directly to its
+//              destination, and reports completion (Kind::taken)
 //
-// Nothing is asked of the order of messages. All completions are taken in progress(): a provider
-// may need that to move anything. What a provider has no room for now waits in a queue of ours.
+// No message order is required. progress() consumes all completions, because a provider may need
+// that to make progress. Operations for which a provider has no room are queued here.
 #pragma once
 
 #include <deque>
@@ -22,7 +22,7 @@ namespace tutti::ofi {
 
 class OfiDriver final : public fabric::Driver {
  public:
-  // As choose() in cards.h. Throws Error: unsupported, system.
+  // Selects by choose() in cards.h. Throws Error: unsupported, system.
   explicit OfiDriver(const Near& near, const std::string& provider = "");
   ~OfiDriver() override;
 
@@ -39,7 +39,7 @@ class OfiDriver final : public fabric::Driver {
   bool needs_polling() const override {
     return !closed_ && (fabric_.event_fd < 0 || !waiting_.empty());
   }
-  // Rather than a network card.
+  // True if the provider uses sockets instead of a network card.
   bool by_sockets() const;
   bool arm() override;
   void cut(int rank) override;
@@ -47,27 +47,27 @@ class OfiDriver final : public fabric::Driver {
   void abandon() override;
 
  private:
-  // Where a payload lies.
+  // The location of a payload.
   struct Remote {
     uint64_t key = 0;
     uint64_t address = 0;
-    uint64_t id = 0;   // the owner's, of this loan
+    uint64_t id = 0;   // the owner's number of this loan
     int32_t rank = 0;  // the owner
   };
 
-  // What a completion tells of. libfabric's part comes first, so that its address is this one's.
+  // An operation in flight. libfabric's context comes first, so that both have the same address.
   struct Operation {
     enum class What : uint8_t { receive, send, read };
     fi_context2 context = {};
     What what;
-    int rank = 0;  // the other side; not of a receive
+    int rank = 0;  // the peer; unused for a receive
   };
-  // A message of ours that is sent from, or one that may come.
+  // A message being sent, or a posted receive buffer.
   struct Buffer : Operation {
     std::byte* memory = nullptr;  // kBufferBytes
     void* descriptor = nullptr;
     size_t bytes = 0;
-    fabric::Send* send = nullptr;  // ends with it; null: nobody waits
+    fabric::Send* send = nullptr;  // completes with it; null: none
   };
   struct Read : Operation {
     Remote from;
@@ -77,13 +77,13 @@ class OfiDriver final : public fabric::Driver {
     void* descriptor = nullptr;
     std::atomic<fabric::Coming>* coming = nullptr;  // null: not in use
   };
-  // A payload that is read by its receiver.
+  // A payload that its receiver reads.
   struct Loan {
     fabric::Send* send = nullptr;
-    Registration registration;  // not where the memory stays registered
+    Registration registration;  // empty if the memory stays registered
   };
   Buffer& take_buffer();
-  // That sends this header so far.
+  // Returns a buffer for sending this header.
   Buffer& take_buffer_for(int rank, const fabric::Header& header);
   void make_buffers();
   void post_receive(Buffer& buffer);
@@ -109,19 +109,19 @@ class OfiDriver final : public fabric::Driver {
   uint64_t address_in(const std::byte* memory) const;
 
   Endpoint fabric_;
-  const bool local_;  // own memory must be registered, too
+  const bool local_;  // local memory must be registered, too
   Ranks ranks_;
   std::map<int, fi_addr_t> peers_;
   uint64_t next_key_ = 1;
   uint64_t next_loan_ = 1;
-  std::map<const std::byte*, Registration> kept_;     // by where the memory begins
-  std::vector<std::unique_ptr<std::byte[]>> blocks_;  // of buffers' memory
+  std::map<const std::byte*, Registration> kept_;     // by the memory's beginning
+  std::vector<std::unique_ptr<std::byte[]>> blocks_;  // memory of the buffers
   std::vector<Registration> block_registrations_;
   std::deque<Buffer> buffers_;
   std::vector<Buffer*> free_;
   std::deque<Read> reads_;
   std::map<uint64_t, Loan> loans_;
-  std::vector<Operation*> waiting_;  // until there is room for them
+  std::vector<Operation*> waiting_;  // queued until there is room
   bool closed_ = false;
 };
 

@@ -1,4 +1,4 @@
-// What libfabric is on this machine, for people.
+// Describes libfabric on this machine for people.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace tutti::ofi {
 
-// Of the library. Throws Error(unsupported) where there is none.
+// Returns the library's version. Throws Error(unsupported) without libfabric.
 std::string version();
-// Its providers with their interfaces, and what each can do and asks for; the first is the one that
-// is taken. Throws Error.
+// Returns its providers with their interfaces, capabilities and requirements; the first one is
+// used. Throws Error.
 std::vector<std::string> devices();
 
 }  // namespace tutti::ofi

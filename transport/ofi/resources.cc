@@ -10,7 +10,7 @@ namespace tutti::ofi {
 
 namespace {
 
-// What is asked for. The registration modes are those that OfiDriver obeys.
+// The requested capabilities. The registration modes are those that OfiDriver supports.
 Owned<fi_info> hints() {
   Owned<fi_info> hints(library().dupinfo(nullptr));
   if (hints == nullptr) require_ok(-FI_ENOMEM, "fi_allocinfo");
@@ -42,12 +42,12 @@ Owned<fi_info> choose(const Near& near, const std::string& provider) {
   if (best != nullptr) return Owned<fi_info>(library().dupinfo(best));
   const char* const only = std::getenv("FI_PROVIDER");
   throw Error(ErrorCode::unsupported,
-              cat("libfabric has no provider that can be used",
+              cat("libfabric has no usable provider",
                   only != nullptr ? cat(" (FI_PROVIDER=", only, ")") : "",
                   near.address.empty() ? "" : cat(" by the interface of ", near.address)),
-              {.cause = "none of those that are there carries reliable datagrams (FI_EP_RDM) with "
-                        "messages and reads of remote memory, or the interface is not running",
-               .remedy = "see `fi_info -t FI_EP_RDM`; unset FI_PROVIDER, or name another"});
+              {.cause = "no available provider offers reliable datagrams (FI_EP_RDM) with messages "
+                        "and remote reads, or the interface is down",
+               .remedy = "run `fi_info -t FI_EP_RDM`; unset FI_PROVIDER, or name another"});
 }
 
 Endpoint::Endpoint(const Near& near, const std::string& provider) : info(choose(near, provider)) {

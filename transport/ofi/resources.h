@@ -1,4 +1,4 @@
-// libfabric's objects as values that close themselves.
+// RAII wrappers of libfabric's objects.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -27,13 +27,13 @@ struct Close {
 template <typename Object>
 using Owned = std::unique_ptr<Object, Close>;
 
-// All that carries reliable datagrams and reads other processes' memory, best first.
+// Returns all providers with reliable datagrams and remote reads, best first.
 Owned<fi_info> usable();
 
-// The one to take (cards.h). Throws Error(unsupported) where there is none.
+// Returns the one to use (cards.h). Throws Error(unsupported) if there is none.
 Owned<fi_info> choose(const Near& near, const std::string& provider);
 
-// A fabric, and what a process sends and receives with on it.
+// A fabric, and this process's endpoint on it.
 struct Endpoint {
   // Throws Error: unsupported, system.
   Endpoint(const Near& near, const std::string& provider);
@@ -47,14 +47,14 @@ struct Endpoint {
   Owned<fid_av> addresses;
   Owned<fid_cq> completions;
   Owned<fid_ep> endpoint;
-  int event_fd = -1;  // of completions; -1: the provider has none
+  int event_fd = -1;  // of the completion queue; -1: the provider has none
 };
 
 // Memory that a network card may read or write.
 class Registration {
  public:
   Registration() = default;
-  // `key` is taken where the provider has none of its own. Empty where the provider refuses, as it
+  // `key` is used if the provider does not assign its own. Empty if the provider refuses, as it
   // does at the limit of locked memory.
   Registration(const Endpoint& endpoint, std::span<const std::byte> memory, uint64_t access,
                uint64_t key);

@@ -15,7 +15,7 @@ std::unique_ptr<fabric::Provider> provider_of(std::unique_ptr<fabric::Driver> dr
   return driver ? std::make_unique<fabric::Provider>(std::move(driver)) : nullptr;
 }
 
-// In the table of ranks a fabric's address is behind its name.
+// In the table of ranks, a fabric's name precedes its address.
 std::string prefix_of(std::string_view fabric) { return cat(fabric, ":"); }
 
 }  // namespace
@@ -38,7 +38,8 @@ Job Endpoint::with_address(Job job) const {
   return job;
 }
 
-// Only what all ranks have is used; by the table, so that all decide alike.
+// Uses the fabric only if all ranks have it; the decision is based on the table, so that all ranks
+// agree.
 void Endpoint::join_fabric() {
   int with = 0;
   int without = -1;
@@ -55,8 +56,8 @@ void Endpoint::join_fabric() {
     log(LogLevel::warning,
         cat(control_->describe(without), " has no fabric, or another one than rank 0 (", with,
             " of ", control_->size(),
-            " ranks have one), so that TCP is taken between hosts; `tutti info` tells why on each "
-            "host, and `tutti tune --hosts` may have been run on some hosts only"));
+            " ranks have one), so TCP is used between hosts; run `tutti info` on each host for the "
+            "reason; `tutti tune --hosts` may have been run on some hosts only"));
   }
   if (!uses_fabric_) return;
   const size_t prefix = prefix_of(fabric_name_).size();

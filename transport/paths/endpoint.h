@@ -1,6 +1,6 @@
-// What all communicators of this process share in order to reach the other ranks: the control
-// channel, what to sleep on, the memory that others of its host read in place, the connections
-// whose last bytes are on their way, and a fabric (UCX, libfabric) where the job uses one.
+// The resources that all communicators of this process share: the control channel, the wait set,
+// the memory that other ranks of its host read in place, connections whose last bytes are in
+// flight, and a fabric (UCX, libfabric) if the job uses one.
 #pragma once
 
 #include <memory>
@@ -22,23 +22,23 @@ class Provider;
 
 class Endpoint {
  public:
-  // Joins the job: Control::connect() with what others need to know of this process. `measured`: as
-  // for open_fabric(). Throws Error as that does, and unsupported, system.
+  // Joins the job by Control::connect() with this process's PeerInfo. `measured`: see
+  // open_fabric(). Throws Error as those do, and unsupported, system.
   Endpoint(const Job& job, const MeasuredFabrics& measured);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
-  // Waits until the last bytes of all communicators have arrived.
+  // Blocks until the last bytes of all communicators have arrived.
   ~Endpoint();
 
   Control& control() const { return *control_; }
   WaitSet& wait_set() { return wait_set_; }
   shm::HeapTable& heaps() { return heaps_; }
   LastBytes& last_bytes() { return last_bytes_; }
-  Faults& faults() { return faults_; }  // that TUTTI_FAULT has for this rank
-  // What all ranks of the job reach each other by between hosts. Null: TCP.
+  Faults& faults() { return faults_; }  // faults of TUTTI_FAULT for this rank
+  // The path between hosts for all ranks of the job. Null: TCP.
   fabric::Provider* fabric() { return uses_fabric_ ? fabric_.get() : nullptr; }
   std::string_view fabric_name() const { return fabric_name_; }  // as in TUTTI_TRANSPORT
-  // The name of another rank's wait set.
+  // Returns the name of another rank's wait set.
   std::string bell_of(int world_rank) const;
 
  private:
@@ -47,7 +47,7 @@ class Endpoint {
   void join_fabric();
 
   const std::string fabric_name_;
-  // Others can reach it until they have heard that this rank leaves.
+  // Reachable by peers until they know that this rank has left.
   const std::unique_ptr<fabric::Provider> fabric_;
   bool uses_fabric_ = false;
   const std::shared_ptr<Control> control_;

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty where it cannot be told: libfabric takes the first interface that is not loopback.
+// Empty if unknown: libfabric then uses the first interface that is not loopback.
 std::string own_address(const Job& job) {
   if (!job.interface.empty()) {
     return bootstrap::resolve_interface(job.interface, 0).front().host();
@@ -32,13 +32,13 @@ std::string own_address(const Job& job) {
   const bootstrap::SocketAddress master =
       bootstrap::resolve_master(job.master_address, job.master_port, "").front();
   if (master.is_loopback()) return master.host();
-  // No datagram is sent: to connect but chooses the route.
+  // Sends no datagram: the connect only selects the route.
   const Fd probe(::socket(master.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!probe || ::connect(probe.get(), master.get(), master.length) != 0) return "";
   return bootstrap::local_address(probe.get()).host();
 }
 
-// The number among all where the launcher does not tell that on this host.
+// Uses the world rank if the launcher does not report the local rank.
 ofi::Near place_of(const Job& job) {
   return {.address = own_address(job), .local_rank = job.local_rank.value_or(job.rank)};
 }
@@ -48,7 +48,7 @@ std::unique_ptr<fabric::Driver> open_driver(const std::string& name, const Job& 
   return std::make_unique<ofi::OfiDriver>(place_of(job));
 }
 
-// As open_driver(), but not by sockets, which TCP of our own does better.
+// As open_driver(), but excludes providers over sockets, which are slower than Tutti's own TCP.
 std::unique_ptr<fabric::Driver> open_card(const std::string& name, const Job& job) {
   if (name == "ucx") return open_driver(name, job);
   auto driver = std::make_unique<ofi::OfiDriver>(place_of(job));
@@ -87,7 +87,7 @@ Transports parse_transports(const std::string& text) {
   if (fabric == "tcp" || fabric == "ucx" || fabric == "ofi") {
     return {.near_by_shm = with_shm, .fabric = fabric};
   }
-  return {.fabric = "auto"};  // the settings know which words there are
+  return {.fabric = "auto"};  // the settings check the names
 }
 
 std::vector<std::string> fabric_candidates(const std::string& sys) {
@@ -110,12 +110,12 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                          const MeasuredFabrics& measured) {
   if (fabric == "tcp" || job.size == 1) return {};
   if (job.encrypts_data && fabric != "auto") {
-    throw Error(ErrorCode::unsupported, cat("nothing is encrypted over ", fabric),
-                {.cause = "TUTTI_ENCRYPT=on, and TUTTI_TRANSPORT names a fabric",
-                 .remedy = "set TUTTI_TRANSPORT=tcp or shm+tcp, or do without TUTTI_ENCRYPT"});
+    throw Error(ErrorCode::unsupported, cat(fabric, " does not support encryption"),
+                {.cause = "TUTTI_ENCRYPT=on is combined with a TUTTI_TRANSPORT that names a fabric",
+                 .remedy = "set TUTTI_TRANSPORT=tcp or shm+tcp, or unset TUTTI_ENCRYPT"});
   }
   if (fabric != "auto") return {fabric, open_driver(fabric, job)};
-  if (job.local_size == job.size || job.encrypts_data) return {};  // nobody is on another host
+  if (job.local_size == job.size || job.encrypts_data) return {};  // no rank is on another host
   std::string problems;
   for (const std::string& name : measured ? names(*measured) : fabric_candidates()) {
     try {
@@ -126,10 +126,10 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job,
   }
   if (!problems.empty()) {
     log(LogLevel::warning, cat("rank ", job.rank,
-                               measured ? " cannot open the fabric that was measured to be quicker"
-                                        : " has a network card that reads memory, but no library "
+                               measured ? " cannot open the fabric that measured faster"
+                                        : " has an RDMA network card, but no library "
                                           "for it",
-                               ", so that TCP is taken between hosts: ", problems));
+                               ", so TCP is used between hosts: ", problems));
   }
   return {};
 }

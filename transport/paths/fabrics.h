@@ -1,5 +1,5 @@
-// The fabrics besides shared memory and TCP: which of them a job asks for, which this process opens
-// for it, and what this machine has of them.
+// The fabrics besides shared memory and TCP: the choice of the job, the one that this process
+// opens, and those available on this machine.
 #pragma once
 
 #include <memory>
@@ -14,46 +14,46 @@
 
 namespace tutti {
 
-// What TUTTI_TRANSPORT says.
+// The value of TUTTI_TRANSPORT.
 struct Transports {
   bool near_by_shm = true;  // shared memory within a host
   bool only_shm = false;
-  std::string fabric;  // of all else: "ucx", "ofi"; "tcp"; or "auto", the best that there is
+  std::string fabric;  // path between hosts: "ucx", "ofi", "tcp", or "auto" for the best available
 };
 
-// `text` is one of the setting's choices.
+// `text` must be one of the setting's choices.
 Transports parse_transports(const std::string& text);
 
-// What a process opened, and how it is called: "ucx", "ofi". Empty: nothing.
+// The fabric that a process opened, and its name: "ucx", "ofi". Empty: none.
 struct OpenedFabric {
   std::string name;
   std::unique_ptr<fabric::Driver> driver;
 };
 
-// The fabrics that are quicker than TCP between these hosts, the quickest first. Nothing where none
-// was measured.
+// The fabrics that measured faster than TCP between these hosts, the fastest first; nullopt without
+// measurements.
 using MeasuredFabrics = std::optional<std::vector<PathClass>>;
 
-// For a job that asks for `fabric`. By name it must be there; "auto" opens the first that works of
-// those that were measured, or else of fabric_candidates(), or nothing, with a warning where there
-// was one to open. Throws Error: unsupported, system.
+// Opens the fabric that the job requests. A named one must be available; "auto" opens the first
+// working one of `measured`, or else of fabric_candidates(), or none, with a warning if a candidate
+// failed. Throws Error: unsupported, system.
 OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                          const MeasuredFabrics& measured);
 
-// The fabrics for which this host has a network card in working order, best first: those of
-// InfiniBand and RoCE by UCX, else by libfabric; EFA and Slingshot by libfabric. One that is but
-// software over Ethernet is none: sockets are quicker. `sys`: where the system's files are.
+// Returns the fabrics for which this host has a working network card, best first: InfiniBand and
+// RoCE by UCX, else by libfabric; EFA and Slingshot by libfabric. Software emulation over Ethernet
+// does not count: sockets are faster. `sys`: the system's directory.
 std::vector<std::string> fabric_candidates(const std::string& sys = "/sys");
 
-// For people.
+// A fabric for display.
 struct Fabric {
   std::string name;                  // as in TUTTI_TRANSPORT
   std::string problem;               // empty: usable
-  std::string version;               // of its library
-  std::vector<std::string> devices;  // as the library calls them
+  std::string version;               // version of its library
+  std::vector<std::string> devices;  // as named by the library
 };
 
-// Loads their libraries, which takes some 50 ms, and libfabric 300 ms more.
+// Loads the libraries, which takes some 50 ms, and 300 ms more for libfabric.
 std::vector<Fabric> probe_fabrics();
 
 }  // namespace tutti

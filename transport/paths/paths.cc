@@ -23,12 +23,12 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestPause(1);
-// Hundreds of ranks that look every millisecond leave those no time for whom they look.
+// Hundreds of ranks that poll every millisecond would slow down the rank they wait for.
 constexpr std::chrono::microseconds kPausePerRank(100);
-constexpr std::chrono::seconds kTimeToTell(2);  // of a death that made others leave
+constexpr std::chrono::seconds kTimeToTell(2);  // grace period for a death that made others leave
 
-// For a rank of this host that makes the same communicator: no longer than for one in a collective,
-// but ranks that have just begun may share a few cores.
+// Timeout for a rank of this host that creates the same communicator: no longer than for one in a
+// collective, but ranks that have just started may share a few cores.
 std::chrono::milliseconds open_timeout(size_t local_ranks) {
   constexpr std::chrono::nanoseconds kShortest = std::chrono::seconds(5);
   constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(30);
@@ -45,7 +45,7 @@ std::chrono::microseconds longest_pause(size_t local_ranks) {
 
 std::string region_name(uint64_t id, int owner) { return cat("region ", id, " of ", owner); }
 
-// The members by host, as ranks of the communicator.
+// Returns the members by host, as ranks of the communicator.
 std::map<std::string, std::vector<int>> by_host(const Control& control,
                                                 std::span<const int> members) {
   std::map<std::string, std::vector<int>> hosts;
@@ -65,7 +65,7 @@ std::unique_ptr<Transport> route(std::unique_ptr<Transport> near, const std::vec
 
 }  // namespace
 
-// Everything here is decided from what all ranks know alike: the table of hosts and the settings.
+// All decisions here use data that is the same on all ranks: the table of hosts and the settings.
 Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events,
              std::function<void()> throw_if_aborted)
     : endpoint_(endpoint),
@@ -79,8 +79,8 @@ Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int 
   const Transports wanted = parse_transports(settings().get_string("TUTTI_TRANSPORT"));
   if (wanted.only_shm && hosts.size() > 1) {
     throw Error(ErrorCode::unsupported,
-                cat("TUTTI_TRANSPORT=shm, but the ranks are on ", hosts.size(),
-                    " hosts, or of several users or containers, which share no memory"),
+                cat("TUTTI_TRANSPORT=shm, but the ranks do not share memory: they run on ",
+                    hosts.size(), " hosts, or under several users or containers"),
                 {.remedy = "set TUTTI_TRANSPORT to auto, or to shm+tcp, shm+ucx or shm+ofi"});
   }
   size_t largest = 1;
@@ -131,8 +131,8 @@ std::unique_ptr<Transport> Paths::open_shm(const std::vector<int>& local, int la
   return transport;
 }
 
-// The first communicator's, with room behind it for heaps and for all further regions; and every
-// one's where there can be no such room.
+// Creates the first communicator's region, followed by room for heaps and all further regions;
+// creates every communicator's region if there can be no such room.
 std::shared_ptr<shm::Region> Paths::region_by_descriptor(std::span<const int> host,
                                                          const shm::Geometry& geometry) {
   Control& control = endpoint_.control();
@@ -153,10 +153,10 @@ std::shared_ptr<shm::Region> Paths::region_by_descriptor(std::span<const int> ho
   return region;
 }
 
-// In pieces, each twice as long as the last, so that an abort ends it.
+// Waits in pieces, each twice as long as the last, so that an abort ends the wait.
 Fd Paths::fetch(int owner, const std::string& name, size_t local_ranks) const {
   const Deadline deadline = Deadline::after(open_timeout(local_ranks));
-  // Each try asks anew, and is longer than the one before: an owner that many ask needs time.
+  // Each attempt asks again with a longer timeout: an owner that many ranks ask needs time.
   for (std::chrono::milliseconds piece(200);; piece *= 2) {
     throw_if_aborted_();
     try {
@@ -183,7 +183,7 @@ std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geomet
     if (std::shared_ptr<shm::Region> region = table.find(id_, owner, geometry)) return region;
     throw_if_aborted_();
     if (control.has_died(owner) || control.has_left(owner)) {
-      // It may have left because of a death that is still to be heard of.
+      // The owner may have left because of a death that is not reported yet.
       if (const std::optional<Error> death = control.deaths()) throw Error(*death);
       if (!gone) deadline = Deadline::after(kTimeToTell);
       gone = true;
@@ -191,9 +191,9 @@ std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geomet
     if (!deadline.passed()) continue;
     throw Error(
         gone ? ErrorCode::connection_lost : ErrorCode::timeout,
-        cat(control.describe(owner), gone ? " has left the job before it made" : " did not make",
+        cat(control.describe(owner), gone ? " left the job before it created" : " did not create",
             " the shared memory of a new communicator", gone ? "" : " in time"),
-        {.cause = "that rank is stuck, slow, or makes other calls"});
+        {.cause = "that rank is stuck, slow, or executes other calls"});
   }
 }
 
@@ -246,11 +246,11 @@ void Paths::wait_for_host() {
       const int first = members_[local_[missing.front()]];
       const std::string more =
           missing.size() == 1 ? "" : cat(" and ", missing.size() - 1, " more of this host");
-      throw Error(
-          ErrorCode::timeout,
-          cat(endpoint_.control().describe(first), more,
-              " did not attach to the shared memory of a new communicator"),
-          {.cause = "it is stopped or stuck, or does not take part in making it", .rank = first});
+      throw Error(ErrorCode::timeout,
+                  cat(endpoint_.control().describe(first), more,
+                      " did not attach to the shared memory of a new communicator"),
+                  {.cause = "that rank is stopped or stuck, or does not create this communicator",
+                   .rank = first});
     }
     pause.sleep();
   }
@@ -302,7 +302,7 @@ void Paths::opened(int peer, int lane, ByteStream socket) {
 
 // ---- memory
 
-// Null where nobody could read it.
+// Returns null if no rank could read it.
 std::shared_ptr<shm::Heap> Paths::heap() {
   return shm_ != nullptr ? endpoint_.heaps().share() : nullptr;
 }
@@ -321,7 +321,7 @@ std::shared_ptr<void> Paths::register_memory(std::span<std::byte> range) {
   return {range.data(), [heap, number](void*) {
             try {
               heap->release(number);
-            } catch (const Error& error) {  // it stays shared, and goes on to work
+            } catch (const Error& error) {  // the memory stays shared and usable
               log(LogLevel::error, error.what());
             }
           }};
@@ -352,7 +352,7 @@ int tcp_streams(int rails) {
   if (streams == 0) return std::min(rails, shm::kMaxLanes);
   if (streams >= 1 && streams <= shm::kMaxLanes) return static_cast<int>(streams);
   throw Error(ErrorCode::invalid_argument,
-              cat("TUTTI_TCP_STREAMS=", streams, " is not in 0 to ", shm::kMaxLanes));
+              cat("TUTTI_TCP_STREAMS=", streams, " is not in the range 0 to ", shm::kMaxLanes));
 }
 
 Limits agreed_limits(int ranks, int largest_local, bool any_shm, std::optional<PathClass> far,

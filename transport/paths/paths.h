@@ -1,8 +1,8 @@
-// How the members of one communicator reach each other: through shared memory within a host, by TCP
-// or a fabric between hosts, as the table of hosts and the settings have it, which all of them know
-// alike.
+// The paths between the members of one communicator: shared memory within a host, TCP or a fabric
+// between hosts, as determined by the table of hosts and the settings, which are the same on all
+// members.
 //
-// Threads: one at a time, but for accept(), opened() and the memory calls.
+// Threads: one at a time, except accept(), opened() and the memory calls.
 #pragma once
 
 #include <chrono>
@@ -31,22 +31,23 @@ class TcpTransport;
 
 class Paths {
  public:
-  // What breaks, by the peers' ranks in the communicator. Called while the transport is at work.
+  // Failure callbacks, with peers as ranks of the communicator. Called while the transport is in
+  // use.
   struct Events {
     // The connection to (`sending`) or from `peer` broke while it was needed.
     std::function<void(int peer, bool sending, const std::string& text)> lost;
-    // Bytes from `peer` changed on the way.
+    // Bytes from `peer` were corrupted in transit.
     std::function<void(int peer, const std::string& text)> corrupted;
-    // What `peer` has lent cannot be read, and never will be; `error` is the system's.
+    // Memory that `peer` has lent is permanently unreadable; `error` is the system's errno.
     std::function<void(int peer, int error)> unreadable;
-    // TUTTI_FAULT has this rank abort the communicator.
+    // TUTTI_FAULT makes this rank abort the communicator.
     std::function<void()> abort;
   };
 
-  // Collective among `members` (world ranks), of which this is number `rank`; two or more. `id` is
-  // the communicator's. `throw_if_aborted` is called again and again while other members are waited
-  // for, here and in wait_for_host(). Throws Error: unsupported, timeout, system, or what
-  // `throw_if_aborted` throws.
+  // Collective among `members` (two or more world ranks), of which this is number `rank`. `id`: the
+  // communicator's. `throw_if_aborted` is called repeatedly while this waits for other members,
+  // here and in wait_for_host(). Throws Error: unsupported, timeout, system, or the error of
+  // `throw_if_aborted`.
   Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events,
         std::function<void()> throw_if_aborted);
   Paths(const Paths&) = delete;
@@ -56,36 +57,36 @@ class Paths {
   // The same on all members.
   const Limits& limits() const { return limits_; }
   std::string_view name() const { return name_; }  // "shm", "tcp", "ucx", "shm+ofi" ...
-  PathClass far() const { return far_; }           // between those that share no memory
+  PathClass far() const { return far_; }           // between ranks without shared memory
   bool any_shm() const { return any_shm_; }        // members of one host share memory
-  // Some messages need not be copied aside (Transport::can_lend).
+  // Some messages can be sent without a copy (Transport::can_lend).
   bool lends() const { return shm_ != nullptr || (fabric_ != nullptr && !any_shm_); }
 
-  // Returns when all members of this host have got its shared memory: from then on each may go
-  // away. Throws Error(timeout), or what `throw_if_aborted` throws.
+  // Blocks until all members of this host have mapped its shared memory: from then on each may
+  // exit. Throws Error(timeout), or the error of `throw_if_aborted`.
   void wait_for_host();
-  // Sends what was committed, as long as some of it is taken within each `patience` (0: for ever).
-  // The endpoint then waits for what the operating system still has to deliver. Nothing can be sent
-  // after this.
+  // Sends committed messages, as long as some bytes are accepted within each `patience` (0: no
+  // limit). The endpoint then waits for bytes that the operating system still has to deliver.
+  // Nothing can be sent afterwards.
   void send_last_bytes(const AbortState& abort, std::chrono::nanoseconds patience);
 
-  // Any thread: connections that `peer` made, and that were asked for.
+  // Thread-safe: connections that `peer` opened, and that this rank requested.
   void accept(int peer, int lane, int number, ByteStream socket);
   void opened(int peer, int lane, ByteStream socket);
 
-  // Zeroed memory that others of the host can read in place; freed with the last copy. Null where
-  // there is none to be had, or nobody to read it.
+  // Returns zeroed memory that other ranks of the host can read in place; the last copy frees it.
+  // Null if none is available, or no rank could read it.
   std::shared_ptr<void> allocate(size_t bytes);
-  // Lets others of the host read this memory in place, until the last copy goes (shm::Heap::adopt).
-  // Null where nobody could.
+  // Lets other ranks of the host read this memory in place until the last copy is released
+  // (shm::Heap::adopt). Null if no rank could.
   std::shared_ptr<void> register_memory(std::span<std::byte> range);
-  // Whether the member shares this memory.
+  // True if the member shares this memory.
   bool is_near(int rank) const;
-  // Where memory from these two, all of it, is for other members of the host; nothing for other
-  // memory. It is there as long as its owner keeps it.
+  // Returns the location of memory that came entirely from the two calls above, for other members
+  // of the host; nullopt for other memory. It is valid while its owner keeps the memory.
   std::optional<uint64_t> place_of(std::span<const std::byte> memory);
-  // Memory that a near member has at that place, to read and write. Null where there are no
-  // addresses for it. Its owner must not let go of it meanwhile.
+  // Maps memory at a near member's location for reading and writing. Null if the address space has
+  // no room. The owner must keep the memory meanwhile.
   std::shared_ptr<std::byte> map(uint64_t place, size_t bytes);
 
  private:
@@ -107,23 +108,24 @@ class Paths {
   bool any_shm_ = false;
   PathClass far_ = PathClass::tcp;
   std::string name_;
-  int rails_ = 1;  // that all members have
+  int rails_ = 1;  // number of rails that all members have
   Limits limits_;
-  Cleanup room_;   // of a region of this rank's making: given back after the transport
-  Cleanup offer_;  // of that region, until all have got it
+  Cleanup room_;   // returns the room of a region that this rank created, after the transport
+  Cleanup offer_;  // withdraws that region's offer once all have mapped it
   std::unique_ptr<Transport> transport_;
-  TcpTransport* tcp_ = nullptr;  // within transport_, as are the next
+  TcpTransport* tcp_ = nullptr;  // owned by transport_, as are the next ones
   FabricTransport* fabric_ = nullptr;
   ShmTransport* shm_ = nullptr;
-  std::vector<int> local_;  // ranks that share shm_
+  std::vector<int> local_;  // the ranks that share shm_
 };
 
-// TUTTI_TCP_STREAMS, of ranks that have so many rails. Throws Error(invalid_argument) where it is
-// out of range.
+// Returns TUTTI_TCP_STREAMS for ranks with this number of rails. Throws Error(invalid_argument) if
+// it is out of range.
 int tcp_streams(int rails);
 
-// What the members of a communicator of `ranks` would agree on, without them: `largest_local` on
-// the host that has most of them. `far`: between those that share no memory, if there are such.
+// Returns the limits that a communicator of `ranks` members would have, without creating one.
+// `largest_local`: the maximum number of members on a host. `far`: the path between hosts, if there
+// are several.
 Limits agreed_limits(int ranks, int largest_local, bool any_shm, std::optional<PathClass> far,
                      int rails = 1);
 

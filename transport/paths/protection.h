@@ -1,4 +1,4 @@
-// Texts for people: which traffic of a job others can read, and which changes of it are found.
+// Describes which traffic of a job others can read, and which corruption is detected.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 namespace tutti {
 
 struct Protection {
-  std::string data;     // over TCP
+  std::string data;     // data over TCP
   std::string control;  // the control channel
   std::string fabrics;  // UCX and libfabric
 };
 
-// By the values of TUTTI_ENCRYPT and TUTTI_INTEGRITY.
+// Arguments are the values of TUTTI_ENCRYPT and TUTTI_INTEGRITY.
 Protection describe_protection(std::string_view encrypt, std::string_view integrity);
 
 }  // namespace tutti

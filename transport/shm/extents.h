@@ -1,4 +1,4 @@
-// Parts of a file, and which of them are free.
+// Extents of a file, and a free list of them.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ class FreeExtents {
  public:
   explicit FreeExtents(const Extent& all) : all_(all), free_{{all.offset, all.bytes}} {}
 
-  // The first that is long enough, from its start; nullopt: there is none.
+  // Returns the beginning of the first free extent that is long enough; nullopt if there is none.
   std::optional<Extent> take(uint64_t bytes);
   void give_back(const Extent& extent);
   const Extent& all() const { return all_; }
-  // Nothing is taken.
+  // True if nothing is taken.
   bool whole() const { return free_.size() == 1 && free_.begin()->second == all_.bytes; }
 
  private:
   Extent all_;
-  std::map<uint64_t, uint64_t> free_;  // bytes by offset
+  std::map<uint64_t, uint64_t> free_;  // length by offset
 };
 
 }  // namespace tutti::shm

@@ -20,21 +20,21 @@ namespace tutti::shm {
 
 namespace {
 
-// Where segments start in the file, so that the system may use huge pages.
+// Alignment of segments in the file, so that the system may use huge pages.
 constexpr uint64_t kUnit = uint64_t{2} << 20;
-// More than there is memory: what is not touched costs nothing.
+// More than any memory: untouched pages cost nothing.
 constexpr uint64_t kMostPart = uint64_t{8} << 40;
-// A new segment of allocate() is as long as those before it together, so that there are few of
-// them, up to so long.
+// A new segment of allocate() is as long as all earlier ones together, to keep their number small,
+// up to this limit.
 constexpr uint64_t kLongestSegment = uint64_t{1} << 30;
-// Pages are moved so many bytes at a time: that much memory is there twice.
+// Pages are moved in pieces of this size, because a piece exists twice during the move.
 constexpr size_t kMovedAtOnce = size_t{16} << 20;
 
 constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// The whole pages within.
+// Returns the whole pages within the range.
 std::span<std::byte> whole_pages(std::span<std::byte> range) {
   const auto start = reinterpret_cast<uintptr_t>(range.data());
   const uint64_t first = round_up(start, page_bytes());
@@ -49,7 +49,7 @@ uint64_t bytes_for_heaps(uint64_t start, int ranks) {
   const auto parts = static_cast<uint64_t>(ranks);
   uint64_t most = parts * kMostPart;
   rlimit limit{};
-  // Beyond it there is not an error, but a fatal signal.
+  // Exceeding the limit raises a fatal signal instead of an error.
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     const uint64_t first = round_up(start, kUnit);
     most = std::min(most, limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, first));
@@ -107,8 +107,8 @@ class HeapsAtFork {
   }
 };
 
-// Nothing is adopted or moved back while the process is copied. A child's pages are private
-// already.
+// No memory is adopted or moved back while the process is copied. A child's pages are already
+// private.
 void Heap::before_fork() {
   mutex_.lock();
   if (!mine()) return;
@@ -125,7 +125,7 @@ void Heap::after_fork() {
   mutex_.unlock();
 }
 
-// The child gets a copy of what it writes, as it does of other private memory.
+// The child gets copy-on-write pages, as for other private memory.
 void Heap::in_child() {
   for (const Adopted& part : of_child_) {
     ::mmap(part.pages.data(), part.pages.size(), PROT_READ | PROT_WRITE,
@@ -148,20 +148,21 @@ Heap::~Heap() {
   }
 }
 
-// Null where that cannot be.
+// Returns null on failure.
 std::byte* Heap::map(const Extent& extent) const {
   void* const base =
       ::mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
              file_->get(), static_cast<off_t>(extent.offset));
   if (base == MAP_FAILED) return nullptr;
-  ::madvise(base, extent.bytes, MADV_HUGEPAGE);  // where the system allows it of shared memory
+  // effective if the system allows huge pages of shared memory
+  ::madvise(base, extent.bytes, MADV_HUGEPAGE);
   return static_cast<std::byte*>(base);
 }
 
-// A child of fork() has but a copy of what is said here of memory that is its parent's, too.
+// A forked child has only a copy of this bookkeeping; the memory is its parent's, too.
 bool Heap::mine() const { return ::getpid() == owner_; }
 
-// The pages go back to the system at once, whoever else has mapped them.
+// Returns the pages to the system at once, whoever else has mapped them.
 void Heap::clear(const Extent& extent) const {
   if (!mine()) return;
   ::fallocate(file_->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -170,7 +171,7 @@ void Heap::clear(const Extent& extent) const {
 
 // ---- memory of the heap's own
 
-// No longer than needed where there are few addresses left.
+// Takes no more than needed if the address space is nearly full.
 Heap::Segment* Heap::add_segment(uint64_t bytes) {
   const uint64_t least = round_up(bytes, kUnit);
   for (const uint64_t length : {std::max(least, std::min(mapped_, kLongestSegment)), least}) {
@@ -223,21 +224,21 @@ void Heap::free(std::byte* data) {
   changed();
 }
 
-// ---- memory of the caller's
+// ---- the caller's memory
 
 void Heap::move_in(std::span<std::byte> pages, uint64_t offset) const {
   std::byte* const copy = map({offset, pages.size()});
   const int error = errno;
   if (copy == nullptr) {
-    throw system_error(cat("mapping ", pages.size(), " bytes of a registered buffer"), error,
-                       {.cause = "a limit on address space (ulimit -v)"});
+    throw system_error(cat("cannot map ", pages.size(), " bytes of a registered buffer"), error,
+                       {.cause = "the address space is limited (ulimit -v)"});
   }
   std::memcpy(copy, pages.data(), pages.size());
   if (::mremap(copy, pages.size(), pages.size(), MREMAP_MAYMOVE | MREMAP_FIXED, pages.data()) ==
       MAP_FAILED) {
     const int why = errno;
     ::munmap(copy, pages.size());
-    throw system_error("putting a registered buffer in its place", why);
+    throw system_error("cannot replace the pages of a registered buffer", why);
   }
 }
 
@@ -245,18 +246,19 @@ void Heap::move_out(std::span<std::byte> pages) {
   void* const copy =
       ::mmap(nullptr, pages.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED) {
-    throw system_error("memory for a buffer that is not shared any more", errno);
+    throw system_error("cannot allocate private memory for a deregistered buffer", errno);
   }
   std::memcpy(copy, pages.data(), pages.size());
   if (::mremap(copy, pages.size(), pages.size(), MREMAP_MAYMOVE | MREMAP_FIXED, pages.data()) ==
       MAP_FAILED) {
     const int error = errno;
     ::munmap(copy, pages.size());
-    throw system_error("moving a registered buffer back", error);
+    throw system_error("cannot restore the pages of a registered buffer", error);
   }
 }
 
-// Memory that is adopted now is private, so what was adopted at its place before has been unmapped.
+// Memory that is adopted now was private, so an earlier adoption of the same addresses has been
+// unmapped.
 void Heap::forget_unmapped(std::span<const std::byte> pages) {
   for (auto& [number, old] : adopted_) {
     const bool overlaps = old.pages.data() < pages.data() + pages.size() &&
@@ -269,24 +271,22 @@ uint64_t Heap::adopt(std::span<std::byte> range) {
   const std::span<std::byte> pages = whole_pages(range);
   if (pages.empty()) return 0;
   if (!is_plain_memory(pages)) {
-    throw Error(
-        ErrorCode::invalid_argument, "the buffer cannot be registered",
-        {.cause = "it is not plain private memory: a file, a stack, shared already, locked, "
-                  "or not there",
-         .remedy = "take memory from malloc() or new, or from the communicator; lock or pin "
-                   "it after it is registered"});
+    throw Error(ErrorCode::invalid_argument, "the buffer cannot be registered",
+                {.cause = "it is not plain private memory: it is a file, a stack, already shared, "
+                          "locked, or not mapped",
+                 .remedy = "use memory from malloc() or new, or from the communicator; lock or pin "
+                           "it after the registration"});
   }
   if (!mine()) {
-    throw Error(ErrorCode::unsupported, "the communicator was made before fork()",
+    throw Error(ErrorCode::unsupported, "the communicator was created before fork()",
                 {.remedy = "register buffers in the parent only, or exec() a new program"});
   }
   const std::lock_guard lock(mutex_);
   const std::optional<Extent> place = free_.take(round_up(pages.size(), kUnit));
   if (!place) {
     throw Error(ErrorCode::system, cat("no room to register ", pages.size(), " bytes"),
-                {.cause = cat("a rank can share ", free_.all().bytes,
-                              " bytes; a limit on file "
-                              "sizes (ulimit -f) makes that less")});
+                {.cause = cat("a rank can share at most ", free_.all().bytes,
+                              " bytes; a limit on file sizes (ulimit -f) reduces that")});
   }
   size_t moved = 0;
   try {
@@ -327,7 +327,7 @@ void Heap::release(uint64_t number) {
   free_.give_back(place);
 }
 
-// ---- room for others
+// ---- room for other uses
 
 std::optional<Extent> Heap::take_room(uint64_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -340,7 +340,7 @@ void Heap::give_room_back(const Extent& room) {
   free_.give_back(room);
 }
 
-// ---- what is where
+// ---- lookup
 
 void Heap::refresh(View& view) const {
   const std::lock_guard lock(mutex_);

@@ -13,8 +13,8 @@ namespace tutti::shm {
 
 namespace {
 
-// With less room for each rank, regions are files of their own: a few hundred communicators must
-// not be too many, nor leave nothing to allocate.
+// With less room per rank, regions use files of their own: a few hundred communicators must fit,
+// and leave room for allocations.
 constexpr uint64_t kLeastForRegions = uint64_t{4} << 30;
 
 }  // namespace
@@ -41,8 +41,8 @@ void HeapTable::join(const Fd& file, uint64_t start, std::span<const int> ranks,
 std::shared_ptr<Heap> HeapTable::share() const {
   if (own_ == nullptr && joined() && !told_.exchange(true)) {
     log(LogLevel::warning,
-        "buffers are not shared, but copied: a limit on the sizes of files (ulimit -f) leaves no "
-        "room for them");
+        "buffers are copied, not shared: a limit on file sizes (ulimit -f) leaves no room for "
+        "sharing");
   }
   return own_;
 }

@@ -1,5 +1,5 @@
-// The memory of this rank that others of its host may read in place, and theirs, and the regions of
-// communicators, once per job and process: communicators share it.
+// The heaps of this host's ranks that can be read in place, and the regions of communicators;
+// shared by all communicators of a job in this process.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,17 @@ namespace tutti::shm {
 
 class HeapTable {
  public:
-  // Once, with the first communicator: of the file behind `start` each of the `ranks` of this host
-  // has its part, `own` among them.
+  // Called once, for the first communicator: each of this host's `ranks`, `own` included, gets its
+  // part of the file behind `start`.
   void join(const Fd& file, uint64_t start, std::span<const int> ranks, int own);
   bool joined() const { return others_ != nullptr; }
 
   const Heap* own() const { return own_.get(); }
   PeerMemory* others() const { return others_.get(); }
-  // To allocate and to register in. Null, and once a line in the log, where there can be none.
+  // Returns the heap for allocation and registration. Null, with one log line, if there can be
+  // none.
   std::shared_ptr<Heap> share() const;
-  // Null where there can be none, on all ranks of the host alike.
+  // Null if there can be none, then on all ranks of the host.
   RegionTable* regions() const { return regions_.get(); }
 
  private:

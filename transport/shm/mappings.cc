@@ -24,7 +24,7 @@ struct MapsLine {
   uintptr_t last = 0;
   std::array<char, 5> access{};
   uint64_t offset = 0;  // in the file
-  unsigned major = 0;   // of its device
+  unsigned major = 0;   // of the device
   unsigned minor = 0;
   unsigned long inode = 0;
   bool is_stack = false;
@@ -68,7 +68,7 @@ bool is_plain_memory(std::span<std::byte> range) {
     next = line.last;
     return true;
   });
-  // That fails, and does nothing else, where memory is locked.
+  // MS_INVALIDATE fails for locked memory, and has no other effect here.
   return next >= end && ::msync(range.data(), range.size(), MS_ASYNC | MS_INVALIDATE) == 0;
 }
 

@@ -1,4 +1,4 @@
-// What the other ranks of a host have in their heaps (heap.h), to read.
+// Read access to the heaps (heap.h) of the other ranks of a host.
 #pragma once
 
 #include <cstddef>
@@ -30,18 +30,18 @@ class Mapping {
   Extent extent_;
 };
 
-// All of them, of one process. Segments are mapped when they are first asked for, and stay until
-// another one is where they were, or addresses are needed. Any thread.
+// All mapped segments of one process. A segment is mapped on first use, and stays until another
+// segment takes its place in the file, or addresses are needed. Thread-safe.
 class PeerMemory {
  public:
   explicit PeerMemory(std::shared_ptr<const Fd> file) : file_(std::move(file)) {}
 
-  // Null where the address space has no room for it: then read() does it.
+  // Returns null if the address space has no room; use read() instead.
   std::shared_ptr<const Mapping> map(const Extent& segment);
-  // Part of a heap, also to write, as long as the result lives: the owner must not take it back
-  // meanwhile. Null where the address space has no room for it.
+  // Maps part of a heap for writing while the result lives; the owner must not release it
+  // meanwhile. Null if the address space has no room.
   std::shared_ptr<std::byte> map_to_write(const Extent& part) const;
-  // A copy. 0, or why there is none (errno).
+  // Copies from the file. Returns 0 or errno.
   int read(uint64_t offset, std::span<std::byte> destination) const;
 
  private:

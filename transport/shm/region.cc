@@ -18,9 +18,9 @@ namespace tutti::shm {
 
 namespace {
 
-// Slots do best when all of them stay in the cores' second-level caches, the sender's and the
-// reader's; on the other hand messages of 16 KiB are slower than longer ones.
-constexpr size_t kMostSlotBytes = 512 << 10;  // of one rank
+// Slots are fastest if all of them fit into the second-level caches of sender and reader; but
+// messages of 16 KiB are slower than longer ones.
+constexpr size_t kMostSlotBytes = 512 << 10;  // per rank
 constexpr size_t kP2pArenaBytes = 64 << 10;
 
 constexpr size_t round_down(size_t bytes, size_t unit) { return bytes / unit * unit; }
@@ -35,8 +35,8 @@ size_t most_bytes(int ranks) {
   return (size_t{1} << 20) + static_cast<size_t>(ranks) * (size_t{256} << 10);
 }
 
-// At least one slot for every reader, so that a program may send to everybody at once. A message
-// has room for the longest element (base/dtype.h).
+// At least one slot per reader, so that a program may send to all ranks at once. A message has room
+// for the longest element (base/dtype.h).
 Geometry::Geometry(int ranks, int largest_group)
     : ranks(ranks),
       lanes(largest_group <= 8 ? 4 : (largest_group <= 64 ? 2 : 1)),
@@ -46,7 +46,7 @@ Geometry::Geometry(int ranks, int largest_group)
       p2p_slot_bytes(std::clamp<size_t>(
           round_down(kP2pArenaBytes / (size_t{2} * std::max(1, largest_group - 1)), 64), 320,
           16 << 10)) {
-  // What the largest group leaves to each of its ranks when all else is there.
+  // The share of each rank of the largest group, after everything else.
   Geometry largest = *this;
   largest.ranks = largest_group;
   const size_t most = most_bytes(largest_group);
@@ -92,12 +92,12 @@ Fd Region::create(const Geometry& geometry, uint64_t heap_bytes) {
   Fd memory(::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) {
     throw system_error("memfd_create of the shared memory", errno,
-                       {.remedy = "set TUTTI_TRANSPORT=tcp to do without shared memory"});
+                       {.remedy = "set TUTTI_TRANSPORT=tcp to run without shared memory"});
   }
   const auto resize = [&](uint64_t bytes) {
     if (!exceeds_file_limit(bytes))
       return ::ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0;
-    errno = EFBIG;  // as ftruncate() would say, but SIGXFSZ would end the process
+    errno = EFBIG;  // as ftruncate() would, but SIGXFSZ would kill the process
     return false;
   };
   if (!resize(geometry.total_bytes() + heap_bytes) && !resize(geometry.total_bytes())) {
@@ -114,8 +114,8 @@ std::shared_ptr<Region> Region::map(const Fd& memory, const Geometry& geometry, 
   struct stat status {};
   if (::fstat(memory.get(), &status) != 0) throw system_error("fstat of the shared memory", errno);
   if (static_cast<uint64_t>(status.st_size) < offset + bytes) {
-    throw Error(ErrorCode::internal,
-                cat("the shared memory has ", status.st_size, " bytes, not ", offset + bytes));
+    throw Error(ErrorCode::internal, cat("the shared memory has ", status.st_size,
+                                         " bytes instead of ", offset + bytes));
   }
   static std::mutex mutex;
   static std::map<std::tuple<dev_t, ino_t, uint64_t>, std::weak_ptr<Region>> mapped;
@@ -127,7 +127,7 @@ std::shared_ptr<Region> Region::map(const Fd& memory, const Geometry& geometry, 
                       static_cast<off_t>(offset));
   if (base == MAP_FAILED) {
     throw system_error(cat("mmap of ", bytes, " bytes of shared memory"), errno,
-                       {.cause = "a limit on address space (ulimit -v)"});
+                       {.cause = "the address space is limited (ulimit -v)"});
   }
   std::erase_if(mapped, [](const auto& entry) { return entry.second.expired(); });
   auto region = std::make_shared<Region>(base, bytes);

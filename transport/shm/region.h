@@ -1,11 +1,11 @@
-// The memory that the ranks of one host share for one communicator, and where everything is in it.
+// The memory that the ranks of one host share for one communicator, and its layout.
 //
 //   header | doorbells | lenders | acks[reader][sender] | cells[sender][reader][lane][] |
 //   arena[sender]
 //
 // A cell is one cache line and holds a whole message header, its own sequence number, and either
-// the payload itself or the number of the arena slot that has it. It also tells how far the sender
-// has got with the messages that came the other way, so that ranks which talk to each other need
+// the payload itself or the number of the arena slot that has it. It also states how far the sender
+// has released the messages of the opposite direction, so that ranks which exchange messages need
 // not look at each other's acks. Every counter has a single writer.
 #pragma once
 
@@ -21,59 +21,61 @@
 
 namespace tutti::shm {
 
-inline constexpr int kMaxLanes = 15;        // collective lanes; one more is for point-to-point
-inline constexpr uint32_t kCells = 4;       // messages under way per connection
-inline constexpr size_t kInlineBytes = 24;  // payload that fits into a cell
-inline constexpr int kShared = 1 << 14;     // added to a slot's number: it has several readers
+inline constexpr int kMaxLanes = 15;   // collective lanes; one more is for point-to-point calls
+inline constexpr uint32_t kCells = 4;  // messages in flight per connection
+inline constexpr size_t kInlineBytes = 24;  // payloads up to this size are stored in the cell
+inline constexpr int kShared = 1 << 14;     // added to the number of a slot with several readers
 
 struct alignas(64) Cell {
   std::atomic<uint32_t> sequence;  // the n-th message on this connection has n; written last
-  int16_t slot;                    // in the sender's arena; -1: the payload is here
-  uint16_t released;  // by the sender, of the reader's messages on this lane; the low bits
+  int16_t slot;                    // slot in the sender's arena; -1: the payload is in the cell
+  // number of the reader's messages on this lane that the sender has released; low bits
+  uint16_t released;
   MessageHeader header;
   std::byte payload[kInlineBytes];
 };
 static_assert(sizeof(Cell) == 64);
 
-// How many messages of each lane a reader has released; written by the reader only.
+// Number of messages of each lane that a reader has released; written by the reader only.
 struct alignas(64) Acks {
   std::array<std::atomic<uint32_t>, kMaxLanes + 1> released;
 };
 
 struct alignas(64) Doorbell {
   std::atomic<uint32_t> rings;   // futex word
-  std::atomic<uint32_t> asleep;  // whether the owner wants to be rung, and how
+  std::atomic<uint32_t> asleep;  // kAwake, or how the owner wants to be woken
 };
 
 // Written by its rank only.
 struct alignas(64) Lender {
-  std::atomic<uint32_t> epoch;     // what was lent in an earlier one must not be believed any more
-  std::atomic<uint32_t> attached;  // 1: it has mapped the region
+  std::atomic<uint32_t> epoch;     // loans of earlier epochs are revoked
+  std::atomic<uint32_t> attached;  // 1: the rank has mapped the region
 };
 
-// Values of Doorbell::asleep. Who sleeps on other things than this region does so on descriptors.
+// Values of Doorbell::asleep. A rank that also waits for other things than this region sleeps on
+// descriptors.
 inline constexpr uint32_t kAwake = 0;
 inline constexpr uint32_t kSleepsOnWord = 1;
 inline constexpr uint32_t kSleepsOnSocket = 2;
 
 struct alignas(64) Header {
-  std::atomic<uint32_t> detached;     // ranks that will not touch the region any more
+  std::atomic<uint32_t> detached;     // number of ranks that no longer access the region
   std::atomic<uint32_t> full_fences;  // 1: some rank cannot be reached by asymmetric fences
 };
 
-// The shared memory that so many ranks use at most, up to 128 of them.
+// Upper bound of the shared memory used by `ranks` ranks, up to 128 of them.
 size_t most_bytes(int ranks);
 
-// Sizes, a pure function of the number of ranks that share the region, and of the largest such
-// number on any host: what programs see (lanes, slots, message sizes) must be the same on all
+// Sizes of the region: a pure function of the number of ranks that share it, and of the largest
+// such number on any host, because programs (lanes, slots, message sizes) must be the same on all
 // hosts.
 struct Geometry {
   Geometry(int ranks, int largest_group);
 
   int ranks;
-  int lanes;      // for collectives
-  int slots;      // of each rank, shared by its collective connections
-  int p2p_slots;  // of each rank for each reader
+  int lanes;      // of collectives
+  int slots;      // per rank, shared by its collective connections
+  int p2p_slots;  // per rank and reader
   size_t slot_bytes;
   size_t p2p_slot_bytes;
 
@@ -93,7 +95,7 @@ struct Geometry {
 // A mapping of a region. Ranks that are threads of one process share one mapping.
 class Region {
  public:
-  // A sealed memfd, all zero, with room behind it for heaps (heap.h) if they can be had.
+  // Creates a sealed, zeroed memfd, followed by room for heaps (heap.h) if possible.
   static Fd create(const Geometry& geometry, uint64_t heap_bytes = 0);
   static std::shared_ptr<Region> map(const Fd& memory, const Geometry& geometry,
                                      uint64_t offset = 0);

@@ -19,7 +19,7 @@ struct RegionTable::Directory {
     std::atomic<uint64_t> id;
     std::atomic<uint64_t> offset;  // in the file; 0: the entry is free
   };
-  std::array<Entry, 256> entries;  // of communicators that are being made
+  std::array<Entry, 256> entries;  // of communicators that are being created
 };
 
 RegionTable::RegionTable(std::shared_ptr<const Fd> file, std::map<int, Extent> parts, int own,
@@ -43,7 +43,7 @@ RegionTable::Directory* RegionTable::directory_of(int rank) {
   if (base == MAP_FAILED) {
     directories_.erase(rank);
     throw system_error("mmap of the directory of shared memory", errno,
-                       {.cause = "a limit on address space (ulimit -v)"});
+                       {.cause = "the address space is limited (ulimit -v)"});
   }
   return known = static_cast<Directory*>(base);
 }
@@ -68,11 +68,12 @@ std::shared_ptr<Region> RegionTable::create(uint64_t id, const Geometry& geometr
     return region;
   }
   throw Error(ErrorCode::system, "no room for the shared memory of another communicator",
-              {.cause = "too many are being made at once, or a limit on file sizes (ulimit -f)"});
+              {.cause = "too many communicators are being created at once, or file sizes are "
+                        "limited (ulimit -f)"});
 }
 
 void RegionTable::withdraw(uint64_t id) {
-  if (::getpid() != process_) return;  // a child of fork() has but a copy of what is said here
+  if (::getpid() != process_) return;  // a forked child has only a copy of this bookkeeping
   const std::lock_guard lock(mutex_);
   for (Directory::Entry& entry : directory_of(own_)->entries) {
     if (entry.offset.load() != 0 && entry.id.load() == id) entry.offset.store(0);
@@ -87,7 +88,7 @@ void RegionTable::give_back(uint64_t id) {
   reuse();
 }
 
-// The entry is read between two looks at its offset: it may become another's meanwhile.
+// The entry is read between two reads of its offset, because it may be reused meanwhile.
 std::shared_ptr<Region> RegionTable::find(uint64_t id, int owner, const Geometry& geometry) {
   const std::lock_guard lock(mutex_);
   for (const Directory::Entry& entry : directory_of(owner)->entries) {
@@ -98,7 +99,7 @@ std::shared_ptr<Region> RegionTable::find(uint64_t id, int owner, const Geometry
   return nullptr;
 }
 
-// A region of which a rank died, or that not all ranks got, is never free.
+// A region is not reused if a member died or never attached.
 void RegionTable::reuse() {
   std::erase_if(regions_, [&](const auto& made) {
     const Own& own = made.second;

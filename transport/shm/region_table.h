@@ -1,12 +1,12 @@
-// The regions of all communicators but the first: they lie in the file of that one's region, which
-// every rank of the host has got, so that nobody need ask for a descriptor.
+// The regions of all communicators except the first: they are in the file of the first region,
+// which every rank of the host has mapped, so that no descriptor needs to be passed.
 //
 //   a rank's part of the file    [ directory | heap: segments and regions ]
 //                                  id, offset
 //                                  id, offset
 //
-// The owner of a region takes room for it out of its heap, and says in its directory where. The
-// others look there until they find it. The room is used again when all of them have let go of it.
+// The owner of a region allocates it in its heap, and publishes the location in its directory. The
+// others poll the directory. The room is reused when all of them have detached.
 #pragma once
 
 #include <cstdint>
@@ -21,30 +21,30 @@
 
 namespace tutti::shm {
 
-// Of the file behind a rank's part's start. The heap has the rest.
+// Bytes of the file at the start of a rank's part. The heap has the rest.
 inline constexpr uint64_t kDirectoryBytes = uint64_t{2} << 20;
 
 class RegionTable {
  public:
-  // `parts`: of the file, by rank; `heap` is in that of rank `own`.
+  // `parts`: parts of the file, by rank; `heap` is in the part of rank `own`.
   RegionTable(std::shared_ptr<const Fd> file, std::map<int, Extent> parts, int own,
               std::shared_ptr<Heap> heap);
   RegionTable(const RegionTable&) = delete;
   RegionTable& operator=(const RegionTable&) = delete;
   ~RegionTable();
 
-  // Any thread, all of these.
-  // By the owner, who then withdraws `id` when all have attached, and gives the region back when it
-  // has detached from it. All zero. Throws Error(system) where there is no room.
+  // All calls are thread-safe. The owner creates a zeroed region, withdraws `id` when all ranks
+  // have attached, and returns the region after detaching from it. Throws Error(system) if there is
+  // no room.
   std::shared_ptr<Region> create(uint64_t id, const Geometry& geometry);
   void withdraw(uint64_t id);
   void give_back(uint64_t id);
-  // By the others. Null: not there yet.
+  // Called by the other ranks. Null: not published yet.
   std::shared_ptr<Region> find(uint64_t id, int owner, const Geometry& geometry);
 
  private:
   struct Directory;
-  struct Own {  // a region of this rank's making
+  struct Own {  // a region that this rank created
     std::shared_ptr<Region> region;
     Extent extent;
     uint32_t ranks = 0;

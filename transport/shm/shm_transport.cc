@@ -18,12 +18,12 @@ namespace {
 
 constexpr size_t kLine = 64;
 
-// What a cell says of a message that is lent.
+// The content of a cell for a lent message.
 struct LentAt {
   uint64_t offset = 0;  // in the file (heap.h)
-  uint32_t epoch = 0;   // the sender's
-  uint32_t before = 0;  // units of the segment before it
-  uint32_t units = 0;   // of the segment
+  uint32_t epoch = 0;   // of the sender
+  uint32_t before = 0;  // units of the segment before the message
+  uint32_t units = 0;   // units of the segment
 };
 static_assert(sizeof(LentAt) <= kInlineBytes);
 constexpr uint64_t kUnit = 4096;  // segments consist of pages
@@ -77,13 +77,14 @@ ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
     }
     for (int slot = 0; slot < geometry_.p2p_slots; ++slot) p2p_free_[peer].push_back(slot);
   }
-  // Lowest slot last: slots are taken from the back, and the one used last is the warmest.
+  // The lowest slot is last: slots are taken from the back, and the latest one used is still in the
+  // cache.
   for (int slot = geometry_.slots - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   if (!join_asymmetric_fences()) header_.full_fences.store(1, std::memory_order_relaxed);
   lender_.attached.store(1, std::memory_order_release);
 }
 
-// A child of fork() has but a copy: the region is its parent's.
+// A forked child has only a copy: the region is its parent's.
 ShmTransport::~ShmTransport() {
   if (::getpid() == process_) header_.detached.fetch_add(1, std::memory_order_acq_rel);
 }
@@ -97,7 +98,7 @@ std::vector<int> ShmTransport::missing() const {
   return ranks;
 }
 
-// Takes back what the reader has released.
+// Takes back the slots that the reader has released.
 void ShmTransport::reap(Out& connection, int peer, int lane, uint32_t released) {
   for (; connection.reaped != released; ++connection.reaped) {
     const int slot = connection.slot[connection.reaped % kCells];
@@ -162,7 +163,7 @@ void ShmTransport::commit(const MessageHeader& header) {
   slot_ = -1;
 }
 
-// A small message goes without what reserve() and commit() keep of it in between.
+// A small message skips the state that reserve() keeps for commit().
 bool ShmTransport::write(int peer, int lane, const MessageHeader& header,
                          std::span<const std::byte> payload, int credit) {
   if (payload.size() > kInlineBytes) return write_by_copy(peer, lane, header, payload, credit);
@@ -191,8 +192,8 @@ void ShmTransport::publish(int peer, int lane, const MessageHeader& header, int 
   ring(peer, *connection.reader);
 }
 
-// Memory that its owner has unmapped before the registration ended is not lent, nor private memory
-// that is there now.
+// Memory that its owner unmapped before the end of the registration must not be lent, nor private
+// memory mapped there since.
 bool ShmTransport::can_lend(std::span<const int>, std::span<const std::byte> payload) const {
   if (heaps_.own == nullptr) return false;
   const std::optional<shm::Place> place = heaps_.own->find(payload.data(), payload.size(), view_);
@@ -234,15 +235,16 @@ bool ShmTransport::take_back(int number) {
   return true;
 }
 
-// What is lent is under a seqlock that its owner closes once and for all:
+// Lent memory is guarded by a seqlock that its owner closes once and for all:
 //
 //   owner    epoch = e + 1;  full fence;     write the memory (whoever it belongs to now)
-//   reader   read the memory; acquire fence; read epoch: believe what was read if it is still e
+//   reader   read the memory; acquire fence; read epoch: the data is valid if it is still e
 //
-// A reader that saw any of the later writes sees the later epoch, too, since it looks there last.
-// The owner's fence is a full one for stores that go past the caches. Nobody waits for anybody: a
-// reader that stands still in the midst of reading finds out when it goes on. It only reads, in a
-// mapping of its own, so it does no harm to what the owner has freed or uses for something else.
+// A reader that saw any of the later writes sees the later epoch as well, because it reads the
+// epoch last. The owner's fence is a full one because of stores that bypass the caches. Neither
+// side waits for the other: a reader that is interrupted while reading detects the revocation when
+// it resumes. It only reads, in a mapping of its own, so memory that the owner has freed or reused
+// is safe.
 void ShmTransport::revoke() {
   if (free_loans_.size() == loans_.size()) return;
   lender_.epoch.fetch_add(1, std::memory_order_relaxed);
@@ -260,7 +262,7 @@ bool ShmTransport::revoked(const Cell& cell, int peer) const {
   return lender->epoch.load(std::memory_order_relaxed) != lent_at(cell).epoch;
 }
 
-// Null where there are no addresses for it.
+// Returns null if the address space has no room.
 const shm::Mapping* ShmTransport::mapping_of(const Cell& cell, int peer) {
   const LentAt at = lent_at(cell);
   auto& known = mapped_[peer];
@@ -274,7 +276,7 @@ const shm::Mapping* ShmTransport::mapping_of(const Cell& cell, int peer) {
   return known.emplace_back(std::move(mapping)).get();
 }
 
-// Null, too, once it is revoked: nobody reads for nothing.
+// Also returns null once the loan is revoked, to avoid a useless read.
 const std::byte* ShmTransport::lent(const Cell& cell, int peer, In& connection) {
   if (revoked(cell, peer)) return nullptr;
   if (const shm::Mapping* const mapping = mapping_of(cell, peer)) {
@@ -331,8 +333,9 @@ bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination, St
   return true;
 }
 
-// Takes the whole lines before `bytes` of a slot over. What is lent is the owner's to write at any
-// time after an abort: a reader that wrote back what it read there could undo that.
+// Takes ownership of the whole cache lines before `bytes` of a slot. Lent memory is excluded: its
+// owner may write it at any time after an abort, and a reader that writes back what it has read
+// could undo that.
 void ShmTransport::used(int peer, int lane, size_t bytes) {
   In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
@@ -355,23 +358,23 @@ bool ShmTransport::release(int peer, int lane) {
   }
   Out& back = out(peer, lane);
   const auto more = static_cast<uint16_t>(cell.released - static_cast<uint16_t>(back.reaped));
-  // Unless the acks have told already.
+  // Unless the acks have already reported it.
   if (more > 0 && more <= kCells) reap(back, peer, lane, back.reaped + more);
   connection.released->store(++connection.taken, std::memory_order_release);
   ring(peer, *connection.sender);
   return true;
 }
 
-// What was published before its sender said that it leaves is there to be seen.
+// Messages published before the sender announced that it leaves are visible now.
 bool ShmTransport::ended(int peer, int lane) const {
   const In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
   return cell.sequence.load(std::memory_order_acquire) != connection.taken + 1;
 }
 
-// After what is told was written: either its owner sees that when it looks for the last time before
-// it sleeps, or it is seen here that it is asleep. A full fence would wait for the line that was
-// just written to come over from the other core, in every message.
+// Called after the writes: either the owner sees them when it checks a last time before it sleeps,
+// or this sees that it is asleep. A full fence would wait for the line just written to arrive from
+// the other core, for every message.
 void ShmTransport::ring(int peer, shm::Doorbell& bell) const {
   if (header_.full_fences.load(std::memory_order_relaxed) == 0) {
     light_fence();
@@ -388,7 +391,7 @@ void ShmTransport::ring(int peer, shm::Doorbell& bell) const {
   }
 }
 
-// The bell is read first: whoever rings from here on, or wakes, ends the sleep.
+// The bell is read first, so that any ring or wake from here on ends the sleep.
 void ShmTransport::arm(WaitSet& set) {
   const uint32_t rings = bell_.rings.load(std::memory_order_seq_cst);
   if (!set.on_descriptors()) set.add_word(bell_.rings, rings);

@@ -7,10 +7,10 @@
 //           ring if it sleeps                payload: in the sender's slot, read in place
 //                                ◄───────    release: count up in its ack line
 //
-// Who reads a slot alone also writes into each of its lines, right after it has read it. The line
-// is then in the reader's cache only, and goes back to the sender's in one transfer when that
-// writes again. Else both would hold it, and every store of the sender would first have to take the
-// reader's copy away: four times as long for 32 KiB on Zen 4 (README.md).
+// The only reader of a slot also writes into each of its lines, right after it has read it. The
+// line is then in the reader's cache only, and goes back to the sender's in one transfer when that
+// writes again. Otherwise both would hold it, and every store of the sender would first have to
+// invalidate the reader's copy: four times as long for 32 KiB on Zen 4 (README.md).
 //
 // No system call unless a rank sleeps or must be woken, no lock, no read-modify-write atomic.
 #pragma once
@@ -31,18 +31,19 @@ namespace tutti {
 struct Heaps {
   const shm::Heap* own = nullptr;
   shm::PeerMemory* others = nullptr;
-  // What a peer has lent cannot be read, and never will be; `error` is the system's.
+  // Memory that a peer has lent is permanently unreadable; `error` is the system's errno.
   std::function<void(int peer, int error)> unreadable;
 };
 
 class ShmTransport final : public Transport {
  public:
-  // `rank` of `ranks`; all of them map the same memory.
+  // `rank` is one of `ranks`, all of which map the same memory.
   ShmTransport(int rank, std::shared_ptr<shm::Region> region, const shm::Geometry& geometry);
   ~ShmTransport() override;
 
   void use(Heaps heaps) { heaps_ = std::move(heaps); }
-  // This rank's wait set, and the names of all ranks': for ranks that may sleep on descriptors.
+  // Sets this rank's wait set, and the names of all ranks' wait sets, for ranks that may sleep on
+  // descriptors.
   void use(const WaitSet& wait_set, std::vector<std::string> bells) {
     wait_set_ = &wait_set;
     bells_ = std::move(bells);
@@ -72,7 +73,7 @@ class ShmTransport final : public Transport {
   void watch(WaitSet&) override {}
   void disarm() override;
 
-  // Ranks that have not mapped the region yet.
+  // Returns the ranks that have not mapped the region yet.
   std::vector<int> missing() const;
 
  private:
@@ -81,9 +82,9 @@ class ShmTransport final : public Transport {
     const std::atomic<uint32_t>* released = nullptr;
     shm::Doorbell* reader = nullptr;
     uint32_t sent = 0;
-    uint32_t reaped = 0;                     // messages known to be released
-    int held = 0;                            // arena slots among those sent and not reaped
-    std::array<int, shm::kCells> slot = {};  // or what it is instead, see below
+    uint32_t reaped = 0;                     // number of messages known to be released
+    int held = 0;                            // arena slots of sent messages that are not reaped
+    std::array<int, shm::kCells> slot = {};  // slot number, or one of the special values below
   };
   struct Loan {
     std::vector<int> peers;
@@ -95,8 +96,8 @@ class ShmTransport final : public Transport {
     std::atomic<uint32_t>* released = nullptr;
     shm::Doorbell* sender = nullptr;
     uint32_t taken = 0;
-    size_t taken_over = 0;  // bytes of the front message's slot that are this rank's
-    // Lent where it cannot be mapped: a copy, of the message with this number.
+    size_t taken_over = 0;  // bytes of the front message's slot that this rank's cache owns
+    // A copy of the lent message with this number, if its memory cannot be mapped.
     std::vector<std::byte> copy;
     uint32_t copied = 0;
   };
@@ -104,7 +105,7 @@ class ShmTransport final : public Transport {
   Out& out(int peer, int lane) { return out_[peer * (geometry_.lanes + 1) + lane]; }
   In& in(int peer, int lane) { return in_[peer * (geometry_.lanes + 1) + lane]; }
   const In& in(int peer, int lane) const { return in_[peer * (geometry_.lanes + 1) + lane]; }
-  // In place of a slot's number: the payload is in the cell, or lent.
+  // Special values of `slot`: the payload is in the cell, or lent.
   static constexpr int kInline = -1;
   static constexpr int kLent = -2;  // in Out: kLent - n for loan n
   bool is_p2p(int lane) const { return lane == geometry_.lanes; }
@@ -133,15 +134,15 @@ class ShmTransport final : public Transport {
   std::vector<Out> out_;
   std::vector<In> in_;
   std::vector<int> free_slots_;
-  std::vector<int> readers_left_;           // of each slot in use
-  std::vector<std::vector<int>> p2p_free_;  // per reader
+  std::vector<int> readers_left_;           // number of readers, by slot in use
+  std::vector<std::vector<int>> p2p_free_;  // by reader
   Heaps heaps_;
   mutable shm::Heap::View view_;                                          // of the own heap
   std::vector<std::vector<std::shared_ptr<const shm::Mapping>>> mapped_;  // by peer
   std::vector<Loan> loans_;
   std::vector<int> free_loans_;
 
-  // What reserve() has handed out and commit() has not published.
+  // The reservation that commit() has not published yet.
   std::span<const int> peers_;
   int lane_ = 0;
   int slot_ = -1;

@@ -1,4 +1,4 @@
-// A connected, non-blocking stream socket, whose bytes go in the clear or encrypted.
+// A connected, non-blocking stream socket, in plain text or encrypted.
 #pragma once
 
 #include <linux/sockios.h>
@@ -26,25 +26,25 @@ class ByteStream {
   int get() const { return socket_.get(); }
   explicit operator bool() const { return static_cast<bool>(socket_); }
   void reset() { *this = {}; }
-  // For who will neither read nor write any more.
+  // Releases the socket of a stream that is no longer read or written.
   Fd release() { return std::move(socket_); }
 
-  // From now on all is encrypted. shake_hands() is to be called until it is done.
+  // Encrypts everything from now on. shake_hands() must then be called until it is done.
   void encrypt(TlsSide side, const TlsKey& key) {
     tls_ = std::make_unique<Tls>(socket_.get(), side, key);
   }
   bool encrypted() const { return tls_ != nullptr; }
-  // 0 once it is done, else an errno: EAGAIN when it goes on once the socket is readable.
+  // Returns 0 once done, else an errno; EAGAIN: call again once the socket is readable.
   int shake_hands() { return tls_->shake_hands(); }
-  // For much data, and before any. Bytes that were not asked for may be taken from the socket:
-  // whoever waits for it to be readable has had a receive() that came back short.
+  // Optimises for bulk data; must be called before any data. receive() may then buffer bytes beyond
+  // those requested: a caller may wait for readability only after a short receive().
   void carry_much() {
     if (tls_) tls_->carry_much();
   }
 
-  // As ::recv() and ::send(); EBADMSG when what came is not what the other side sent. receive()
-  // comes back short only when nothing more is there. Bytes that send() has not taken must be the
-  // first ones of the next call.
+  // As ::recv() and ::send(); EBADMSG if the bytes are not those that the other side sent.
+  // receive() returns fewer bytes than requested only if no more are available. Bytes that send()
+  // did not accept must be the first ones of the next call.
   ssize_t receive(void* into, size_t limit) {
     if (tls_) return tls_->receive(into, limit);
     return ::recv(socket_.get(), into, limit, MSG_DONTWAIT);
@@ -59,8 +59,9 @@ class ByteStream {
     return ::sendmsg(socket_.get(), &request, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
-  // Of all that send() has taken, how much at most the other side could not read if everything
-  // ended now: what its system has not confirmed, and of TLS the record of which that is the rest.
+  // Returns an upper bound of the accepted bytes that the other side could not read if the
+  // connection ended now: those that its system has not confirmed, and with TLS the incomplete
+  // record.
   size_t unconfirmed() const {
     int bytes = 0;
     if (::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) return SIZE_MAX;

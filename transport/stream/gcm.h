@@ -1,8 +1,8 @@
-// AES-128-GCM, as the records of TLS 1.3 use it.
+// AES-128-GCM for the records of TLS 1.3.
 //
-// OpenSSL's, from 3.1 on, works on four blocks at a time where the processor can. Older ones are
-// what many systems have, and take three times as long: there it is that of Intel's Multi-Buffer
-// Crypto for IPsec (libipsec-mb), where that is installed.
+// OpenSSL from 3.1 on processes four blocks at a time if the processor supports it. Older versions,
+// which many systems have, take three times as long: there Intel's Multi-Buffer Crypto for IPsec
+// (libipsec-mb) is used if installed.
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@ class Gcm {
   static constexpr size_t kBlockBytes = 16;
   static constexpr size_t kTagBytes = 16;
 
-  // The quickest here. Throws Error(internal) when OpenSSL has none.
+  // Returns the fastest implementation available. Throws Error(internal) if OpenSSL has none.
   static std::unique_ptr<Gcm> make(const Key& key);
   static std::unique_ptr<Gcm> make_openssl(const Key& key);
-  // Null where there is no such library, or the processor cannot do four blocks at a time.
+  // Returns null if the library is missing, or the processor cannot process four blocks at a time.
   static std::unique_ptr<Gcm> make_ipsec_mb(const Key& key);
 
   Gcm() = default;
@@ -31,12 +31,12 @@ class Gcm {
   Gcm& operator=(const Gcm&) = delete;
   virtual ~Gcm() = default;
 
-  // Encrypts whole blocks, and then up to one more; `into` gets as many bytes, and the tag. The
-  // header, of up to one block, is only authenticated. No nonce may be used twice.
+  // Encrypts whole blocks, and at the end up to one more; `into` receives as many bytes, and the
+  // tag. The header, of up to one block, is only authenticated. A nonce must not be reused.
   virtual void seal(const Nonce& nonce, std::span<const std::byte> header,
                     std::span<const std::byte> blocks, std::span<const std::byte> last,
                     std::byte* into) = 0;
-  // The same backwards. False: it is not what was sealed, and what was written means nothing.
+  // Decrypts. Returns false if authentication fails; the output is then meaningless.
   virtual bool open(const Nonce& nonce, std::span<const std::byte> header, const std::byte* sealed,
                     std::span<std::byte> blocks, std::span<std::byte> last) = 0;
 };

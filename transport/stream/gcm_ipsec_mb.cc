@@ -1,4 +1,4 @@
-// AES-128-GCM by Intel's Multi-Buffer Crypto for IPsec, which is loaded at run time where it is.
+// AES-128-GCM by Intel's Multi-Buffer Crypto for IPsec, loaded at run time if installed.
 #include <dlfcn.h>
 #include <intel-ipsec-mb.h>
 #include <openssl/crypto.h>
@@ -15,8 +15,8 @@ namespace {
 
 using Manager = std::unique_ptr<IMB_MGR, decltype(&free_mb_mgr)>;
 
-// The table of functions for this processor, which lives as long as the process. Null where the
-// functions would be no quicker than OpenSSL's.
+// Returns the function table for this processor, which lives as long as the process. Null if the
+// functions would be no faster than OpenSSL's.
 const IMB_MGR* load() {
   void* const library = ::dlopen("libIPSec_MB.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;

@@ -1,4 +1,4 @@
-// Where a build knows nothing of Intel's Multi-Buffer Crypto for IPsec.
+// Used in builds without Intel's Multi-Buffer Crypto for IPsec.
 #include "transport/stream/gcm.h"
 
 namespace tutti {

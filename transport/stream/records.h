@@ -1,8 +1,8 @@
-// The records of TLS 1.3 (RFC 8446, section 5) with TLS_AES_128_GCM_SHA256, once hands are shaken.
+// The records of TLS 1.3 (RFC 8446, section 5) with TLS_AES_128_GCM_SHA256, after the handshake.
 //
-// They are what OpenSSL would send and take. But many of them leave, and come, by one system call,
-// and they are encrypted from the caller's memory and decrypted into it: OpenSSL has a system call
-// for each record of 16 KiB and copies each byte twice on each side.
+// They are the same as OpenSSL's, but one system call sends or receives many of them, and they are
+// encrypted from the caller's memory and decrypted into it: OpenSSL makes a system call per record
+// of 16 KiB and copies each byte twice on each side.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-// Of one direction of a connection: what its keys are derived from.
+// The secret from which the keys of one direction are derived.
 using TrafficSecret = std::array<uint8_t, 32>;
 
 class RecordKeys {
@@ -27,10 +27,10 @@ class RecordKeys {
   RecordKeys(const RecordKeys&) = delete;
   RecordKeys& operator=(const RecordKeys&) = delete;
 
-  // Of the next record: there is no other with these keys.
+  // Returns the nonce of the next record; never repeats under the same keys.
   Gcm::Nonce next_nonce();
   Gcm& gcm() { return *gcm_; }
-  // After a KeyUpdate.
+  // Derives the keys that follow a KeyUpdate.
   void renew();
 
  private:
@@ -61,7 +61,7 @@ class RecordWriter {
   const std::unique_ptr<std::byte[]> sealed_;
   size_t begin_ = 0;
   size_t end_ = 0;
-  size_t ahead_ = 0;  // bytes that are sealed, but that send() has not told of
+  size_t ahead_ = 0;  // sealed bytes that send() has not reported as sent
 };
 
 class RecordReader {
@@ -71,24 +71,24 @@ class RecordReader {
   ssize_t receive(int socket, void* into, size_t limit);
 
  private:
-  // Bytes of the next record, whole; 0: it is not there.
+  // Returns the bytes of the next complete record; 0 if it is incomplete.
   size_t next_record();
-  // Opens it into as much of `into` as it fills; bytes written.
+  // Decrypts the record into `into`, and keeps what does not fit; returns the bytes written.
   size_t open(size_t record, std::span<std::byte> into);
   bool fill(int socket);
   size_t fail(int error);
 
   RecordKeys keys_;
-  // What was received is in `received_` from `begin_` to `end_`; in front of it the rest of a
-  // record that was opened, from `plain_` to `plain_end_`.
+  // Received bytes are in `received_` from `begin_` to `end_`; before them is the rest of a
+  // decrypted record, from `plain_` to `plain_end_`.
   const std::unique_ptr<std::byte[]> received_;
   size_t plain_ = 0;
   size_t plain_end_ = 0;
   size_t begin_ = 0;
   size_t end_ = 0;
-  bool drained_ = false;  // the last receive took all that was there
+  bool drained_ = false;  // the last receive took all available bytes
   bool ended_ = false;
-  int error_ = 0;  // for good
+  int error_ = 0;  // permanent
 };
 
 }  // namespace tutti

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kRecordBytes = Tls::kRecordBytes;
 static_assert(kRecordBytes == SSL3_RT_MAX_PLAIN_LENGTH);
-constexpr const char* kIdentity = "tutti";  // of the key: there is but one
+constexpr const char* kIdentity = "tutti";  // PSK identity: there is only one
 
 [[noreturn]] void throw_unusable(const char* what) {
   std::array<char, 256> text{};
@@ -31,7 +31,7 @@ constexpr const char* kIdentity = "tutti";  // of the key: there is but one
                         "TLS_AES_128_GCM_SHA256 and a pre-shared key"});
 }
 
-// ---- the socket as OpenSSL sees it: its own kind would raise SIGPIPE
+// ---- the socket BIO: OpenSSL's own raises SIGPIPE
 
 int read_socket(BIO* bio, char* into, int limit) {
   BIO_clear_retry_flags(bio);
@@ -85,7 +85,8 @@ unsigned give_server_key(SSL* ssl, const char* identity, unsigned char* into, un
   return std::strcmp(identity, kIdentity) == 0 ? give_key(ssl, into, limit) : 0;
 }
 
-// A line "CLIENT_TRAFFIC_SECRET_0 <a random> <the secret>", all in hexadecimal, or of another kind.
+// Parses a line "CLIENT_TRAFFIC_SECRET_0 <a random> <the secret>" in hexadecimal, or one of another
+// label.
 void keep_secret(const SSL* ssl, const char* line) {
   const std::string_view text(line);
   const size_t at = text.rfind(' ') + 1;
@@ -110,7 +111,7 @@ SSL_CTX* context() {
     SSL_CTX_set_psk_client_callback(context.get(), give_client_key);
     SSL_CTX_set_psk_server_callback(context.get(), give_server_key);
     SSL_CTX_set_keylog_callback(context.get(), keep_secret);
-    // No connection resumes another.
+    // No session tickets: connections are never resumed.
     SSL_CTX_set_num_tickets(context.get(), 0);
     SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
     SSL_CTX_clear_options(context.get(), SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
@@ -122,8 +123,7 @@ SSL_CTX* context() {
   return made.get();
 }
 
-// As much of the two as one record holds: a head would have a record, and a system call, of its
-// own.
+// Joins head and rest up to one record: a head alone would need its own record and system call.
 std::span<const std::byte> join(std::span<const std::byte> head, std::span<const std::byte> rest,
                                 std::array<std::byte, kRecordBytes>& record) {
   const size_t of_head = std::min(head.size(), record.size());
@@ -168,11 +168,11 @@ int Tls::shake_hands() {
     return ended_ ? ECONNRESET : errno;
   }
   OPENSSL_cleanse(key_.data(), key_.size());
-  // Else the other side has shown a certificate, which nobody here asked for or checked.
+  // Otherwise the other side presented a certificate, which was neither requested nor checked.
   return SSL_session_reused(ssl_.get()) == 1 ? 0 : EBADMSG;
 }
 
-// OpenSSL has read no further than the handshake, and has nothing left to send.
+// OpenSSL has not read past the handshake, and has nothing left to send.
 void Tls::carry_much() {
   const TlsSide other = side_ == TlsSide::connects ? TlsSide::accepts : TlsSide::connects;
   writer_ = std::make_unique<RecordWriter>(secret_of(side_), bytes_per_key_);
@@ -224,7 +224,7 @@ ssize_t Tls::send(std::span<const std::byte> head, std::span<const std::byte> re
   return static_cast<ssize_t>(sent);
 }
 
-// Returns -1, and sets errno. After the first failure OpenSSL gives other reasons, or none.
+// Returns -1, and sets errno. After the first failure OpenSSL reports other reasons, or none.
 ssize_t Tls::fail(int result) {
   const int kind = SSL_get_error(ssl_.get(), result);
   ERR_clear_error();
@@ -239,7 +239,7 @@ ssize_t Tls::fail(int result) {
 
 ssize_t Tls::receive_raw(char* into, size_t limit) {
   const ssize_t got = ::recv(socket_, into, limit, MSG_DONTWAIT);
-  if (got == 0 && is_reset(failure_)) {  // of which the socket has told before, and only once
+  if (got == 0 && is_reset(failure_)) {  // the socket reported it before, and only once
     errno = failure_;
     return -1;
   }

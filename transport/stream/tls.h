@@ -1,4 +1,4 @@
-// TLS 1.3 (OpenSSL) on a connected, non-blocking socket, between two that have the same key.
+// TLS 1.3 (OpenSSL) on a connected, non-blocking socket between two peers with a shared key.
 #pragma once
 
 #include <sys/types.h>
@@ -20,10 +20,10 @@ using TlsKey = std::array<uint8_t, 32>;
 
 class Tls {
  public:
-  static constexpr size_t kRecordBytes = 16 << 10;  // of a record, at most
+  static constexpr size_t kRecordBytes = 16 << 10;  // maximum size of a record
   static constexpr uint64_t kBytesPerKey = uint64_t{64} << 30;
 
-  // The key is of this connection alone. Borrows the socket. Throws Error(internal).
+  // The key is used for this connection only. Borrows the socket. Throws Error(internal).
   Tls(int socket, TlsSide side, const TlsKey& key, uint64_t bytes_per_key = kBytesPerKey);
   ~Tls();
   Tls(const Tls&) = delete;
@@ -35,13 +35,13 @@ class Tls {
   ssize_t receive(void* into, size_t limit);
   ssize_t send(std::span<const std::byte> head, std::span<const std::byte> rest);
 
-  // For OpenSSL.
+  // Called by OpenSSL.
   ssize_t receive_raw(char* into, size_t limit);
   ssize_t send_raw(const char* bytes, size_t size);
   const TlsKey& key() const { return key_; }
-  // Of a record that carry_much() has had a part may have gone.
+  // True if a record of carry_much() mode may be partly sent.
   bool is_in_a_record() const { return writer_ && writer_->holds_sealed(); }
-  // What that side encrypts with.
+  // Stores the traffic secret of one side.
   void keep(TlsSide side, const TrafficSecret& secret) { secret_of(side) = secret; }
 
  private:
@@ -56,11 +56,11 @@ class Tls {
   const uint64_t bytes_per_key_;
   uint64_t bytes_with_key_ = 0;
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
-  std::unique_ptr<RecordWriter> writer_;  // of what is much
+  std::unique_ptr<RecordWriter> writer_;  // for bulk data
   std::unique_ptr<RecordReader> reader_;
-  bool ended_ = false;  // the socket
-  int error_ = 0;       // of the socket, the last one
-  int failure_ = 0;     // for good
+  bool ended_ = false;  // the socket has ended
+  int error_ = 0;       // the socket's last error
+  int failure_ = 0;     // permanent
 };
 
 }  // namespace tutti

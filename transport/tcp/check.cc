@@ -18,7 +18,7 @@ std::string way_to(const ByteStream& socket) {
 
 }  // namespace
 
-// A frame that is missing, comes twice or comes out of its turn has another number.
+// A missing, repeated or reordered frame has another number.
 uint64_t TcpTransport::hash_of(const Frame& frame, uint64_t number) {
   return integrity_hash(std::as_bytes(std::span(&frame, 1)).first(offsetof(Frame, hash)), number);
 }
@@ -48,12 +48,12 @@ bool TcpTransport::check_frame(In& connection, int peer) {
   const Frame& frame = connection.frame;
   if (connection.checked && frame.hash != hash_of(frame, connection.frames++)) {
     mark_corrupted(connection, peer,
-                   cat("the header of message ", connection.frames, " does not fit its hash"));
+                   cat("the header of message ", connection.frames, " does not match its hash"));
     return false;
   }
   if (frame.magic != kMagic || frame.version != kWireVersion ||
       frame.header.bytes > Slots::kBytes) {
-    mark_corrupted(connection, peer, "what arrives is not a message of Tutti");
+    mark_corrupted(connection, peer, "the received bytes are not a Tutti message");
     return false;
   }
   return true;
@@ -66,14 +66,14 @@ bool TcpTransport::check_payload(In& connection, int peer, std::span<const std::
     mark_corrupted(connection, peer,
                    cat("the ", payload.size(), " bytes of message ", connection.frames, " (slice ",
                        connection.frame.header.slice, " of call ", connection.frame.header.call,
-                       ") do not fit their hash"));
+                       ") do not match their hash"));
   }
   return connection.verified;
 }
 
 bool TcpTransport::check_position(size_t outgoing, const Position& position) {
   if (!out_[outgoing].checked || position.hash == hash_of(position)) return true;
-  mark_corrupted(outgoing, "the number of bytes from which to resume does not fit its hash");
+  mark_corrupted(outgoing, "the number of bytes from which to resume does not match its hash");
   return false;
 }
 

@@ -1,13 +1,13 @@
-// How a data connection finds out how fast its network is.
+// The choice of congestion control for data connections.
 #pragma once
 
 namespace tutti {
 
-// For a connected socket that will carry much. Where the system's congestion control is BBR, and
-// the other end is near, it takes another: BBR holds bytes back to the speed at which earlier ones
-// arrived. A rank that computes, or encrypts, between its messages sends at less than the network's
-// speed, which BBR then takes for that speed; the rank reaches it no more, and its peers wait. Far
-// away, where it is the better one on networks that lose packets, BBR stays.
+// Replaces BBR on a connected bulk-data socket if the other end is near: BBR limits the rate to
+// that at which earlier bytes were delivered. A rank that computes, or encrypts, between its
+// messages sends more slowly than the network could, which BBR takes for the network's rate; the
+// rank never recovers, and its peers wait. Over long distances BBR stays, because it is better on
+// lossy networks.
 void avoid_pacing(int socket);
 
 }  // namespace tutti

@@ -15,7 +15,7 @@ namespace tutti {
 
 namespace {
 
-// The end itself counts as a byte.
+// The FIN counts as a byte.
 size_t not_arrived(const Fd& socket) {
   pollfd state{.fd = socket.get(), .events = 0, .revents = 0};
   if (::poll(&state, 1, 0) != 0) return 0;  // the reader has closed it, or it broke
@@ -53,8 +53,8 @@ void LastBytes::wait() {
     if (silence.passed()) {
       log(LogLevel::warning,
           cat(left,
-              " bytes that were sent before this rank left the job have not arrived; likely "
-              "cause: a rank is stuck, or makes fewer calls"));
+              " bytes sent before this rank left the job have not arrived; likely "
+              "cause: a rank is stuck, or executes fewer calls"));
       return;
     }
     pause.sleep();

@@ -1,5 +1,5 @@
-// Connections whose sender is done with them while their last bytes may still be on their way. A
-// process that ends with its host, or whose network goes with it, would take these along.
+// Connections that their sender has finished while their last bytes may still be in flight. A
+// process whose host or network shuts down with it would lose these bytes.
 #pragma once
 
 #include <chrono>
@@ -12,15 +12,16 @@ namespace tutti {
 
 class LastBytes {
  public:
-  // Any thread. Connected sockets that were shut down for sending; those whose bytes have all
-  // arrived are closed, now or when more come. `patience`: see wait(); 0: for ever.
+  // Thread-safe. Takes connected sockets that were shut down for sending; those whose bytes have
+  // all arrived are closed, now or on a later call. `patience`: see wait(); 0: no limit.
   void add(std::vector<Fd> sockets, std::chrono::nanoseconds patience);
-  // Until the readers' systems have everything, however long that takes, but no longer than
-  // `patience` without any of it arriving.
+  // Blocks until the readers' systems have everything; gives up once no byte arrives for
+  // `patience`.
   void wait();
 
  private:
-  // Closes what has arrived or broken; returns how many bytes have not arrived.
+  // Closes sockets whose bytes have arrived or that have broken; returns the number of bytes in
+  // flight.
   size_t look();
 
   std::mutex mutex_;

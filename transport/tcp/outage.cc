@@ -14,8 +14,8 @@ namespace tutti {
 
 namespace {
 
-// Nothing where nothing is under way. Where the own interface is down nothing even counts as sent:
-// the system only probes. A reader whose window is full confirms each probe at once.
+// Returns nullopt if nothing is in flight. If the local interface is down, nothing counts as sent:
+// the system only probes. A reader with a full window confirms each probe at once.
 std::optional<tcp_info> info_of_busy(int socket) {
   tcp_info info{};
   socklen_t length = sizeof(info);
@@ -41,8 +41,8 @@ std::string Outage::look(int socket, int64_t now_ns, std::chrono::milliseconds l
   if (std::chrono::nanoseconds(now_ns - since_ns_) < longest || unconfirmed < longest) return {};
   return cat("nothing sent from ", own_end(socket), " to ", peer_end(socket),
              " has been confirmed for ", std::chrono::duration<double>(longest).count(),
-             " s; likely cause: the network between these two addresses is down; "
-             "remedy: repair it, or choose others by TUTTI_INTERFACE");
+             " s; likely cause: the network between these addresses is down; "
+             "remedy: repair it, or select other interfaces by TUTTI_INTERFACE");
 }
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// Connections that go on after a break: see tcp_transport.h.
+// Resumption of broken connections: see tcp_transport.h.
 #include <poll.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace tutti {
 
 namespace {
 
-// So often the system is asked what has been confirmed: now and then, since each time costs a call.
+// Bytes between queries of what the system has confirmed, because each costs a system call.
 constexpr size_t kKeptBetweenLooks = 256 << 10;
 constexpr size_t kDrainBytes = 64 << 10;
 
@@ -30,7 +30,7 @@ bool TcpTransport::give_up(size_t outgoing) {
 void TcpTransport::mark_broken(size_t outgoing, const std::string& text) {
   const Out& connection = out_[outgoing];
   if (!give_up(outgoing)) return;
-  // The reader judges whether last bytes are missed: it may have left without them.
+  // The reader decides whether the last bytes are missing: it may have left without them.
   if (ends_sending_ && connection.queue.empty() && connection.unconfirmed) return;
   hooks_.lost(peer_of(outgoing), true, text);
 }
@@ -72,7 +72,7 @@ void TcpTransport::broke(size_t index, const std::string& text, bool silent) {
     connection.vain_since_ns = now;
     connection.arrived = arrived;
   } else if (is_long(now - connection.vain_since_ns)) {
-    return mark_broken(index, text);  // one new connection after the other brings nothing
+    return mark_broken(index, text);  // repeated connections brought no progress
   }
   connection.socket.reset();
   connection.outage = {};
@@ -104,7 +104,7 @@ bool TcpTransport::resume(size_t index) {
   return true;
 }
 
-// The reader closes a new connection that it has no use for; so its network did not break.
+// The reader closes a new connection that it does not need; then its network did not break.
 bool TcpTransport::hear_position(size_t index) {
   Out& connection = out_[index];
   const std::span<std::byte> rest = std::span(connection.position).subspan(connection.heard);
@@ -112,9 +112,9 @@ bool TcpTransport::hear_position(size_t index) {
   const ssize_t got = connection.socket.receive(rest.data(), rest.size());
   if (got <= 0) {
     if (got == 0) {
-      mark_broken(index, "the other side has closed it");
+      mark_broken(index, "the other side closed the connection");
     } else if (errno == EBADMSG) {
-      mark_corrupted(index, "a record of TLS is damaged or forged");
+      mark_corrupted(index, "a TLS record is damaged or forged");
     } else if (errno != EAGAIN && errno != EINTR) {
       broke(index, cat("receiving failed: ", std::strerror(errno)), is_silence(errno));
     }
@@ -126,7 +126,7 @@ bool TcpTransport::hear_position(size_t index) {
   std::memcpy(&position, connection.position.data(), sizeof(position));
   if (!check_position(index, position)) return false;
   if (!connection.unconfirmed->rewind(position.bytes)) {
-    mark_broken(index, "bytes got lost that had been confirmed, so that it cannot be resumed");
+    mark_broken(index, "confirmed bytes were lost, so the connection cannot be resumed");
     return false;
   }
   bytes_moved_ = true;
@@ -148,7 +148,7 @@ void TcpTransport::look_at_links() {
 void TcpTransport::look_at(size_t index, int64_t now) {
   Out& connection = out_[index];
   if (connection.resumes && gone(peer_of(index))) {
-    return mark_broken(index, "nobody is there to resume it");
+    return mark_broken(index, "the peer is gone, so the connection is not resumed");
   }
   if (!connection.socket) return;
   const std::string outage =
@@ -162,7 +162,7 @@ void TcpTransport::look_at(size_t index, int64_t now) {
   int error = 0;
   socklen_t length = sizeof(error);
   ::getsockopt(state.fd, SOL_SOCKET, SO_ERROR, &error, &length);
-  broke(index, cat("it has ended: ", std::strerror(error != 0 ? error : ECONNRESET)),
+  broke(index, cat("the connection ended: ", std::strerror(error != 0 ? error : ECONNRESET)),
         is_silence(error));
 }
 
@@ -176,13 +176,13 @@ bool TcpTransport::settled() {
 
 // ---- the reader's side
 
-// A connection with the same number may be a second try to make it.
+// A connection with the same number may be a second attempt.
 void TcpTransport::take_next(size_t index, int number, ByteStream socket) {
   In& connection = in_[index];
   if (connection.broken || number == 0 || number < connection.number) return;
   if (connection.socket) {
     drain(connection);
-    speakers_.forget(connection.socket.get(), connection.speaker);
+    ready_set_.forget(connection.socket.get(), connection.ready);
   }
   const bool first = !connection.staging;
   if (first) connection.staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
@@ -191,11 +191,11 @@ void TcpTransport::take_next(size_t index, int number, ByteStream socket) {
   connection.ended = false;
   connection.waits = false;
   if (first) {
-    watch_speakers(index);
+    watch_ready_set(index);
   } else if (incoming_ > kFewConnections) {
-    speakers_.watch(connection.socket.get(), connection.speaker);
+    ready_set_.watch(connection.socket.get(), connection.ready);
   }
-  // A fresh socket has room for it.
+  // A new socket's buffer has room for it.
   Position position{connection.received, 0};
   if (connection.checked) position.hash = hash_of(position);
   if (connection.socket.send(std::as_bytes(std::span(&position, 1))) != sizeof(position)) {
@@ -203,7 +203,7 @@ void TcpTransport::take_next(size_t index, int number, ByteStream socket) {
   }
 }
 
-// The sender sends none of it again: it has been confirmed.
+// The sender does not resend these bytes: they were confirmed.
 void TcpTransport::drain(In& connection) {
   std::vector<std::byte>& late = connection.late;
   ssize_t got = 0;
@@ -235,7 +235,7 @@ void TcpTransport::broke(In& connection, int peer, const std::string& text) {
 }
 
 void TcpTransport::wait_for_next(In& connection, const std::string& cause) {
-  speakers_.forget(connection.socket.get(), connection.speaker);
+  ready_set_.forget(connection.socket.get(), connection.ready);
   connection.waits = true;
   connection.cause = cause;
 }

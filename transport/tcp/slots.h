@@ -1,4 +1,4 @@
-// Memory for one message each, which several may use at a time.
+// Memory for one message each, with reference counts.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class Slots {
     int users = 0;
   };
 
-  // With one user.
+  // Returns a slot with one user.
   Slot* take() {
     if (free_.empty()) {
       slots_.push_back(std::make_unique<Slot>());
@@ -27,7 +27,7 @@ class Slots {
     slot->users = 1;
     return slot;
   }
-  // One user has no more to do with it.
+  // Removes one user.
   void drop(Slot* slot) {
     if (--slot->users == 0) free_.push_back(slot);
   }

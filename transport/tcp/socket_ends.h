@@ -1,4 +1,4 @@
-// The two ends of a connected socket, for people: "10.0.0.1:4242", "[::1]:4242", or "?".
+// Formats the two ends of a connected socket for messages: "10.0.0.1:4242", "[::1]:4242", or "?".
 #pragma once
 
 #include <string>

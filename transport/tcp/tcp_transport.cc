@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMessageBytes = Slots::kBytes;
 constexpr int kSlots = 16;
-// Asked for beyond the wanted frame, so that small messages need one system call each.
+// Bytes requested beyond the wanted frame, so that small messages need one system call each.
 constexpr size_t kReadAhead = 4 << 10;
 
 }  // namespace
@@ -75,7 +75,7 @@ void TcpTransport::take_handed_over() {
     } else if (!in_[connection].socket) {
       in_[connection].socket = std::move(socket);
       in_[connection].staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
-      watch_speakers(connection);
+      watch_ready_set(connection);
     }
   }
   handed_over_.clear();
@@ -83,20 +83,20 @@ void TcpTransport::take_handed_over() {
   bytes_moved_ = true;
 }
 
-// A few connections are cheaper to try one by one.
-void TcpTransport::watch_speakers(size_t connection) {
+// With few connections, trying each is cheaper.
+void TcpTransport::watch_ready_set(size_t connection) {
   if (++incoming_ <= kFewConnections) return;
   if (incoming_ > kFewConnections + 1) {
-    return speakers_.watch(in_[connection].socket.get(), in_[connection].speaker);
+    return ready_set_.watch(in_[connection].socket.get(), in_[connection].ready);
   }
   for (In& in : in_) {
-    if (in.socket) speakers_.watch(in.socket.get(), in.speaker);
+    if (in.socket) ready_set_.watch(in.socket.get(), in.ready);
   }
 }
 
 // ---- outbox
 
-// True once the connection is there.
+// Returns true once the connection is open.
 bool TcpTransport::open(int peer, int lane) {
   Out& connection = out(peer, lane);
   if (!connection.socket && !connection.asked_for) {
@@ -160,7 +160,7 @@ bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> p
   return true;
 }
 
-// Writes what the socket takes of the messages committed.
+// Writes as much of the committed messages as the socket accepts.
 void TcpTransport::flush(size_t index) {
   Out& connection = out_[index];
   if (connection.resumes && !resume(index) && !connection.broken) return;
@@ -171,7 +171,7 @@ void TcpTransport::flush(size_t index) {
     if (!push(index, message.frame, payload, message.slot, message.sent)) break;
     dequeue(index);
   }
-  // Nobody will read the rest; whoever made the transport has been told.
+  // No peer will read the rest; the owner of the transport has been notified.
   while (connection.broken && !connection.queue.empty()) dequeue(index);
   if (ends_sending_ && connection.queue.empty() && connection.socket && !connection.resumes) {
     ::shutdown(connection.socket.get(), SHUT_WR);
@@ -199,7 +199,8 @@ void TcpTransport::dequeue(size_t index) {
   count_queued(index, -1);
 }
 
-// Straight from the caller's memory as far as the socket takes it; what it does not take is kept.
+// Writes directly from the caller's memory as far as the socket accepts it, and queues a copy of
+// the rest.
 bool TcpTransport::write(int peer, int lane, const MessageHeader& header,
                          std::span<const std::byte> payload, int credit) {
   if (hooks_.damage) return write_by_copy(peer, lane, header, payload, credit);
@@ -228,7 +229,7 @@ void TcpTransport::enqueue(size_t connection, Outgoing message) {
   count_queued(connection, 1);
 }
 
-// Bytes that do not complete a message are progress too: whoever waits sees that the peer lives.
+// Partial messages count as progress, because they show that the peer is alive.
 bool TcpTransport::progress() {
   take_handed_over();
   if (look_is_due_) look_at_links();
@@ -254,27 +255,27 @@ std::vector<int> TcpTransport::unsent() const {
 size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t limit) {
   if (!connection.late.empty() && limit > 0) return receive_late(connection, memory, limit);
   if (!connection.socket || connection.ended || connection.broken || connection.waits ||
-      limit == 0 || speakers_.is_silent(connection.speaker)) {
+      limit == 0 || ready_set_.is_idle(connection.ready)) {
     connection.starved = true;
     return 0;
   }
   const ssize_t received = connection.socket.receive(memory, limit);
   connection.starved = received < static_cast<ssize_t>(limit);
-  connection.speaker.silent = connection.speaker.watched && connection.starved;
+  connection.ready.idle = connection.ready.watched && connection.starved;
   if (received > 0) {
     bytes_moved_ = true;
     connection.received += static_cast<size_t>(received);
     return static_cast<size_t>(received);
   }
   if (received == 0) {
-    speakers_.forget(connection.socket.get(), connection.speaker);
+    ready_set_.forget(connection.socket.get(), connection.ready);
     if (connection.has_frame || connection.begin != connection.end) {
-      broke(connection, peer, "it ended in the middle of a message");
+      broke(connection, peer, "the connection ended within a message");
     } else {
       connection.ended = true;
     }
   } else if (errno == EBADMSG) {
-    mark_corrupted(connection, peer, "a record of TLS is damaged or forged");
+    mark_corrupted(connection, peer, "a TLS record is damaged or forged");
   } else if (errno != EAGAIN && errno != EINTR) {
     broke(connection, peer, cat("receiving failed: ", std::strerror(errno)));
   }
@@ -346,8 +347,8 @@ bool TcpTransport::release(int peer, int lane) {
   return true;
 }
 
-// A connection that its sender opened is handed over before anybody hears that the sender leaves.
-// That one which has broken will not be resumed then is seen by the next look at it.
+// A connection that its sender opened is handed over before the report that the sender has left. If
+// it is broken and will not be resumed, the next check detects that.
 bool TcpTransport::ended(int peer, int lane) const {
   const In& connection = in_[index(peer, lane)];
   if (has_handed_over_.load(std::memory_order_acquire)) return false;
@@ -357,7 +358,7 @@ bool TcpTransport::ended(int peer, int lane) const {
 
 // ---- sleeping
 
-// Only what is looked for from here on may end the sleep. Whoever sleeps has time to read the
+// Only connections checked from here on may end the sleep. A sleeping rank has time to read the
 // clock.
 void TcpTransport::arm(WaitSet&) {
   const int64_t until = next_look_ns_ - now_ns();
@@ -380,7 +381,7 @@ void TcpTransport::watch(WaitSet& set) {
     } else if (!connection.queue.empty() || connection.resumes) {
       set.add(connection.socket.get(), POLLOUT);
     } else if (has_unconfirmed(connection)) {
-      set.add(connection.socket.get(), 0);  // its end
+      set.add(connection.socket.get(), 0);  // reports its end
     }
   }
 }

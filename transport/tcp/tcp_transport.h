@@ -1,19 +1,18 @@
 // TCP between the ranks of a communicator.
 //
-// One socket per connection (sender, reader, lane), opened by the sender on first use: it is one
-// FIFO, and several lanes are several streams. A message is a frame: {magic, version,
-// MessageHeader, two hashes} and the payload. Payloads that need no arithmetic are received
-// straight into the caller's memory.
+// One socket per connection (sender, reader, lane), opened by the sender on first use, is one FIFO;
+// several lanes are several streams. A message is a frame: {magic, version, MessageHeader, two
+// hashes} and the payload. Payloads that need no arithmetic are received directly into the caller's
+// memory.
 //
-// A connection that is checked (check.cc) has hashes in its frames. The reader verifies a header
-// before it uses it and a payload before payload() or read() returns it. A hash that does not fit
-// is an error for good: the reader's system has confirmed those bytes, so nobody can send them
-// again.
+// A checked connection (check.cc) has hashes in its frames. The reader verifies a header before it
+// uses it, and a payload before payload() or read() returns it. A wrong hash is a permanent error:
+// the reader's system has confirmed those bytes, so they cannot be sent again.
 //
-// A connection between hosts that breaks is resumed (resume.cc): its sender keeps what the reader's
-// system has not confirmed, and opens another connection, on which the reader first says how many
-// bytes it has had from that sender and lane in all (a Position). The sender goes on there. Only
-// where that comes to nothing is the connection lost.
+// A broken connection between hosts is resumed (resume.cc): the sender keeps the bytes that the
+// reader's system has not confirmed, and opens another connection, on which the reader first sends
+// the number of bytes it has received from that sender and lane in total (a Position). The sender
+// continues from there. Only if that fails is the connection lost.
 #pragma once
 
 #include <array>
@@ -32,8 +31,8 @@
 #include "transport/renewal.h"
 #include "transport/stream/byte_stream.h"
 #include "transport/tcp/outage.h"
+#include "transport/tcp/ready_set.h"
 #include "transport/tcp/slots.h"
-#include "transport/tcp/speakers.h"
 #include "transport/tcp/unconfirmed.h"
 #include "transport/transport.h"
 
@@ -42,39 +41,40 @@ namespace tutti {
 class TcpTransport final : public Transport {
  public:
   struct Hooks {
-    // Asks for a connection to `peer` for `lane`: opened() hands it over when it is there. Called
-    // once for each, and for a resumed one again when it has broken.
+    // Requests a connection to `peer` for `lane`; opened() hands it over. Called once per
+    // connection, and again for a resumed one that has broken.
     std::function<void(int peer, int lane, Renewal renewal)> open;
     // A connection to (`sending`) or from `peer` broke while it was needed, and is not resumed.
     // Called once for each.
     std::function<void(int peer, bool sending, const std::string& text)> lost;
-    // Bytes from `peer` changed on the way. Called once for each connection, in place of lost().
+    // Bytes from `peer` were corrupted in transit. Called once per connection, instead of lost().
     std::function<void(int peer, const std::string& text)> corrupted;
-    // Fault injection: may change a payload once it has been hashed. Empty: none.
+    // Fault injection: may change a payload after it was hashed. Empty: none.
     std::function<void(std::span<std::byte> payload)> damage = {};
-    // Whether `peer` has left the job or died, so that nothing is to be resumed. Empty: none has.
+    // True if `peer` has left the job or died, so that connections are not resumed. Empty: always
+    // false.
     std::function<bool(int peer)> gone = {};
   };
 
-  // Both ends of a connection must be given the same.
+  // Both ends of a connection must use the same values.
   struct Peers {
-    std::span<const int> resumed;  // connections that break are resumed: peers on other hosts
-    std::span<const int> checked;  // frames have hashes, unless the connection is encrypted
+    std::span<const int> resumed;  // peers on other hosts, whose connections are resumed
+    std::span<const int> checked;  // peers with hashed frames, unless the connection is encrypted
   };
 
   TcpTransport(int ranks, int lanes, Hooks hooks, const Peers& peers = {});
   static Limits limits(int ranks, int lanes);
 
   // Hand over a connected, non-blocking socket: one that `peer` opened (`number`: Renewal), and one
-  // that was asked for. From any thread; whoever sleeps is to be woken then.
+  // that was requested. Thread-safe; the caller must then wake the sleeper.
   void accept(int peer, int lane, int number, ByteStream socket);
   void opened(int peer, int lane, ByteStream socket);
 
-  // The connections to others, which have ended; what is under way on them still arrives as long as
+  // Returns the outgoing connections, which have ended; bytes in flight on them still arrive while
   // they are kept. Nothing can be sent any more.
   std::vector<Fd> release_outgoing();
-  // After end_sending(): true once nothing is under way any more that would have to be sent again
-  // if its connection broke. What a slow reader has not made room for does not count.
+  // After end_sending(): true once no byte in flight would have to be sent again if its connection
+  // broke. Bytes that wait for a slow reader's window do not count.
   bool settled();
 
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
@@ -110,71 +110,71 @@ class TcpTransport final : public Transport {
     uint32_t magic;
     uint32_t version;
     MessageHeader header;
-    uint64_t payload_hash;  // both are 0 where the connection is not checked
-    uint64_t hash;          // of all before it; the seed is the frame's number on the connection
+    uint64_t payload_hash;  // both hashes are 0 if the connection is not checked
+    uint64_t hash;  // of all fields before it; the seed is the frame's number on the connection
   };
   static_assert(sizeof(Frame) == 56);
   struct Position {
     uint64_t bytes;
-    uint64_t hash;  // of `bytes`; 0 where the connection is not checked
+    uint64_t hash;  // of `bytes`; 0 if the connection is not checked
   };
-  static const size_t kStagingBytes;  // of each incoming connection
+  static const size_t kStagingBytes;  // per incoming connection
   static constexpr size_t kFewConnections = 8;
   static constexpr int64_t kLookAgainNs = 1'000'000'000;
-  static constexpr int64_t kLookSoonNs = 50'000'000;  // where a break would have to be mended
+  static constexpr int64_t kLookSoonNs = 50'000'000;  // if a break would have to be repaired
 
   using Slot = Slots::Slot;
 
   struct Outgoing {
-    Frame frame;  // written in front of the slot's memory
+    Frame frame;  // precedes the slot's memory
     Slot* slot;
-    size_t sent = 0;  // bytes of frame and payload
+    size_t sent = 0;  // bytes of frame and payload already sent
   };
 
   struct Out {
     ByteStream socket;
     bool asked_for = false;
     bool checked = false;
-    uint64_t frames = 0;  // made so far, where it is checked
+    uint64_t frames = 0;  // number of frames so far, if checked
     Outage outage;
     std::deque<Outgoing> queue;
     bool broken = false;
-    std::unique_ptr<Unconfirmed> unconfirmed;  // null: it is not resumed
-    // From a break until all has been sent again that has to be. Counts as a message of the queue.
+    std::unique_ptr<Unconfirmed> unconfirmed;  // null: not resumed
+    // True from a break until all lost bytes have been sent again. Counts as a queued message.
     bool resumes = false;
-    int64_t broke_ns = 0;       // the last time; 0: never
-    int64_t vain_since_ns = 0;  // from when on no connection has brought more than `arrived`
+    int64_t broke_ns = 0;       // time of the last break; 0: never
+    int64_t vain_since_ns = 0;  // since then, no connection has brought more than `arrived`
     uint64_t arrived = 0;
-    size_t look_at_bytes = 0;  // when so many are unconfirmed
+    size_t look_at_bytes = 0;  // check once this many bytes are unconfirmed
     Renewal renewal;
-    std::array<std::byte, sizeof(Position)> position = {};  // the reader's, as far as it has come
+    std::array<std::byte, sizeof(Position)> position = {};  // the reader's, as far as received
     size_t heard = 0;
   };
 
-  // Bytes are received into `staging` from `end` on; the oldest message starts at `begin`. It is as
-  // large as any message, but pages that none has reached take no memory.
+  // Bytes are received into `staging` from `end` on; the oldest message starts at `begin`. The
+  // buffer is as large as any message, but untouched pages use no memory.
   struct In {
     ByteStream socket;
     std::unique_ptr<std::byte[]> staging;
     size_t begin = 0;
     size_t end = 0;
     bool checked = false;
-    uint64_t frames = 0;  // seen so far, where it is checked
+    uint64_t frames = 0;  // number of frames so far, if checked
     bool has_frame = false;
     Frame frame = {};
-    bool verified = false;  // the frame's payload
-    size_t placed = 0;      // payload bytes already copied out by read()
+    bool verified = false;  // payload of the frame
+    size_t placed = 0;      // payload bytes already copied by read()
     bool starved = false;   // more was wanted since arm() than had arrived
-    Speakers::Speaker speaker;
+    ReadySet::Entry ready;
     bool ended = false;  // by the sender, after its last message
     bool broken = false;
-    // Of one that is resumed.
-    bool waits = false;  // for the sender's next connection
+    // For resumed connections:
+    bool waits = false;  // waiting for the sender's next connection
     std::string cause;
     int number = 0;               // Renewal
-    uint64_t received = 0;        // bytes in all, from the first connection on
-    std::vector<std::byte> late;  // what an earlier connection had brought when the next one came
-    size_t late_begin = 0;        // of what is left of that
+    uint64_t received = 0;        // total bytes, from the first connection on
+    std::vector<std::byte> late;  // bytes of an earlier connection when the next one arrived
+    size_t late_begin = 0;        // beginning of the unread part of `late`
   };
 
   Out& out(int peer, int lane) { return out_[index(peer, lane)]; }
@@ -184,7 +184,7 @@ class TcpTransport final : public Transport {
   int peer_of(size_t connection) const { return static_cast<int>(connection) / (lanes_ + 1); }
   int lane_of(size_t connection) const { return static_cast<int>(connection) % (lanes_ + 1); }
 
-  // Nothing has been sent on its new socket yet.
+  // True if nothing has been sent on the new socket yet.
   static bool awaits_position(const Out& connection) {
     return connection.resumes && connection.heard < connection.position.size();
   }
@@ -202,20 +202,20 @@ class TcpTransport final : public Transport {
   void enqueue(size_t connection, Outgoing message);
   void dequeue(size_t connection);
   void flush(size_t connection);
-  // Writes frame and payload from byte `sent` of the two on; false: the socket is full or broken.
-  // `slot`: where the payload stays as it is; null: nowhere.
+  // Writes frame and payload from byte `sent` of both on; returns false if the socket is full or
+  // broken. `slot`: the slot that holds the payload unchanged; null: none.
   bool push(size_t connection, Frame& frame, std::span<const std::byte> payload, Slot* slot,
             size_t& sent);
   void hand_over(bool outgoing, size_t connection, int number, ByteStream socket);
   void take_handed_over();
-  void watch_speakers(size_t connection);
+  void watch_ready_set(size_t connection);
 
   // check.cc
   static uint64_t hash_of(const Frame& frame, uint64_t number);
   static uint64_t hash_of(const Position& position);
   static Frame make_frame(Out& connection, const MessageHeader& header, uint64_t payload_hash);
   uint64_t hash_for_peers(std::span<const std::byte> payload);
-  // False: the connection is corrupted.
+  // Returns false if the connection is corrupted.
   bool check_frame(In& connection, int peer);
   bool check_payload(In& connection, int peer, std::span<const std::byte> payload);
   bool check_position(size_t outgoing, const Position& position);
@@ -223,17 +223,17 @@ class TcpTransport final : public Transport {
   void mark_corrupted(size_t outgoing, const std::string& text);
 
   // resume.cc
-  // False: it had been given up before.
+  // Returns false if it had been given up before.
   bool give_up(size_t outgoing);
   void mark_broken(size_t outgoing, const std::string& text);
   void mark_broken(In& connection, int peer, const std::string& text);
-  // Of a frame and its payload, what has just been sent.
+  // Keeps the part of a frame and its payload that has just been sent.
   static void keep(Out& connection, std::span<const std::byte> frame,
                    std::span<const std::byte> payload, Slot* slot, size_t from, size_t bytes);
   static void confirm(Out& connection);
-  // `silent`: nothing was confirmed, so that its network may be down.
+  // `silent`: no byte was confirmed, so the network may be down.
   void broke(size_t connection, const std::string& text, bool silent);
-  // True once all has been sent again.
+  // Returns true once everything has been sent again.
   bool resume(size_t connection);
   bool hear_position(size_t connection);
   void look_at_links();
@@ -244,7 +244,8 @@ class TcpTransport final : public Transport {
   void broke(In& connection, int peer, const std::string& text);
   void wait_for_next(In& connection, const std::string& cause);
 
-  // Receives up to `limit` bytes into `memory`; 0 when nothing is there (or the connection broke).
+  // Receives up to `limit` bytes into `memory`; returns 0 if there are none, or the connection
+  // broke.
   size_t receive(In& connection, int peer, std::byte* memory, size_t limit);
   void stage(In& connection, int peer, size_t wanted);
 
@@ -253,10 +254,10 @@ class TcpTransport final : public Transport {
   Slots slots_;
   std::vector<Out> out_;
   std::vector<In> in_;
-  Speakers speakers_;
+  ReadySet ready_set_;
   size_t incoming_ = 0;
   size_t queued_ = 0;      // messages in all queues
-  size_t queued_p2p_ = 0;  // of these, point-to-point
+  size_t queued_p2p_ = 0;  // point-to-point messages among these
 
   std::span<const int> peers_;
   int lane_ = 0;
@@ -272,7 +273,7 @@ class TcpTransport final : public Transport {
   std::mutex handed_over_mutex_;
   std::vector<HandedOver> handed_over_;
   std::atomic<bool> has_handed_over_{false};
-  int64_t next_look_ns_ = 0;  // at the links
+  int64_t next_look_ns_ = 0;  // next check of the links
   bool look_is_due_ = false;
   bool bytes_moved_ = false;  // since the last progress()
 };

@@ -7,7 +7,7 @@ namespace tutti {
 
 namespace {
 
-// Less would hold up a whole slot.
+// Smaller pieces are copied, because they would pin a whole slot.
 constexpr size_t kLeastInPlace = 16 << 10;
 
 }  // namespace
@@ -58,7 +58,7 @@ void Unconfirmed::confirm(uint64_t position) {
     pieces_.pop_front();
     if (at_ > 0) --at_;
   }
-  if (pieces_.empty()) copied_ = 0;  // nobody else uses that slot
+  if (pieces_.empty()) copied_ = 0;  // this object is that slot's only user
 }
 
 bool Unconfirmed::rewind(uint64_t position) {

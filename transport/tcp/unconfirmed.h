@@ -1,5 +1,5 @@
-// What a connection has sent and its reader's system has not confirmed yet: kept, so that another
-// connection can go on when this one breaks. Bytes are counted from the first that was ever sent.
+// The bytes that a connection has sent and its reader's system has not confirmed: kept so that
+// another connection can resume. Positions count bytes from the first one ever sent.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +13,28 @@ namespace tutti {
 
 class Unconfirmed {
  public:
-  // Slots must outlive it.
+  // `slots` must outlive this object.
   explicit Unconfirmed(Slots& slots) : slots_(slots) {}
 
-  // What has just been sent for the first time. `slot`: where it lies and will not change; null: it
-  // is copied.
+  // Adds bytes sent for the first time. `slot`: the slot that holds them unchanged; null: they are
+  // copied.
   void add(std::span<const std::byte> bytes, Slots::Slot* slot);
-  // All before `position` has arrived, and need not be kept. No more than sent().
+  // Drops all bytes before `position`, which have arrived. `position` is at most sent().
   void confirm(uint64_t position);
   size_t bytes() const { return static_cast<size_t>(end_ - begin_); }
   uint64_t arrived() const { return begin_; }
-  // How many the present connection has sent, with all that those before it had delivered.
+  // Returns the bytes that the present connection has sent, plus those that earlier ones delivered.
   uint64_t sent() const { return next_; }
 
-  // A new connection goes on at `position`. False: what it would have to send is not kept.
+  // Resumes at `position`. Returns false if the required bytes are not kept.
   bool rewind(uint64_t position);
-  // What is to be sent again next, and that so much of it has been. Empty: nothing, or no more.
+  // next() returns the next bytes to send again, empty if there are none; the other call marks a
+  // part of them as sent.
   std::span<const std::byte> next() const;
   void advance(size_t bytes);
 
  private:
-  // Bytes that follow each other in a slot, of which the piece is a user.
+  // A run of bytes in a slot, which holds a reference to the slot.
   struct Piece {
     Slots::Slot* slot;
     size_t begin;
@@ -45,12 +46,12 @@ class Unconfirmed {
 
   Slots& slots_;
   std::deque<Piece> pieces_;
-  uint64_t begin_ = 0;  // of the first piece
+  uint64_t begin_ = 0;  // position of the first piece
   uint64_t next_ = 0;
   uint64_t end_ = 0;
-  size_t at_ = 0;      // the piece that has next_, or their number
-  size_t within_ = 0;  // of that piece, before next_
-  // Where copies go: many small messages share a slot.
+  size_t at_ = 0;      // index of the piece that contains next_, or the number of pieces
+  size_t within_ = 0;  // offset of next_ in that piece
+  // The slot for copies: many small messages share it.
   Slots::Slot* copies_ = nullptr;
   size_t copied_ = 0;
 };

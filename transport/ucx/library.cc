@@ -15,31 +15,31 @@ namespace tutti::ucx {
 namespace {
 
 Error absent(const std::string& what) {
-  return Error(ErrorCode::unsupported, "UCX cannot be used: " + what,
-               {.cause = "it is not installed, or is older than 1.13",
-                .remedy = "install UCX (Debian and Ubuntu: apt-get install libucx0), or give the "
-                          "folder of the cluster's own in LD_LIBRARY_PATH; TUTTI_TRANSPORT=auto "
-                          "does without"});
+  return Error(ErrorCode::unsupported, "UCX is unusable: " + what,
+               {.cause = "UCX is not installed, or is older than 1.13",
+                .remedy = "install UCX (Debian and Ubuntu: apt-get install libucx0), or add the "
+                          "directory of the cluster's own to LD_LIBRARY_PATH; TUTTI_TRANSPORT=auto "
+                          "runs without it"});
 }
 
 template <typename Call>
 void find(void* handle, const char* name, Call& call) {
   call = reinterpret_cast<Call>(::dlsym(handle, name));
-  if (call == nullptr) throw absent(cat("its library lacks ", name));
+  if (call == nullptr) throw absent(cat("the library lacks ", name));
 }
 
-// Without one a rendezvous is but more messages to and fro, and takes up to twice the time.
+// Without such a card a rendezvous is only more messages, and takes up to twice the time.
 bool has_network_card_that_reads_memory() {
   std::error_code problem;
   const std::filesystem::directory_iterator cards("/sys/class/infiniband", problem);
   return !problem && cards != std::filesystem::directory_iterator();
 }
 
-// What UCX reads as it is loaded. It would catch the signals of crashes, and log what is told here
-// as an error of Tutti's. Over TCP it would put where it can send, which is slower, and ends only
-// with the help of a reader that may have gone on to other things. As it closes queue pairs it may
-// take two events of one card for the same queue pair, and ends the process (1.13, soft-RoCE);
-// without the events it needs no more than the card's own order.
+// Sets defaults that UCX reads when it is loaded. UCX would install handlers for crash signals, and
+// log failures that Tutti reports as its own errors. Over TCP it would use put instead of send,
+// which is slower, and completes only with the help of a reader that may be busy. When closing
+// queue pairs, UCX 1.13 may consume two events of one card for the same queue pair (soft-RoCE) and
+// abort the process; without these events it relies on the card's own order.
 void choose_defaults() {
   ::setenv("UCX_ERROR_SIGNALS", "", 0);
   ::setenv("UCX_LOG_LEVEL", "fatal", 0);
@@ -71,8 +71,8 @@ const Library& library() {
 void require_ok(ucs_status_t status, const char* call) {
   if (status == UCS_OK) return;
   throw Error(ErrorCode::system, cat("UCX: ", call, ": ", library().status_string(status)),
-              {.cause = "UCX finds no device that it may use, or a UCX_ variable excludes it",
-               .remedy = "see `tutti info`; UCX_LOG_LEVEL=info makes UCX say more"});
+              {.cause = "UCX finds no usable device, or a UCX_ variable excludes it",
+               .remedy = "run `tutti info`; UCX_LOG_LEVEL=info makes UCX report more"});
 }
 
 }  // namespace tutti::ucx

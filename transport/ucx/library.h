@@ -1,12 +1,12 @@
-// UCX's library, found at run time: a program built here runs where UCX is not installed, and takes
-// the cluster's own (which knows its network cards) where it is.
+// UCX, loaded at run time: a program built here runs without it, and otherwise uses the cluster's
+// own, which supports its network cards.
 #pragma once
 
 #include <ucp/api/ucp.h>
 
 namespace tutti::ucx {
 
-// The calls that are used, by name.
+// The used functions, by name.
 #define TUTTI_UCP_CALLS(call)                                                                      \
   call(config_read) call(config_release) call(init_version) call(cleanup) call(get_version_string) \
       call(context_print_info) call(worker_create) call(worker_destroy) call(worker_get_address)   \
@@ -22,9 +22,9 @@ struct Library {
   decltype(&::ucs_status_string) status_string = nullptr;
 };
 
-// Loads it on first use; it stays for the life of the process. Quiet and without signal handlers,
-// unless the environment says otherwise (UCX_LOG_LEVEL, UCX_ERROR_SIGNALS). Any thread. Throws
-// Error(unsupported) that says what to install.
+// Loads the library on first use; it stays loaded for the life of the process. It is quiet and
+// installs no signal handlers, unless the environment asks for it (UCX_LOG_LEVEL,
+// UCX_ERROR_SIGNALS). Thread-safe. Throws Error(unsupported) that says what to install.
 const Library& library();
 
 // Throws Error(system) that quotes UCX, unless `status` is UCS_OK.

@@ -12,7 +12,7 @@ namespace tutti::ucx {
 
 std::string version() { return library().get_version_string(); }
 
-// UCX says it to people only: "resource 3 : md 1 dev 2 flags -- tcp/eth0".
+// UCX only prints this information: "resource 3 : md 1 dev 2 flags -- tcp/eth0".
 std::vector<std::string> devices() {
   const Worker worker;
   char* text = nullptr;

@@ -1,4 +1,4 @@
-// What UCX offers on this machine, for people.
+// Describes UCX on this machine for people.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// UCX as a fabric's driver: InfiniBand, RoCE, and all else that UCX drives. A message is one active
-// message: {Header, payload}, which UCX sends eagerly or by a rendezvous of its own. One worker
-// serves all; one endpoint for each rank that something was sent to.
+// UCX as a fabric's driver: InfiniBand, RoCE, and all other transports of UCX. A message is one
+// active message, {Header, payload}, which UCX sends eagerly or by its own rendezvous. There is one
+// worker, and one endpoint per rank that was sent to.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -42,7 +42,7 @@ class UcxDriver final : public fabric::Driver {
     ucp_ep_h endpoint = nullptr;
     bool broken = false;
   };
-  // What a send's callback is to know.
+  // Arguments of a send's callback.
   struct UnderWay {
     UcxDriver* driver = nullptr;
     fabric::Send* send = nullptr;

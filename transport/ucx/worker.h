@@ -1,4 +1,4 @@
-// One UCX context and worker: what a process sends and receives with.
+// One UCX context and worker, the process's endpoint of all communication.
 //
 // Threads: one at a time.
 #pragma once
@@ -17,17 +17,17 @@ class Worker {
 
   ucp_context_h context() const { return context_.get(); }
   ucp_worker_h get() const { return worker_.get(); }
-  // Opaque: by it others reach this worker.
+  // Opaque address of this worker for its peers.
   std::string address() const;
-  // Readable when something has come since arm() last said true.
+  // Becomes readable when something has arrived since the last successful arm().
   int event_fd() const { return event_fd_; }
-  // False: something is there already; make progress and try again.
+  // Returns false if something has already arrived; call progress() and try again.
   bool arm() const;
-  // True if anything moved. Calls back.
+  // Returns true if anything progressed. Invokes callbacks.
   bool progress() const;
-  // `handler` hears of every active message of number `id`.
+  // Sets the handler of active messages with id `id`.
   void on_message(unsigned id, ucp_am_recv_callback_t handler, void* argument) const;
-  // For a child of fork(): nothing is closed, since all of it is the parent's.
+  // For a forked child: closes nothing, because everything belongs to the parent.
   void abandon();
 
  private:
@@ -37,7 +37,7 @@ class Worker {
   };
   std::unique_ptr<ucp_context, Cleanup> context_;
   std::unique_ptr<ucp_worker, Cleanup> worker_;
-  int event_fd_ = -1;  // the worker's
+  int event_fd_ = -1;  // of the worker
 };
 
 }  // namespace tutti::ucx

@@ -1,11 +1,11 @@
-/* All-reduces in the memory of GPUs, one for each rank: in a window, that is without copies aside.
+/* All-reduces in GPU memory, one GPU per rank, in a window and so without copies.
  *
  *   cc gpu_all_reduce.c -o gpu_all_reduce $(pkg-config --cflags --libs tutti) \
  *      -I/usr/local/cuda/include -lcuda
  *   tutti run -n 8 -- ./gpu_all_reduce
  *
- * With CUDA's runtime it is the same: a cudaStream_t is a CUstream, and what cudaMalloc gives will
- * do as well (tutti_register_window makes a window of it, too).
+ * The same works with CUDA's runtime: a cudaStream_t is a CUstream, and tutti_register_window also
+ * accepts memory from cudaMalloc.
  */
 #include <cuda.h>
 #include <stdint.h>
@@ -55,7 +55,7 @@ int main(void) {
   const CUdeviceptr memory = (CUdeviceptr)(uintptr_t)data;
   cuda_ok(cuMemcpyAsync(memory, host, bytes, stream), "cuMemcpyAsync");
 
-  /* The calls return when they are in the stream; the GPU does them in its order. */
+  /* The calls return once they are enqueued; the GPU executes them in stream order. */
   tutti_buffer_t buffer = tutti_host(data, kCount, TUTTI_F32);
   buffer.space = TUTTI_DEVICE;
   tutti_call_options_t options = TUTTI_CALL_OPTIONS_INIT;

@@ -1,4 +1,4 @@
-/* Sums that go on when ranks die:
+/* Sums that continue when ranks die:
  *
  *   cc survive.c -o survive $(pkg-config --cflags --libs tutti)
  *   tutti run -n 4 --min-ranks 2 -- ./survive        # and kill -9 some of them meanwhile
@@ -14,7 +14,7 @@ static void give_up(void) {
   exit(1);
 }
 
-/* In place of `comm` a communicator of those that are left. */
+/* Replaces `comm` by a communicator of the survivors. */
 static tutti_comm_t* without_the_dead(tutti_comm_t* comm) {
   tutti_comm_t* left = NULL;
   fprintf(stderr, "%s\n", tutti_error_text());
@@ -38,8 +38,7 @@ int main(int argc, char** argv) {
     if (status == TUTTI_OK) {
       ++step;
     } else if (status == TUTTI_RANK_DIED) {
-      /* Some may have done one step more than others: they agree where to go on, by the smallest.
-       */
+      /* Ranks may differ by one step: all continue from the smallest. */
       comm = without_the_dead(comm);
       int64_t next = step;
       const tutti_buffer_t all = tutti_host(&next, 1, TUTTI_I64);

@@ -22,7 +22,8 @@ with tutti.init() as world:
         for truth, weight in zip(truths, weights):
             error = inputs @ (weight - truth)
             gradient = inputs.T @ error / SAMPLES
-            works.append(world.all_reduce_async(gradient, "avg", out=gradient))  # goes on meanwhile
+            # overlaps with the next computation
+            works.append(world.all_reduce_async(gradient, "avg", out=gradient))
         for weight, work in zip(weights, works):
             weight -= RATE * work.wait()
 

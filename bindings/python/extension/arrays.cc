@@ -17,7 +17,7 @@ namespace {
 std::optional<tutti_dtype_t> dtype_of(nb::dlpack::dtype type) {
   using Code = nb::dlpack::dtype_code;
   const auto key = [](Code code, int bits) { return static_cast<int>(code) << 8 | bits; };
-  if (type.lanes != 1) return std::nullopt;  // vectors of elements
+  if (type.lanes != 1) return std::nullopt;  // vector types
   switch (const auto code = static_cast<Code>(type.code); key(code, type.bits)) {
     case key(Code::Int, 8):
       return TUTTI_I8;
@@ -52,14 +52,14 @@ std::optional<tutti_dtype_t> dtype_of(nb::dlpack::dtype type) {
   }
 }
 
-// As the array says it; "" if it does not.
+// Returns the array's own dtype name; "" if it has none.
 std::string dtype_name(nb::handle array) {
   const nb::object dtype = nb::getattr(array, "dtype", nb::none());
   return dtype.is_none() ? "" : nb::str(dtype).c_str();
 }
 
-// Why an array's memory could not be taken, in the order in which a person would look. `given` is
-// what the caller knows it as.
+// Raises the reason why an array's memory is unusable, in the order in which a user would check.
+// `given`: the object that the caller passed.
 [[noreturn]] void refuse(nb::handle array, nb::handle given, Access access, const char* role) {
   std::string what = std::string(role) + " (" + nb::inst_name(given).c_str();
   if (const std::string dtype = dtype_name(given); !dtype.empty()) what += " of " + dtype;
@@ -68,10 +68,9 @@ std::string dtype_name(nb::handle array) {
   if (!nb::try_cast(array, readable, false)) {
     raise(TUTTI_INVALID_ARGUMENT,
           what +
-              " is no array whose memory can be had: it exports neither DLPack nor the buffer "
-              "protocol, or not with such elements. Pass a NumPy array of numbers in this "
-              "machine's byte order, or another array on the CPU; a tensor that records gradients "
-              "must be detached first");
+              " is not an array with accessible memory: it exports neither DLPack nor the buffer "
+              "protocol, or has unsupported elements. Pass a NumPy array of numbers in native byte "
+              "order, or another array on the CPU; detach a tensor that records gradients first");
   }
   if (readable.device_type() != nb::device::cpu::value) {
     raise(TUTTI_UNSUPPORTED, what + " is not in host memory: copy it to the CPU first");
@@ -79,23 +78,23 @@ std::string dtype_name(nb::handle array) {
   nb::ndarray<nb::ro, nb::c_contig> contiguous;
   if (!nb::try_cast(array, contiguous, false)) {
     raise(TUTTI_INVALID_ARGUMENT,
-          what + " is not contiguous (C order), and calls work on arrays where they lie. " +
+          what + " is not contiguous (C order), and calls access arrays in place. " +
               (access == Access::read
-                   ? "Pass a copy that is: numpy.ascontiguousarray(), tensor.contiguous()"
-                   : "Receive into a contiguous array and assign that"));
+                   ? "Pass a contiguous copy: numpy.ascontiguousarray(), tensor.contiguous()"
+                   : "Receive into a contiguous array and assign from it"));
   }
   raise(TUTTI_INVALID_ARGUMENT, what + " is read-only, but the call writes to it");
 }
 
-// NumPy exports no array of a type that it does not know itself: the Python side shows such memory
-// as plain numbers of the same width, and says what they are.
+// NumPy cannot export arrays of types that it does not know: the Python side passes such memory as
+// plain numbers of the same width, with the dtype.
 std::optional<std::pair<nb::object, tutti_dtype_t>> look_through(nb::handle array) {
   const nb::object view = nb::module_::import_("tutti._arrays").attr("look_through")(array);
   if (view.is_none()) return std::nullopt;
   return std::pair(nb::object(view[0]), nb::cast<tutti_dtype_t>(view[1]));
 }
 
-// Any memory that is contiguous, on the host, and may be used so. False: it is not.
+// Accepts any contiguous host memory with the required access. Returns false otherwise.
 bool take(nb::handle array, Access access, nb::ndarray<nb::ro>& memory) {
   if (access == Access::write) {
     nb::ndarray<nb::c_contig, nb::device::cpu> writable;

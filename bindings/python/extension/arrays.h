@@ -1,4 +1,4 @@
-// Python's arrays as the library's buffers, without a copy.
+// Uses Python arrays as the library's buffers, without a copy.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,18 +10,18 @@ namespace tutti::python {
 
 enum class Access { read, write };
 
-// An array that a call works on, kept alive until this ends. Ended with the GIL held.
+// An array in use by a call, kept alive until this object is destroyed, which requires the GIL.
 class Array {
  public:
-  Array() = default;  // no data: None
-  // Takes NumPy's arrays and whatever has __dlpack__ or the buffer protocol; `role` is its name in
-  // errors. Raises tutti.Error where it is not contiguous, not in host memory, of a type that the
-  // library has not got, or read-only where it must be written.
+  Array() = default;  // without data: None
+  // Accepts NumPy arrays and any object with __dlpack__ or the buffer protocol; `role` names it in
+  // errors. Raises tutti.Error if it is not contiguous, not in host memory, of an unsupported
+  // dtype, or read-only where it must be written.
   Array(nanobind::handle array, Access access, const char* role);
 
   const tutti_buffer_t& buffer() const { return buffer_; }
   size_t bytes() const { return memory_.nbytes(); }
-  // Its count and type, without data.
+  // Returns its count and dtype, without data.
   tutti_buffer_t shape() const { return tutti_host(nullptr, buffer_.count, buffer_.dtype); }
 
  private:

@@ -18,7 +18,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// How often this process has come out of a fork.
+// The number of forks between this process and the first.
 int& forks() {
   static int count = 0;
   static std::once_flag once;
@@ -26,13 +26,13 @@ int& forks() {
   return count;
 }
 
-// A communicator that is being made. It ends with this, where an interrupt keeps it from its owner.
+// A communicator under construction. If an interrupt keeps it from its owner, it is destroyed here.
 struct Making {
   Making() = default;
   Making(const Making&) = delete;
   Making& operator=(const Making&) = delete;
   ~Making() { tutti_destroy(comm); }
-  // Null where there is none.
+  // Returns null if there is none.
   std::unique_ptr<Communicator> take() {
     tutti_comm_t* const made = std::exchange(comm, nullptr);
     return made == nullptr ? nullptr : std::make_unique<Communicator>(made);
@@ -54,8 +54,8 @@ tutti_comm_t* Communicator::handle() const {
   }
   if (of_another_process()) {
     raise(TUTTI_UNSUPPORTED,
-          "the communicator belongs to the process that this one was forked from: call "
-          "tutti.init() after the fork only, or start processes by 'spawn'");
+          "the communicator belongs to the parent of this forked process: call tutti.init() after "
+          "the fork, or start processes by 'spawn'");
   }
   return handle_;
 }
@@ -69,7 +69,7 @@ Calls::iterator Communicator::start(const Request& given) {
   request.collective = given.collective;
   request.root = given.root;
   request.op = given.op;
-  // What a rank has no data for is described by the other side.
+  // A buffer that a rank does not have is described by the other buffer.
   request.input = given.input.is_none() ? call.output.shape() : call.input.buffer();
   request.output = given.output.is_none() ? call.input.shape() : call.output.buffer();
   for (const auto* counts : {given.input_counts, given.output_counts}) {
@@ -106,12 +106,12 @@ void Communicator::abandon(Calls::iterator call) {
 
 void Communicator::end_abandoned() {
   if (abandoned_ == 0 || closed() || of_another_process()) return;
-  Calls ended;  // when their arrays go, Python code may run, and make calls
+  Calls ended;  // destroying their arrays may run Python code, which may make calls
   for (auto call = calls_.begin(); call != calls_.end();) {
     const auto current = call++;
     if (!current->abandoned) continue;
     int done = 0;
-    // How it failed, the calls to come will say.
+    // Later calls report the failure.
     if (tutti_test(current->work, &done) == TUTTI_OK && done == 0) continue;
     tutti_work_free(current->work);
     ended.splice(ended.end(), calls_, current);
@@ -119,7 +119,7 @@ void Communicator::end_abandoned() {
   }
 }
 
-// A visit that lasts until the library returns, while this thread runs handlers of signals.
+// A visit that lasts until the library returns, while this thread runs signal handlers.
 class Communicator::LongVisit {
  public:
   explicit LongVisit(Communicator& communicator)
@@ -135,12 +135,13 @@ class Communicator::LongVisit {
   Visit visit_;
 };
 
-// Runs what blocks on this communicator; an interrupt aborts it.
+// Runs a blocking call on this communicator; an interrupt aborts it.
 template <typename Block>
 void Communicator::run(const char* name, Block block) {
   tutti_comm_t* const comm = handle();
   const LongVisit visit(*this);
-  // Of the visit, not of handle_: another thread may be in close(), which waits for the visit.
+  // Uses the visit's handle, not handle_: another thread may be in close(), which waits for the
+  // visit.
   hearing_signals([comm, block] { return block(comm); },
                   [comm, name] {
                     const std::string reason = std::string(name) + "() was interrupted";
@@ -215,7 +216,7 @@ void Communicator::close() {
   }
   tutti_comm_t* const comm = std::exchange(handle_, nullptr);
   if (comm == nullptr || of_another_process()) return;
-  // Who waits for a call comes out soon by itself.
+  // Threads that wait for a call return soon by themselves.
   if (!long_visits_.empty()) {
     tutti_abort(comm, "the communicator was closed in the middle of split(), create() or probe()");
   }
@@ -228,7 +229,7 @@ void Communicator::close() {
     nb::gil_scoped_release without_gil;
     tutti_destroy(comm);
   }
-  const Calls ended = std::exchange(calls_, {});  // only now are their arrays nobody's
+  const Calls ended = std::exchange(calls_, {});  // only now are their arrays unused
 }
 
 std::unique_ptr<Communicator> join(const JoinOptions& given) {

@@ -1,6 +1,6 @@
-// Communicators and calls under way, as Python holds them.
+// Python's communicators and calls in flight.
 //
-// Everything here is guarded by the GIL, which is let go of whenever the library is called.
+// Everything here is guarded by the GIL, which is released whenever the library is called.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,16 +19,16 @@
 
 namespace tutti::python {
 
-// A call that the library works on, and what must live until it is complete.
+// A call in flight, and the objects that must live until it is complete.
 struct Call {
   tutti_work_t* work = nullptr;
   Array input;
   Array output;
-  bool abandoned = false;  // nobody will wait for it
+  bool abandoned = false;  // no thread will wait for it
 };
 using Calls = std::list<Call>;
 
-// What all forms of calls have in common; the defaults are those of the C interface.
+// The common part of all calls; the defaults are those of the C interface.
 struct Request {
   tutti_collective_t collective = TUTTI_BARRIER;
   nanobind::handle input;
@@ -50,13 +50,13 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
   bool closed() const { return handle_ == nullptr; }
-  // The library's. Raises tutti.Error if there is none any more.
+  // Returns the library's handle. Raises tutti.Error if the communicator is closed.
   tutti_comm_t* handle() const;
 
   Calls::iterator start(const Request& request);
-  // Its buffers are the caller's again.
+  // Returns the call's buffers to the caller.
   void end(Calls::iterator call);
-  // Nobody will wait for the call: it ends once it is complete.
+  // Marks a call that no thread will wait for: it ends once it is complete.
   void abandon(Calls::iterator call);
 
   void open_queues(int32_t count);
@@ -64,15 +64,15 @@ class Communicator {
   std::unique_ptr<Communicator> create(const std::vector<int32_t>& ranks, int32_t tag);
   std::unique_ptr<Communicator> shrink();
   std::unique_ptr<Communicator> grow(int32_t count);
-  // The flags, and who took part.
+  // Returns the flags, and the ranks that took part.
   std::pair<uint64_t, std::vector<int32_t>> agree(uint64_t flags);
   std::optional<tutti_message_t> probe(int32_t source, int32_t tag, bool wait);
   void abort(const std::string& reason);
-  // Leaves the communicator: threads that wait in it get an error, calls under way are given up,
-  // and no array is in use afterwards.
+  // Leaves the communicator: waiting threads get an error, calls in flight are given up, and no
+  // array is in use afterwards.
   void close();
 
-  // While it lives, a thread of this process is inside of the library on the communicator's behalf.
+  // While it lives, a thread of this process is inside the library on the communicator's behalf.
   class Visit {
    public:
     explicit Visit(Communicator& communicator) : inside_(communicator.inside_) { ++inside_; }
@@ -94,14 +94,14 @@ class Communicator {
   tutti_comm_t* handle_;
   int rank_;
   int size_;
-  int process_;     // forks before it was made
-  int inside_ = 0;  // visits
+  int process_;     // number of forks at construction
+  int inside_ = 0;  // number of visits
   std::vector<std::thread::id> long_visits_;
   Calls calls_;
   size_t abandoned_ = 0;
 };
 
-// As tutti_init_options_t; size 0: what the environment says.
+// As tutti_init_options_t; size 0: from the environment.
 struct JoinOptions {
   int32_t rank = 0;
   int32_t size = 0;
@@ -110,7 +110,7 @@ struct JoinOptions {
   std::optional<std::string> rendezvous_file;
 };
 
-// Joins the job. Raises tutti.Error. A join that is interrupted is left to itself.
+// Joins the job. Raises tutti.Error. An interrupted join continues in the background.
 std::unique_ptr<Communicator> join(const JoinOptions& options);
 
 }  // namespace tutti::python

@@ -1,4 +1,5 @@
-// The extension module tutti._tutti: what Python cannot do itself. What people call is in tutti/.
+// The extension module tutti._tutti: functions that Python cannot implement. The public API is in
+// tutti/.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -37,7 +38,7 @@ tutti_wire_t wire_from(const std::string& name) {
   }
   std::string known;
   for (const char* one : kWireFormats) known += (known.empty() ? "" : ", ") + std::string(one);
-  raise(TUTTI_INVALID_ARGUMENT, "'" + name + "' is no wire format: there are " + known);
+  raise(TUTTI_INVALID_ARGUMENT, "unknown wire format '" + name + "': expected one of " + known);
 }
 
 Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb::handle output,
@@ -51,7 +52,7 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
   if (output_counts) request.output_counts = &*output_counts;
   request.options.tag = tag;
   request.options.may_be_shorter = may_be_shorter ? 1 : 0;
-  // In C 0 stands for the setting.
+  // In C, 0 means the setting.
   if (timeout) request.options.timeout = *timeout == 0 ? INFINITY : *timeout;
   if (algorithm) request.options.algorithm = algorithm->c_str();
   request.options.deterministic = deterministic ? 1 : 0;
@@ -106,21 +107,22 @@ void bind_communicator(nb::module_& module) {
 
 void bind_work(nb::module_& module) {
   nb::class_<Work>(module, "Work",
-                   "A call under way: what the methods that end in _async return. `await` it, or "
-                   "wait(). Its arrays\nmust not be touched until it is complete; they are kept "
-                   "alive as long, even if the Work is dropped.")
+                   "A call in flight, as the methods that end in _async return it. `await` it, or "
+                   "wait(). Its arrays\nare kept alive until it is complete, even if the Work is "
+                   "dropped, and must not be touched before.\nOne thread at a time may wait.")
       .def("wait", &Work::wait, nb::sig("def wait(self) -> typing.Any"),
-           "Blocks until the call is complete; returns its result, or raises how it failed. Any "
-           "number of times.\nAfter a KeyboardInterrupt the call goes on.")
+           "Blocks until the call is complete; returns its result, or raises its error. May be "
+           "repeated.\nAfter a KeyboardInterrupt the call continues.")
       .def("wait_for", &Work::wait_for, nb::arg("seconds"),
-           "Like wait(), for at most so many seconds; says whether the call is complete.")
-      .def("test", &Work::test, "Makes progress; says whether the call is complete.")
+           "As wait(), for at most `seconds`; returns whether the call is complete.")
+      .def("test", &Work::test,
+           "Makes progress without blocking; returns whether the call is complete.")
       .def("abort", &Work::abort, nb::arg("reason") = "Work.abort()",
-           "Aborts the call's communicator on all its ranks, if the call is not complete.")
+           "Aborts the call's communicator on all its ranks unless the call is complete.")
       .def_prop_ro(
           "message", [](const Work& self) { return told(self.message()); },
           nb::for_getter(nb::sig("def message(self) -> tutti._arrays.Message")),
-          "Of a receive that is complete: what it has received, a tutti.Message.")
+          "The tutti.Message of a completed receive.")
       .def(
           "__await__",
           [](nb::handle self) {

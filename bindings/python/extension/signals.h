@@ -1,4 +1,4 @@
-// Python's signals while the library blocks.
+// Handles Python's signals while the library blocks.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,17 +14,19 @@
 
 namespace tutti::python {
 
-// How long a signal may go unheard: handlers of Python's run between waits.
+// Maximum delay of a signal: Python's handlers run between waits.
 constexpr std::chrono::milliseconds kBetweenSignals{50};
 
-// Runs what blocks on a thread of its own, while this one hears signals; raises what it failed
-// with. If a handler raises, as for an interrupt, `stop` is to make it return soon and says whether
-// it will; what cannot be stopped is left behind. It may own nothing of this stack, then.
+// Runs a blocking call on a thread of its own, while this one handles signals; raises the call's
+// failure. If a handler raises, for example on an interrupt, `stop` should make the call return
+// soon and reports whether it will; a call that cannot be stopped is left running, and so must not
+// own anything on this stack.
 template <typename Block, typename Stop>
 void hearing_signals(Block block, Stop stop) {
   std::packaged_task<Failure()> task([block = std::move(block)] {
     const tutti_status_t status = block();
-    return status == TUTTI_OK ? Failure{status, ""} : last_failure(status);  // of that thread
+    // of the blocking thread
+    return status == TUTTI_OK ? Failure{status, ""} : last_failure(status);
   });
   std::future<Failure> outcome = task.get_future();
   std::thread thread(std::move(task));

@@ -16,7 +16,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// A window that is being made. It ends with this, where an interrupt keeps it from its owner.
+// A window under construction. If an interrupt keeps it from its owner, it is destroyed here.
 struct Making {
   Making() = default;
   Making(const Making&) = delete;
@@ -25,7 +25,7 @@ struct Making {
   tutti_window_t* window = nullptr;
 };
 
-// A call of a thread, without the GIL: the window does not end meanwhile.
+// A thread's call without the GIL, which keeps the window alive.
 template <typename Call>
 void call(int& inside, Call call) {
   tutti_status_t status = TUTTI_OK;
@@ -135,7 +135,7 @@ void Window::fence() {
   run("fence", [](tutti_window_t* window) { return tutti_fence(window); });
 }
 
-// A handler of a signal that runs in the middle of a call of this thread cannot wait for its end.
+// A signal handler that runs during a call of this thread cannot wait for that call's end.
 void Window::refuse_within_call() const {
   if (std::ranges::count(long_calls_, std::this_thread::get_id()) == 0) return;
   raise(TUTTI_INVALID_ARGUMENT,

@@ -1,4 +1,4 @@
-// Windows, as Python holds them: one-sided access to other ranks' memory.
+// Python's windows: one-sided access to other ranks' memory.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,18 +13,18 @@
 
 namespace tutti::python {
 
-// Guarded by the GIL, which is let go of whenever the library is called.
+// Guarded by the GIL, which is released whenever the library is called.
 class Window {
  public:
-  // Collective. `memory` is an array that stays alive as long, or None for `bytes` of the window's
-  // own.
+  // Collective. `memory` is an array that is kept alive, or None for `bytes` bytes of the window's
+  // own memory.
   Window(Communicator& communicator, nanobind::handle memory, uint64_t bytes, bool members_may_die);
   ~Window() { close(); }
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
   uint64_t bytes(int32_t rank) const;
-  std::span<uint8_t> part() const;  // this rank's
+  std::span<uint8_t> part() const;  // this rank's part
   bool closed() const { return handle_ == nullptr; }
 
   void put(nanobind::handle from, int32_t rank, uint64_t offset);
@@ -37,13 +37,13 @@ class Window {
   void flush(int32_t rank);
   void fence();
   void free();
-  // Ends it on this rank alone. Threads that wait in it get an error.
+  // Ends the window on this rank alone. Waiting threads get an error.
   void close();
 
  private:
-  // Raises tutti.Error if it has ended.
+  // Raises tutti.Error if the window has ended.
   tutti_window_t* handle() const;
-  // Runs what blocks on the window; an interrupt aborts it.
+  // Runs a blocking call on the window; an interrupt aborts it.
   void refuse_within_call() const;
   void wait_for_others() const;
   template <typename Block>
@@ -52,8 +52,8 @@ class Window {
   tutti_window_t* handle_ = nullptr;
   Array memory_;
   int32_t rank_;
-  int inside_ = 0;                           // calls of threads
-  std::vector<std::thread::id> long_calls_;  // while their threads run handlers of signals
+  int inside_ = 0;                           // number of threads in calls
+  std::vector<std::thread::id> long_calls_;  // while their threads run signal handlers
 };
 
 }  // namespace tutti::python

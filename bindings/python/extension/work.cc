@@ -38,7 +38,7 @@ Work::~Work() {
 template <typename Function>
 void Work::advance(Function function) {
   if (complete_) return;
-  communicator_->handle();  // or an error: without it there is no call
+  communicator_->handle();  // raises if the communicator is closed
   if (entered_) {
     raise(TUTTI_INVALID_ARGUMENT, "another thread waits for this call: one may at a time");
   }
@@ -63,14 +63,14 @@ bool Work::ended() const {
 void Work::end(tutti_status_t status) {
   if (receives_ && status == TUTTI_OK) tutti_work_message(call_->work, &message_);
   complete_ = true;
-  // A communicator that is being closed gives its calls back itself.
+  // A communicator that is being closed ends its calls itself.
   if (!communicator_->closed()) communicator_->end(call_);
 }
 
-// In pieces, so that signals are heard, and that the communicator can be closed meanwhile.
+// Waits in pieces, so that signals are handled, and the communicator can be closed meanwhile.
 bool Work::wait_for(double seconds) {
   constexpr double kPiece = std::chrono::duration<double>(kBetweenSignals).count();
-  if (!(seconds >= 0)) raise(TUTTI_INVALID_ARGUMENT, "a wait cannot take less than 0 seconds");
+  if (!(seconds >= 0)) raise(TUTTI_INVALID_ARGUMENT, "the timeout of a wait must not be negative");
   for (double left = seconds;; left -= kPiece) {
     const double piece = std::min(left, kPiece);
     advance([piece](tutti_work_t* work, int* done) { return tutti_wait_for(work, piece, done); });
@@ -110,7 +110,7 @@ void Work::abort(const std::string& reason) {
 
 const tutti_message_t& Work::message() const {
   if (!receives_ || !complete_ || failure_) {
-    raise(TUTTI_INVALID_ARGUMENT, "there is no message: only receives that are complete have one");
+    raise(TUTTI_INVALID_ARGUMENT, "no message: only completed receives have one");
   }
   return message_;
 }

@@ -1,4 +1,4 @@
-// The caller's handle of a call under way.
+// The caller's handle of a call in flight.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,41 +12,42 @@
 
 namespace tutti::python {
 
-// When it ends before the call does, the communicator keeps the call's arrays until it is complete.
+// If it is destroyed before the call completes, the communicator keeps the call's arrays until
+// then.
 class Work {
  public:
-  // `communicator` keeps alive what the call was started on; `result` is what wait() returns.
+  // `communicator` keeps the call's communicator alive; `result` is what wait() returns.
   Work(nanobind::handle communicator, Calls::iterator call, nanobind::handle result, bool receives);
   Work(Work&& other) noexcept;
   ~Work();
 
-  // Returns the result, or raises how the call failed. After an interrupt the call goes on, and may
-  // be waited for again.
+  // Returns the result, or raises the call's failure. After an interrupt the call continues, and
+  // wait() may be called again.
   nanobind::object wait();
-  // The same where nobody could wait again: an interrupt aborts the communicator.
+  // As wait(), if no later wait is possible: an interrupt aborts the communicator.
   nanobind::object finish();
-  // False: the call is not complete after so many seconds.
+  // Returns false if the call is not complete within `seconds`.
   bool wait_for(double seconds);
   bool test();
   void abort(const std::string& reason);
-  // What a receive that is complete has received.
+  // Describes the message of a completed receive.
   const tutti_message_t& message() const;
 
  private:
-  // Runs a function of the library that may end the call.
+  // Runs a library function that may end the call.
   template <typename Function>
   void advance(Function function);
   void end(tutti_status_t status);
-  // Raises how the call failed, if it did.
+  // Raises the call's failure, if it failed.
   bool ended() const;
 
   nanobind::object owner_;
   Communicator* communicator_;  // null: moved from
-  Calls::iterator call_;        // while the call is under way, and the communicator open
+  Calls::iterator call_;        // valid while the call is in flight and the communicator open
   nanobind::object result_;
   bool receives_;
   bool complete_ = false;
-  bool entered_ = false;  // by a thread
+  bool entered_ = false;  // a thread is inside
   std::optional<Failure> failure_;
   tutti_message_t message_ = TUTTI_MESSAGE_INIT;
 };

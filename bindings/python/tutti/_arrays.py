@@ -1,4 +1,4 @@
-"""Arrays as calls take and make them."""
+"""Arrays as operands and results of calls."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy as np
 
 from ._errors import Error, ErrorCode
 
-Array = Any  # NumPy's arrays, and whatever exports DLPack or the buffer protocol
+Array = Any  # NumPy arrays, and all objects with DLPack or the buffer protocol
 
-# The element types, by their numbers in the C interface; of pairs, the value comes first.
+# The element types, by their numbers in the C interface; in pairs, the value comes first.
 DTYPES = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
     "float32", "float64", "float8_e4m3fn", "float8_e5m2",
     "float32_int32", "float64_int64", "int32_int32", "int64_int64",
 )  # fmt: skip
 
-# Types that NumPy knows by name only, or as structs: (plain numbers as wide, number of the type).
+# Types that NumPy knows only by name, or as structs: (plain type of the same width, number of the
+# dtype).
 _FOREIGN: dict[str, tuple[type, int]] = {
     "bfloat16": (np.uint16, DTYPES.index("bfloat16")),
     "float8_e4m3fn": (np.uint8, DTYPES.index("float8_e4m3fn")),
@@ -49,8 +50,8 @@ def look_through(array: Any) -> tuple[np.ndarray, int] | None:
 
 
 def as_array(array: Any) -> Array:
-    """What can be handed to the library; numbers, lists and bytes-like objects become NumPy's
-    arrays."""
+    """Converts to an array that the library accepts; numbers, lists and bytes-like objects become
+    NumPy arrays."""
     if isinstance(array, np.ndarray) or hasattr(array, "__dlpack__"):
         return array
     try:
@@ -60,7 +61,7 @@ def as_array(array: Any) -> Array:
 
 
 def empty(like: Array, shape: tuple[int, ...]) -> Array:
-    """A new array of the same kind and element type."""
+    """Returns a new array of the same kind and element type."""
     if isinstance(like, np.ndarray):
         return np.empty(shape, like.dtype)
     if hasattr(like, "new_empty"):  # torch.Tensor
@@ -70,17 +71,17 @@ def empty(like: Array, shape: tuple[int, ...]) -> Array:
 
 
 def rows(array: Array) -> int:
-    """The length of the first axis; a single number is a row."""
+    """Returns the length of the first axis; a scalar is one row."""
     return array.shape[0] if array.shape else 1
 
 
 def shape_of_rows(array: Array, count: int) -> tuple[int, ...]:
-    """The shape of so many rows of such an array."""
+    """Returns the shape of `count` rows of such an array."""
     return (count, *array.shape[1:])
 
 
 def blocks(array: Array, size: int, counts: Sequence[int] | None) -> Sequence[int]:
-    """The rows of each rank's block of an array that consists of one for each."""
+    """Returns the rows of each rank's block, for an array with one block per rank."""
     if counts is not None:
         if len(counts) != size:
             raise Error(
@@ -98,7 +99,7 @@ def blocks(array: Array, size: int, counts: Sequence[int] | None) -> Sequence[in
 
 
 def counts_of(counts: Sequence[int] | None, array: Array) -> list[int] | None:
-    """Rows as elements."""
+    """Converts rows to elements."""
     if counts is None:
         return None
     width = math.prod(array.shape[1:])
@@ -114,9 +115,9 @@ class Message(NamedTuple):
     source: int
     tag: int
     dtype: str
-    count: int  # type: ignore[assignment]  # a tuple has a method of that name
+    count: int  # type: ignore[assignment]  # tuple has a method of that name
 
 
 def message(source: int, tag: int, dtype: int, count: int) -> Message:
-    """From the numbers of the C interface."""
+    """Converts the numbers of the C interface."""
     return Message(source, tag, DTYPES[dtype], count)

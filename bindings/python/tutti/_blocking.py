@@ -1,4 +1,4 @@
-"""Calls that return a Work, made into calls that wait for it."""
+"""Converts calls that return a Work to blocking calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Arguments = ParamSpec("_Arguments")
 
 
 def blocking(begin: Callable[_Arguments, Work]) -> Callable[_Arguments, Any]:
-    """The same call, complete when it returns: NAME of NAME_async."""
+    """Returns the blocking form of a call: NAME of NAME_async."""
 
     @functools.wraps(begin)
     def call(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> Any:
@@ -22,5 +22,5 @@ def blocking(begin: Callable[_Arguments, Work]) -> Callable[_Arguments, Any]:
     call.__name__ = begin.__name__.removesuffix("_async")
     call.__qualname__ = begin.__qualname__.removesuffix("_async")
     signature = inspect.signature(begin).replace(return_annotation="Array")
-    setattr(call, "__signature__", signature)  # what help() shows
+    setattr(call, "__signature__", signature)  # shown by help()
     return call

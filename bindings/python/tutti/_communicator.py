@@ -30,21 +30,21 @@ WIRE_FORMATS: tuple[str, ...] = tuple(_tutti.wire_formats())
 _NUMBER_OF_OP = {name: number for number, name in enumerate(OPS)}
 
 _serial = itertools.count()
-# In the order in which they were made; works keep the handles too.
+# In the order of creation; works keep the handles alive too.
 _open: weakref.WeakValueDictionary[int, _tutti.Communicator] = weakref.WeakValueDictionary()
 
 
 class Options(TypedDict, total=False):
-    """What every call takes, by keyword."""
+    """Options of every call, by keyword."""
 
-    # Seconds from its start after which the call aborts the communicator; 0: no deadline. Without
-    # it TUTTI_TIMEOUT holds.
+    # Seconds after which the call aborts the communicator; 0: no deadline. The default is
+    # TUTTI_TIMEOUT.
     timeout: float
-    algorithm: str  # else the library chooses; `tutti bench COLLECTIVE --algorithm list` names them
+    algorithm: str  # default: the library's choice; see `tutti bench COLLECTIVE --algorithm list`
     deterministic: bool  # the bits depend on the inputs and the number of ranks only
-    queue: int  # the queue of the communicator that the call goes into; see open_queues()
-    # How float32 elements travel, alike on all ranks: one of WIRE_FORMATS. Each is rounded when it
-    # is sent, and each sum when it is sent on; all ranks get the same bits.
+    queue: int  # the queue of the communicator that orders the call; see open_queues()
+    # The format in which float32 elements travel, the same on all ranks: one of WIRE_FORMATS.
+    # Elements are rounded when sent, and partial sums when forwarded; all ranks get the same bits.
     wire: str
 
 
@@ -52,39 +52,45 @@ def number_of_op(name: str) -> int:
     number = _NUMBER_OF_OP.get(name)
     if number is None:
         raise Error(
-            ErrorCode.INVALID_ARGUMENT, f"{name!r} is no operator: there are {', '.join(OPS)}"
+            ErrorCode.INVALID_ARGUMENT,
+            f"unknown operator {name!r}: expected one of {', '.join(OPS)}",
         )
     return number
 
 
 class Communicator:
-    """A group of ranks. All of them make the same collective calls in the same order.
+    """A group of ranks. All of them must make the same collective calls in the same order.
 
-    Arrays are NumPy's, or whatever exports DLPack or the buffer protocol (torch's tensors,
-    array.array), in host memory, contiguous. They are never copied: an array that is not contiguous
-    is refused. Numbers and lists may be given as inputs. A result is a new array (torch's for
-    torch's tensors, else NumPy's), or `out`, which may be the input (in place).
+    Arrays are NumPy arrays, or objects with DLPack or the buffer protocol (torch's tensors,
+    array.array), contiguous and in host memory. They are never copied: an array that is not
+    contiguous is rejected. Numbers and lists may be passed as inputs. The result is a new array (a
+    torch tensor for torch tensors, otherwise NumPy's), or `out`, which may be the input (in place).
 
-    Collectives that cut or join arrays do so along the first axis: its length n is that of each
-    rank's block, in rows of any shape. With `counts`, a number of rows for each rank, blocks are of
-    unequal length.
+    Collectives that split or join arrays do so along the first axis: its length n is that of each
+    rank's block, in rows of any shape. With `counts`, a number of rows per rank, blocks may differ
+    in length.
 
     Each call NAME has a form NAME_async, which returns a Work at once: wait() for it, or `await`
-    it, for the result.
+    it, for the result. The arrays of a call are kept alive, and must not be touched, until it is
+    complete. NAME itself blocks; an interrupt (KeyboardInterrupt) in it aborts the communicator.
 
-    Ops are "sum", "prod", "min", "max" (a NaN wins), "avg"; of integers "band", "bor", "bxor"; of
-    structs of a value and an index of the same width "minloc", "maxloc". Errors are raised as
-    tutti.Error.
+    Operators are "sum", "prod", "min", "max" (NaN wins), "avg"; for integers "band", "bor", "bxor";
+    for structs of a value and an index of the same width "minloc", "maxloc".
+
+    Errors are raised as tutti.Error. After INVALID_ARGUMENT and UNSUPPORTED the communicator stays
+    usable; after all others it is aborted on all its ranks: close() it, and continue with shrink().
+    Any thread may call; concurrent collectives need an order that the caller establishes, or a
+    queue per thread.
     """
 
     def __init__(self, handle: _tutti.Communicator) -> None:
-        """For the library's own use: init(), split() and create() make communicators."""
+        """Internal: use init(), split() and create()."""
         self._handle = handle
         _open[next(_serial)] = handle
 
     @property
     def rank(self) -> int:
-        """This process's number, from 0 on."""
+        """This process's rank, counted from 0."""
         return self._handle.rank
 
     @property
@@ -96,16 +102,16 @@ class Communicator:
         state = ", closed" if self._handle.closed else ""
         return f"<tutti.Communicator: rank {self.rank} of {self.size}{state}>"
 
-    # ---- its life ----
+    # ---- life cycle ----
 
     def close(self) -> None:
-        """Leaves the communicator. Calls under way are given up, threads that wait in it get an
-        error. May be repeated."""
+        """Leaves the communicator. Calls in flight are abandoned, waiting threads get an error, and
+        arrays are no longer in use. May be repeated."""
         self._handle.close()
 
     def abort(self, reason: str) -> None:
-        """Makes all calls of all ranks on this communicator fail with this reason, now and
-        later."""
+        """Aborts the communicator on all ranks: present and later calls fail with ABORTED and this
+        reason. Any thread may call; never blocks."""
         self._handle.abort(reason)
 
     def __enter__(self) -> Self:
@@ -114,50 +120,55 @@ class Communicator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        """Closes it; an exception aborts it before, so that no rank waits for this one."""
+        """Closes the communicator; an exception aborts it first, so that no rank waits for this
+        one."""
         ends_well = error is None or (isinstance(error, SystemExit) and not error.code)
         if not ends_well:
-            with contextlib.suppress(Error):  # it is closed
+            with contextlib.suppress(Error):  # the communicator is closed
                 self.abort(f"rank {self.rank} raised {error!r}")
         self.close()
 
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
-        """Ranks with the same color form a new communicator, ordered by key and then by rank. With
-        None a rank joins none, and gets None. All ranks call."""
+        """Splits the communicator: ranks with the same color form a new one, ordered by key and
+        then by rank. Returns None if `color` is None. Collective; blocks."""
         part = self._handle.split(-1 if color is None else color, key)
         return None if part is None else Communicator(part)
 
     def open_queues(self, count: int) -> None:
-        """Opens queues 1 to `count`; all ranks call. The collectives of one queue run one after the
-        other, those of different queues side by side. Each has an order of calls and messages of its
-        own; every failure is that of the whole communicator."""
+        """Opens queues 1 to `count`. The collectives of one queue run in order, those of different
+        queues concurrently. Each queue has its own order of calls, the same on all ranks, and its
+        own messages; a failure aborts the whole communicator. Collective; blocks."""
         self._handle.open_queues(count)
 
     def create(self, ranks: Sequence[int], tag: int = 0) -> Communicator:
-        """A new communicator of these ranks, in this order; only they call. A tag tells apart what
-        threads make of the same ranks at the same time."""
+        """Returns a new communicator of `ranks`, in this order. Collective among these ranks only;
+        blocks. `tag` distinguishes communicators of the same ranks that threads create
+        concurrently."""
         return Communicator(self._handle.create(list(ranks), tag))
 
     def shrink(self) -> Communicator:
-        """For when ranks have died: a new communicator of those that are left, in their order. All
-        of them call, and any of them may die meanwhile. A job that is cut in two goes on at one
-        side only: an Error on the other."""
+        """Returns a communicator of the surviving ranks, in their order, after ranks have died.
+        Collective among the survivors, any of which may die meanwhile; blocks. At most one side of
+        a partitioned job continues: on the other it raises CONNECTION_LOST. TIMEOUT: a rank did not
+        call; the call may be repeated."""
         return Communicator(self._handle.shrink())
 
     def grow(self, count: int) -> Communicator:
-        """A communicator of all ranks that are left, which must be in this one, and of as many
-        spares (`tutti run --spares`), as far as there are any. Theirs is what init() returns."""
+        """Returns a communicator of all surviving ranks of the job, which must be in this one,
+        followed by up to `count` spares (`tutti run --spares`), whose init() returns it as well.
+        Collective among the survivors; blocks. Errors as shrink()."""
         return Communicator(self._handle.grow(count))
 
     def agree(self, flags: int = 2**64 - 1) -> tuple[int, list[int]]:
-        """Those that are left agree: the bits that all of them have given, and who took part."""
+        """Agrees on flags among the survivors: returns the bitwise AND of all their flags, and the
+        ranks that took part. Collective among the survivors; blocks. Errors as shrink()."""
         agreed, living = self._handle.agree(flags)
         return agreed, list(living)
 
     # ---- collectives: every rank gets a result ----
 
     def barrier_async(self, **options: Unpack[Options]) -> Work:
-        """Returns when all ranks have called."""
+        """Completes when all ranks have called."""
         return self._handle.start(_BARRIER, None, None, None, **options)
 
     barrier = blocking(barrier_async)
@@ -165,7 +176,7 @@ class Communicator:
     def all_reduce_async(
         self, array: Array, op: str = "sum", *, out: Array | None = None, **options: Unpack[Options]
     ) -> Work:
-        """The combination of all ranks' arrays, element by element; of the same shape."""
+        """Combines all ranks' arrays element by element; the result has the same shape."""
         array = as_array(array)
         if out is None:
             out = empty(array, array.shape)
@@ -181,7 +192,7 @@ class Communicator:
         out: Array | None = None,
         **options: Unpack[Options],
     ) -> Work:
-        """All ranks' arrays, one behind the other: (n, ...) becomes (size * n, ...), or with counts
+        """Concatenates all ranks' arrays: (n, ...) becomes (size * n, ...), or with counts
         (sum(counts), ...). The array may be this rank's part of `out`."""
         array = as_array(array)
         if out is None:
@@ -201,8 +212,9 @@ class Communicator:
         out: Array | None = None,
         **options: Unpack[Options],
     ) -> Work:
-        """This rank's block of the combination of all ranks' arrays: (size * n, ...) becomes (n,
-        ...), or with counts (counts[rank], ...). `out` may be this rank's part of the array."""
+        """Combines all ranks' arrays and returns this rank's block of the result: (size * n, ...)
+        becomes (n, ...), or with counts (counts[rank], ...). `out` may be this rank's part of the
+        array."""
         array = as_array(array)
         if out is None:
             out = empty(array, shape_of_rows(array, blocks(array, self.size, counts)[self.rank]))
@@ -222,9 +234,9 @@ class Communicator:
         out: Array | None = None,
         **options: Unpack[Options],
     ) -> Work:
-        """Block r of the array goes to rank r, block r of the result comes from rank r: (size * n,
-        ...) stays so, or with both counts (sum(input_counts), ...) becomes (sum(output_counts),
-        ...)."""
+        """Exchanges blocks: block r of the array goes to rank r, block r of the result comes from
+        rank r. (size * n, ...) stays so, or with both counts (sum(input_counts), ...) becomes
+        (sum(output_counts), ...)."""
         array = as_array(array)
         if (input_counts is None) != (output_counts is None):
             raise Error(
@@ -245,7 +257,7 @@ class Communicator:
     def scan_async(
         self, array: Array, op: str = "sum", *, out: Array | None = None, **options: Unpack[Options]
     ) -> Work:
-        """The combination of the arrays of ranks 0 to this one; of the same shape."""
+        """Combines the arrays of ranks 0 to this one; the result has the same shape."""
         array = as_array(array)
         if out is None:
             out = empty(array, array.shape)
@@ -256,8 +268,8 @@ class Communicator:
     def exscan_async(
         self, array: Array, op: str = "sum", *, out: Array | None = None, **options: Unpack[Options]
     ) -> Work:
-        """The combination of the arrays of the ranks below this one; rank 0 has none, and its `out`
-        stays as it is."""
+        """Combines the arrays of the ranks below this one. Rank 0 gets None, or its unchanged
+        `out`."""
         array = as_array(array)
         result = out
         if out is None:
@@ -272,8 +284,8 @@ class Communicator:
     def broadcast_async(
         self, array: Array, root: int = 0, *, out: Array | None = None, **options: Unpack[Options]
     ) -> Work:
-        """The root's array, on every rank. The arrays of other ranks are not read: they only say
-        shape and type. broadcast(x, root, out=x) is in place."""
+        """Returns the root's array on every rank. Other ranks' arrays are not read: they only
+        define shape and dtype. broadcast(x, root, out=x) is in place."""
         array = as_array(array)
         if out is None:
             out = empty(array, array.shape)
@@ -290,7 +302,7 @@ class Communicator:
         out: Array | None = None,
         **options: Unpack[Options],
     ) -> Work:
-        """At the root, the combination of all ranks' arrays; elsewhere None."""
+        """Combines all ranks' arrays at the root; other ranks get None."""
         array = as_array(array)
         if self.rank != root:
             out = None
@@ -309,9 +321,8 @@ class Communicator:
         out: Array | None = None,
         **options: Unpack[Options],
     ) -> Work:
-        """At the root, all ranks' arrays one behind the other, as all_gather has them; elsewhere
-        None. Counts are needed at the root; elsewhere any sequence says that blocks are of unequal
-        length."""
+        """Concatenates all ranks' arrays at the root, as all_gather does; other ranks get None.
+        Counts are needed at the root; elsewhere any sequence declares blocks of unequal length."""
         array = as_array(array)
         if self.rank != root:
             out = None
@@ -334,9 +345,9 @@ class Communicator:
         out: Array | None = None,
         **options: Unpack[Options],
     ) -> Work:
-        """This rank's block of the root's array: (size * n, ...) becomes (n, ...), or with counts
-        (counts[rank], ...). On other ranks the array is not read: it only says shape and type, and
-        may be None where there is `out`."""
+        """Returns this rank's block of the root's array: (size * n, ...) becomes (n, ...), or with
+        counts (counts[rank], ...). On other ranks the array is not read: it only defines shape and
+        dtype, and may be None if `out` is given."""
         if array is None and (out is None or self.rank == root):
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,
@@ -356,7 +367,7 @@ class Communicator:
     # ---- messages ----
 
     def send_async(self, array: Array, dest: int, tag: int = 0, **options: Unpack[Options]) -> Work:
-        """Sends the array to one rank. Returns when the array may be changed."""
+        """Sends the array to one rank. Completes when the array may be changed."""
         return self._handle.start(_SEND, as_array(array), None, None, 0, dest, tag=tag, **options)
 
     send = blocking(send_async)
@@ -370,8 +381,9 @@ class Communicator:
         may_be_shorter: bool = False,
         **options: Unpack[Options],
     ) -> Message:
-        """Receives into `out` the oldest message that fits, of the same type and number of
-        elements, or with may_be_shorter of at most as many. Says what it was."""
+        """Receives the oldest matching message into `out`, and returns its tutti.Message. dtype and
+        number of elements must be equal; with may_be_shorter the message may have fewer elements.
+        """
         work = self.recv_async(out, source, tag, may_be_shorter=may_be_shorter, **options)
         work._finish()
         return work.message
@@ -385,7 +397,7 @@ class Communicator:
         may_be_shorter: bool = False,
         **options: Unpack[Options],
     ) -> Work:
-        """recv(), begun. The result is `out`; Work.message says what it was."""
+        """Starts recv(). The result is `out`; Work.message describes the message."""
         return self._handle.start(
             _RECV, None, out, out, 0, source, tag=tag, may_be_shorter=may_be_shorter, **options
         )
@@ -398,8 +410,8 @@ class Communicator:
         tag: int = ANY_TAG,
         **options: Unpack[Options],
     ) -> Message:
-        """Combines what `out` has with the message that recv() would take, by any operator but
-        "avg". Says what it was."""
+        """Combines `out` with the message that recv() would take, by any operator except "avg", and
+        returns its tutti.Message."""
         work = self.recv_reduce_async(out, source, op, tag, **options)
         work._finish()
         return work.message
@@ -412,19 +424,20 @@ class Communicator:
         tag: int = ANY_TAG,
         **options: Unpack[Options],
     ) -> Work:
-        """recv_reduce(), begun. The result is `out`; Work.message says what it was."""
+        """Starts recv_reduce(). The result is `out`; Work.message describes the message."""
         return self._handle.start(
             _RECV_REDUCE, None, out, out, number_of_op(op), source, tag=tag, **options
         )
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message:
-        """Waits for a message that a receive would take, and leaves it there."""
+        """Blocks until there is a message that a receive would take; returns its tutti.Message
+        without receiving it."""
         message = self._handle.probe(source, tag, True)
         assert message is not None
         return message
 
     def probe_now(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message | None:
-        """The message that a receive would take now, if there is one."""
+        """Returns the message that a receive would take now, or None. Never blocks."""
         return self._handle.probe(source, tag, False)
 
 
@@ -436,12 +449,16 @@ def init(
     master_port: int | None = None,
     rendezvous_file: str | os.PathLike[str] | None = None,
 ) -> Communicator:
-    """Joins the job; returns the communicator of all its ranks. Blocks until all are there.
+    """Joins the job and returns the communicator of all its ranks. Blocks until all ranks have
+    joined, at most TUTTI_INIT_TIMEOUT seconds.
 
-    Without arguments the environment tells who this is: `tutti run`, torchrun, Slurm, Open MPI,
-    MPICH, PMIx, Kubernetes; without any of them it is a job of one rank. With rank and size, the
-    ranks find each other at rank 0's master_address and master_port, or through a file, not yet
-    there, that all of them can reach.
+    Without arguments, the environment determines rank and job: `tutti run`, torchrun, Slurm, Open
+    MPI, MPICH, PMIx, Kubernetes; without any of them the job has one rank. With rank and size, the
+    ranks meet at rank 0's master_address and master_port, or through rendezvous_file, the path of a
+    new file that all of them can reach.
+
+    Raises BOOTSTRAP with the missing ranks or the reason of a refusal, RANK_DIED if a rank exits
+    meanwhile.
     """
     if (rank is None) != (size is None):
         raise Error(ErrorCode.INVALID_ARGUMENT, "init() takes rank and size, or neither")
@@ -453,7 +470,7 @@ def init(
 
 @atexit.register
 def _close_all() -> None:
-    """While Python still runs: no thread of the library may outlive it."""
+    """Runs while Python still runs: no thread of the library may outlive it."""
     for _, handle in sorted(_open.items(), reverse=True):
         handle.close()
     _waiting.stop()

@@ -1,7 +1,7 @@
-"""Calls that coroutines wait for.
+"""Waiting for calls in coroutines.
 
-A call moves only while somebody waits for it, and an event loop cannot. So one thread waits for all
-of them, as long as there are any, and tells their loops.
+Calls progress only while a thread waits for them, and an event loop cannot wait. So one thread
+waits for all of them, as long as there are any, and notifies their event loops.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 from ._tutti import Work
 
-# How long the thread may look at the oldest call alone: a wait for it moves the others too.
+# Longest time for which the thread polls the oldest call alone: waiting for it progresses the
+# others too.
 _SECONDS_APART = 0.001
 
 _lock = threading.Lock()
@@ -58,16 +59,16 @@ def _wait_for_all() -> None:
 def _ended(work: Work, seconds: float) -> bool:
     try:
         return work.wait_for(seconds)
-    except Exception:  # whoever awaits gets it
+    except Exception:  # the awaiting task receives it
         return True
 
 
 def _tell(future: asyncio.Future[None]) -> None:
     def wake() -> None:
-        if not future.done():  # cancelled
+        if not future.done():  # the future was cancelled
             future.set_result(None)
 
-    with contextlib.suppress(RuntimeError):  # the loop is closed
+    with contextlib.suppress(RuntimeError):  # the event loop is closed
         future.get_loop().call_soon_threadsafe(wake)
 
 

@@ -23,21 +23,22 @@ _SWAPPED = ("int32", "uint32", "int64", "uint64")
 class Window:
     """Memory of each rank that the others read and write, without a call of its owner.
 
-    window = tutti.Window(world, 1000 * 8)  # bytes of this rank; or an array that lives as long
+    window = tutti.Window(world, 1000 * 8)  # bytes on this rank; or an array, which is kept alive
     window.put(np.arange(3.0), rank=2, offset=64)
     window.accumulate(np.ones(4), rank=2, offset=128)
-    window.flush(2)  # rank 2's memory has both now
+    window.flush(2)  # both are in rank 2's memory now
     window.signal(2, slot=0)  # rank 2 may wait_signal(0)
 
-    Offsets are in bytes. All ranks make the window, of any size each. Requests of one rank to
-    another are served in the order of its calls; put() and accumulate() return once the array may
-    be changed. accumulate() and compare_and_swap() are atomic against each other, 32 KiB at a time.
-    A rank sees what others wrote in its own memory after fence(), or after wait_signal() of a
-    signal that followed. Where ranks share no memory (other hosts, arrays of the caller's) the
-    owner serves requests whenever one of its threads is inside a call, and with
-    TUTTI_PROGRESS_THREAD=1 also while it computes.
+    Offsets are in bytes. All ranks create the window together, each with a part of any size.
+    Requests of one rank to another are served in the order of its calls; put() and accumulate()
+    return once the array may be changed. accumulate() and compare_and_swap() are atomic against
+    each other, 32 KiB at a time. A rank sees remote writes to its own memory after fence(), or
+    after wait_signal() of a signal that followed them. If ranks share no memory (other hosts,
+    arrays of the caller) the owner serves requests whenever one of its threads is inside a call,
+    and with TUTTI_PROGRESS_THREAD=1 also while it computes.
 
-    With members_may_die, only calls to a dead rank fail; all others go on.
+    A dead rank fails all calls on the window with RANK_DIED; with members_may_die only calls to
+    that rank fail, and all others continue.
     """
 
     def __init__(
@@ -65,38 +66,43 @@ class Window:
 
     @property
     def memory(self) -> np.ndarray:
-        """This rank's part, as bytes: view() it as another type. Of a window's own memory it must
+        """This rank's part, as bytes: view() it as another type. Memory owned by the window must
         not be used after free() or close()."""
         return np.asarray(self._handle.memory)
 
     def bytes_of(self, rank: int) -> int:
-        """The size of a rank's part."""
+        """Returns the size of a rank's part."""
         if not 0 <= rank < self._size:
-            raise Error(ErrorCode.INVALID_ARGUMENT, f"there is no rank {rank}")
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT, f"rank {rank} is not in the range 0 to {self._size - 1}"
+            )
         return self._handle.bytes(rank)
 
     def put(self, array: Array, rank: int, offset: int = 0) -> None:
-        """Writes the array there."""
+        """Writes the array at a byte offset of a rank's part."""
         self._handle.put(as_array(array), rank, offset)
 
     def get(self, out: Array, rank: int, offset: int = 0) -> Array:
-        """Reads into `out`, and returns it."""
+        """Reads from a byte offset of a rank's part into `out`, and returns it. Blocks until the
+        data has arrived."""
         self._handle.get(out, rank, offset)
         return out
 
     def accumulate(self, array: Array, rank: int, offset: int = 0, op: str = "sum") -> None:
-        """Combines what is there with the array; by any operator but "avg"."""
+        """Combines a rank's memory at a byte offset with the array, by any operator except "avg".
+        """
         self._handle.accumulate(as_array(array), rank, offset, number_of_op(op))
 
     def compare_and_swap(
         self, expected: int, desired: int, rank: int, offset: int = 0, *, dtype: str = "int64"
     ) -> int:
-        """Writes `desired` where there is `expected`; returns what was there. Integers of 32 and 64
-        bits."""
+        """Writes `desired` if the integer there equals `expected`; returns the previous value. 32-
+        and 64-bit integers. Blocks."""
         if dtype not in _SWAPPED:
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,
-                f"compare_and_swap has no {dtype!r}: there are {', '.join(_SWAPPED)}",
+                f"compare_and_swap does not support {dtype!r}: "
+                f"expected one of {', '.join(_SWAPPED)}",
             )
         numpy_type = np.dtype(dtype)
         mask = (1 << 8 * numpy_type.itemsize) - 1
@@ -106,27 +112,30 @@ class Window:
         return int(np.array(found & mask, f"uint{8 * numpy_type.itemsize}").view(numpy_type))
 
     def signal(self, rank: int, slot: int = 0, count: int = 1) -> None:
-        """Adds to a rank's counter `slot` (0 to 63), after all that this rank sent to it before."""
+        """Adds to a rank's counter `slot` (0 to 63), ordered after all earlier calls of this rank
+        to it."""
         self._handle.signal(rank, slot, count)
 
     def wait_signal(self, slot: int = 0, count: int = 1) -> None:
-        """Waits until this rank's counter is at least `count`, and takes so much from it."""
+        """Blocks until this rank's counter is at least `count`, and subtracts `count`."""
         self._handle.wait_signal(slot, count)
 
     def flush(self, rank: int | None = None) -> None:
-        """Returns when the rank's memory, or that of all ranks, has all that this rank sent."""
+        """Blocks until the rank's memory, or that of all ranks, has everything that this rank sent.
+        """
         self._handle.flush(-1 if rank is None else rank)
 
     def fence(self) -> None:
-        """A flush of all ranks on every rank, and a barrier. All ranks call."""
+        """Flushes to all ranks on every rank, then performs a barrier. Collective; blocks."""
         self._handle.fence()
 
     def free(self) -> None:
-        """A fence, and the end of the window. All ranks call."""
+        """Performs a fence and ends the window. Collective; blocks."""
         self._handle.free()
 
     def close(self) -> None:
-        """Ends the window on this rank alone: calls of others to it fail. May be repeated."""
+        """Ends the window on this rank alone: later calls of other ranks to it fail. May be
+        repeated."""
         self._handle.close()
 
     def __enter__(self) -> Self:
@@ -135,7 +144,7 @@ class Window:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        """Frees it; an exception closes it."""
+        """Frees the window; after an exception, closes it."""
         if error is None and not self._handle.closed:
             self.free()
         self.close()
@@ -143,6 +152,6 @@ class Window:
 
 @atexit.register
 def _close_all() -> None:
-    """Before the communicators (atexit's order is last in, first out)."""
+    """Runs before the communicators are closed: atexit is last in, first out."""
     for handle in list(_open):
         handle.close()

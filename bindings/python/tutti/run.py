@@ -1,7 +1,7 @@
 """Starts the ranks of a job: python -m tutti.run -n 4 script.py [arguments]
 
-Options before the script are those of `tutti run` (--help lists them). The script runs under this
-interpreter, as does `-m module`; what stands behind -- is any program.
+Options before the script are those of `tutti run` (--help lists them). The script, or `-m module`,
+runs under this interpreter; after -- any program may follow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TUTTI = Path(__file__).parent / "bin" / "tutti"
 
 
 def command_line(arguments: list[str]) -> list[str]:
-    """What is executed for these arguments of this module."""
+    """Returns the command line for this module's arguments."""
     for i, argument in enumerate(arguments):
         if argument == "--":
             break
@@ -25,7 +25,7 @@ def command_line(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Becomes `tutti run`."""
+    """Executes `tutti run`."""
     os.execv(TUTTI, command_line(sys.argv[1:]))
 
 

@@ -33,46 +33,49 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation", "Option", "Parameters", "Run", "Step"]
 
 _Word = Union[str, int, float, "os.PathLike[str]"]
-# What an option may be: True for one without a value; a sequence where several are allowed. With
-# None and False it is left out.
+# The value of an option: True for a flag; a sequence if several values are allowed. None and False
+# omit the option.
 Option = Union[_Word, bool, None, Sequence[_Word]]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What became of a step: a line of `tutti train --json`. The same on all ranks, but for
+    """The result of a step: a line of `tutti train --json`. The same on all ranks, except
     bytes_sent, waiting_share and times."""
 
-    step: int  # from 1
-    loss: float  # the mean over the step's targets, in nats, before the update
+    step: int  # counted from 1
+    loss: float  # mean over the step's targets, in nats, before the update
     lr: float
     grad_norm: float  # before clipping
-    tokens_per_s: float  # over all ranks, since training began here; samples where there are none
+    # over all ranks, since the run started here; samples for models without tokens
+    tokens_per_s: float
     tokens_per_s_step: float  # in this step
-    elapsed_s: float  # in steps, since training began here
-    processor_s: float  # that processors spent on this step for this rank
+    elapsed_s: float  # in steps, since the run started here
+    processor_s: float  # processor time spent on this step for this rank
     bytes_sent: float  # by this rank in this step
-    waiting_share: float  # of this rank's time in steps, waiting for others
+    waiting_share: float  # share of this rank's time in steps spent waiting for others
     loss_scale: float = 1.0
-    overflow: str | None = None  # the parameter whose gradient overflowed: nothing was updated
-    noise_scale: float | None = None  # in samples, where it is known
-    validation_loss: float | None = None  # where validate_every wanted it
-    perplexity: float | None = None  # the same of a language model
-    losses: dict[str, float] | None = None  # of what the model's units add, where there is any
-    bytes_sent_by_axis: dict[str, float] | None = None  # tensor, data, pipeline: what sent any
-    epochs: list[float] | None = None  # how often each data set has been gone through
+    overflow: str | None = None  # the parameter whose gradient overflowed; the update was skipped
+    noise_scale: float | None = None  # in samples, if known
+    validation_loss: float | None = None  # at the steps that validate_every selects
+    perplexity: float | None = None  # of the validation, for language models
+    losses: dict[str, float] | None = None  # additional losses of the model's units, if any
+    # by axis (tensor, data, pipeline), if any bytes were sent
+    bytes_sent_by_axis: dict[str, float] | None = None
+    epochs: list[float] | None = None  # passes over each data set so far
 
 
 class Evaluation(NamedTuple):
-    """How well the model does on what is held out."""
+    """The model's quality on held-out data."""
 
     loss: float  # mean, in nats
-    accuracy: float  # the share that was predicted right
+    accuracy: float  # fraction of correct predictions
     targets: int
 
 
 def _words(options: Mapping[str, Option]) -> list[str]:
-    """Options as on the command line: layers=2 is --layers=2, weight_decay --weight-decay."""
+    """Converts options to the command line: layers=2 becomes --layers=2, weight_decay
+    --weight-decay."""
     words = []
     for name, value in options.items():
         option = "--" + name.replace("_", "-")
@@ -88,7 +91,7 @@ def _words(options: Mapping[str, Option]) -> list[str]:
 
 
 def _pipeline_of(config: object) -> object:
-    """How many stages it names."""
+    """Returns the number of pipeline stages that a configuration names."""
     if not isinstance(config, Mapping):
         return 1
     parallel = config.get("parallel")
@@ -98,7 +101,7 @@ def _pipeline_of(config: object) -> object:
 def _word(value: object) -> str:
     if isinstance(value, (str, os.PathLike)):
         return os.fsdecode(value)
-    if isinstance(value, numbers.Real):  # NumPy's are too
+    if isinstance(value, numbers.Real):  # includes NumPy's
         return str(value)
     raise TypeError(f"an option cannot be {value!r}")
 
@@ -106,14 +109,14 @@ def _word(value: object) -> str:
 class Parameters(Mapping[str, "NDArray[np.float32]"]):
     """A run's parameters by name, as the optimizer updates them, in float32.
 
-    parameters[name] is a view of the parameter itself: what is written there, alike on all ranks,
-    is what the next step starts from. Two kinds are copies, which cannot be written:
+    parameters[name] is a view of the parameter itself: the next step starts from what is written
+    there, which must be the same on all ranks. Two kinds are read-only copies:
 
-    - in 16 bits (precision="bf16" or "f16") the values in float32 that are kept beside the model's;
-    - with zero=3, and with zero=1 or 2 in 16 bits, values that the ranks must put together: all of
+    - in 16 bits (precision="bf16" or "f16") the float32 values that are kept beside the model's;
+    - with zero=3, and with zero=1 or 2 in 16 bits, values that the ranks assemble together: all of
       them must ask for the same parameter.
 
-    parameters[name] = values changes a parameter of any kind; all ranks give the same values.
+    parameters[name] = values changes a parameter of any kind; all ranks must pass the same values.
     In a pipeline each rank has the parameters of its own stage.
     """
 
@@ -135,32 +138,35 @@ class Parameters(Mapping[str, "NDArray[np.float32]"]):
         return len(self._run.parameters)
 
 
-# While they are open. What is still open when Python exits is closed: its threads end.
+# Open runs. Those still open when Python exits are closed, which ends their threads.
 _open: weakref.WeakSet[Run] = weakref.WeakSet()
 
 
 class Run(Iterator[Step]):
-    """A run of training, on every rank of a job.
+    """A training run, on every rank of a job.
 
     Options are those of `tutti train` (`tutti train --help`), by their names with underscores:
-    layers=2, weight_decay=0.1, data=["a.txt", "b.txt"], resume=True. They are read by the same
-    code, so defaults and errors are the same. What the program has for itself, --ranks, --json,
-    --csv, --tensorboard, --plot and --profile, is not among them. `config` is a file for --config, or what would
-    be in it, as a mapping: {"model": {"kind": "gpt2", "layers": 2}, "optimizer": {"lr": 0.001}}; options go over it.
+    layers=2, weight_decay=0.1, data=["a.txt", "b.txt"], resume=True. The same code parses them, so
+    defaults and errors are the same. The program's own options --ranks, --json, --csv,
+    --tensorboard, --plot and --profile are not available. `config` is a file for --config, or its
+    content as a mapping: {"model": {"kind": "gpt2", "layers": 2}, "optimizer": {"lr": 0.001}};
+    options override it.
 
-    The ranks are those of `communicator`, or else of the job, as tutti.init() finds it: under
-    `python -m tutti.run -n 4`, torchrun, srun; alone it is one. All ranks make the same calls with
-    the same options. They get the same losses, bit for bit: what they decide by them is the same.
+    The ranks are those of `communicator`, otherwise those of the job, as tutti.init() finds it:
+    under `python -m tutti.run -n 4`, torchrun, srun; without a launcher there is one. All ranks
+    must make the same calls with the same options. They get the same losses, bit for bit, so
+    decisions based on them agree.
 
-    Iterating does one step at a time. After the last one the run is saved, if it has a directory
-    (`checkpoint`), and validated: `result` has what `tutti train --json` ends with. A `with` block
-    that is left earlier, as by `break`, saves the last step; left by an exception, it does not.
+    Each iteration performs one step. After the last one the run is saved, if it has a directory
+    (`checkpoint`), and validated: `result` is the last record of `tutti train --json`. A `with`
+    block that is left earlier, for example by `break`, saves the last step; one left by an
+    exception does not.
 
-    Errors are raised as tutti.Error. An interrupt is heard between steps, and while this rank waits
-    for others: then the communicator is aborted.
+    Errors are raised as tutti.Error. Interrupts are handled between steps, and while this rank
+    waits for others: then the communicator is aborted.
     """
 
-    result: dict[str, Any] | None = None  # once the run has ended
+    result: dict[str, Any] | None = None  # set once the run has ended
 
     def __init__(
         self,
@@ -199,22 +205,23 @@ class Run(Iterator[Step]):
 
     @property
     def model(self) -> str:
-        """Its kind and sizes."""
+        """The model's kind and sizes."""
         return self._run.model
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """All that it was told, and what followed from that: as `config`, it makes the same run."""
+        """The complete configuration, derived values included: passed as `config`, it reproduces
+        the run."""
         return dict(json.loads(self._run.configuration))
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         return self._run.steps
 
     @property
     def step(self) -> int:
-        """The last one that was done; 0 at first, or the one that was resumed."""
+        """The last completed step; at first 0, or the step that was resumed."""
         return self._run.step
 
     def __next__(self) -> Step:
@@ -229,11 +236,12 @@ class Run(Iterator[Step]):
         return Step(**json.loads(line))
 
     def evaluate(self) -> Evaluation:
-        """How well the model does on the data that is held out. All ranks call."""
+        """Evaluates the model on held-out data. Collective; blocks."""
         return Evaluation(*self._run.evaluate())
 
     def save(self) -> None:
-        """Saves the last step in the run's directory, unless it is there. All ranks call."""
+        """Saves the last step in the run's directory, unless it is already there. Collective;
+        blocks."""
         self._run.save()
 
     def sample(
@@ -248,16 +256,17 @@ class Run(Iterator[Step]):
         tokenizer: str | os.PathLike[str] = "",
         ignore_eos: bool = False,
     ) -> str:
-        """The prompt and what a language model writes after it; as `tutti sample`. Any rank may call, alone,
-        where it has all parameters: not in a pipeline, nor with zero=3."""
+        """Returns the prompt and the text that a language model generates after it, as `tutti
+        sample`. A single rank may call, if it holds all parameters: not in a pipeline, nor with
+        zero=3."""
         text = self._run.sample(
             prompt, tokens, temperature, top_k, top_p, seed, os.fspath(tokenizer), ignore_eos
         )
         return text.decode(errors="replace")
 
     def close(self) -> None:
-        """Ends the run as it is, without saving, and leaves the job that it joined itself. Arrays
-        of parameters remain. May be repeated."""
+        """Ends the run without saving, and leaves the job if the run joined it. Arrays of
+        parameters stay valid. May be repeated."""
         self._run.close()
         _open.discard(self)
         if self._owned is not None:
@@ -269,7 +278,7 @@ class Run(Iterator[Step]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        """Saves the last step, unless an exception has ended the block, and closes the run."""
+        """Saves the last step, unless an exception ended the block, and closes the run."""
         try:
             if error is not None:
                 self._abort(error)
@@ -283,14 +292,14 @@ class Run(Iterator[Step]):
 
     def _finish(self) -> None:
         if self.result is None:
-            self._failed = True  # unless it returns
+            self._failed = True  # unless the call returns
             self.result = json.loads(self._run.finish())
             self._failed = False
 
     def _abort(self, error: BaseException) -> None:
-        """The other ranks do not wait for this one, if the job is the run's own."""
+        """Keeps the other ranks from waiting for this one, if the run joined the job itself."""
         if self._owned is not None:
-            with contextlib.suppress(Error):  # it is closed
+            with contextlib.suppress(Error):  # the run is closed
                 self._owned.abort(f"rank {self._owned.rank} raised {error!r}")
 
 

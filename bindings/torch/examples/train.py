@@ -17,7 +17,7 @@ for _ in range(200):
     inputs = torch.randn(64, 16)
     loss = (model(inputs) - inputs @ truth).square().mean()
     optimizer.zero_grad()
-    loss.backward()  # sums the gradients meanwhile
+    loss.backward()  # overlaps the gradient all-reduce with backward
     optimizer.step()
 dist.all_reduce(loss.detach_(), dist.ReduceOp.AVG)
 if rank == 0:

@@ -1,4 +1,4 @@
-// Process groups: how they are made, end, and how their calls begin.
+// Process groups: creation, destruction, and the start of their calls.
 #include "backend.h"
 
 #include <ATen/ops/from_blob.h>
@@ -26,7 +26,8 @@ std::chrono::milliseconds Backend::timeout_or_own(std::chrono::milliseconds give
   return given.count() > 0 ? given : timeout_.load();
 }
 
-// Messages are no calls of all ranks: torch's debug mode compares these numbers among them.
+// Point-to-point messages are not collective: torch's debug mode compares these numbers between
+// ranks.
 uint64_t Backend::count(const Task& task) {
   const bool is_message =
       task.request.collective == TUTTI_SEND || task.request.collective == TUTTI_RECV;
@@ -80,8 +81,8 @@ void Backend::abort() {
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
   const auto type = c10::typeMetaToScalarType(options.dtype());
   TORCH_CHECK(options.device().is_cpu(), "tutti: allocate_tensor: memory on ", options.device(),
-              " is not this backend's to give");
-  TORCH_CHECK(size >= 0, "tutti: allocate_tensor: ", size, " elements are impossible");
+              " is not supported by this backend");
+  TORCH_CHECK(size >= 0, "tutti: allocate_tensor: ", size, " elements are not a valid size");
   void* data = connection_->allocate(static_cast<size_t>(size) * c10::elementSize(type));
   return at::from_blob(
       data, {size}, [connection = connection_](void* memory) { connection->release(memory); },

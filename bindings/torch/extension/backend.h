@@ -1,5 +1,5 @@
-// The c10d::Backend. Old and new names of a method forward to each other in torch: the old ones are
-// overridden here, which torch 2.10 to 2.15 all have.
+// The c10d::Backend. In torch, old and new names of a method forward to each other: the old ones,
+// which torch 2.10 to 2.15 all have, are overridden here.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class Backend final : public c10d::Backend {
 
   // ---- groups (backend.cc) ----
   bool supportsSplitting() const override { return true; }
-  // A process group of some ranks of this one, called by them only.
+  // Creates a process group of some ranks of this one; only they call.
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options) override;
@@ -90,9 +90,9 @@ class Backend final : public c10d::Backend {
   Future endCoalescing() override;
 
  private:
-  // Begins the call, or makes it on this thread where the caller would wait at once.
+  // Starts the call, or runs it on this thread if the caller would wait at once.
   Future make(Task task, std::chrono::milliseconds timeout, bool asynchronous);
-  // Begins calls, as one work.
+  // Starts calls as one work.
   Future begin(c10d::OpType type, std::span<Task> tasks, std::chrono::milliseconds timeout);
   std::chrono::milliseconds timeout_or_own(std::chrono::milliseconds given) const;
   uint64_t count(const Task& task);
@@ -107,30 +107,30 @@ class Backend final : public c10d::Backend {
   const std::shared_ptr<Connection> connection_;
   const c10::intrusive_ptr<c10d::Store> store_;
   std::atomic<std::chrono::milliseconds> timeout_;
-  std::atomic<uint64_t> collectives_{0};  // that have begun: the same number on all ranks
+  std::atomic<uint64_t> collectives_{0};  // number of started collectives: the same on all ranks
   uint64_t monitored_barriers_ = 0;
-  // Between startCoalescing() and endCoalescing(), which are of one thread.
+  // Valid between startCoalescing() and endCoalescing(), which one thread calls.
   std::optional<std::vector<std::shared_ptr<Call>>> coalescing_;
 };
 
 // ---- layouts.cc: tasks on tensors, as one block of memory each ----
 
 Task task_of(const char* name, c10d::OpType type, tutti_collective_t collective);
-// What a task reads and writes, both contiguous, and what its work's result() is.
+// Sets a task's input and output, both contiguous, and its work's result().
 void set_memory(const at::Tensor& input, const at::Tensor& output, Tensors result, Task& task);
-// The elements of each, as they are moved.
+// Element counts of the tensors, in the library's dtypes.
 std::vector<uint64_t> counts_of(const Tensors& tensors);
 bool all_equal(const std::vector<uint64_t>& counts);
 
-// `tensor` itself where its elements lie one behind the other, else a contiguous copy.
+// Returns `tensor` itself if it is contiguous, else a contiguous copy.
 at::Tensor input_of(const at::Tensor& tensor);
-// `tensor` itself, or a new one, which task.unpack copies into it.
+// Returns `tensor` itself, or a new one, which task.unpack copies into it.
 at::Tensor output_of(const at::Tensor& tensor, Task& task);
-// The tensors of a list one behind the other.
+// Concatenates the tensors of a list.
 at::Tensor joined(const Tensors& tensors, const char* call);
-// A new tensor that task.unpack cuts into those of the list.
+// Returns a new tensor, which task.unpack splits into those of the list.
 at::Tensor to_be_cut(const Tensors& tensors, Task& task);
-// Throws unless all tensors of the list are of the type and size of `like`.
+// Throws unless all tensors of the list have the dtype and size of `like`.
 void check_alike(const Tensors& tensors, const at::Tensor& like, const char* call);
 void check_count(const Tensors& tensors, int size, const char* call);
 void check_root(int64_t root, int size, const char* call);

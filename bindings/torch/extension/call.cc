@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "crew.h"
+#include "callback_pool.h"
 #include "errors.h"
 
 namespace tutti::torch_backend {
@@ -19,7 +19,7 @@ tutti_call_options_t options_of(const Task& task) {
   return options;
 }
 
-// The vectors have moved with the task: point to where they are now.
+// The vectors have moved with the task, so the pointers are refreshed.
 const tutti_request_t* request_of(Task& task) {
   task.request.uneven = !task.input_counts.empty() || !task.output_counts.empty();
   if (!task.input_counts.empty()) task.request.input_counts = task.input_counts.data();
@@ -55,13 +55,13 @@ std::shared_ptr<Call> Call::start(std::shared_ptr<Connection> connection, Task t
 void Call::unpack() { unpack_now(task_); }
 
 void Call::ending() {
-  task_.event.reset();  // before anybody may look at the profile
+  task_.event.reset();  // before any other thread may read the profile
   asked_before_end_ = future_ != nullptr;
 }
 
 void Call::settle() {
   if (!asked_before_end_) return;
-  Crew::instance().run([call = shared_from_this(), this] { complete(*future_); });
+  CallbackPool::instance().run([call = shared_from_this(), this] { complete(*future_); });
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Call::future() {

@@ -1,4 +1,4 @@
-// One call of the library's for a process group: what it works on, how far it is, what follows it.
+// A library call of a process group: its operands, state, and continuation.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -16,35 +16,36 @@
 
 namespace tutti::torch_backend {
 
-// What is to be done.
+// A call to be made.
 struct Task {
   const char* name = "";  // "all_reduce"
   c10d::OpType type = c10d::OpType::UNKNOWN;
   tutti_request_t request = TUTTI_REQUEST_INIT;
   int tag = 0;
   std::chrono::milliseconds timeout{0};
-  // What the request points to; kept until the call has ended.
+  // Storage of the request's pointers; kept until the call has ended.
   std::vector<at::Tensor> tensors;
-  std::vector<uint64_t> input_counts;   // of uneven blocks, else empty
-  std::vector<uint64_t> output_counts;  // likewise
-  std::vector<at::Tensor> inputs;       // those whose shapes a profiler shows
-  std::vector<at::Tensor> outputs;      // what the work's result() is
-  std::function<void()> unpack;         // once the request is complete; may be empty
-  // What a profiler shows of the call, and of others that share it: ends with the last of them.
+  std::vector<uint64_t> input_counts;   // for uneven blocks, else empty
+  std::vector<uint64_t> output_counts;  // for uneven blocks, else empty
+  std::vector<at::Tensor> inputs;       // shapes shown by a profiler
+  std::vector<at::Tensor> outputs;      // the work's result()
+  std::function<void()> unpack;         // runs once the request is complete; may be empty
+  // The profiler's record of the call, shared between the calls of one work; it ends with the last
+  // of them.
   std::shared_ptr<void> event;
 };
 
 class Call final : public PendingCall {
  public:
-  // Runs on the caller's thread, to its end. Throws what went wrong.
+  // Runs to completion on the caller's thread. Throws the call's error.
   static void run(Connection& connection, Task task);
-  // Begins.
+  // Starts the call.
   static std::shared_ptr<Call> start(std::shared_ptr<Connection> connection, Task task);
   Call(std::shared_ptr<Connection> connection, Task task)
       : PendingCall(std::move(connection), task.name), task_(std::move(task)) {}
 
   const Task& task() const { return task_; }
-  // Completed by a thread where callbacks may wait.
+  // A thread on which callbacks may block completes the future.
   c10::intrusive_ptr<c10::ivalue::Future> future();
 
  private:
@@ -54,7 +55,7 @@ class Call final : public PendingCall {
   void complete(c10::ivalue::Future& future) const;
 
   Task task_;
-  // Guarded by mutex_, as is what follows.
+  // Guarded by mutex_, like the following members.
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   bool asked_before_end_ = false;
 };

@@ -15,12 +15,12 @@ namespace tutti::torch_backend {
 
 namespace {
 
-// For calls that are under way when a process group is destroyed.
+// Grace period for calls in flight when a process group is destroyed.
 constexpr std::chrono::seconds kDrain{2};
 
 constexpr const char* kDestroyed = "the process group was destroyed";
 
-// All that there are, for leave_all().
+// All open connections, for leave_all().
 struct Connections {
   std::mutex mutex;
   std::vector<std::weak_ptr<Connection>> all;
@@ -69,7 +69,7 @@ void Connection::close() {
   for (const auto& call : driver_->of(*this)) {
     while (!call->ended() && std::chrono::steady_clock::now() < late) call->drive();
   }
-  // Outlives the gate: tensors of a call may lie in memory of this connection, which they release.
+  // Outlives the gate: tensors of a call may use memory of this connection, which they release.
   std::vector<std::shared_ptr<Driven>> left;
   gate_.close(
       late - std::chrono::steady_clock::now(), [this] { tutti_abort(comm_, kDestroyed); },

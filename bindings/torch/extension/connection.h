@@ -1,4 +1,4 @@
-// A communicator of the library's behind a process group, from joining to leaving.
+// The communicator behind a process group, from joining to leaving.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,30 @@
 
 namespace tutti::torch_backend {
 
-// Threads: any. close(), and so the last handle's end, must not come from within a use.
+// Thread-safe. close(), and therefore the destructor, must not be called from within a use.
 class Connection {
  public:
-  // Takes the communicator.
+  // Takes ownership of the communicator.
   static std::shared_ptr<Connection> made(tutti_comm_t* comm, std::shared_ptr<Driver> driver);
-  // A communicator of some ranks of this one, called by them only.
+  // Creates a communicator of some ranks of this one; only they call.
   std::shared_ptr<Connection> among(const std::vector<int>& ranks);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection() { close(); }
 
-  // As long as a use lives, comm() does. Throws where the connection was closed.
+  // A use keeps comm() alive. Throws if the connection was closed.
   UseGate::Use use(const char* call);
-  // The same without an exception: false where it was closed.
+  // As use() without an exception: false if the connection was closed.
   UseGate::Use try_use() { return gate_.enter(); }
   tutti_comm_t* comm() const { return comm_; }
 
   bool closed() const { return !gate_.is_open(); }
   Driver& driver() { return *driver_; }
-  // Aborts calls under way on all ranks, also while another thread is in close().
+  // Aborts calls in flight on all ranks, even while another thread is in close().
   void abort(const std::string& reason);
-  // Gives calls under way a moment, then refuses further ones, aborts what is left, and leaves.
+  // Waits briefly for calls in flight, then rejects further ones, aborts the rest, and leaves.
   void close();
-  // Memory that the other ranks of the host read where it lies, until `release` is called.
+  // Allocates memory that the other ranks of the host read in place, until `release` is called.
   void* allocate(size_t bytes);
   void release(void* data);
 
@@ -43,12 +43,12 @@ class Connection {
   Connection(tutti_comm_t* comm, std::shared_ptr<Driver> driver)
       : comm_(comm), driver_(std::move(driver)) {}
 
-  UseGate gate_;  // of comm_
+  UseGate gate_;  // guards comm_
   tutti_comm_t* comm_;
   const std::shared_ptr<Driver> driver_;
 };
 
-// Closes what the program did not, the newest first. For Python's end.
+// Closes connections that the program did not close, the newest first. Called when Python exits.
 void leave_all();
 
 }  // namespace tutti::torch_backend

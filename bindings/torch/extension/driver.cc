@@ -7,7 +7,8 @@ namespace tutti::torch_backend {
 
 namespace {
 
-// Before the Driver's thread takes a new call: most are waited for at once by who began them.
+// Delay before the Driver's thread takes over a new call: most callers wait for their calls at
+// once.
 constexpr std::chrono::microseconds kGrace{50};
 
 }  // namespace
@@ -48,7 +49,7 @@ void Driver::add(std::shared_ptr<Driven> call) {
   const std::lock_guard lock(state_->mutex);
   Calls& calls = state_->calls;
   const bool first = calls.empty();
-  // So that the list is short while the thread rests.
+  // Keeps the list short while the thread is idle.
   while (!calls.empty() && calls.front()->ended()) {
     ended.splice(ended.end(), calls, calls.begin());
   }

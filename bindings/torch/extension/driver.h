@@ -1,8 +1,9 @@
-// The thread that moves calls that nobody waits for.
+// A thread that progresses calls while no thread waits for them.
 //
-// A call of Tutti's moves while some thread of the rank waits for any call. Programs of torch begin
-// calls and compute meanwhile, or wait for futures that only a callback completes: then the
-// Driver's thread waits. While a thread of the program's waits, it drives, and the Driver rests.
+// Tutti's calls progress while some thread of the rank waits for any call. Torch programs start
+// calls and then compute, or wait for futures that only a callback completes: then the Driver's
+// thread waits. While a thread of the program waits, it progresses the calls, and the Driver is
+// idle.
 #pragma once
 
 #include <condition_variable>
@@ -17,19 +18,19 @@ namespace tutti::torch_backend {
 
 class Connection;
 
-// A call under way, as the Driver sees it.
+// A call in flight, as the Driver sees it.
 class Driven {
  public:
   virtual ~Driven() = default;
   virtual const Connection* connection() const = 0;
   virtual bool ended() const = 0;
-  // Waits for the call a while, unless another thread does. Throws nothing.
+  // Waits for the call for a while, unless another thread does. Never throws.
   virtual void drive() = 0;
-  // Gives its handle back; a call that has not ended fails with the reason.
+  // Releases its handle; a call that has not ended fails with `reason`.
   virtual void let_go(const std::string& reason) = 0;
 };
 
-// One for the communicators of a job, which move together.
+// Shared by the communicators of a job, which progress together.
 class Driver {
  public:
   Driver() : state_(std::make_shared<State>()) {}
@@ -38,17 +39,17 @@ class Driver {
   Driver& operator=(const Driver&) = delete;
 
   void add(std::shared_ptr<Driven> call);
-  // The calls of a connection that have not been given back.
+  // Returns the calls of a connection whose handles are not released.
   std::vector<std::shared_ptr<Driven>> of(const Connection& connection);
 
   class Rest;
 
  private:
-  // The last handle on a call may be the last one on its connection, whose end asks the Driver for
-  // its calls: so a handle is never let go of while the mutex is held.
+  // The last reference to a call may be the last one to its connection, whose end asks the Driver
+  // for its calls: so references are never released while the mutex is held.
   using Calls = std::list<std::shared_ptr<Driven>>;
   struct State {
-    std::mutex mutex;  // guards what follows
+    std::mutex mutex;  // guards the following members
     std::condition_variable changed;
     Calls calls;
     int others_drive = 0;
@@ -59,10 +60,10 @@ class Driver {
   static void run(const std::shared_ptr<State>& state);
 
   const std::shared_ptr<State> state_;
-  std::thread thread_;  // from the first call on; guarded by state_->mutex
+  std::thread thread_;  // started with the first call; guarded by state_->mutex
 };
 
-// While one lives, a thread of the program's drives.
+// While one lives, a thread of the program progresses the calls.
 class Driver::Rest {
  public:
   explicit Rest(Driver& driver);

@@ -10,7 +10,7 @@ namespace tutti::torch_backend {
 
 namespace {
 
-// torch's Store as one of the library's.
+// Adapts torch's Store to the library's store.
 struct StoreOfTorch {
   c10::intrusive_ptr<c10d::Store> store;
 

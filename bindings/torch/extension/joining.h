@@ -1,4 +1,4 @@
-// How the ranks of a process group meet.
+// The rendezvous of a process group's ranks.
 #pragma once
 
 #include <chrono>

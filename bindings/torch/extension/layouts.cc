@@ -1,4 +1,4 @@
-// Tasks on tensors, as blocks of memory: all that the library knows.
+// Converts tasks on tensors to blocks of memory, which the library operates on.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

@@ -1,4 +1,4 @@
-// send, recv, barriers, calls as one.
+// send, recv, barriers, and coalesced calls.
 #include <c10/util/Exception.h>
 
 #include <string>
@@ -65,17 +65,18 @@ Future Backend::barrier(const c10d::BarrierOptions& options) {
   return make(task_of("barrier", OpType::BARRIER, TUTTI_BARRIER), options.timeout, options.asyncOp);
 }
 
-// Over the Store, so that rank 0 can tell who is missing and the communicator lives on: each rank
-// says that it is there, and rank 0 says go, or who is not.
+// Uses the Store, so that rank 0 can name missing ranks and the communicator survives: each rank
+// announces itself, and rank 0 answers with "go" or the missing ranks.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  // Here a timeout of 0 is one, as for torch's other backends.
+  // Here a timeout of 0 is valid, as for torch's other backends.
   const auto timeout =
       options.timeout.count() == 0 ? options.timeout : timeout_or_own(options.timeout);
   const auto late = std::chrono::steady_clock::now() + timeout;
   const std::string prefix = "tutti/monitored/" + std::to_string(monitored_barriers_++) + "/";
   const auto comes = [&](const std::string& key) {
     while (!store_->check({prefix + key})) {
-      static_cast<void>(connection_->use("monitored_barrier"));  // until the group is destroyed
+      // fails once the group is destroyed
+      static_cast<void>(connection_->use("monitored_barrier"));
       if (std::chrono::steady_clock::now() >= late) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }

@@ -1,4 +1,4 @@
-// What Python sees of the extension.
+// The extension's Python bindings.
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -16,7 +16,7 @@ using BackendPointer = c10::intrusive_ptr<c10d::Backend>;
 
 Backend* ours(const BackendPointer& backend) { return dynamic_cast<Backend*>(backend.get()); }
 
-// Whether groups can be made of the ranks of this process group.
+// True if groups can be split from this process group.
 bool is_parent(const BackendPointer& backend) {
   const Backend* known = ours(backend);
   return known != nullptr && !known->closed();
@@ -40,7 +40,7 @@ BackendPointer create_among(const BackendPointer& parent, const std::vector<int>
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   namespace py = pybind11;
   using namespace tutti::torch_backend;
-  py::module_::import("torch.distributed");  // whose types these functions take
+  py::module_::import("torch.distributed");  // defines the types that these functions take
   module.def("create", &create, py::call_guard<py::gil_scoped_release>());
   module.def("create_among", &create_among, py::call_guard<py::gil_scoped_release>());
   module.def("is_parent", &is_parent);

@@ -14,8 +14,8 @@ using c10d::OpType;
 
 namespace {
 
-// How many elements go to or come from each rank, where rows are cut in `splits`; equally where
-// there are none.
+// Returns the number of elements to or from each rank, given `splits` of the rows; equal blocks if
+// `splits` is empty.
 std::vector<uint64_t> counts_of(const at::Tensor& tensor, const std::vector<int64_t>& splits,
                                 int size, const char* which) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
@@ -34,7 +34,7 @@ std::vector<uint64_t> counts_of(const at::Tensor& tensor, const std::vector<int6
   const int64_t row = rows == 0 ? 0 : tensor.numel() / rows;
   std::vector<uint64_t> counts;
   for (const int64_t split : splits) {
-    TORCH_CHECK_VALUE(split >= 0, "tutti: all_to_all: a split size of ", split);
+    TORCH_CHECK_VALUE(split >= 0, "tutti: all_to_all: negative split size ", split);
     counts.push_back(static_cast<uint64_t>(split * row * elements_in_each(tensor)));
   }
   return counts;
@@ -88,7 +88,7 @@ Task Backend::all_gather_of(const Tensors& outputs, const at::Tensor& input) con
                     "tutti: all_gather: invalid tensor size: this rank's output has ", own.numel(),
                     " elements, its input ", input.numel());
   set_memory(input_of(input), to_be_cut(outputs, task), outputs, task);
-  // Sizes may differ from rank to rank.
+  // Sizes may differ between ranks.
   std::vector<uint64_t> counts = counts_of(outputs);
   if (!all_equal(counts)) task.output_counts = std::move(counts);
   return task;
@@ -106,7 +106,7 @@ Future Backend::allgather(TensorLists& outputs, Tensors& inputs,
   return make(all_gather_of(outputs.front(), input), options.timeout, options.asyncOp);
 }
 
-// Lists of outputs by rank, each with one tensor for each input.
+// Lists of outputs by rank, each with one tensor per input.
 Future Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                     const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_),
@@ -200,7 +200,7 @@ Future Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                     "tutti: all_to_all: input of type ", input.scalar_type(), ", output of type ",
                     output.scalar_type());
   Task task = task_of("all_to_all", OpType::ALLTOALL_BASE, TUTTI_ALL_TO_ALL);
-  // Always with counts: other ranks may have given split sizes where this one did not.
+  // Always passes counts: other ranks may have passed split sizes although this one did not.
   task.input_counts = counts_of(input, input_splits, size_, "input");
   task.output_counts = counts_of(output, output_splits, size_, "output");
 

@@ -8,7 +8,7 @@ namespace tutti::torch_backend {
 
 namespace {
 
-// The longest that a thread stays in the library without a look at whether it should.
+// Longest time that a thread stays in the library before it re-checks whether it should.
 constexpr std::chrono::milliseconds kSlice{20};
 
 }  // namespace
@@ -19,12 +19,12 @@ void PendingCall::begin(const tutti_request_t& request, const tutti_call_options
     const std::lock_guard driving(driving_);
     receives_ = request.collective == TUTTI_RECV;
     check(tutti_start(connection_->comm(), &request, &options, &work_), name_);
-    // The library holds the call until it has ended, whoever else lets go of it.
+    // The library holds the call until it has ended, even if all other references are released.
     auto kept = std::make_unique<std::shared_ptr<PendingCall>>(shared_from_this());
     check(tutti_work_on_end(work_, on_end, kept.get()), name_);
     kept.release();  // NOLINT(bugprone-unused-return-value): on_end() deletes it
   }
-  // Still inside: a connection that is being closed finds each call whose handle is out.
+  // Still within a use: a connection that is being closed finds each call with a handle.
   connection_->driver().add(shared_from_this());
 }
 
@@ -75,14 +75,14 @@ void PendingCall::drive() {
     changed_.wait_for(lock, std::chrono::milliseconds(1), [this] { return ended_; });
     return;
   }
-  if (work_ == nullptr) return;  // it has ended meanwhile
+  if (work_ == nullptr) return;  // ended meanwhile
   int done = 0;
-  // How it ended is what on_end() is told.
+  // on_end() receives the outcome.
   tutti_wait_for(work_, std::chrono::duration<double>(kSlice).count(), &done);
   if (ended()) give_back();
 }
 
-// With driving_, of a call that has ended: works must be freed before their communicator is.
+// Called for an ended call, with driving_ held: works must be freed before their communicator.
 void PendingCall::give_back() {
   if (work_ == nullptr) return;
   tutti_message_t message = TUTTI_MESSAGE_INIT;

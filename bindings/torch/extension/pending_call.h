@@ -1,5 +1,5 @@
-// A request of the library's that is under way: who drives it, how it ends, and when its handle is
-// given back.
+// A library request in flight: which thread progresses it, its completion, and the release of its
+// handle.
 #pragma once
 
 #include <chrono>
@@ -24,30 +24,30 @@ class PendingCall : public Driven, public std::enable_shared_from_this<PendingCa
   void drive() override;
   void let_go(const std::string& reason) override;
 
-  // True once it has ended, false when `timeout` (none: 0) passed first. Throws nothing of the
-  // call's.
+  // Returns true once it has ended, false after `timeout` (0: none). Never throws the call's error.
   bool wait(std::chrono::milliseconds timeout);
   std::exception_ptr error() const;
   void abort(const std::string& reason) { connection_->abort(reason); }
-  // The rank that a receive has received from; -1 before its end, and of other calls.
+  // Returns the source rank of a completed receive; -1 before, and for other calls.
   int source();
   const char* name() const { return name_; }
 
  protected:
-  // `name` is for messages, and stays: "all_reduce".
+  // `name` appears in messages and must outlive the call: "all_reduce".
   PendingCall(std::shared_ptr<Connection> connection, const char* name)
       : connection_(std::move(connection)), name_(name) {}
-  // Begins. The request's memory stays until the end. Throws where the call was refused.
+  // Starts the call. The request's memory must stay valid until the end. Throws if the library
+  // rejects it.
   void begin(const tutti_request_t& request, const tutti_call_options_t& options);
 
-  // Once, when the request is complete; what it throws is the call's error.
+  // Called once, when the request is complete; an exception becomes the call's error.
   virtual void unpack() = 0;
-  // Once, at the end, while the mutex is held: before anybody sees that the call has ended.
+  // Called once, at the end, with the mutex held: before any thread sees that the call has ended.
   virtual void ending() = 0;
-  // Once, after the end.
+  // Called once, after the end.
   virtual void settle() = 0;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the following members
   bool ended_ = false;
   std::exception_ptr error_;
 
@@ -59,9 +59,9 @@ class PendingCall : public Driven, public std::enable_shared_from_this<PendingCa
   const std::shared_ptr<Connection> connection_;
   const char* const name_;
 
-  std::condition_variable changed_;  // ended_
+  std::condition_variable changed_;  // signals ended_
 
-  std::mutex driving_;  // guards what follows
+  std::mutex driving_;  // guards the following members
   tutti_work_t* work_ = nullptr;
   bool receives_ = false;
   int source_ = -1;

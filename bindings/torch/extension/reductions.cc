@@ -37,7 +37,7 @@ Future Backend::allreduce_coalesced(Tensors& tensors,
 }
 
 Future Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  return allreduce(tensors, options);  // which refuses it
+  return allreduce(tensors, options);  // which rejects it
 }
 
 Future Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -98,7 +98,7 @@ Future Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                     blocks[static_cast<size_t>(rank_)].numel(), " elements, its output ",
                     output.numel());
   const at::Tensor whole = joined(blocks, "reduce_scatter");
-  // Blocks may differ in size from rank to rank.
+  // Block sizes may differ between ranks.
   std::vector<uint64_t> counts = counts_of(blocks);
   if (all_equal(counts)) {
     return make(reduce_scatter_of(output, whole, options.reduceOp), options.timeout,

@@ -74,8 +74,8 @@ tutti_op_t op_of(c10d::ReduceOp::RedOpType op) {
   }
 }
 
-// Of truth values, which are the bytes 0 and 1: a sum is whether any is true, a product whether all
-// are.
+// Maps an operator on truth values, which are the bytes 0 and 1: a sum becomes "any", a product
+// "all".
 tutti_op_t op_of_truth(tutti_op_t op, const char* call) {
   switch (op) {
     case TUTTI_SUM:
@@ -89,7 +89,7 @@ tutti_op_t op_of_truth(tutti_op_t op, const char* call) {
     case TUTTI_BXOR:
       return TUTTI_BXOR;
     default:
-      TORCH_CHECK(false, "tutti: ", call, ": truth values have no average; convert the tensor");
+      TORCH_CHECK(false, "tutti: ", call, ": booleans have no average; convert the tensor");
   }
 }
 

@@ -1,4 +1,4 @@
-// What torch's tensors and operators are in Tutti's terms.
+// Maps torch's tensors and operators to Tutti's.
 #pragma once
 
 #include <torch/types.h>
@@ -11,18 +11,18 @@
 
 namespace tutti::torch_backend {
 
-// Refuses what the library cannot take, naming the remedy. `call` is for the text: "all_reduce".
+// Rejects unsupported tensors with a remedy. `call` appears in messages: "all_reduce".
 void check_tensor(const at::Tensor& tensor, const char* call);
-// The one tensor of a list, as calls of one device get it.
+// Returns the only tensor of a list, as single-device calls receive it.
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* call);
 
-// A contiguous tensor's elements as they are moved: complex ones are two each, and what Tutti has
-// no type for goes as bytes.
+// Describes a contiguous tensor's elements: complex ones count as two, and unsupported dtypes as
+// bytes.
 tutti_buffer_t elements_of(const at::Tensor& tensor);
-// Elements of elements_of() in one of the tensor's.
+// Number of elements_of() elements per tensor element.
 int64_t elements_in_each(const at::Tensor& tensor);
 
-// Puts operator, factor and the types of what is combined into a request; refuses what cannot be.
+// Sets a request's operator, factor and dtypes; rejects unsupported combinations.
 void set_reduction(const c10d::ReduceOp& op, const at::Tensor& tensor, const char* call,
                    tutti_request_t& request);
 

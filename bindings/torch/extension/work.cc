@@ -33,11 +33,11 @@ std::vector<at::Tensor> joined(std::span<const Task> tasks, std::vector<at::Tens
 
 bool profiled(std::span<const Task> tasks) { return !tasks.empty() && at::hasCallbacks(); }
 
-// "tutti:all_reduce", which stays where it is; null where no profiler wants to know.
+// Returns "tutti:all_reduce", with static lifetime; null without an active profiler.
 const char* title_of(std::span<const Task> tasks) {
   if (!profiled(tasks)) return nullptr;
   static std::mutex mutex;
-  static std::map<std::string_view, std::string> titles;  // by names, which are literals
+  static std::map<std::string_view, std::string> titles;  // keyed by names, which are literals
   const std::string_view name = tasks.front().name;
   const std::lock_guard lock(mutex);
   return titles.try_emplace(name, "tutti:" + std::string(name)).first->second.c_str();

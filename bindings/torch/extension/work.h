@@ -1,4 +1,4 @@
-// What torch gets for a call.
+// The c10d::Work of a call.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,13 @@
 
 namespace tutti::torch_backend {
 
-// Of calls that were begun together; one for most. Complete when all are, failed when one has.
+// One or more calls that were started together. It is complete when all are, and failed when one
+// has failed.
 class Work final : public c10d::Work {
  public:
-  // Of tasks that are begun or done after this: what a profiler shows of them begins here.
+  // For tasks that are started or run afterwards: their profiler record begins here.
   Work(int rank, c10d::OpType type, std::span<Task> tasks);
-  // Of calls that were begun before.
+  // For calls that were already started.
   Work(int rank, c10d::OpType type, std::vector<std::shared_ptr<Call>> calls);
 
   void add(std::shared_ptr<Call> call) { calls_.push_back(std::move(call)); }
@@ -35,7 +36,7 @@ class Work final : public c10d::Work {
   uint64_t sequence = 0;
 
  private:
-  std::vector<std::shared_ptr<Call>> calls_;  // none of those that were over at once
+  std::vector<std::shared_ptr<Call>> calls_;  // excludes calls that ended at once
   const std::vector<at::Tensor> outputs_;
 };
 

@@ -1,4 +1,5 @@
-"""Tutti as a backend of torch.distributed: init_process_group("tutti"), or "cpu:tutti,cuda:nccl"."""
+"""Tutti as a backend of torch.distributed: init_process_group("tutti"), or "cpu:tutti,cuda:nccl".
+"""
 
 import atexit
 
@@ -11,12 +12,12 @@ _backend = _build.load()
 
 
 def _parent():
-    """The world's backend, if groups can be made of its ranks without a word from the others."""
+    """Returns the world backend if its groups can be split by their members alone, else None."""
     if not dist.is_initialized():
         return None
     try:
         backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
-    except RuntimeError:  # it has none for this device
+    except RuntimeError:  # no backend for this device
         return None
     return backend if _backend.is_parent(backend) else None
 
@@ -30,7 +31,7 @@ def _create(options, _backend_options=None):
 
 
 def register():
-    """Makes the name "tutti" known to torch; importing this module has done so already."""
+    """Registers the backend "tutti" with torch; importing this module has already done so."""
     if "TUTTI" not in dist.Backend._plugins:
         dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
         atexit.register(_backend.leave_all)

@@ -1,9 +1,10 @@
-"""Compiles the extension for the torch that is installed, once, and loads it.
+"""Compiles the extension for the installed torch once, and loads it.
 
-torch has no stable interface for backends: an extension for 2.15 does not load in 2.14. So it is compiled where it
-is used, which takes a C++20 compiler and a few minutes, and kept in ~/.cache/tutti (or $TUTTI_TORCH_CACHE), a
-folder for each torch, Python and state of the sources. A build that was interrupted continues with the files that
-are missing. `python -m tutti.torch.build` does it ahead of the first use.
+torch has no stable interface for backends: an extension for 2.15 does not load in 2.14. So it is
+compiled on the machine that uses it, which takes a C++20 compiler and a few minutes, and is cached
+in ~/.cache/tutti (or $TUTTI_TORCH_CACHE), in a directory per torch, Python and version of the
+sources. An interrupted build continues with the missing files. `python -m tutti.torch.build`
+compiles it before the first use.
 """
 
 import fcntl
@@ -33,9 +34,9 @@ def _folder():
     for source in sorted(_SOURCES.iterdir()) + sorted(_HEADER.iterdir()):
         state.update(source.read_bytes())
     cache = os.environ.get("TUTTI_TORCH_CACHE") or os.path.expanduser("~/.cache/tutti")
-    if cache.startswith("~"):  # a user without a home, as containers have
-        raise ImportError("tutti.torch: the extension for torch is kept in the user's home, but this user has none; set "
-                          "TUTTI_TORCH_CACHE to a folder that can be written")
+    if cache.startswith("~"):  # a user without a home directory, as in containers
+        raise ImportError("tutti.torch: the extension is cached in the home directory, which this user lacks; set "
+                          "TUTTI_TORCH_CACHE to a writable directory")
     return Path(cache) / f"torch-{torch.__version__}-{state.hexdigest()[:16]}"
 
 
@@ -47,7 +48,7 @@ def _run(command):
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError as error:
-        raise ImportError(f"tutti.torch: {command[0]} is needed to compile the extension for torch "
+        raise ImportError(f"tutti.torch: {command[0]} is required to compile the extension for torch "
                           f"{torch.__version__}: install g++ 12 or later, or set CXX") from error
     if done.returncode != 0:
         raise ImportError(f"tutti.torch: compiling the extension failed: {' '.join(command)}\n{done.stderr[-4000:]}")
@@ -92,10 +93,10 @@ def build():
     if not target.exists():
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = open(folder / "lock", "w")  # the ranks of a host come here at once
+            lock = open(folder / "lock", "w")  # the ranks of a host arrive here concurrently
         except OSError as error:
-            raise ImportError(f"tutti.torch: the extension for torch {torch.__version__} is kept in {folder}, which cannot be "
-                              f"made ({error.strerror}); set TUTTI_TORCH_CACHE to a folder that can be written") from error
+            raise ImportError(f"tutti.torch: the extension is cached in {folder}, which cannot be "
+                              f"created ({error.strerror}); set TUTTI_TORCH_CACHE to a writable directory") from error
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():

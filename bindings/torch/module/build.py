@@ -1,4 +1,5 @@
-"""python -m tutti.torch.build: compiles the backend for the torch that is installed, ahead of its first use."""
+"""python -m tutti.torch.build: compiles the backend for the installed torch before its first use.
+"""
 
 from . import _build  # importing the package has compiled and loaded it
 

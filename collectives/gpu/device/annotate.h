@@ -1,6 +1,6 @@
-// What nvcc and hipcc want to be told of kernels' source, and other compilers do not: that a
-// function runs on the device, and that a loop over an array must be unrolled, so that the array is
-// in registers. The same source is compiled for a GPU and, in tests, for the host.
+// Annotations of kernels' source for nvcc and hipcc: a function that runs on the device, and a loop
+// over an array that must be unrolled to keep the array in registers. The same source is compiled
+// for a GPU and, in tests, for the host.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__HIPCC__)

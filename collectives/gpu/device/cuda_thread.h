@@ -1,5 +1,6 @@
-// A thread of a kernel on NVIDIA's GPUs: all that collectives/gpu asks of one. Scope is always the
-// system: the other side may be another GPU, or the host. (PTX ISA, "Memory Consistency Model".)
+// A thread of a kernel on NVIDIA GPUs: all device operations that collectives/gpu uses. The scope
+// is always the system, because the peer may be another GPU or the host. (PTX ISA, "Memory
+// Consistency Model".)
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ struct CudaThread : GridThread {
   static constexpr bool kHasMulticast = false;
 #endif
 
-  // In each turn of a loop that waits for others.
+  // Called in each iteration of a wait loop.
   __device__ __forceinline__ void pause() {}
 
   __device__ __forceinline__ uint64_t load_acquire(const uint64_t* from) {
@@ -28,7 +29,7 @@ struct CudaThread : GridThread {
   __device__ __forceinline__ void store_release(uint64_t* to, uint64_t value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
   }
-  // What the block has done before it is seen by whoever sees a word that is stored after it.
+  // Makes the block's earlier writes visible to any observer of a word stored afterwards.
   __device__ __forceinline__ void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
   __device__ __forceinline__ void store_after_fence(uint64_t* to, uint64_t value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
@@ -38,7 +39,8 @@ struct CudaThread : GridThread {
     asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
     return value;
   }
-  // The sum of 16 bytes over all ranks' memory, by the switch (PTX ISA, "multimem").
+  // Returns the sum of 16 bytes over all ranks' memory, computed by the switch (PTX ISA,
+  // "multimem").
   template <typename E>
   __device__ __forceinline__ Vector load_sum(const std::byte* multicast) {
     Vector sum;
@@ -68,7 +70,7 @@ struct CudaThread : GridThread {
                  "r"(vector.words[3])
                  : "memory");
   }
-  // Between accesses to the same memory by a multicast address and by ordinary ones.
+  // Orders accesses to the same memory through a multicast address and through ordinary ones.
   __device__ __forceinline__ void fence_aliases() {
     asm volatile("fence.proxy.alias;" ::: "memory");
   }

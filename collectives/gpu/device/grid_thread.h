@@ -1,5 +1,5 @@
-// What a thread of a kernel is on the GPUs of both makers alike: its place in the grid, and what
-// the threads of a block share. What reaches beyond the block is each maker's own.
+// The part of a kernel's thread that is common to both vendors' GPUs: its place in the grid, and
+// the memory and barrier of its block. Operations beyond the block are vendor-specific.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace tutti::gpu {
 
 struct GridThread {
-  // Turns of a wait between two looks at the host's memory, which is a microsecond away.
+  // Iterations of a wait between two reads of host memory, which takes a microsecond.
   static constexpr uint32_t kSpinsPerLook = 1000;
 
   __device__ __forceinline__ unsigned index() const { return threadIdx.x; }
@@ -16,15 +16,15 @@ struct GridThread {
   __device__ __forceinline__ unsigned block() const { return blockIdx.x; }
   __device__ __forceinline__ unsigned blocks() const { return gridDim.x; }
 
-  // Of the block's threads. What was written before it is seen by all of them after it.
+  // Barrier of the block's threads. Earlier writes are visible to all of them afterwards.
   __device__ __forceinline__ void barrier() { __syncthreads(); }
-  // Memory of the block, as much as the launch asked for.
+  // The block's shared memory, with the size given at launch.
   __device__ __forceinline__ std::byte* shared() {
     extern __shared__ __align__(16) unsigned char memory[];
     return reinterpret_cast<std::byte*>(memory);
   }
 
-  // In the block's own memory.
+  // Access to the block's shared memory.
   __device__ __forceinline__ uint32_t load_shared(const uint32_t* from) {
     return *static_cast<const volatile uint32_t*>(from);
   }

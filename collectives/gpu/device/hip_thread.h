@@ -1,10 +1,10 @@
-// A thread of a kernel on AMD's GPUs: what cuda_thread.h is for NVIDIA's. Scope is always the
-// system. It compiles; no such GPU has run it.
+// A thread of a kernel on AMD GPUs, as cuda_thread.h is for NVIDIA's. The scope is always the
+// system. It compiles but has not run on such a GPU.
 //
-// Assumed of the memory model (LLVM, "User Guide for AMDGPU Backend", Memory Model gfx90a, gfx942):
-// an aligned store of 8 bytes is whole, and system scope reaches other GPUs in memory that is
-// fine-grained, as mailboxes would have to be allocated (hipExtMallocWithFlags). A line is two such
-// stores: each half has its own flag.
+// Assumptions about the memory model (LLVM, "User Guide for AMDGPU Backend", Memory Model gfx90a,
+// gfx942): an aligned 8-byte store is atomic, and system scope reaches other GPUs in fine-grained
+// memory, in which mailboxes would have to be allocated (hipExtMallocWithFlags). A line consists of
+// two such stores, each with its own flag.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -19,7 +19,7 @@ namespace tutti::gpu {
 struct HipThread : GridThread {
   static constexpr bool kHasMulticast = false;
 
-  // Leaves the memory to the wavefronts that write what is waited for.
+  // Yields memory bandwidth to the wavefronts that write the awaited data.
   __device__ __forceinline__ void pause() { __builtin_amdgcn_s_sleep(1); }
 
   __device__ __forceinline__ uint64_t load_acquire(const uint64_t* from) {

@@ -1,17 +1,17 @@
-// What kernels load and store at a time.
+// Units that kernels load and store.
 #pragma once
 
 #include <cstdint>
 
 namespace tutti::gpu {
 
-// 16 bytes of data: the widest load or store that a thread can make.
+// 16 bytes of data: the widest load or store of a thread.
 struct alignas(16) Vector {
   uint32_t words[4] = {};
 };
 
-// 8 bytes of data, each half with a flag: a reader that finds both flags as it expects them has the
-// data, too, without a fence, as a half is stored as a whole.
+// 8 bytes of data, each half with a flag. Each half is stored atomically, so a reader that finds
+// both flags as expected has the data without a fence.
 struct alignas(16) Line {
   uint32_t data0 = 0;
   uint32_t flag0 = 0;

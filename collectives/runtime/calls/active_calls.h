@@ -1,5 +1,5 @@
-// How many calls of the job's communicators are under way in this process: what whoever waits, and
-// the progress thread, go by.
+// Number of calls in flight in this process, over all communicators of the job. Waiting threads and
+// the progress thread use it.
 #pragma once
 
 #include <atomic>
@@ -10,23 +10,24 @@
 
 namespace tutti::internal {
 
-// Threads: any.
+// Thread-safe.
 class ActiveCalls {
  public:
-  // `rings`: a progress thread listens.
+  // `rings`: a progress thread waits for new calls.
   ActiveCalls(WaitSet& wait_set, bool rings) : wait_set_(wait_set), rings_(rings) {}
 
-  // By ActiveCall.
+  // Called by ActiveCall.
   void begins() {
     count_.fetch_add(1);
-    if (wait_set_.in_use()) wait_set_.wake();  // it does not sleep on this call
+    if (wait_set_.in_use()) wait_set_.wake();  // the sleeper does not wait for this call yet
     if (rings_) ring();
   }
   void ends() { count_.fetch_sub(1, std::memory_order_relaxed); }
 
   int count() const { return count_.load(std::memory_order_relaxed); }
 
-  // For the progress thread: sleeps while there are none, but not through a ring after `rung`.
+  // For the progress thread: sleeps while there are no calls, unless ring() was called after `rung`
+  // was read.
   uint32_t rung() const { return rung_.load(); }
   void wait(uint32_t rung) const { rung_.wait(rung); }
   void ring() {
@@ -41,7 +42,7 @@ class ActiveCalls {
   std::atomic<uint32_t> rung_{0};
 };
 
-// One of them, until it ends in one way or another.
+// RAII count of one call in flight.
 class ActiveCall {
  public:
   ActiveCall() = default;

@@ -1,9 +1,9 @@
-// The compiled calls of a communicator that were made last, found by what the caller asks for:
-// everything that is checked of a call is in its key, but the addresses of its buffers.
+// Cache of a communicator's recently compiled calls. The key has all checked properties of a call
+// except the addresses of its buffers.
 //
-// An entry is in one of the kWays places from the one that its key hashes to; a new one takes the
-// first of these that is empty, or else the place of one of them, in turn. So a handful of kinds of
-// calls never drive each other out, and the usual look-up compares one key.
+// An entry is in one of kWays slots starting at the one its key hashes to (set-associative). A new
+// entry takes the first empty one of these slots, or else replaces one of them in turn. A handful
+// of kinds of calls therefore never evict each other, and a typical look-up compares one key.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct CallKey {
   uint64_t input_count = 0;
   uint64_t output_count = 0;
   uint64_t rest = 0;
-  uint64_t whom = 0;  // the root and the tag
+  uint64_t whom = 0;  // root and tag
   bool operator==(const CallKey&) const = default;
 
   static CallKey of(const Request& request, const CallOptions& options) {
@@ -55,7 +55,7 @@ struct CallKey {
   }
 };
 
-// Compares two calls' operators; the keys have compared the rest.
+// Returns true if two calls use the same operator; keys compare everything else.
 inline bool same_operator(const Reduction& a, const Reduction& b) {
   if (a.op == ReduceOp::premul_sum) return a.factor == b.factor;
   return a.op != ReduceOp::user || a.function == b.function || a.function->same_as(*b.function);
@@ -65,7 +65,8 @@ class CallCache {
  public:
   using Compiled = std::shared_ptr<const CompiledCall>;
 
-  // Null where there is none. Valid until the next put(). Part of each call's path: inlined.
+  // Returns null if there is no entry. Valid until the next put(). Inlined, because it is on every
+  // call's path.
   [[gnu::always_inline]] const Compiled* find(const CallKey& key, std::string_view algorithm,
                                               const Reduction& op) const {
     const size_t home = home_of(key);
@@ -80,7 +81,7 @@ class CallCache {
     return nullptr;
   }
 
-  // Only what find() has not found. Valid until the next put().
+  // The key must not be in the cache. Valid until the next put().
   const Compiled& put(const CallKey& key, std::string_view algorithm, Compiled compiled) {
     const size_t home = home_of(key);
     size_t way = 0;

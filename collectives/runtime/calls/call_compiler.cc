@@ -22,7 +22,7 @@ bool is_whole(const Reduction& reduction) {
 
 }  // namespace
 
-// One rank has nobody to send to: any limits do.
+// A single rank sends nothing, so any limits are valid.
 CallCompiler::CallCompiler(int rank, int size, MessagePlan message_plan)
     : rank_(rank),
       size_(size),
@@ -38,10 +38,10 @@ void CallCompiler::use(std::shared_ptr<Plans> plans, std::shared_ptr<Plans> plan
   plans_in_rank_order_ = std::move(plans_in_rank_order);
 }
 
-// The key has everything that compile() checks.
+// The key contains everything that compile() checks.
 const std::shared_ptr<const CompiledCall>& CallCompiler::compiled(const Request& request,
                                                                   const CallOptions& options) {
-  // Nor are calls kept whose types are none.
+  // Calls with an invalid dtype are not cached.
   const bool has_types =
       static_cast<size_t>(std::max(request.input.dtype, request.output.dtype)) < kEveryDType;
   const bool has_own = request.uneven || !has_types || !is_whole(request.op);
@@ -97,7 +97,7 @@ void CallCompiler::compile_collective(Request& request, const CallOptions& optio
     const Grade at_least = canonical ? Grade::canonical : Grade::same_bits;
     if (algorithm == nullptr) algorithm = &plans->choose(wanted_of(request, size_, at_least));
   } else if (!options.algorithm.empty() && options.algorithm != "auto") {
-    resolve_algorithm(request.collective, options.algorithm);  // a wrong name is wrong alone too
+    resolve_algorithm(request.collective, options.algorithm);  // an unknown name is an error
   }
   const Plan* plan = nullptr;
   if (algorithm != nullptr) {
@@ -112,7 +112,7 @@ bool CallCompiler::must_be_canonical(const Request& request, const CallOptions& 
          (is_ordered(request.op) || options.deterministic || deterministic_);
 }
 
-// The one that the call or the setting names; null: the library chooses.
+// Returns the algorithm that the call or the setting names; null: the library chooses.
 const Algorithm* CallCompiler::named(const Request& request, const CallOptions& options,
                                      bool canonical, const Plans& plans) const {
   std::string_view wanted = options.algorithm;

@@ -1,7 +1,7 @@
-// From the caller's request to a compiled call: checks, choice of algorithm, plan. Calls of the
-// kinds that were made last are only looked up (call_cache.h).
+// Turns a request into a compiled call: checks, choice of the algorithm, plan. Recently compiled
+// kinds of calls are looked up (call_cache.h).
 //
-// Threads: one at a time, but for must_be_canonical() and named_algorithm().
+// Threads: not thread-safe except must_be_canonical() and named_algorithm().
 #pragma once
 
 #include <functional>
@@ -21,33 +21,34 @@ namespace tutti::internal {
 
 class CallCompiler {
  public:
-  // The program of a message to or from a peer.
+  // Returns the plan of a message to or from a peer.
   using MessagePlan = std::function<const Plan*(int peer, bool sends)>;
 
   // For `rank` of `size`. Reads TUTTI_ALGORITHM and TUTTI_DETERMINISTIC.
   CallCompiler(int rank, int size, MessagePlan message_plan);
-  // Before the first call of several ranks: plans over the layout of the ranks, and in the order of
-  // their numbers, which canonical sums are in.
+  // Call it before the first call of several ranks. `plans` are over the layout of the ranks,
+  // `plans_in_rank_order` over the order of their numbers, which canonical sums use.
   void use(std::shared_ptr<Plans> plans, std::shared_ptr<Plans> plans_in_rank_order);
 
-  // Throws Error(invalid_argument) or Error(unsupported). Valid until the next call.
+  // Throws Error(invalid_argument) or Error(unsupported). The reference is valid until the next
+  // call.
   const std::shared_ptr<const CompiledCall>& compiled(const Request& request,
                                                       const CallOptions& options);
 
-  // True where the result must not depend on the algorithm.
+  // Returns true if the result must not depend on the algorithm.
   bool must_be_canonical(const Request& request, const CallOptions& options) const;
-  // The algorithm that the call or the setting names, in the order of the ranks' numbers; null: the
-  // library chooses. Throws Error(unsupported) where it cannot run.
+  // Returns the algorithm that the call or the setting names, over ranks in numerical order; null
+  // if the library chooses. Throws Error(unsupported) if it does not support the call.
   const Algorithm* named_algorithm(const Request& request, const CallOptions& options,
                                    bool canonical) const {
     return named(request, options, canonical, *plans_in_rank_order_);
   }
-  // Several ranks, in the order of their numbers.
+  // The shape of several ranks in numerical order.
   Shape shape() const { return plans_in_rank_order_->shape(0); }
 
  private:
   std::shared_ptr<const CompiledCall> compile(Request request, const CallOptions& options);
-  // The peer of a message; where no memory is shared, it makes no difference.
+  // Returns true if the peer of a message shares memory with this rank.
   bool is_near(int peer) const {
     return peer >= 0 && plans_ && plans_->kind().hosts.near(rank_, peer);
   }
@@ -63,10 +64,10 @@ class CallCompiler {
   const std::string all_reduce_setting_;
   const bool deterministic_;
   Limits limits_;
-  std::shared_ptr<Plans> plans_;  // null where there is only one rank, as is the next
+  std::shared_ptr<Plans> plans_;  // null for a single rank, as is the next
   std::shared_ptr<Plans> plans_in_rank_order_;
   CallCache kept_;
-  std::shared_ptr<const CompiledCall> new_call_;  // of a call that is not kept
+  std::shared_ptr<const CompiledCall> new_call_;  // a call that is not cached
 };
 
 }  // namespace tutti::internal

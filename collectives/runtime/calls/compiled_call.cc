@@ -11,7 +11,7 @@ namespace tutti {
 
 namespace {
 
-// Two ranks of 8 MiB in, 8 MiB out are what a last-level cache of 32 MiB holds.
+// 8 MiB of input and output on two ranks fill a last-level cache of 32 MiB.
 constexpr uint64_t kLeastStreamed = 8 << 20;
 
 constexpr uint64_t kMostBrief = 4 << 10;
@@ -34,7 +34,8 @@ Signature signature_of(const Request& request, uint64_t algorithm) {
   return signature;
 }
 
-// How many ranks' inputs a result that `rank` has, or completes for another, combines.
+// Returns the number of ranks whose inputs a result combines that `rank` has or completes for
+// another.
 int combined_ranks(const Request& request, int rank, int size) {
   switch (request.collective) {
     case Collective::scan:
@@ -53,7 +54,7 @@ Blocks in_units(Blocks&& blocks, uint64_t width) {
   return std::move(blocks);
 }
 
-// A message has room for a cache line of each chunk, but maybe not for a wide element.
+// A message has room for a cache line of each chunk, but possibly not for a wide element.
 void check_width(const CompiledCall& compiled, uint64_t widest, const Limits& limits) {
   constexpr uint64_t kLine = 64;
   const auto chunks = static_cast<uint64_t>(compiled.plan->program.chunks_per_message);

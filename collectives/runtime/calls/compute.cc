@@ -1,4 +1,4 @@
-// What the steps of a call compute: how received and local data become results, block by block.
+// Arithmetic of a call's steps: received and local data are combined into results, block by block.
 
 #include <algorithm>
 #include <cstring>
@@ -10,10 +10,10 @@ namespace tutti {
 
 namespace {
 
-// What is received is reduced in parts of so many elements, each given back while it is in the
-// innermost cache.
+// Received data is reduced in blocks of this many elements, each released to the sender while it is
+// in the L1 cache.
 constexpr uint64_t kBlockElements = 256;
-constexpr size_t kWidestElement = 16;  // a pair of 64-bit values; but values of a user's operator
+constexpr size_t kWidestElement = 16;  // a pair of 64-bit values; user-defined values may be wider
 
 struct alignas(64) Block {
   std::byte bytes[kBlockElements * kWidestElement];
@@ -94,7 +94,7 @@ void Execution::compute_blocks(const Slice& slice, const Move& move, Operands at
   const bool streams = compiled_->streams && move.is_result && !in_its_place;
   const uint64_t most =
       elements_of_block(std::max(compiled_->element_bytes, compiled_->accumulator_bytes));
-  Block aside;  // what is streamed is made there
+  Block aside;  // streamed results are computed here
   while (at.count > 0) {
     const uint64_t block = std::min(at.count, most);
     std::byte* const dst = streams ? aside.bytes : at.dst;
@@ -127,7 +127,7 @@ void Execution::compute_block(std::byte* dst, const Operands& at, uint64_t count
   }
   if (at.b.at != nullptr) {
     const std::byte* const a = factor_applied(at.a, product.bytes);
-    const std::byte* const b = factor_applied(at.b, product.bytes);  // not both
+    const std::byte* const b = factor_applied(at.b, product.bytes);  // at most one has a factor
     combine(dst, a, b, count, {at.widened, at.a.widened, at.b.widened});
     return;
   }

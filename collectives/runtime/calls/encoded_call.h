@@ -1,12 +1,12 @@
-// A call that does more to its elements than to move them: they travel in another format
-// (CallOptions::wire), or a receive combines them with what it has (Request::combines).
+// A call that also converts its elements: they travel in another wire format (CallOptions::wire),
+// or a receive combines them with its buffer (Request::combines).
 //
 //   input  f32 --encode--> elements --- the call, of these elements ---> elements --decode--> f32
 //
-// What travels is an ordinary call of another type, so every collective, algorithm and transport
-// has it, and cuts it at whole blocks. A rank that passes a result on passes on what it has itself:
-// all ranks decode the same bits. Each block of a buffer that has one per rank begins with an
-// element of its own.
+// The inner call is an ordinary call of another type, so it works with every collective, algorithm
+// and transport, which slice it at whole blocks. A rank that forwards a result forwards its encoded
+// form, so all ranks decode the same bits. Each rank's block of a buffer begins with an element of
+// its own.
 #pragma once
 
 #include <cstddef>
@@ -21,26 +21,26 @@
 
 namespace tutti::internal {
 
-// What EncodedCall throws; for who takes calls on, and makes them later.
+// Throws the errors of EncodedCall's constructor, for callers that queue calls for later.
 void check_wire(const Request& request, WireFormat format);
 
 class EncodedCall {
  public:
-  // `request` is complete(), on `rank` of `size`; its buffers are not touched here. Throws, for
-  // formats that are not plain, Error(invalid_argument) where they are not f32, and
-  // Error(unsupported) for operators of the caller's.
+  // `request` is complete(), on `rank` of `size`; its buffers are not accessed here. If `format` is
+  // not plain, throws Error(invalid_argument) unless they are f32, and Error(unsupported) for
+  // user-defined operators.
   EncodedCall(const Request& request, WireFormat format, int rank, int size);
 
-  // On buffers of what travels; valid as long as this is.
+  // The inner request, on encoded buffers; valid during the lifetime of this object.
   const Request& request() const { return encoded_; }
   DType dtype() const { return dtype_; }  // of the caller's buffers
   uint64_t values_received() const;
-  // Before the call starts, and after it is complete. Neither throws.
+  // Called before the call starts and after it completes. Neither throws.
   void encode() const;
   void decode() const;
 
  private:
-  // Consecutive values, and the element that they begin.
+  // A range of values and the element that the first one begins.
   struct Run {
     uint64_t first = 0;
     uint64_t count = 0;
@@ -50,7 +50,7 @@ class EncodedCall {
                                   WireFormat format);
   static uint64_t elements_of(const std::vector<Run>& runs, WireFormat format);
 
-  bool travels() const { return element_ != dtype_; }  // in another format
+  bool travels() const { return element_ != dtype_; }  // converts to another format
   void decode_into(float* output) const;
   void combine(const void* received) const;
 
@@ -62,8 +62,8 @@ class EncodedCall {
   void* output_;
   bool has_result_;
   bool combines_;
-  Reduction combined_;        // of a receive that combines
-  float* decoded_ = nullptr;  // in memory_, for one whose elements travel in another format
+  Reduction combined_;        // receive: how to combine
+  float* decoded_ = nullptr;  // receive in another format: decoded values, in memory_
   std::unique_ptr<std::byte[]> memory_;
   Request encoded_;
 };

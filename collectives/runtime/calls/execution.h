@@ -1,19 +1,19 @@
-// Runs one call's program on this rank: the only reader of programs that moves bytes.
+// Runs one call's program on this rank: the only code that moves bytes by a program.
 //
-// The call is cut into slices, and slice s runs on lane s mod L; lanes are independent of each
-// other. Within a lane the queues of the plan move independently, slice after slice
-// (queue_walk.h):
+// The call is divided into slices, and slice s runs on lane s mod L; lanes are independent. Within
+// a lane the queues of the plan progress independently, slice after slice (queue_walk.h):
 //
 //            slice 0   slice 1   slice 2
 //   recv ←1  [r0 r1]   [r0 r1]   [r0 ...
-//   send →1  [s0 s1]   [s0 ...            a queue never overtakes itself, but others run ahead
+//   send →1  [s0 s1]   [s0 ...            queues keep their order, but overtake each other
 //   local    [c]       [c]
 //
 // Older slices never wait for younger ones, so what verify proves of one slice holds for all.
 //
-// A long point-to-point message whose buffer the reader can reach goes whole (rendezvous): one
-// message names the buffer, and the reader takes it from there when it likes, so that a sender that
-// computes holds up nobody. Else it goes in slices (eager). The first message tells which.
+// A long point-to-point message whose buffer the receiver can access is sent by rendezvous: one
+// message names the buffer and the receiver reads the buffer when it gets there, so a sender that
+// computes does not delay the receiver. All other messages are sent in slices (eager). The first
+// message shows which of the two.
 #pragma once
 
 #include <algorithm>
@@ -35,14 +35,14 @@ namespace internal {
 struct Operation;
 }
 
-// What a step waits for: a message on a connection, or that a peer takes one.
+// A dependency of a step: a message on a connection, or a peer that receives one.
 struct Want {
   int peer = 0;
-  int lane = 0;  // the transport's
+  int lane = 0;  // lane of the transport
   bool sends = false;
 };
 
-// A message that does not belong to the call at its place.
+// A message that belongs to another call than the one in progress.
 struct Unexpected {
   int peer = 0;
   MessageHeader header;
@@ -53,29 +53,29 @@ struct Unexpected {
 
 class Execution {
  public:
-  // The operation lives until the end. `transport` may be null where the program does not
-  // communicate. `received` counts bytes by peer; the executions of a communicator are its only
-  // writers.
+  // The operation must outlive the execution. `transport` may be null if the program does not
+  // communicate. `received` counts bytes by peer and is written only by executions of this
+  // communicator.
   void start(const internal::Operation& operation, Transport* transport,
              std::atomic<uint64_t>* received);
-  // True if anything moved.
+  // Returns true if any step progressed.
   bool progress();
   bool done() const { return std::ranges::all_of(lanes_, &QueueWalk::ended); }
   const std::optional<Unexpected>& unexpected() const { return unexpected_; }
   std::vector<Want> wants() const;
 
  private:
-  // One slice: where in the call, and where its data is from what a piece says.
+  // One slice: its position in the call, and the shift of its data relative to a piece.
   struct Slice {
     uint32_t number = 0;
-    int lane = 0;                     // of the transport
-    uint64_t first = 0;               // element of each chunk
-    std::array<uint64_t, 3> shift{};  // bytes, by space
+    int lane = 0;                     // lane of the transport
+    uint64_t first = 0;               // first element within each chunk
+    std::array<uint64_t, 3> shift{};  // in bytes, by space
   };
 
-  enum class Form : uint8_t { slices, whole, unknown };  // unknown: the sender is to say
+  enum class Form : uint8_t { slices, whole, unknown };  // unknown: decided by the sender
   struct Loan {
-    int number = 0;  // the transport's
+    int number = 0;  // the transport's number of the loan
     int lane = 0;
     uint32_t turn = 0;
     int32_t step = 0;
@@ -110,16 +110,16 @@ class Execution {
     std::byte* dst = nullptr;
     bool widened = false;
     Operand a;
-    Operand b;  // nowhere: dst = a
+    Operand b;  // null: dst = a
     uint64_t count = 0;
-    ptrdiff_t received = -1;  // bytes of the message before it; -1: there is none
+    ptrdiff_t received = -1;  // offset in the message; -1: not a message
   };
   Operand operand(const Slice& slice, const Piece& piece) const {
     return {address(slice, piece), piece.widened, piece.scales};
   }
-  // dst = a op b, or a, with all that the move computes besides.
+  // dst = a op b, or dst = a, including scaling, division and conversion.
   void compute(const Slice& slice, const Move& move, const Operands& at);
-  // Block by block, each given back to the sender while it is in the innermost cache.
+  // Block by block; each block is returned to the sender while it is in the L1 cache.
   void compute_blocks(const Slice& slice, const Move& move, Operands at);
   void compute_block(std::byte* dst, const Operands& at, uint64_t count, bool divides) const;
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
@@ -156,10 +156,10 @@ class Execution {
 
   Form form_ = Form::slices;
   std::vector<Loan> loans_;
-  std::vector<QueueWalk> lanes_;  // their turns are slices
+  std::vector<QueueWalk> lanes_;  // a turn is a slice
 
-  // Not cleared: programs declare more scratch chunks than each rank touches, and untouched pages
-  // cost nothing.
+  // Not zeroed: programs declare more scratch chunks than each rank uses, and untouched pages cost
+  // nothing.
   std::unique_ptr<std::byte[]> scratch_;
   uint64_t scratch_bytes_ = 0;
 };

@@ -1,5 +1,5 @@
-// A plan applied to one kind of call: each step with the bytes that it moves. What the executor
-// would otherwise work out anew in every call and for every slice.
+// A plan applied to one kind of call: each step with the bytes that it moves, computed once instead
+// of in every call and for every slice.
 #pragma once
 
 #include <array>
@@ -12,35 +12,35 @@
 
 namespace tutti {
 
-// A chunk, in bytes from the start of its buffer. Scratch is laid out here; it holds accumulators
-// where there are any.
+// A chunk as bytes from the start of its buffer. Scratch is laid out here; it holds accumulators if
+// the call has any.
 struct Piece {
   Space space = Space::input;
   bool widened = false;  // accumulators, not elements
-  bool scales = false;   // to be scaled when it is read
+  bool scales = false;   // scaled when read
   uint64_t offset = 0;   // bytes
   uint64_t length = 0;   // elements
 };
 
-// Less is copied sooner than it comes back.
+// Below this size a copy is faster than lending and waiting for the loan's return.
 inline constexpr uint64_t kLeastLent = 4 << 10;  // bytes
 
 struct Move {
   StepKind kind = StepKind::copy;
   bool received_on_left = false;
-  bool widened = false;    // what travels are accumulators
-  bool one_piece = false;  // what travels is one piece as it is: nothing to compute or collect
+  bool widened = false;    // the message carries accumulators
+  bool one_piece = false;  // the message is one contiguous piece, unconverted
   bool computes = false;   // scales or divides
   bool divides = false;
-  int32_t peer = -1;  // the first one
+  int32_t peer = -1;  // first peer
   std::span<const int32_t> peers;
-  uint64_t elements = 0;  // of the message, over all slices
+  uint64_t elements = 0;  // message length, summed over slices
   std::array<uint64_t, 2> signature = {};
   std::span<const Piece> src;
   std::span<const Piece> src2;
   std::span<const Piece> dst;
-  bool is_result = false;  // goes to the output, and no later step looks at it
-  bool lendable = false;   // a send whose payload may be read where it lies
+  bool is_result = false;  // written to the output and not read by a later step
+  bool lendable = false;   // a send whose payload may be read in place
 };
 
 class Moves {
@@ -53,10 +53,10 @@ class Moves {
 
   struct Bytes {
     uint64_t element = 1;
-    uint64_t accumulator = 0;  // 0: elements are their own
+    uint64_t accumulator = 0;  // 0: elements are accumulators
     uint64_t scratch_chunk = 0;
   };
-  // `private_blocks`: a message says how long its block is, where only its two ranks know.
+  // `private_blocks`: a message states its block's length, which only its two ranks know.
   void make(const Plan& plan, const ChunkMap& chunks, const Bytes& bytes,
             const std::array<uint64_t, 2>& signature, bool private_blocks);
 

@@ -1,5 +1,5 @@
-// One call on one rank: its compiled call, its buffers, and how it stands. A prepared call is an
-// Operation that is never queued: each start copies the first five members into another one.
+// One call on one rank: its compiled call, its buffers and its state. A prepared call is an
+// Operation that is never queued; each start copies its first five members into another one.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 namespace tutti::internal {
 
 struct Operation;
-// The calls that another one follows; null: none.
+// Calls that must complete before another one starts; null: none.
 using Predecessors = std::unique_ptr<std::vector<std::shared_ptr<Operation>>>;
 
 struct Operation {
@@ -28,29 +28,30 @@ struct Operation {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::chrono::nanoseconds timeout{0};  // 0: none
-  // Where its elements travel in another format: `input` and `output` are what travels.
+  // The conversion of a call in another wire format; `input` and `output` are then its encoded
+  // buffers.
   std::shared_ptr<const EncodedCall> encoded;
 
   uint32_t number = 0;            // collectives: from 1; messages: by peer and direction
   Operation* previous = nullptr;  // in its queue (operation_queue.h)
   Operation* next = nullptr;
   Ticks begun = 0;    // 0: not recorded yet
-  ActiveCall active;  // unless it was over before others had to know of it
-  // Of receives (point_to_point.h):
-  std::shared_ptr<const CompiledCall> matched;  // the message's, where it is not `compiled`
+  ActiveCall active;  // unless it completed at once
+  // Receives only (point_to_point.h):
+  std::shared_ptr<const CompiledCall> matched;  // for the message, if not `compiled`
   MessageInfo received;
-  uint64_t order = 0;    // in which they were called
-  bool probes = false;   // ends when there is a message, and leaves it
-  bool started = false;  // it runs; before, it waits for the calls ahead of it,
-  Predecessors after;    // and for these
+  uint64_t order = 0;    // position in the order of calls
+  bool probes = false;   // completes when a message is there, and does not consume it
+  bool started = false;  // false while it waits for the calls ahead of it
+  Predecessors after;    // calls that it waits for, besides those ahead of it
   std::function<void(const Error*)> on_end;
-  std::atomic<bool> awaited{false};  // a thread waits for it, or has asked how it stands
-  std::atomic<bool> done{true};      // nothing of it is left to do; also before it begins
-  std::atomic<bool> left{false};     // stored by who has waited for it, last of all
-  std::atomic<bool> failed{false};   // it will never be done:
-  std::optional<Error> failure;      // why; written before
+  std::atomic<bool> awaited{false};  // a thread waits for it or has polled it
+  std::atomic<bool> done{true};      // complete; also before it begins
+  std::atomic<bool> left{false};     // the last store of the thread that waited for it
+  std::atomic<bool> failed{false};   // it will never complete
+  std::optional<Error> failure;      // reason; written before `failed`
 
-  // It has been planned, and is about to be queued.
+  // Resets the state of a planned operation that is about to be queued.
   void begin() {
     begun = 0;
     active.end();
@@ -59,7 +60,7 @@ struct Operation {
     awaited.store(false, std::memory_order_relaxed);
     done.store(false, std::memory_order_relaxed);
   }
-  // Before it runs, and when it is complete.
+  // Called before it runs and on completion.
   void encode() const {
     if (encoded) encoded->encode();
   }
@@ -69,10 +70,10 @@ struct Operation {
     received.dtype = encoded->dtype();
     received.count = encoded->values_received();
   }
-  // The call that runs.
+  // Returns the compiled call that runs.
   const CompiledCall& running() const { return matched ? *matched : *compiled; }
   bool point_to_point() const { return compiled->point_to_point(); }
-  int peer() const { return compiled->peer; }  // point-to-point: the other rank, or kAnySource
+  int peer() const { return compiled->peer; }  // point-to-point: peer rank or kAnySource
   bool timed_out() const {
     return timeout.count() != 0 && nanoseconds_between(begun, ticks()) > timeout.count();
   }

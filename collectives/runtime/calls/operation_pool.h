@@ -1,11 +1,11 @@
-// The operations of a communicator, used again once a call has ended and nobody holds a Work of it:
-// a call allocates nothing once the communicator is warm.
+// The operations of a communicator, reused once a call has ended and no Work refers to it, so that
+// a warm communicator allocates nothing per call.
 //
-// Nothing tells the pool that a Work is dropped, so it looks: first at the operation that was used
-// last, which blocking calls find free; then at the candidates of the last sweep over all of them.
-// A sweep that finds less than half of the pool free lets that many new operations be made before
-// the next one. So a sweep over n operations pays for n / 2 calls at least, and the pool stays
-// within about twice as many as were ever in use at a time.
+// The pool is not notified when a Work is dropped, so it checks: first the operation used last,
+// which blocking calls find free, then the candidates of the last sweep over all operations. If a
+// sweep finds less than half of the pool free, as many new operations are allocated before the next
+// sweep. A sweep over n operations is thus amortized over at least n / 2 calls, and the pool stays
+// within about twice the largest number of operations in use at a time.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace tutti::internal {
 
 class OperationPool {
  public:
-  // Valid until the next call.
+  // The reference is valid until the next call.
   const std::shared_ptr<Operation>& take() {
     if (last_ < all_.size() && is_free(*all_[last_], all_[last_].use_count())) {
       return reuse(all_[last_]);
@@ -29,7 +29,7 @@ class OperationPool {
   }
 
   size_t size() const { return all_.size(); }
-  // Operations that sweeps have looked at so far.
+  // Number of operations examined by sweeps so far.
   uint64_t examined() const { return examined_; }
 
  private:
@@ -38,8 +38,8 @@ class OperationPool {
   }
 
   static const std::shared_ptr<Operation>& reuse(const std::shared_ptr<Operation>& operation) {
-    // Whoever dropped its handle last is done with it. Of those that waited the flag says so too:
-    // the thread sanitizer knows nothing of fences.
+    // Acquire pairs with the last release of a handle. `left` says the same for threads that
+    // waited, because the thread sanitizer does not model fences.
     std::atomic_thread_fence(std::memory_order_acquire);
     operation->left.load(std::memory_order_acquire);
     operation->probes = false;
@@ -68,9 +68,9 @@ class OperationPool {
   }
 
   std::vector<std::shared_ptr<Operation>> all_;
-  std::vector<size_t> candidates_;  // were free at the last sweep
-  size_t to_make_ = 0;              // new ones before the next sweep
-  size_t last_ = 0;                 // the one that was used last
+  std::vector<size_t> candidates_;  // free at the last sweep
+  size_t to_make_ = 0;              // allocations before the next sweep
+  size_t last_ = 0;                 // used last
   uint64_t examined_ = 0;
 };
 

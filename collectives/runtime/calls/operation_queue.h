@@ -1,6 +1,5 @@
-// Operations in the order in which they were called. Each is in one queue at most, which links it
-// and does not own it: adding and removing take the same few instructions however many there are,
-// and allocate nothing.
+// Intrusive list of operations in the order of their calls. Each operation is in at most one queue,
+// which does not own it. Adding and removing take constant time and do not allocate.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +51,7 @@ class OperationQueue {
     (operation.next != nullptr ? operation.next->previous : last_) = operation.previous;
     --size_;
   }
-  // Null where there is none.
+  // Returns null if the queue is empty.
   Operation* pop_front() {
     Operation* const first = first_;
     if (first != nullptr) erase(*first);

@@ -16,7 +16,7 @@ Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arit
 }  // namespace
 
 Wanted wanted_of(const Request& request, int ranks, Grade at_least) {
-  // What each rank knows of its own blocks only must not decide.
+  // The choice must not depend on what a rank knows only about its own blocks.
   constexpr uint64_t kUnknown = 64 << 10;
   const uint64_t bytes = request.count * size_of(request.dtype());
   return {.collective = request.collective,
@@ -61,7 +61,7 @@ const Plan& Plans::plan(const Algorithm& algorithm, int root, bool in_place,
   return *plan;
 }
 
-// Proved for what is not too long to be run through at once.
+// Proved for programs short enough to be walked at once.
 bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place,
                              Arithmetic arithmetic) const {
   constexpr size_t kMostSteps = 50'000;

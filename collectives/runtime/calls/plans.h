@@ -1,6 +1,6 @@
-// Which algorithms the calls of a communicator run, and their plans. They follow from the shape of
-// the communicator alone, so communicators of one process that are alike share them: the first call
-// of a new one need not price or prove again what another has.
+// The algorithms and plans of a communicator's calls. They depend only on the shape of the
+// communicator, so equal communicators of one process share them: the first call of a new one need
+// not price and prove again.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +21,32 @@
 
 namespace tutti {
 
-// What an algorithm is chosen for: a call that is complete(), among `ranks`.
+// Returns the key for choosing the algorithm of a complete() call among `ranks` ranks.
 Wanted wanted_of(const Request& request, int ranks, Grade at_least);
 
-// Threads: any.
+// Thread-safe.
 class Plans {
  public:
-  // What communicators that share plans have in common.
+  // Properties common to communicators that share plans.
   struct Kind {
-    Shape shape;  // of this rank; any root
+    Shape shape;  // with this rank and any root
     Hosts hosts;
     Limits limits;
     bool any_shm = false;            // members of one host share memory
-    PathClass far = PathClass::tcp;  // all others
-    bool lends = false;              // some of this rank's messages are not copied aside
+    PathClass far = PathClass::tcp;  // path of all other pairs
+    bool lends = false;              // some of this rank's messages are read in place
     bool operator==(const Kind&) const = default;
   };
 
-  // `model` and `more` algorithms: alike on all ranks.
+  // `model` and `more` (additional algorithms) must be alike on all ranks.
   Plans(const Kind& kind, const CostModel& model, std::vector<const Algorithm*> more);
 
   const Kind& kind() const { return kind_; }
   Shape shape(int root) const;
-  // Throws Error(unsupported) if there is none.
+  // Throws Error(unsupported) if no algorithm supports the call.
   const Algorithm& choose(const Wanted& wanted);
-  // This rank's part of an algorithm that supports the shape. Lives as long as this.
+  // Returns this rank's plan of an algorithm that supports the shape. Valid during this object's
+  // life.
   const Plan& plan(const Algorithm& algorithm, int root, bool in_place, Arithmetic arithmetic);
 
  private:
@@ -55,11 +56,11 @@ class Plans {
   const Kind kind_;
   std::mutex mutex_;  // guards everything below
   Planner planner_;
-  // By algorithm, root, whether the call is in place, and arithmetic.
+  // By algorithm, root, in-place flag and arithmetic.
   std::map<std::tuple<uint64_t, int, bool, Arithmetic>, std::unique_ptr<Plan>> plans_;
 };
 
-// Those of the last kinds of communicators that were made.
+// Caches the plans of recently used kinds of communicators.
 class PlanCache {
  public:
   PlanCache(const CostModel& model, std::vector<const Algorithm*> more);
@@ -69,7 +70,7 @@ class PlanCache {
   const CostModel model_;
   const std::vector<const Algorithm*> more_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Plans>> kept_;  // the one asked for last is the last
+  std::vector<std::shared_ptr<Plans>> kept_;  // least recently requested first
 };
 
 }  // namespace tutti

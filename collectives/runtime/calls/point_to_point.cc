@@ -37,7 +37,7 @@ Operation* first_accepting(const OperationQueue& receives, const Signature& mess
   return nullptr;
 }
 
-// What travels in another format is told as what it stands for.
+// A message in another wire format is described by its decoded values.
 MessageInfo describe(int source, const Signature& message) {
   MessageInfo info{
       .source = source, .tag = message.root, .dtype = message.dtype, .count = message.count};
@@ -71,7 +71,7 @@ const Plan* PointToPoint::plan(int peer, bool sends) {
   return plan.get();
 }
 
-// ---- calls that follow others
+// ---- calls with predecessors
 
 bool PointToPoint::is_early(Operation& operation) {
   if (operation.after == nullptr || owner_.may_start(operation)) return false;
@@ -83,7 +83,7 @@ bool PointToPoint::progress_early() {
   bool moved = false;
   OperationQueue waiting(std::move(early_));
   while (Operation* const operation = waiting.pop_front()) {
-    --under_way_;  // counted anew
+    --under_way_;  // incremented again below
     const size_t before = early_.size();
     if (operation->compiled->sends) {
       send(*operation);
@@ -111,7 +111,7 @@ void PointToPoint::send(Operation& operation) {
   Operation* const receive = taker_of(message);
   const std::span payload(operation.input, bytes_of(operation.compiled->signature));
   if (receive == nullptr) {
-    // Copied aside unless it is waited for: a rank that blocks here could never receive it.
+    // Copied unless a receive waits for it: a rank that blocks here could never receive it.
     std::unique_ptr<std::byte[]> copy = room_for(message);
     if (copy == nullptr) return owner_.abandoned(operation);
     std::ranges::copy(payload, copy.get());
@@ -158,7 +158,8 @@ void PointToPoint::withdraw(Operation& operation) {
   complete(operation);
 }
 
-// The oldest one that accepts it. Probes that do end; the message is still to be taken.
+// Returns the oldest receive that accepts the message. Matching probes complete; the message is not
+// consumed by them.
 Operation* PointToPoint::taker_of(const Message& message) {
   const Signature signature = decode(message.signature);
   while (true) {
@@ -197,14 +198,14 @@ bool PointToPoint::fits(Operation& receive, const Message& message) {
   return true;
 }
 
-// For the message that will most likely come: what can be done before it is there.
+// Prepares the receive of the most likely next message before it arrives.
 void PointToPoint::get_ready(Incoming& in) {
   if (in.receives.empty() || in.ready == in.receives.front() || in.receives.front()->probes) return;
   in.ready = in.receives.front();
   in.execution.start(*in.ready, transport_, owner_.received);
 }
 
-// The usual case: exactly what the oldest receive asks for.
+// The common case: the message is exactly what the oldest receive expects.
 bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
   if (in.receives.empty() || !from_any_.empty()) return false;
   Operation& receive = *in.receives.front();
@@ -222,7 +223,7 @@ bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
   return true;
 }
 
-// Looks at the message that comes next from this source. True if there is somebody to take it.
+// Examines the next message of this source. Returns true if a receive takes it.
 bool PointToPoint::match(int source) {
   Incoming& in = incoming_[static_cast<size_t>(source)];
   if (!is_wanted(in)) return false;
@@ -287,9 +288,9 @@ bool PointToPoint::progress() {
   return moved;
 }
 
-// ---- messages that came before their receives
+// ---- messages that arrived before their receives
 
-// Null, and the end of the communicator, where there is none.
+// Returns null, and aborts the communicator, if memory runs out.
 std::unique_ptr<std::byte[]> PointToPoint::room_for(const Message& message) {
   const Signature signature = decode(message.signature);
   try {
@@ -310,14 +311,14 @@ bool PointToPoint::is_awaited(const OperationQueue& receives) {
   return false;
 }
 
-// A single message may be longer than the limit, and the library's own are short.
+// A single message may exceed the limit, and the library's own messages are short.
 bool PointToPoint::may_keep(const Incoming& in, const Message& message) const {
   const Signature signature = decode(message.signature);
   return signature.own || kept_bytes_ == 0 || kept_bytes_ + bytes_of(signature) <= most_kept_ ||
          is_awaited(in.receives) || is_awaited(from_any_);
 }
 
-// Received by an operation of its own into memory of its own.
+// An internal operation receives the message into its own memory.
 bool PointToPoint::keep(const Message& message) {
   const Signature signature = decode(message.signature);
   std::unique_ptr<std::byte[]> payload = room_for(message);
@@ -335,7 +336,7 @@ bool PointToPoint::keep(const Message& message) {
   return true;
 }
 
-// True if a message that is kept is the receive's: its own order decides.
+// Returns true if a buffered message matches the receive, in its order of arrival.
 bool PointToPoint::found_kept(Operation& receive) {
   for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
     const Signature signature = decode(kept->message.signature);
@@ -373,7 +374,7 @@ void PointToPoint::deliver(std::list<Kept>::iterator kept) {
   complete(receive);
 }
 
-// ---- ends
+// ---- completion
 
 void PointToPoint::complete(Operation& operation) {
   --under_way_;

@@ -1,22 +1,22 @@
-// Point-to-point messages of one communicator: which receive takes which message.
+// Point-to-point messages of one communicator: matching of messages with receives.
 //
 // Messages between two ranks arrive in the order in which they were sent. A receive names a source
-// or none, and a tag or none; a message goes to the oldest receive that accepts it. A message that
-// no receive accepts stays with the transport, so that its sender is held up, until a receive of
-// another tag wants what is behind it: then it is kept aside, up to TUTTI_UNEXPECTED_BYTES in all.
-// Beyond that the sender is held up as well, until messages that are kept have been received, or a
-// thread waits for (or polls) a receive that may be met behind this message: that receive takes
-// precedence over the limit, since the program may have nothing else that goes on.
+// or none, and a tag or none; a message matches the oldest receive that accepts it. A message that
+// no receive accepts stays in the transport, which blocks its sender, until a receive with another
+// tag needs a message behind it. It is then buffered, up to TUTTI_UNEXPECTED_BYTES in all. Beyond
+// that limit the sender stays blocked until buffered messages have been received, or until a thread
+// waits for (or polls) a receive that may match a later message. Such a receive overrides the
+// limit, because the program may have nothing else to do.
 //
 //     front of the stream of rank 2:  tag 5 | tag 7        receives: (from 2, tag 7)
 //                                       |      `------------------------^
-//                                       `--> kept, for whoever asks for tag 5
+//                                       `--> buffered until a receive asks for tag 5
 //
-// Messages of a rank to itself never see a transport: they are kept at once.
+// Messages of a rank to itself never reach a transport: they are buffered at once.
 //
-// The library's own messages (Request::own) and the callers' know nothing of each other.
+// Library-internal messages (Request::own) never match callers' receives, and vice versa.
 //
-// Threads: one at a time, as the communicator's mutex has it.
+// Threads: not thread-safe; guarded by the communicator's mutex.
 #pragma once
 
 #include <array>
@@ -38,49 +38,50 @@ namespace tutti::internal {
 
 class PointToPoint {
  public:
-  // What this asks of the communicator.
+  // Callbacks into the communicator.
   struct Owner {
     const AbortState& abort;
-    std::function<bool(Operation&)> may_start;  // what it follows is complete
+    std::function<bool(Operation&)> may_start;  // its predecessors are complete
     std::function<void(Operation&)> completed;
     std::function<void(Operation&)> abandoned;
     std::function<void(const Error&)> failed;
     std::function<void(const Operation&, const Unexpected&)> unexpected;
-    // The message of `source`, its call `their_call`, does not fit the receive that it goes to.
+    // Reports that a message of `source` (its call `their_call`) does not fit its receive.
     std::function<void(const Operation&, int source, uint32_t their_call, const Signature&)> misfit;
-    // Of the receive of one message.
+    // Compiles the receive of one message.
     std::function<std::shared_ptr<const CompiledCall>(Buffer, int source, const Signature&)>
         compiled;
     std::atomic<uint64_t>* received;  // Execution::start()
   };
 
-  // `most_kept`: bytes of messages of other ranks that are kept aside without a thread that waits.
+  // `most_kept`: limit of bytes buffered for other ranks' messages without a waiting thread.
   PointToPoint(int rank, int size, uint64_t most_kept, Owner owner);
-  // Before anything else; null where there is only one rank.
+  // Call it first; null for a single rank.
   void use(Transport* transport) { transport_ = transport; }
-  // The program of a message in one direction.
+  // Returns the plan of a message in one direction.
   const Plan* plan(int peer, bool sends);
 
-  // Both count from when what they follow is complete.
+  // Starts a send once the calls that it follows are complete.
   void send(Operation& operation);
-  // A receive, or a probe: that ends as soon as there is a message that it accepts, and leaves the
-  // message where it is.
+  // Starts a receive or a probe once the calls that it follows are complete. A probe completes as
+  // soon as a matching message is there, and leaves the message in place.
   void receive(Operation& operation);
-  // A receive or probe that no message was found for is forgotten; it is done then.
+  // Cancels a receive or probe that no message has matched; it is then done.
   void withdraw(Operation& operation);
 
-  // True if anything moved.
+  // Returns true if anything progressed.
   bool progress();
-  // After an abort: nothing moves any more.
+  // After an abort: nothing progresses any more.
   void abandon();
   int under_way() const { return under_way_; }
-  // Whom the operation waits for; of a receive from any source, every one of them may end it.
+  // Returns what the operation waits for. For a receive from any source, any of the peers can
+  // satisfy it.
   std::vector<Want> wants(const Operation& operation) const;
   struct Unclaimed {
     MessageInfo message;
-    bool own = false;  // the library's
+    bool own = false;  // library-internal
   };
-  // Messages that are kept, and that nobody has asked for: the first few.
+  // Returns the first few buffered messages that no receive has matched.
   std::vector<Unclaimed> unclaimed() const;
 
  private:
@@ -92,8 +93,8 @@ class PointToPoint {
   };
   struct Incoming {
     OperationQueue receives;     // from this source, oldest first
-    Operation* taker = nullptr;  // of the message that arrives now
-    Operation* ready = nullptr;  // the oldest one, if the execution has been started for it
+    Operation* taker = nullptr;  // receive of the message that is arriving
+    Operation* ready = nullptr;  // oldest receive, if the execution was started for it
     Execution execution;
     uint32_t taken = 0;
     std::unique_ptr<Plan> plan;
@@ -106,7 +107,7 @@ class PointToPoint {
   struct Kept {
     Message message;
     std::unique_ptr<std::byte[]> payload;
-    std::unique_ptr<Operation> arriving;  // null once all of it is there
+    std::unique_ptr<Operation> arriving;  // null once it has arrived completely
     Operation* taker = nullptr;
   };
 
@@ -139,9 +140,9 @@ class PointToPoint {
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
   OperationQueue from_any_;  // receives, oldest first
-  OperationQueue early_;     // what they follow is not complete
-  std::list<Kept> kept_;     // in the order of their arrival
-  uint64_t kept_bytes_ = 0;  // of other ranks' messages among these
+  OperationQueue early_;     // their predecessors are not complete
+  std::list<Kept> kept_;     // buffered messages in order of arrival
+  uint64_t kept_bytes_ = 0;  // bytes of other ranks' messages among these
   const uint64_t most_kept_;
   uint64_t receives_ = 0;
   int under_way_ = 0;

@@ -18,7 +18,7 @@ static_assert(static_cast<int>(Collective::exscan) < 16 && kEveryDType <= 32 &&
 
 constexpr uint64_t low(uint64_t word, int bits) { return word & ((uint64_t{1} << bits) - 1); }
 
-// " (the last of 7 values)", of blocks that have not their whole length.
+// Returns " (the last of 7 values)" for incomplete blocks.
 std::string last_of(const Signature& s) {
   if (!is_block(s.dtype) || s.uneven) return "";
   const uint64_t values = s.collective == Collective::send_recv

@@ -1,5 +1,5 @@
-// What a rank asked for, in the 16 bytes that ride in the header of every message. Two ranks whose
-// signatures differ made calls that do not fit together.
+// A summary of a call in the 16 bytes that the header of every message carries. Ranks with
+// different signatures have made calls that do not match.
 #pragma once
 
 #include <array>
@@ -17,25 +17,25 @@ struct Signature {
   DType dtype = DType::u8;
   ReduceOp op = ReduceOp::sum;
   bool uneven = false;     // a v-variant
-  bool own = false;        // a message of the library's own; messages are never uneven
+  bool own = false;        // a library-internal message; messages are never uneven
   uint64_t algorithm = 0;  // Algorithm::id; of a message Request::tail
-  // Of messages the tag; where there is no root but there are uneven blocks, their hash. Else in
-  // the bits from kRootBits on Request::tail.
+  // Messages: the tag. Collectives without a root but with uneven blocks: the hash of the blocks.
+  // Otherwise the root, and in the bits from kRootBits on Request::tail.
   int32_t root = 0;
   uint64_t count = 0;
   bool operator==(const Signature&) const = default;
 };
 
-// Elements that a count has room for: more than any address space has.
+// Largest element count that fits; larger than any address space.
 inline constexpr uint64_t kMostElements = (uint64_t{1} << 48) - 1;
 
-// More than any job has ranks.
+// Enough bits for the ranks of any job.
 inline constexpr int kRootBits = 21;
 
 std::array<uint64_t, 2> encode(const Signature& signature);
-// The words with another count.
+// Returns the words with the count replaced.
 std::array<uint64_t, 2> with_count(std::array<uint64_t, 2> words, uint64_t count);
-// Values out of range (a garbled header) come back as they are; to_string() copes.
+// Values out of range (from a garbled header) are decoded as they are; to_string() accepts them.
 Signature decode(const std::array<uint64_t, 2>& words);
 // "all_reduce of 1003 f32, sum, by ring"
 std::string to_string(const Signature& signature);

@@ -1,12 +1,12 @@
-// Calls on memory of GPUs over several hosts, as many GPUs on each, in parts: kernels move or
-// reduce within each host, and each GPU does the like with those at its position on the other
-// hosts.
+// Calls on GPU memory over several hosts with equally many GPUs each, done in parts: kernels move
+// or reduce data within each host, and each GPU communicates with the GPUs at its position on the
+// other hosts.
 //
 //     all_reduce      reduce-scatter inside, all-reduce across, all-gather inside
 //     reduce_scatter  reduce-scatter inside for each host's blocks, reduce-scatter across
 //     all_gather      all-gather across, all-gather inside of each host's blocks
 //
-// So only 1 of n bytes leaves a host by each of its n GPUs.
+// So each of a host's n GPUs sends only 1/n of the bytes to other hosts.
 #pragma once
 
 #include <memory>
@@ -21,26 +21,26 @@
 
 namespace tutti::internal {
 
-// Threads: one at a time.
+// Not thread-safe.
 class ByHosts {
  public:
-  // Whether such a call can be made so, and may be worth it.
+  // Returns true if such a call is supported and may be worthwhile.
   static bool can(const Request& request, const Hosts& hosts);
 
-  // `inside`: the ranks of this rank's host; `across`: those at its position on their hosts; both
-  // in the order of the ranks. `device`: this rank's.
+  // `inside`: the ranks of this rank's host; `across`: the ranks at its position on all hosts; both
+  // in rank order. `device`: this rank's GPU.
   ByHosts(int rank, const Hosts& hosts, int device, std::shared_ptr<DevicePeers> inside,
           std::shared_ptr<DevicePeers> across);
   ~ByHosts();
 
-  // Returns when all parts are in the stream.
+  // Returns when all parts are enqueued on the stream.
   void run(const Request& request, const CallOptions& options);
 
  private:
   void all_reduce(const Request& request, const CallOptions& options);
   void reduce_scatter(const Request& request, const CallOptions& options);
   void all_gather(const Request& request, const CallOptions& options);
-  // The blocks of these ranks, each of `count` elements, in a buffer that has all ranks'.
+  // Returns the blocks of these ranks (`count` elements each) in a buffer with all ranks' blocks.
   static Blocks blocks_of(const std::vector<int>& ranks, uint64_t count);
   std::vector<int> on_host(int host) const;
 
@@ -50,9 +50,9 @@ class ByHosts {
   const std::shared_ptr<DevicePeers> inside_;
   const std::shared_ptr<DevicePeers> across_;
   const std::vector<int> at_position_;  // the ranks of `across`
-  // The last one is used; the others may be, by captured calls.
+  // The last one is in use; captured calls may still use the others.
   std::vector<cuda::DeviceMemory> partial_;
-  cuda::CallOrder order_;  // of calls that use it
+  cuda::CallOrder order_;  // order of the calls that use it
 };
 
 }  // namespace tutti::internal

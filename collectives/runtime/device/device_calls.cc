@@ -21,9 +21,9 @@ namespace tutti::internal {
 
 namespace {
 
-// Rank 0's, for all choose alike.
+// Rank 0's class, so that all ranks choose alike.
 std::string agreed_class(int device, const gpu::Exchange& exchange) {
-  std::array<char, 32> mine{};  // zeros behind the name
+  std::array<char, 32> mine{};  // padded with zeros
   const std::string_view own = gpu_class_for(cuda::device_info(device).name);
   std::copy(own.begin(), own.end(), mine.begin());
   const std::vector<std::byte> all = exchange(std::as_bytes(std::span(mine)));
@@ -31,7 +31,7 @@ std::string agreed_class(int device, const gpu::Exchange& exchange) {
   return {mine.data()};
 }
 
-// What a kernel makes of windows.
+// Returns what a kernel can do with the windows.
 Reach reach_of(const Request& request, const std::optional<gpu::LentBuffers>& lent) {
   if (!lent) return Reach::slots;
   const DType dtype = request.dtype();
@@ -71,7 +71,7 @@ void DeviceCalls::connect() {
   planner_.emplace(surroundings_.shape, costs, surroundings_.algorithms);
 }
 
-// Their ranks meet by a barrier whose messages carry the signature of the call.
+// The ranks synchronize by a barrier whose messages carry the call's signature.
 void DeviceCalls::make_copy_calls() {
   meeting_ = compile({.request = Request::barrier()},
                      {.algorithm = &require_algorithm(Collective::barrier, "dissemination"),
@@ -106,7 +106,8 @@ void DeviceCalls::end() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-// A kernel that finds a message of another call ends, and cannot call anybody.
+// A kernel that finds a message of another call terminates but cannot notify anybody, so a thread
+// polls.
 void DeviceCalls::watch(const std::stop_token& end) {
   constexpr std::chrono::milliseconds kBetweenLooks{5};
   std::unique_lock lock(mutex_);
@@ -128,7 +129,7 @@ bool DeviceCalls::Kind::operator==(const Kind& other) const {
          a.output_blocks == b.output_blocks;
 }
 
-// Hashes the fields in which the calls of a program differ; operator== compares them all.
+// Hashes the fields in which the calls of a program usually differ; operator== compares all.
 size_t DeviceCalls::HashOfKind::operator()(const Kind& kind) const {
   const Request& request = kind.request;
   uint64_t hash = kGolden;
@@ -164,7 +165,7 @@ std::optional<gpu::LentBuffers> DeviceCalls::lent_buffers(const Request& request
 
 std::shared_ptr<void> DeviceCalls::register_window(void* data, size_t bytes) {
   const uint64_t number = executor_.windows()->add(data, bytes, surroundings_.exchange);
-  // The caller may keep it longer than the communicator.
+  // The caller may keep the registration longer than the communicator.
   return {data, [windows = executor_.windows(), number](void*) { windows->remove(number); }};
 }
 

@@ -1,5 +1,5 @@
-// A communicator's calls on memory of GPUs: from the request to the kernel that is put into the
-// caller's stream (collectives/gpu). Made when the first such call is; all ranks make it.
+// A communicator's calls on GPU memory: from the request to the kernel enqueued on the caller's
+// stream (collectives/gpu). All ranks create it at the first such call.
 #pragma once
 
 #include <condition_variable>
@@ -25,40 +25,41 @@
 
 namespace tutti::internal {
 
-// Throws Error(invalid_argument) where a buffer is memory that CUDA does not know.
+// Throws Error(invalid_argument) if a buffer is memory that CUDA does not know.
 void check_device_memory(const Request& request);
 
 class DeviceCalls {
  public:
   struct Surroundings {
-    Shape shape;  // of this rank, in the order of the ranks
+    Shape shape;  // this rank's shape, in rank order
     CostModel model;
-    std::vector<const Algorithm*> algorithms;  // beside the built-in ones
+    std::vector<const Algorithm*> algorithms;  // besides the built-in ones
     gpu::Exchange exchange;
-    std::function<void(int peer)> misfit;  // a peer's call is another one; in a thread of its own
+    std::function<void(int peer)> misfit;  // reports a peer in another call, from a separate thread
   };
-  // `device`: this rank's. Throws where kernels cannot run there. connect() comes next.
+  // `device`: this rank's GPU. Throws if kernels cannot run there. Call connect() next.
   DeviceCalls(int device, const Surroundings& surroundings);
   // Collective. gpu::Executor::connect().
   void connect();
 
-  // Returns when the call is in the stream. The request is complete(); `named`: the algorithm, or
-  // null. One thread at a time.
+  // Returns when the call is enqueued on the stream. The request is complete(); `named` is the
+  // requested algorithm or null. Not thread-safe.
   void run(const Request& request, const Algorithm* named, bool canonical, cuda::CUstream stream);
   GpuChoice choose(const Request& request, const Algorithm* named, bool canonical);
-  // Collective. gpu::Windows::add(); the window ends with the last copy of what is returned.
+  // Collective, see gpu::Windows::add(). The window ends with the last copy of the returned
+  // pointer.
   std::shared_ptr<void> register_window(void* data, size_t bytes);
-  // Returns when all calls have ended.
+  // Blocks until all calls have ended.
   void drain();
-  // Ends all kernels. Any thread.
+  // Terminates all kernels. Thread-safe.
   void stop();
-  // Ends all kernels, and tells nobody of misfits any more.
+  // Terminates all kernels and stops reporting mismatches.
   void end();
 
  private:
-  // What a compiled call depends on.
+  // Everything that a compiled call depends on.
   struct Kind {
-    Request request;  // without its buffers' addresses
+    Request request;  // buffer addresses cleared
     const Algorithm* named = nullptr;
     bool canonical = false;
     Reach reach = Reach::slots;
@@ -67,11 +68,11 @@ class DeviceCalls {
   struct HashOfKind {
     size_t operator()(const Kind& kind) const;
   };
-  // A model repeats fewer kinds of calls than this; uneven calls may come in any number.
+  // More than the kinds of calls that a model repeats; uneven calls may come in any number.
   static constexpr size_t kMostKept = 512;
 
   GpuChoice choose(const Kind& kind);
-  // Where all ranks' buffers are in windows.
+  // Returns a value if all ranks' buffers are in windows.
   std::optional<gpu::LentBuffers> lent_buffers(const Request& request) const;
   gpu::DeviceCall& compiled(const Kind& kind);
   std::shared_ptr<gpu::DeviceCall> compile(const Kind& kind, const GpuChoice& choice);
@@ -81,13 +82,13 @@ class DeviceCalls {
   const int device_;
   const Surroundings surroundings_;
   gpu::Executor executor_;
-  std::optional<gpu::CopyCalls> copies_;  // where they are asked for, and by what their ranks meet
+  std::optional<gpu::CopyCalls> copies_;  // if enabled; meeting_ synchronizes their ranks
   std::shared_ptr<gpu::DeviceCall> meeting_;
   std::optional<GpuPlanner> planner_;
   Recent<Kind, std::shared_ptr<gpu::DeviceCall>, HashOfKind> kept_{kMostKept};
-  std::mutex mutex_;  // the watcher's
+  std::mutex mutex_;  // guards the watcher's state
   std::condition_variable_any ends_;
-  std::jthread watcher_;  // last: it uses the rest
+  std::jthread watcher_;  // last: it uses the other members
 };
 
 }  // namespace tutti::internal

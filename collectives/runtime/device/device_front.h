@@ -1,5 +1,5 @@
-// A communicator's calls on memory of GPUs, which come one at a time: their routes are made at the
-// first one, and end with the communicator.
+// Serializes a communicator's calls on GPU memory. The routes are created at the first call and
+// destroyed with the communicator.
 #pragma once
 
 #include <functional>
@@ -13,24 +13,24 @@ namespace tutti::internal {
 
 class DeviceRoutes;
 
-// Threads: any.
+// Thread-safe.
 class DeviceFront {
  public:
   using Make = std::function<std::unique_ptr<DeviceRoutes>(int device)>;
   explicit DeviceFront(Make make);
   ~DeviceFront();
 
-  // use(routes), where `device` is this rank's.
+  // Returns use(routes). `device` is this rank's GPU.
   template <typename Use>
   auto with(int device, Use&& use) {
     const std::lock_guard lock(mutex_);
     return use(routes(device));
   }
-  // Ends all calls. Does not wait for one that is being started.
+  // Terminates all calls without waiting for one that is being started.
   void stop(const Error& error);
-  // The communicator ends. Other ranks' kernels write to this one's memory until their last calls
-  // are over: `all_leave` waits for the other ranks, and is false where they may not have come. The
-  // memory is the process's then, until it ends.
+  // Called when the communicator is destroyed. Other ranks' kernels write to this rank's memory
+  // until their last calls have ended: `all_leave` waits for the other ranks and returns false if
+  // some may not have arrived. In that case the memory is kept until the process ends.
   void leave(const std::function<bool()>& all_leave);
 
  private:
@@ -38,7 +38,7 @@ class DeviceFront {
 
   const Make make_;
   std::mutex mutex_;
-  std::mutex pointer_mutex_;  // of whoever sets routes_, or stops them
+  std::mutex pointer_mutex_;  // held to set routes_ or to stop it
   std::unique_ptr<DeviceRoutes> routes_;
 };
 

@@ -1,4 +1,4 @@
-// The interface by which calls on memory of GPUs use the communicators made for their parts.
+// Interface by which calls on GPU memory use communicators of subsets of the ranks.
 #pragma once
 
 #include "base/error.h"
@@ -7,16 +7,16 @@
 
 namespace tutti::internal {
 
-// Threads: any.
+// Thread-safe.
 class DevicePeers {
  public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // A call on memory of GPUs: returns when it is in the stream.
+  // Runs a call on GPU memory; returns when it is enqueued on the stream.
   virtual void run_on_device(const Request& request, const CallOptions& options) = 0;
-  // A call on the host's memory, on a handle that does not keep the communicator alive.
+  // Starts a call on host memory, with a handle that does not keep the communicator alive.
   virtual Work start_unowned(const Request& request, const CallOptions& options) = 0;
-  // All calls end, and all later ones fail.
+  // Ends all calls in flight and fails all later ones.
   virtual void on_abort(const Error& error) = 0;
 
  protected:

@@ -13,7 +13,7 @@ namespace tutti::internal {
 
 DeviceRoutes::DeviceRoutes(int device, Means means) : device_(device), means_(std::move(means)) {}
 
-// An abort that came while this was made has stopped the rest.
+// If an abort arrived while this was created, it has stopped the other members only.
 template <typename Pointer>
 void DeviceRoutes::keep(Pointer& member, Pointer made) {
   {
@@ -23,7 +23,7 @@ void DeviceRoutes::keep(Pointer& member, Pointer made) {
   if (const std::optional<Error> error = means_.aborted()) stop(*error);
 }
 
-// ---- what the routes need
+// ---- resources of the routes
 
 void DeviceRoutes::make_kernels() {
   tried_kernels_ = true;
@@ -117,7 +117,7 @@ std::string DeviceRoutes::algorithm_of(const DeviceRequest& call) {
   return route == Route::by_hosts ? "by_hosts" : "staged";
 }
 
-// ---- the end
+// ---- shutdown
 
 DeviceRoutes::Remains DeviceRoutes::end() {
   Remains remains;

@@ -1,12 +1,12 @@
-// Which way a communicator's calls on memory of GPUs go:
+// Selects the route of a communicator's calls on GPU memory:
 //
-//   kernels    among ranks of one host whose GPUs reach each other's memory (device_calls.h)
+//   kernels    among ranks of one host whose GPUs access each other's memory (device_calls.h)
 //   by hosts   all_reduce, reduce_scatter and all_gather over several such hosts: kernels within
-//   each
-//              host, and between hosts the GPUs of one position (by_hosts.h)
-//   staged     all else: through the host's memory and its transports (staged_calls.h)
+//              each host; GPUs at one position communicate between hosts (by_hosts.h)
+//   staged     all other calls: through host memory and its transports (staged_calls.h)
 //
-// All ranks decide alike. What a way needs is made when the first call goes it, by all ranks.
+// All ranks decide alike. A route's resources are created, by all ranks, at the first call that
+// takes it.
 #pragma once
 
 #include <functional>
@@ -29,46 +29,46 @@
 
 namespace tutti::internal {
 
-// A call on memory of GPUs.
+// A call on GPU memory.
 struct DeviceRequest {
-  Request request;                   // complete
-  const Algorithm* named = nullptr;  // that was asked for
+  Request request;                   // complete()
+  const Algorithm* named = nullptr;  // requested by the caller
   bool canonical = false;
   const CallOptions& options;
 
   cuda::CUstream stream() const { return static_cast<cuda::CUstream>(options.stream.handle); }
 };
 
-// Threads: one at a time, but for stop().
+// Not thread-safe except stop().
 class DeviceRoutes {
  public:
-  // A communicator's own means.
+  // Services of the communicator that the routes use.
   struct Means {
     DeviceCalls::Surroundings of_kernels;
     Hosts hosts;
     std::function<std::shared_ptr<DevicePeers>(int color, int key)> split;
     StagedCalls::Start start;
-    std::function<void(const Error&)> failed;  // tells all ranks
+    std::function<void(const Error&)> failed;  // aborts all ranks
     std::function<std::optional<Error>()> aborted;
   };
-  // `device`: this rank's.
+  // `device`: this rank's GPU.
   DeviceRoutes(int device, Means means);
 
-  // Returns when the call is in its stream.
+  // Returns when the call is enqueued on its stream.
   void run(const DeviceRequest& call);
-  // Collective. Null where calls do not go by kernels, to which alone it is of use.
+  // Collective. Returns null if calls do not run as kernels, the only route that uses windows.
   std::shared_ptr<void> register_window(void* data, size_t bytes);
-  // Collective, as run() is.
+  // Collective, as is run().
   std::string algorithm_of(const DeviceRequest& call);
-  // What may have to outlive the communicator.
+  // Objects that may have to outlive the communicator.
   struct Remains {
-    std::unique_ptr<DeviceCalls> kernels;  // other ranks' kernels may still write to their memory
-    std::unique_ptr<StagedCalls> staged;   // and where not all calls are over,
-    bool drained = true;                   // streams may hand over calls to this
+    std::unique_ptr<DeviceCalls> kernels;  // other ranks' kernels may still write to its memory
+    std::unique_ptr<StagedCalls> staged;
+    bool drained = true;  // if false, streams may still submit calls to `staged`
   };
-  // Returns when all calls have ended, or CUDA has failed. After it nothing can be run.
+  // Blocks until all calls have ended or CUDA has failed. Nothing can run afterwards.
   Remains end();
-  // Ends all calls, and those of the communicators that were made for them. Any thread.
+  // Terminates all calls, also those of the communicators made for the routes. Thread-safe.
   void stop(const Error& error);
 
  private:
@@ -86,12 +86,12 @@ class DeviceRoutes {
   const Means means_;
   bool tried_kernels_ = false;
 
-  std::mutex mutex_;  // of whoever sets a pointer, or stops what it points to
+  std::mutex mutex_;  // held to set one of the pointers, or to stop its target
   std::unique_ptr<DeviceCalls> kernels_;
-  std::shared_ptr<DevicePeers> on_host_;  // the same ranks, for staged collectives alone
+  std::shared_ptr<DevicePeers> on_host_;  // the same ranks, for staged collectives only
   std::shared_ptr<DevicePeers> inside_;   // the ranks of this host
-  std::shared_ptr<DevicePeers> across_;   // those at this rank's position on their hosts
-  std::optional<ByHosts> by_hosts_;       // of these
+  std::shared_ptr<DevicePeers> across_;   // the ranks at this rank's position on all hosts
+  std::optional<ByHosts> by_hosts_;       // uses inside_ and across_
   std::unique_ptr<StagedCalls> staged_;   // last: it uses the communicators
 };
 

@@ -1,4 +1,4 @@
-// Values by key, of which those that were used last are kept: a cache that does not grow for ever.
+// Least-recently-used cache of values by key.
 #pragma once
 
 #include <algorithm>
@@ -10,29 +10,29 @@
 
 namespace tutti::internal {
 
-// Threads: one at a time.
+// Not thread-safe.
 template <typename Key, typename Value, typename Hash>
 class Recent {
  public:
-  // `most`: of values, when take_old() has been called.
+  // `most`: largest number of values after take_old().
   explicit Recent(size_t most) : most_(most) {}
 
   size_t size() const { return values_.size(); }
 
-  // Null: there is none. Valid until take_old().
+  // Returns null if there is no such key. Valid until take_old().
   Value* find(const Key& key) {
     const auto found = values_.find(key);
     if (found == values_.end()) return nullptr;
     found->second.used = ++uses_;
     return &found->second.value;
   }
-  // Where there is none of that key.
+  // The key must not exist.
   Value& add(Key key, Value value) {
     return values_.emplace(std::move(key), Used{std::move(value), ++uses_}).first->second.value;
   }
 
-  // Where there are more than the most: removes and returns the half of them that was used the
-  // longest ago, so that a removal is paid for by many additions.
+  // If there are more than `most` values, removes and returns the least recently used half, so that
+  // a removal is amortized over many additions.
   std::vector<Value> take_old() {
     if (values_.size() <= most_) return {};
     std::vector<uint64_t> uses;

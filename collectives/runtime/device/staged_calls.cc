@@ -13,20 +13,20 @@ namespace tutti::internal {
 
 namespace {
 
-// So far from each other that the word shares no cache line with data.
+// Keeps the word and the data on different cache lines.
 constexpr size_t kAlignment = 256;
 constexpr uint32_t kOver = 1;
 constexpr uint64_t kSliceBytes = 4 << 20;
-// How long the proxy thread waits in one call before it looks at the others.
+// Time that the proxy thread waits for one call before it checks the others.
 constexpr std::chrono::microseconds kTurn{100};
 
-// So that calls of nearly the same length share stages.
+// Sizes are rounded up, so that calls of similar length share stages.
 constexpr size_t kGrain = 64 << 10;
 size_t whole_grains(size_t bytes) { return (bytes + kGrain - 1) / kGrain * kGrain; }
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Of an output of which the call may leave parts as they are.
+// Returns true if the call may leave parts of the output unchanged.
 bool may_leave_parts(const Request& request, const CallOptions& options) {
   return request.uneven || request.collective == Collective::exscan || options.may_be_shorter;
 }
@@ -35,8 +35,8 @@ void copy(void* to, const void* from, size_t bytes, cuda::CUstream stream) {
   if (bytes > 0) cuda::copy_async(to, from, bytes, stream);
 }
 
-// Of collectives that treat each element alike: slices that the host's network and the GPU's bus
-// carry at the same time.
+// Divides collectives that treat each element alike into slices, so that the network and the GPU's
+// bus work at the same time.
 std::vector<Request> slices_of(const Request& request) {
   const Collective c = request.collective;
   const uint64_t size = size_of(request.output.dtype);
@@ -71,7 +71,7 @@ StagedCalls::StagedCalls(int device, Start start, std::function<void(const Error
 
 StagedCalls::~StagedCalls() { end(); }
 
-// ---- in the caller's thread
+// ---- called by the caller's thread
 
 StagedCalls::Stage& StagedCalls::take_stage(size_t bytes) {
   const cuda::BesideCaptures beside;
@@ -79,14 +79,14 @@ StagedCalls::Stage& StagedCalls::take_stage(size_t bytes) {
     return stage->memory.size() >= bytes && stage->is_free();
   });
   if (free != stages_.end()) return **free;
-  // Those that are too small stay: CUDA waits for the whole device where memory is freed.
+  // Stages that are too small are kept, because freeing memory synchronizes the whole device.
   stages_.push_back(std::make_unique<Stage>(*this, context_, bytes));
   stages_.back()->word() = kOver;
   return *stages_.back();
 }
 
 StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptions& options) {
-  // In place, where that is no other call.
+  // In place where that does not change the call.
   const bool in_place = request.collective == Collective::all_reduce;
   const size_t input = in_place ? 0 : aligned(request.input.bytes());
   Stage& stage = take_stage(whole_grains(kAlignment + input + request.output.bytes()));
@@ -103,12 +103,13 @@ StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptio
   return stage;
 }
 
-// The stream brings all slices of the input before it fetches the first of the output, and the
-// host's calls run meanwhile. Other ranks wait for what fails half-way: they are told.
+// The stream copies all slices of the input before the first slice of the output, and the host's
+// calls run meanwhile. Other ranks wait for calls that fail half-way, so failures are reported to
+// them.
 void StagedCalls::run(const Request& request, const CallOptions& options, cuda::CUstream stream) {
   check_device_memory(request);
   const cuda::CurrentContext current(context_);
-  std::vector<std::pair<Request, Stage*>> slices;  // all memory before anything waits for others
+  std::vector<std::pair<Request, Stage*>> slices;  // all memory is allocated before any wait
   try {
     for (const Request& slice : slices_of(request)) {
       slices.emplace_back(slice, &prepare(slice, options));
@@ -127,7 +128,7 @@ void StagedCalls::run(const Request& request, const CallOptions& options, cuda::
 void StagedCalls::bring(const Request& request, Stage& stage, cuda::CUstream stream) {
   const Request& on_host = stage.request;
   stage.captured = cuda::is_captured(stream);
-  if (request.sends) wait_for_host(stage, stream);  // a graph's message of its last launch
+  if (request.sends) wait_for_host(stage, stream);  // message of a graph's last launch
   copy(const_cast<void*>(on_host.input.data), request.input.data, request.input.bytes(), stream);
   if (may_leave_parts(request, stage.options)) {
     copy(on_host.output.data, request.output.data, request.output.bytes(), stream);
@@ -168,7 +169,7 @@ void StagedCalls::end() {
   new_.clear();
 }
 
-// ---- in the driver's thread
+// ---- called by the driver's thread
 
 void StagedCalls::hand_over(void* pointer) {
   Stage& stage = *static_cast<Stage*>(pointer);
@@ -180,7 +181,7 @@ void StagedCalls::hand_over(void* pointer) {
   stage.owner.handed_over_.notify_one();
 }
 
-// ---- in the proxy thread
+// ---- called by the proxy thread
 
 void StagedCalls::serve(const std::stop_token& end) {
   while (!end.stop_requested()) {
@@ -204,7 +205,7 @@ void StagedCalls::wait_a_turn() {
   if (under_way_.empty()) return;
   try {
     static_cast<void>(under_way_.front().work.wait_for(kTurn));
-  } catch (const Error&) {  // look_after() will find it
+  } catch (const Error&) {  // look_after() handles it
   }
 }
 
@@ -216,7 +217,7 @@ void StagedCalls::begin(Stage& stage) {
   }
 }
 
-// True: it is over.
+// Returns true if the call has ended.
 bool StagedCalls::look_after(UnderWay& call) {
   if (call.work.poll() == WorkState::under_way) return false;
   const std::optional<Error> error = call.work.error();
@@ -224,7 +225,8 @@ bool StagedCalls::look_after(UnderWay& call) {
   return true;
 }
 
-// The stream goes on after a failure, too: those who use the output learn of it by their next call.
+// The stream continues after a failure as well: users of the output learn of it from their next
+// call.
 void StagedCalls::finish(Stage& stage, const Error* error) {
   if (error != nullptr) failed_(*error);
   release(stage);

@@ -1,16 +1,16 @@
-// Calls on memory of GPUs that go through the host's memory, and so over every transport, with
-// every operator, and as messages between two ranks:
+// Calls on GPU memory that go through host memory. They work over every transport, with every
+// operator, and for messages between two ranks:
 //
 //     stream          copy to pinned memory - hand over - wait for a word ... - copy back
 //     proxy thread                                   start the host's call ... - set the word
 //
-// No kernel runs, and nobody blocks: the proxy thread has any number of calls under way. A message
-// is sent, for its stream, as soon as it is in pinned memory.
+// No kernel runs and no thread blocks: the proxy thread has any number of calls in flight. For its
+// stream, a message is sent as soon as it is in pinned memory.
 //
-// Pinned memory is kept for calls to come, and that of captured calls as long as the communicator
-// lives, for nobody tells when a graph is gone. CUDA knows nothing of a stream that waits for a
-// word: it may run other streams after it, where there are more than a GPU has queues (8, or
-// CUDA_DEVICE_MAX_CONNECTIONS).
+// Pinned memory is kept for later calls. That of captured calls is kept as long as the communicator
+// lives, because there is no notification when a graph is destroyed. CUDA does not know that a
+// stream waits for a word: if there are more streams than hardware queues (8, or
+// CUDA_DEVICE_MAX_CONNECTIONS), it may queue other streams behind it.
 #pragma once
 
 #include <atomic>
@@ -36,25 +36,25 @@ namespace tutti::internal {
 
 class StagedCalls {
  public:
-  // Starts a call on the host's memory.
+  // Starts a call on host memory.
   using Start = std::function<Work(const Request& request, const CallOptions& options)>;
 
-  // `failed`: hears of calls that failed, in the proxy thread. After an abort all do, at once.
+  // `failed` is called by the proxy thread for failed calls. After an abort all calls fail at once.
   StagedCalls(int device, Start start, std::function<void(const Error&)> failed);
   ~StagedCalls();
   StagedCalls(const StagedCalls&) = delete;
   StagedCalls& operator=(const StagedCalls&) = delete;
 
-  // Returns when the call is in the stream. The request is complete(). One thread at a time.
+  // Returns when the call is enqueued on the stream. The request is complete(). Not thread-safe.
   void run(const Request& request, const CallOptions& options, cuda::CUstream stream);
-  // Returns when all calls have ended that are not in graphs, and the messages of those that are.
-  // Else streams may have calls to hand over yet: then this must stay after end().
+  // Blocks until all calls outside graphs, and the messages of those inside, have ended. Without
+  // it, streams may still submit calls, and this object must be kept alive after end().
   void drain();
-  // Nothing is called any more, and streams wait for nothing.
+  // Stops the proxy thread and releases all waiting streams.
   void end();
 
  private:
-  // A call's copy in pinned memory: a word, the input, the output.
+  // A call's staging area in pinned memory: a word, the input, the output.
   struct Stage {
     Stage(StagedCalls& owner, const cuda::Context& context, size_t bytes)
         : owner(owner), memory(context, bytes), copied(context) {}
@@ -66,11 +66,11 @@ class StagedCalls {
 
     StagedCalls& owner;
     cuda::PinnedMemory memory;
-    cuda::Event copied;  // the last that its stream does with it
-    bool taken = false;  // by the call that is being put into its stream
+    cuda::Event copied;  // last use by its stream
+    bool taken = false;  // by the call that is being enqueued
     bool captured = false;
     std::atomic<bool> on_host{false};  // the host's call has not ended
-    Request request;                   // on that memory
+    Request request;                   // on pinned memory
     std::string algorithm;
     CallOptions options;
   };
@@ -101,11 +101,11 @@ class StagedCalls {
 
   std::mutex mutex_;
   std::condition_variable_any handed_over_;
-  std::deque<Stage*> new_;  // guarded by mutex_, as is:
+  std::deque<Stage*> new_;  // guarded by mutex_, as is is_over_
   bool is_over_ = false;
 
-  std::list<UnderWay> under_way_;  // the proxy thread's
-  std::jthread proxy_;             // last: it uses the rest
+  std::list<UnderWay> under_way_;  // used by the proxy thread only
+  std::jthread proxy_;             // last: it uses the other members
 };
 
 }  // namespace tutti::internal

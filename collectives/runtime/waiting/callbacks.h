@@ -1,9 +1,9 @@
-// What callers want to be called at: when a call ends, and while a rank waits.
+// User callbacks: on completion of a call, and while a rank waits.
 //
-// A call ends while the locks of its communicator are held, and its callback may make calls itself:
-// so it is kept until a thread that holds no lock looks after it.
+// A call completes while locks of its communicator are held, but its callback may make calls
+// itself. It is therefore queued until a thread that holds no lock runs it.
 //
-// Threads: any.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -23,12 +23,13 @@ class Callbacks {
     any_.store(true, std::memory_order_release);
   }
   bool any() const { return any_.load(std::memory_order_acquire); }
-  // Without any lock held.
+  // The caller must hold no lock.
   void run() {
     if (any()) run_all();
   }
 
-  // Called by threads that wait while nothing moves, one at a time or several; empty: nothing is.
+  // Sets the function that waiting threads call while nothing progresses, possibly concurrently;
+  // empty: none.
   void while_waiting(std::function<void()> hook) {
     const std::lock_guard lock(mutex_);
     hook_ = hook ? std::make_shared<const std::function<void()>>(std::move(hook)) : nullptr;

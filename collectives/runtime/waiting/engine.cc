@@ -26,7 +26,7 @@ Engine::~Engine() {
   thread_.request_stop();
   active_.ring();
   wake();
-  // A callback has dropped the last handle on the job: the thread ends when that returns.
+  // A callback has dropped the last handle on the job; the thread exits when the callback returns.
   if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
 }
 
@@ -82,8 +82,8 @@ void Engine::sleep(EngineClient* self, const Deadline& deadline) {
   turned_.notify_all();
 }
 
-// Locks all communicators that have calls under way. False when `self` has none any more, or
-// another thread is at work on it.
+// Locks all communicators with calls in flight. Returns false if `self` has none any more or
+// another thread is working on it.
 bool Engine::hold(EngineClient* self) {
   bool sleeps = self == nullptr;
   const std::lock_guard lock(mutex_);
@@ -101,7 +101,7 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
   std::vector<Transport*> transports;
   for (const Held& held : held_) {
     calls += held.communicator->calls_under_way();
-    // A rank that is alone waits for nobody but itself.
+    // A single rank waits for no peer.
     if (Transport* const own = held.communicator->transport()) transports.push_back(own);
   }
   const bool on_word =
@@ -118,18 +118,19 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
   for (Transport* const transport : transports) transport->disarm();
 }
 
-// Sleeps for good while no call is under way, and for short times while peers are waited for.
+// Sleeps without limit while no call is in flight, and for short times while peers are awaited.
 void Engine::make_progress(const std::stop_token& stop) {
-  SpinTime spin;
+  WaitTimes times;
   while (!stop.stop_requested()) {
     callbacks_.run();
-    if (stop.stop_requested()) return;  // the engine may be gone
+    if (stop.stop_requested()) return;  // the engine may be destroyed
     const uint32_t rung = active_.rung();
     if (active_.count() == 0) {
       active_.wait(rung);
       continue;
     }
-    Backoff backoff(oversubscribed(), false, spin);
+    // The core is for the thread that computes meanwhile.
+    Backoff backoff(true, false, times);
     while (active_.count() > 0 && !stop.stop_requested()) {
       const bool moved = progress_others(nullptr);
       if (callbacks_.any()) break;

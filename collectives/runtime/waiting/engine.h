@@ -1,5 +1,5 @@
-// All communicators of one job in this process: whoever waits for one call moves the others' too,
-// so that calls on several communicators cannot wait for each other in a circle.
+// All communicators of one job in this process. A thread that waits for one call also progresses
+// the others, so that calls on several communicators cannot wait for each other in a circle.
 #pragma once
 
 #include <atomic>
@@ -23,16 +23,17 @@
 
 namespace tutti::internal {
 
-// A communicator, as the engine sees it. The caller holds its lock during calls_under_way(),
-// stirs_locked() and all use of its transport.
+// A communicator as seen by the engine. The caller holds its lock during calls_under_way(),
+// stirs_locked() and all uses of its transport.
 class EngineClient {
  public:
-  // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
+  // Makes progress; returns true if anything progressed, false also if another thread is doing it.
+  // Thread-safe.
   virtual bool progress() = 0;
   virtual std::unique_lock<std::mutex> try_lock() = 0;
   virtual int calls_under_way() const = 0;
-  virtual Transport* transport() = 0;  // null where there is only one rank
-  // Moves what can be moved. True if anything moved, or another thread waits for the lock.
+  virtual Transport* transport() = 0;  // null for a single rank
+  // Makes progress. Returns true if anything progressed or another thread waits for the lock.
   virtual bool stirs_locked() = 0;
 
  protected:
@@ -40,15 +41,15 @@ class EngineClient {
 };
 
 struct EngineOptions {
-  // More ranks on this host than processors: waiting must give way at once.
+  // More ranks than processors on this host: a waiting rank must yield at once.
   bool oversubscribed = false;
-  // A thread of its own moves calls that nobody waits for at the moment.
+  // A dedicated thread progresses calls while no thread waits for them.
   bool progress_thread = false;
-  // Rank 0's, so that all ranks choose alike.
+  // Rank 0's, so that all ranks choose algorithms alike.
   CostModel cost_model;
-  // Beside the built-in ones, what is chosen from: the same on all ranks.
+  // Additional algorithms to choose from, equal on all ranks.
   std::vector<const Algorithm*> algorithms;
-  int spares = 0;  // ranks of the job that wait until they are needed
+  int spares = 0;  // ranks of the job that wait until needed
 };
 
 class Engine {
@@ -66,8 +67,8 @@ class Engine {
   Callbacks& callbacks() { return callbacks_; }
   Spares& spares() { return spares_; }
 
-  // The last error with which a call on a communicator that was aborted ended: should this rank
-  // give up next, the others learn why. Empty: there was none.
+  // The last error of a call on an aborted communicator. If this rank exits next, the other ranks
+  // report it as the reason. Empty: none.
   void note_failure(const Error& error);
   std::string last_failure() const;
 
@@ -76,12 +77,12 @@ class Engine {
 
   ActiveCalls& active() { return active_; }
 
-  // Moves every communicator but `self`. True if anything moved.
+  // Progresses every communicator except `self`. Returns true if anything progressed.
   bool progress_others(const EngineClient* self);
-  // Sleeps until something may move on any communicator with calls under way, `self` (if any) among
-  // them; often shorter. One thread sleeps for all; the others wait for it.
+  // Sleeps until something may progress on any communicator with calls in flight, including `self`
+  // unless null. May return early. One thread sleeps on behalf of all; the others wait for it.
   void sleep(EngineClient* self, const Deadline& deadline);
-  // Ends that sleep; from any thread.
+  // Wakes the sleeping thread. Thread-safe.
   void wake() { endpoint_->wait_set().wake(); }
 
  private:
@@ -104,13 +105,13 @@ class Engine {
   std::mutex mutex_;
   std::vector<EngineClient*> communicators_;
 
-  std::mutex sleeper_mutex_;  // the sleeper's, with what it holds
+  std::mutex sleeper_mutex_;  // held by the sleeping thread, guards held_
   std::vector<Held> held_;
   std::mutex turns_mutex_;
   std::condition_variable turned_;
-  std::atomic<uint64_t> turns_{0};  // sleeps that have ended
+  std::atomic<uint64_t> turns_{0};  // completed sleeps
 
-  std::jthread thread_;  // last: it uses all the rest
+  std::jthread thread_;  // last: it uses the other members
 };
 
 }  // namespace tutti::internal

@@ -1,6 +1,6 @@
-// The last calls of this rank on one communicator, by number: 1 to 2^32 - 1, then from 1 again.
-// Written by whoever makes progress, read at any time by the control thread (to answer stalled
-// peers) and when a communicator is aborted.
+// The last calls of this rank on one communicator, by number: 1 to 2^32 - 1, then again from 1.
+// Written by the thread that makes progress; read at any time by the control thread (to answer
+// stalled peers) and when a communicator is aborted.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct CallRecord {
   uint32_t call = 0;
   Signature signature;
   Ticks started = 0;
-  int64_t took_ns = 0;  // 0: too little to be noted
+  int64_t took_ns = 0;  // 0: too short to record
   bool finished = false;
 };
 
@@ -27,28 +27,28 @@ class FlightRecorder {
  public:
   static constexpr size_t kCalls = 64;
 
-  // One writer at a time.
+  // Single writer at a time.
   void started(uint32_t call, const std::array<uint64_t, 2>& signature_words, Ticks now);
   void finished(uint32_t call, Ticks now);
 
-  // Any thread. Empty if the call was not made yet, or so long ago that it is forgotten.
+  // Thread-safe. Returns nullopt for a call that was not made yet or has been overwritten.
   std::optional<CallRecord> find(uint32_t call) const;
   uint32_t last_started() const { return last_started_.load(std::memory_order_acquire); }
-  // Those that are not forgotten, oldest first.
+  // Returns the recorded calls, oldest first.
   std::vector<CallRecord> records() const;
-  // The oldest call that is not finished.
+  // Returns the oldest unfinished call.
   std::optional<CallRecord> current() const;
-  // The last `count` calls, oldest first, one line each.
+  // Returns the last `count` calls, oldest first, one per line.
   std::string history(size_t count) const;
 
  private:
-  // A sequence lock of atomics: readers never hold up the writer.
+  // A sequence lock made of atomics: readers never delay the writer.
   struct Entry {
     std::atomic<uint32_t> version{0};  // odd while being written
     std::atomic<uint32_t> call{0};
     std::array<std::atomic<uint64_t>, 2> signature{};
     std::atomic<Ticks> started{0};
-    std::atomic<Ticks> finished{0};  // 0: not yet
+    std::atomic<Ticks> finished{0};  // 0: unfinished
   };
   std::array<Entry, kCalls> entries_;
   std::atomic<uint32_t> last_started_{0};

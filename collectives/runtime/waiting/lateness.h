@@ -1,18 +1,18 @@
-// Whether it is always the same rank that comes late.
+// Detects a straggler: the same rank late in several calls in a row.
 #pragma once
 
 #include <cstdint>
 
 namespace tutti::internal {
 
-// Of the calls in which this rank has waited for long.
+// Counts the calls in which this rank waited long.
 class Lateness {
  public:
   static constexpr uint32_t kCalls = 3;
 
-  // This call's wait was noted already.
+  // Returns true if this call's wait was recorded already.
   bool knows(uint32_t call) const { return call == last_; }
-  // In `call` `rank` was late: in so many calls in a row by now.
+  // Records that `rank` was late in `call`; returns the number of such calls in a row.
   uint32_t note(uint32_t call, int rank) {
     in_a_row_ = rank == rank_ && call == last_ + 1 ? in_a_row_ + 1 : 1;
     if (in_a_row_ == 1) say_at_ = kCalls;
@@ -20,7 +20,7 @@ class Lateness {
     last_ = call;
     return in_a_row_;
   }
-  // Worth saying, after kCalls calls and at ever longer intervals.
+  // Returns true when a report is due: after kCalls calls and then at ten times the interval.
   bool is_news() {
     if (in_a_row_ < say_at_) return false;
     say_at_ *= 10;

@@ -1,4 +1,4 @@
-// How the members that are left, and those that come, make a communicator of their own.
+// How surviving and joining members make a new communicator.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace tutti::internal {
 
 class CommunicatorImpl;
 
-// A communicator that its members make when others have died or are to come: all of them then agree
-// whether each has made it.
+// A communicator made after deaths or before members join: all members agree on whether each of
+// them succeeded in making it.
 class MadeTogether {
  public:
   MadeTogether(std::shared_ptr<CommunicatorImpl> communicator, std::optional<Error> problem)
       : communicator_(std::move(communicator)), problem_(std::move(problem)) {}
 
   bool made() const { return !problem_; }
-  // Once they have agreed. Throws why this rank has not made it, or that another one has not.
+  // Call it after the agreement. Throws this rank's failure, or that another rank failed.
   std::shared_ptr<CommunicatorImpl> take(bool all_have_made_it);
 
  private:
@@ -30,7 +30,8 @@ class MadeTogether {
   std::optional<Error> problem_;
 };
 
-// Tries to make one of an id, of these ranks of the job, of which this is one, and of an epoch.
+// Tries to make a communicator with this id and epoch from these ranks of the job, this rank
+// included.
 using MakeTogether =
     std::function<MadeTogether(uint64_t id, const std::vector<int>& members, uint64_t epoch)>;
 

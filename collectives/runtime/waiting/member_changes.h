@@ -1,14 +1,14 @@
-// The agreements among the members of a communicator, in their order, and how members change:
+// Agreements among the members of a communicator, in order, and changes of membership:
 //
-//   agreement n       who is left?                               -> these
-//                     each of these makes its part of what they continue with
-//   agreement n + 1   has each of these made it?                 -> all have, or not
-//                     others are left than after n: again, with agreement n + 2
+//   agreement n       who is alive?                              -> a set of members
+//                     each of them makes its part of the next communicator
+//   agreement n + 1   has each of them succeeded?                -> yes or no
+//                     the set shrank since agreement n: repeat with agreement n + 2
 //
-// Each agreement is among those that the one before has named. An agreement can fail on one rank
-// (timeout) and succeed on others. Its number is used only once it has succeeded: a rank that calls
-// again takes part in the same agreement, with the part that it has made already. If it began with
-// agreement n again, the others would take its answer to the first question for one to the second.
+// Each agreement is among the members named by the one before. An agreement can fail on one rank
+// (timeout) and succeed on others. Its number is used up only by success: a rank that calls again
+// takes part in the same agreement with the part that it already made. If it restarted at agreement
+// n instead, the others would take its answer to the first question for one to the second.
 #pragma once
 
 #include <cstdint>
@@ -22,33 +22,33 @@
 
 namespace tutti::internal {
 
-// `Made`: a rank's part. Its made() is false if the rank could not make it.
+// `Made` is a rank's part; made() is false if the rank failed to make it.
 template <typename Made>
 class MemberChanges {
  public:
-  // The agreement of that number. Returns its decision, or throws.
+  // Runs the agreement with this number. Returns its decision or throws.
   using Agree = std::function<Agreed(uint32_t number, const Contribution& contribution)>;
-  // What this rank gives to the first question.
+  // Returns this rank's flags for the first question.
   using Flags = std::function<uint64_t()>;
-  // This rank's part for those that are left. Nothing: they do not continue.
+  // Makes this rank's part for the surviving members; nullopt if they do not continue.
   using Make = std::function<std::optional<Made>(const Agreed& left)>;
   struct Changed {
     Made made;
-    bool by_all = false;  // every one of them has made its part
+    bool by_all = false;  // every member has made its part
   };
 
   // `members`: ranks of the job.
   explicit MemberChanges(std::vector<int> members) : members_(std::move(members)) {}
 
-  // Those that the last agreement has named.
+  // The members named by the last agreement.
   const std::vector<int>& members() const { return members_; }
   uint32_t agreements() const { return agreements_; }
-  // A change has failed between its two questions, and may be called again.
+  // True if a change failed between its two questions and may be called again.
   bool unfinished() const { return part_.has_value(); }
-  // Nobody will call again: drops this rank's part.
+  // Drops this rank's part, when the change will not be called again.
   void abandon() { part_.reset(); }
 
-  // An agreement that changes nothing. Throws Error(invalid_argument) between the two questions.
+  // Runs an agreement without a change. Throws Error(invalid_argument) between the two questions.
   Agreed agree(uint64_t flags, const Agree& agree) {
     if (part_) {
       throw Error(ErrorCode::invalid_argument, "a change of members has failed half-way",
@@ -57,7 +57,7 @@ class MemberChanges {
     return next({.members = members_, .flags = flags}, agree);
   }
 
-  // Nothing if `make` has returned nothing.
+  // Returns nullopt if `make` did.
   std::optional<Changed> change(const Flags& flags, const Agree& agree, const Make& make) {
     for (;;) {
       if (!part_) {

@@ -27,7 +27,7 @@ void write_file(const std::string& path, const std::string& text) {
   log(LogLevel::warning, cat("cannot write ", path, " (TUTTI_REPORT)"));
 }
 
-// Of the process that has made it: a fork's has none of its threads.
+// Belongs to the process that created it: a forked child has none of its threads.
 struct Awaited {
   const pid_t pid = bootstrap::current_process();
   std::mutex mutex;
@@ -39,7 +39,7 @@ struct Awaited {
 
 void wait_for_all();
 
-// Never destroyed: what is awaited may take longer than the exit waits.
+// Never destroyed, because writing may take longer than exit() waits.
 Awaited& awaited() {
   static Awaited& all = []() -> Awaited& {
     std::atexit(wait_for_all);
@@ -72,7 +72,7 @@ ExitWaits::~ExitWaits() { add_awaited(-1); }
 ReportFile::~ReportFile() {
   if (!thread_) return;
   if (bootstrap::current_process() != pid_) {
-    static_cast<void>(thread_.release());  // it runs in the parent only; there is nothing to join
+    static_cast<void>(thread_.release());  // runs only in the parent: nothing to join
   } else {
     thread_->join();
   }

@@ -1,5 +1,5 @@
-// A file that a thread of its own writes, so that nobody waits for a file system that hangs but
-// whoever wants to know that all is written: the destructor, and for a while the process's exit.
+// A file written by its own thread, so that a hanging file system blocks only the destructor and,
+// for a limited time, the exit of the process.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,8 @@
 
 namespace tutti::internal {
 
-// While one lives, the end of the process by exit() waits for it, but for no more than two seconds:
-// programs that end on an error seldom free what they have first.
+// While an object lives, exit() waits for it for at most two seconds, because programs that end on
+// an error seldom destroy their objects first.
 class ExitWaits {
  public:
   ExitWaits();
@@ -29,7 +29,8 @@ class ReportFile {
   ReportFile(const ReportFile&) = delete;
   ReportFile& operator=(const ReportFile&) = delete;
 
-  // At most once. Under another name first, so that nobody reads half of it. What fails is logged.
+  // Call it at most once. Writes under a temporary name first, so that readers never see a partial
+  // file. Failures are logged.
   void write(const std::string& path, const std::string& text);
 
  private:

@@ -13,9 +13,9 @@
 namespace tutti::internal {
 namespace {
 
-// Of the agreements among all ranks: no communicator's.
+// Id of the agreements among all ranks, which belong to no communicator.
 constexpr uint64_t kEverybody = 0x6576'6572'7962'6f64;
-// What a spare votes, which leaves to the others how many take part.
+// A spare's vote, which leaves the number of ranks to the others.
 constexpr uint64_t kAsOthersSay = ~uint64_t{0};
 
 uint64_t to_flags(const Spares::Target& target) {
@@ -58,7 +58,7 @@ std::shared_ptr<CommunicatorImpl> Spares::grow(Engine& engine, const MakeTogethe
         },
         [&](const Agreed& left) { return make_of(engine, make, left); });
     if (!changed) return nullptr;
-    // A spare that was not taken waits for another time.
+    // A spare that was not selected waits for the next request.
     if (changed->made.communicator) return changed->made.communicator->take(changed->by_all);
   }
 }

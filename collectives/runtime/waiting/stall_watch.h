@@ -1,12 +1,12 @@
-// Questions and answers among ranks whose calls stand still: whom each of them waits for, and how
-// far it is.
+// Questions and answers among ranks whose calls have stalled: the ranks that each one waits for,
+// and its current call.
 //
 //     rank 0 waits for 1:   ask(1) ------>  answer(): "at call 7, waiting for 3"
 //            then asks 3:   ask(3) ------>  answer(): "has made no call yet"
 //     explain(): "waiting for rank 1, which is at call 7, and waits for rank 3; waiting for rank 3,
 //                 which has made no call yet"; rank 3 is the culprit
 //
-// Threads: any. Ranks are the communicator's, unless it is said.
+// Thread-safe. Ranks are the communicator's unless noted.
 #pragma once
 
 #include <cstdint>
@@ -27,30 +27,30 @@ namespace tutti::internal {
 
 class StallWatch {
  public:
-  // The control channel, as far as it is used here. The functions must not block.
+  // The part of the control channel used here. The functions must not block.
   struct Channel {
     std::function<void(int peer, uint32_t call)> ask;
     std::function<int(int peer)> way_to;                // rank of the job: Control::way_to()
     std::function<std::string(int job_rank)> describe;  // Control::describe()
   };
 
-  // `members`: by rank, the rank in the job. Both references outlive the watch.
+  // `members`: rank of the job, by rank. Both references outlive this object.
   StallWatch(int rank, const std::vector<int>& members, const FlightRecorder& recorder,
              Channel channel)
       : rank_(rank), members_(members), recorder_(recorder), channel_(std::move(channel)) {}
 
-  // --- asking: calls are named by their numbers, 0 for messages
+  // --- asking: calls are identified by their numbers, 0 for messages
 
-  // Asks those that are missing, those that they said they wait for, and those on the way there,
-  // once each; `again`: all of them once more.
+  // Asks the missing ranks, the ranks that these reported waiting for, and the ranks on the way
+  // there, once each; with `again`, all of them once more.
   void ask(std::vector<int> missing, uint32_t call, bool again);
-  // The answer of `peer`; an empty one says that it has destroyed its communicator.
+  // Records the answer of `peer`; an empty one means that it has destroyed its communicator.
   void hear(int peer, uint32_t call, std::string_view answer);
-  // This rank waits for nobody any more. The answers stay.
+  // This rank no longer waits. Recorded answers are kept.
   void stop_waiting();
   void forget_answers();
 
-  // --- what was learned
+  // --- results
 
   // A peer that made this call with other arguments, and its signature.
   struct Misfit {
@@ -58,25 +58,26 @@ class StallWatch {
     Signature signature;
   };
   std::optional<Misfit> misfit(uint32_t call, const Signature& mine) const;
-  // Peers that have destroyed their communicator.
+  // Returns the peers that have destroyed their communicator.
   std::set<int> destroyed() const;
   struct Explanation {
     std::string text;
-    int culprit = -1;  // rank of the job: the end of the chain of who waits for whom; -1: nobody
+    int culprit = -1;  // rank of the job at the end of the chain of waiting ranks; -1: none
   };
-  // Follows who waits for whom, from those that are missing on.
+  // Follows the chain of waiting ranks, starting from the missing ones.
   Explanation explain(std::vector<int> missing, bool point_to_point) const;
 
   // --- answering
 
   std::string answer(uint32_t call) const;
-  // Whom this rank waits for.
+  // Returns the ranks that this rank waits for.
   std::vector<int> waits_for() const;
 
-  // --- the same rank late in many calls
+  // --- stragglers
 
   bool knows_late(uint32_t call) const;
-  // Returns in how many calls in a row `job_rank` was late, where that is worth a warning.
+  // Records that `job_rank` was late. Returns the number of such calls in a row when a warning is
+  // due.
   std::optional<uint32_t> note_late(uint32_t call, int job_rank);
 
  private:
@@ -96,8 +97,8 @@ class StallWatch {
   const std::vector<int>& members_;
   const FlightRecorder& recorder_;
   const Channel channel_;
-  mutable std::mutex mutex_;    // of all below
-  std::vector<int> waits_for_;  // this rank's own
+  mutable std::mutex mutex_;    // guards everything below
+  std::vector<int> waits_for_;  // this rank's
   std::set<int> asked_;
   uint32_t asked_call_ = 0;
   std::map<int, PeerState> answers_;

@@ -12,7 +12,7 @@ namespace tutti::internal {
 
 namespace {
 
-// Where the settings know no limit.
+// Used if the settings have no limit.
 constexpr std::chrono::hours kAsGoodAsNever(24 * 365);
 
 }  // namespace
@@ -94,7 +94,7 @@ MadeTogether Survivors::make_of(const Agreed& left) const {
   return make_(id, left.living, epoch_ + changes_.agreements());
 }
 
-// A rank that takes part and is no member would not call.
+// An active rank that is not a member would not call grow().
 std::shared_ptr<CommunicatorImpl> Survivors::grow(int count) {
   Control& control = engine_->control();
   for (const int rank : engine_->spares().active()) {

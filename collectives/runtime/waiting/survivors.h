@@ -1,8 +1,8 @@
-// The surviving members of a communicator agree on who they are, and continue in a communicator of
-// their own. All of it goes over the control channel, since the data paths of a communicator that
-// lost a member are aborted.
+// The surviving members of a communicator agree on the live set and continue in a new communicator.
+// All of this uses the control channel, because the data paths of a communicator that lost a member
+// are aborted.
 //
-// Threads: any; one at a time is at it.
+// Thread-safe; calls are serialized.
 #pragma once
 
 #include <chrono>
@@ -22,17 +22,18 @@
 
 namespace tutti::internal {
 
-// The result of Control::agree(); meanwhile this rank's calls on all communicators make progress,
-// which peers may wait for. Throws Error(connection_lost) if the members are without this rank.
+// Returns the result of Control::agree(). Meanwhile this rank's calls on all communicators make
+// progress, since peers may wait for them. Throws Error(connection_lost) if the decision excludes
+// this rank.
 Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number,
                           const Contribution& contribution, std::chrono::nanoseconds timeout);
-// Throws Error(connection_lost) if `living` is without this rank.
+// Throws Error(connection_lost) if `living` does not contain this rank.
 void require_in(const std::vector<int>& living, const Control& control);
 
 class Survivors {
  public:
-  // `members`: by rank of communicator `id`, the rank in the job; they outlive this, as the engine
-  // does. `timeout`: of an agreement; 0: none.
+  // `members`: rank of the job, by rank of communicator `id`; `members` and the engine outlive this
+  // object. `timeout`: of an agreement; 0: none.
   Survivors(const std::shared_ptr<Engine>& engine, MakeTogether make, uint64_t id,
             const std::vector<int>& members, uint64_t epoch, std::chrono::nanoseconds timeout)
       : engine_(engine),
@@ -43,17 +44,17 @@ class Survivors {
         timeout_(timeout),
         changes_(members) {}
 
-  // Collective among the members that are left. Block; throw Error(timeout), or
-  // Error(connection_lost) where the others continue without this rank.
+  // Collective among the surviving members; blocking. Throw Error(timeout), or
+  // Error(connection_lost) if the others continue without this rank.
 
-  // The members that are left, and the flags that all of them have given.
+  // Returns the surviving members and the bitwise AND of their flags.
   Agreed agree(uint64_t flags);
-  // The communicator of the members that are left.
+  // Returns the communicator of the surviving members.
   std::shared_ptr<CommunicatorImpl> shrink();
-  // The communicator of these and of `count` spares.
+  // Returns the communicator of the surviving members and `count` spares.
   std::shared_ptr<CommunicatorImpl> grow(int count);
 
-  // The last grow() failed with the engine's part of it unfinished.
+  // The last grow() failed with the engine's part unfinished.
   bool grow_failed() const { return grow_failed_; }
 
  private:
@@ -67,7 +68,7 @@ class Survivors {
   const uint64_t epoch_;
   const std::chrono::nanoseconds timeout_;
   std::mutex mutex_;
-  MemberChanges<MadeTogether> changes_;  // guarded by it
+  MemberChanges<MadeTogether> changes_;  // guarded by mutex_
   bool grow_failed_ = false;
 };
 

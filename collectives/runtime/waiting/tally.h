@@ -1,5 +1,4 @@
-// What a communicator has done so far: counters that whoever holds its mutex adds to, and any
-// thread may read.
+// Counters of a communicator's work. Written by the holder of its mutex, readable by any thread.
 #pragma once
 
 #include <atomic>
@@ -18,14 +17,14 @@ class Tally {
   }
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  // Bytes, by sender.
+  // Bytes received, by sender.
   std::atomic<uint64_t>* received() { return received_.data(); }
   uint64_t received(int rank) const {
     return received_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);
   }
 
  private:
-  // There is one writer at a time, which need not lock the bus for it.
+  // There is one writer at a time, so no locked read-modify-write is needed.
   static void add(std::atomic<uint64_t>& counter, uint64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   }

@@ -1,5 +1,5 @@
-// The times of waiting for another rank, one behind the other: a wait spins, yields, sleeps; asks
-// where the call stalls; says so.
+// The stages of waiting for another rank: a wait spins or yields, sleeps, asks its peers where the
+// call stalls, and reports it.
 #pragma once
 
 #include <chrono>
@@ -7,26 +7,24 @@
 
 namespace tutti::internal {
 
-// A wait counts from its last progress (backoff.h). How long it spins and yields is learned, within
-// these bounds.
-inline constexpr int64_t kLeastSpinNs = 1'000;
-inline constexpr int64_t kMostSpinNs = 20'000;
-inline constexpr int64_t kLeastYieldNs = 200'000;
-inline constexpr int64_t kMostYieldNs = 3'000'000;
+// Time that a wait spins or yields before it sleeps, from its last progress (backoff.h).
+inline constexpr int64_t kSpinNs = 200'000;
+inline constexpr int64_t kMostSpinNs = 3'000'000;  // limit on transports that wake slowly
+inline constexpr int64_t kYieldNs = 2'000'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);
-// While another thread is at work on what would be slept on.
+// While another thread works on what this one would sleep for.
 inline constexpr std::chrono::microseconds kNap(50);
-// Between two calls of what the user wants to be called at (callbacks.h).
+// Minimum interval between calls of the user's waiting hook (callbacks.h).
 inline constexpr std::chrono::milliseconds kBetweenHooks(1);
 
-// A call that stalls looks, asks and warns after these times (stall_watch.h).
+// Times after which a stalled call checks its peers, asks them and warns (stall_watch.h).
 inline constexpr int64_t kLookAgainNs = 5'000'000;
 inline constexpr int64_t kAskAfterNs = 200'000'000;
 inline constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early on
 inline constexpr int64_t kSayAfterNs = 10'000'000'000;
 
-// A rank that waits for an agreement looks for it this often.
-inline constexpr std::chrono::microseconds kLook(200);          // between moves of other calls
-inline constexpr std::chrono::milliseconds kLookAtNothing(10);  // where there are none
+// Polling intervals of a rank that waits for an agreement.
+inline constexpr std::chrono::microseconds kLook(200);          // while other calls progress
+inline constexpr std::chrono::milliseconds kLookAtNothing(10);  // without other calls
 
 }  // namespace tutti::internal

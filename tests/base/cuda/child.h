@@ -1,5 +1,5 @@
-// Processes that are forked from a test which itself uses no CUDA, pipes between them, and checks
-// that end them.
+// Child processes forked from a test that itself uses no CUDA, pipes between them, and checks of
+// how they ended.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Devices, contexts, modules, and what is said of errors.
+// Tests devices, contexts, modules and error reports.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -21,7 +21,7 @@ TEST(Driver, HasDevices) {
   EXPECT_FALSE(info.is_mig);
   EXPECT_TRUE(can_access_peer(0, 1));
   EXPECT_TRUE(can_access_peer(2, 2));
-  EXPECT_TRUE(says(error_of([] { device_info(3); }), "there is no GPU 3: this process sees 3"));
+  EXPECT_TRUE(says(error_of([] { device_info(3); }), "GPU 3 does not exist: this process sees 3"));
 }
 
 TEST(Driver, MakesContextsCurrentByThreadAndScope) {
@@ -74,7 +74,7 @@ TEST(Driver, FindsKernels) {
   EXPECT_EQ(error_of([&] { allow_shared_bytes(fill, 1 << 30); }).first, ErrorCode::system);
   const auto missing = error_of([&] { gpu.module.function("nothing"); });
   EXPECT_EQ(missing.first, ErrorCode::unsupported);
-  EXPECT_TRUE(says(missing, "there is no kernel nothing"));
+  EXPECT_TRUE(says(missing, "CUDA kernel nothing is missing"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Capture into graphs, their replay, and what must not be called meanwhile.
+// Tests capture into graphs, their replay, and calls that are forbidden during capture.
 #include <gtest/gtest.h>
 
 #include <functional>

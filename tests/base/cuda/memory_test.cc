@@ -1,4 +1,5 @@
-// Memory within one process: what pointers are, copies, and export to another rank in a thread.
+// Tests memory within one process: pointer attributes, copies, and export to a rank in another
+// thread.
 #include <gtest/gtest.h>
 
 #include <bit>

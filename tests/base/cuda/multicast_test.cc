@@ -1,5 +1,5 @@
-// Multicast objects, within one process: the rules of the calls, ranks as threads, and the members
-// that device code finds. (Between processes: shared_processes_test.cc.)
+// Tests multicast objects within one process: the rules of the calls, ranks as threads, and the
+// members that device code finds. (Between processes: shared_processes_test.cc.)
 #include "base/cuda/multicast.h"
 
 #include <gtest/gtest.h>

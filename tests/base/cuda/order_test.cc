@@ -1,5 +1,5 @@
-// Streams and events: what waits for what. Kernels and copies begin at random times, so that what
-// is not ordered is found.
+// Tests ordering by streams and events. Kernels and copies start at random times, so that missing
+// dependencies are noticed.
 #include <gtest/gtest.h>
 
 #include "base/cuda/api.h"

@@ -1,4 +1,4 @@
-// GPU memory between processes. This process itself uses no CUDA, as those that it forks do.
+// Tests GPU memory between processes. The test process itself uses no CUDA; its children do.
 #include <gtest/gtest.h>
 
 #include <optional>

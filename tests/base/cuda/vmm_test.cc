@@ -1,5 +1,4 @@
-// Memory by virtual memory management, within one process: the rules of the calls, and
-// SharedMemory.
+// Tests virtual memory management within one process: the rules of the calls, and SharedMemory.
 #include <gtest/gtest.h>
 
 #include <fstream>

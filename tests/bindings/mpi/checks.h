@@ -1,5 +1,5 @@
-// What the MPI test programs share: a communicator with the values that its ranks give, and a check
-// that tells what was wrong.
+// Shared by the MPI test programs: a communicator with values that identify ranks, and checks that
+// report failures.
 #pragma once
 
 #include <mpi.h>
@@ -52,8 +52,8 @@ std::vector<T> values_of(int rank, int64_t count, int64_t from = 0) {
   return values;
 }
 
-// MPICH leaves the memory that its ranks share behind when one of them is killed. All have it
-// mapped by now, and need its name no more.
+// MPICH does not unlink its ranks' shared memory when one of them is killed. All ranks have it
+// mapped by now, so its name is no longer needed.
 inline void unlink_shared_memory() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -62,7 +62,8 @@ inline void unlink_shared_memory() {
   }
 }
 
-// Waits for the others, tells the first rank whose results were wrong, and ends with that.
+// Waits for the other ranks, reports the first rank with wrong results, and returns the exit
+// status.
 inline int finish() {
   int all_wrong = 0;
   PMPI_Allreduce(&wrong, &all_wrong, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

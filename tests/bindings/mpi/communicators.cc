@@ -1,4 +1,4 @@
-// Communicators that come and go, and calls that fail.
+// Creation and destruction of communicators, and calls that fail.
 //
 //   communicators          many are made and freed; an error goes to its communicator's handler
 //   communicators killed   the last rank is killed while the others wait for it
@@ -20,7 +20,7 @@ int64_t open_descriptors() {
                        std::filesystem::directory_iterator());
 }
 
-// A duplicate and a half of the world, the half freed first in every second round.
+// Makes a duplicate and a half of the world; the half is freed first in every second round.
 void make_and_free(const Group& world, int round) {
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_Comm half = MPI_COMM_NULL;
@@ -38,14 +38,14 @@ void make_and_free(const Group& world, int round) {
 void come_and_go(const Group& world) {
   for (int round = 0; round < 10; ++round) make_and_free(world, round);
   const int64_t before = open_descriptors();
-  // MPI libraries that do not give way take long for it with more ranks than cores.
+  // MPI libraries that do not yield take long with more ranks than cores.
   const int rounds = world.size <= 2 ? 1000 : 100;
   for (int round = 0; round < rounds; ++round) make_and_free(world, round);
   expect<int64_t>("descriptors after many communicators", world, {open_descriptors()}, {before});
 }
 
-// What two ranks' counts differ in is found before anything is reduced; the handler of the
-// communicator gets it, and the world is as before.
+// Different counts on two ranks are detected before anything is reduced. The error goes to the
+// communicator's handler, and the world still works.
 void errors_are_returned(const Group& world) {
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_Comm_dup(world.comm, &copy);
@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
     tutti::test::be_killed(world);
   } else {
     tutti::test::come_and_go(world);
-    // Now and then a rank is still making the communicator when the others' call on it has failed.
+    // Sometimes a rank is still creating the communicator when the others' call on it has failed.
     constexpr int kRounds = 20;
     for (int i = 0; i < kRounds && world.size > 1; ++i) tutti::test::errors_are_returned(world);
   }

@@ -1,6 +1,6 @@
-// Erroneous calls under MPI_ERRORS_RETURN: each one's class and what the handler was told, one line
-// a call, for a comparison with the plain library's. After each of them a right call must go on.
-// (No negative counts: MPICH 4.0 crashes of some.)
+// Erroneous calls under MPI_ERRORS_RETURN: prints each call's error class and the class given to
+// the handler, one line per call, for comparison with the plain library. A correct call follows
+// each of them. (No negative counts, which crash MPICH 4.0 in some calls.)
 #include <mpi.h>
 
 #include <cstdio>
@@ -34,8 +34,7 @@ int told = MPI_SUCCESS;  // by the handler
 
 void tell(MPI_Comm*, int* code, ...) { MPI_Error_class(*code, &told); }  // NOLINT(cert-dcl50-cpp)
 
-// Prints the class that the call returned and the class given to the handler; then makes a right
-// call.
+// Prints the returned class and the class given to the handler, then makes a correct call.
 void show(const Group& group, const char* what, const std::function<int(MPI_Comm)>& call) {
   for (const bool with_handler : {false, true}) {
     MPI_Errhandler handler = MPI_ERRORS_RETURN;
@@ -76,7 +75,7 @@ void wrong_reductions(const Group& group, Data& d) {
        [&](Comm c) { return MPI_Exscan(in, out, 1, MPI_DOUBLE, MPI_OP_NULL, c); });
 }
 
-// MPI forbids them; what a library does with them is its own.
+// MPI forbids aliased buffers; the library's reaction is implementation-defined.
 void aliased(const Group& group, Data& d) {
   double* const in = d.in.data();
   const auto share = [&] { d.in.assign(d.in.size(), 1); };
@@ -114,7 +113,7 @@ void wrong_movements(const Group& group, Data& d) {
   });
 }
 
-// The same errors where the call does not block: from the call, or from MPI_Wait.
+// The same errors in non-blocking calls: reported by the call or by MPI_Wait.
 void wrong_starts(const Group& group, Data& d) {
   double* const in = d.in.data();
   double* const out = d.out.data();
@@ -137,7 +136,7 @@ void wrong_starts(const Group& group, Data& d) {
 int main(int argc, char** argv) {
   using namespace tutti::test;  // NOLINT(google-build-using-namespace)
   MPI_Init(&argc, &argv);
-  // Some errors go to the world's handler, or to this rank's own.
+  // Some errors go to the handler of the world or of MPI_COMM_SELF.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

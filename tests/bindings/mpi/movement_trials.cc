@@ -1,5 +1,5 @@
-// Random movements of data: every call, with types of gaps and of another order on some ranks only.
-// The referee knows what each rank's integers are, and where a type puts them.
+// Random data movements: every call, with datatypes that have gaps or another order on some ranks
+// only. The referee knows each rank's integers and where a type places them.
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
@@ -11,14 +11,14 @@ namespace {
 
 using Ints = std::vector<int>;
 
-// Where an element's integers lie, in the order of its signature, and how long it is.
+// Locations of an element's integers in signature order, and the element's extent.
 struct Layout {
   MPI_Datatype type;
   std::vector<int64_t> places;
   int64_t extent;
 
   int64_t ints() const { return static_cast<int64_t>(places.size()); }
-  // Where the n-th integer of a run of elements lies.
+  // Returns the location of the n-th integer of a run of elements.
   int64_t place(int64_t n) const { return n / ints() * extent + places[n % ints()]; }
 };
 
@@ -44,7 +44,7 @@ class Layouts {
     MPI_Type_commit(&type);
     all_.push_back({type, {2, 0}, 3});
   }
-  // Each rank another.
+  // Each rank draws another layout.
   const Layout& random(Dice& dice) const {
     return all_[static_cast<size_t>(dice.draw_own(static_cast<int64_t>(all_.size())))];
   }
@@ -53,21 +53,21 @@ class Layouts {
   std::vector<Layout> all_;
 };
 
-// The n-th integer of those that rank `from` sends to rank `to` (-1: to all).
+// The n-th integer that rank `from` sends to rank `to` (-1: to all).
 int value(uint64_t seed, int from, int to, int64_t n) {
   const uint64_t mixed =
       (seed + static_cast<uint64_t>(from * 7919 + to * 104729 + n * 31)) * 0x9e3779b97f4a7c15;
   return static_cast<int>(mixed >> 40);
 }
 
-// A block of integers for or from each rank (or one block), laid out in a buffer.
+// A block of integers per rank (or a single block), laid out in a buffer.
 struct Side {
   const Layout* layout;
-  Ints counts;  // of elements
+  Ints counts;  // in elements
   Ints places;  // in extents
   Ints data;
 
-  // `units` of each block; some room between them, in reverse order, if `spread`.
+  // Allocates `units` of each block; if `spread`, with gaps between blocks and in reverse order.
   Side(const Layout& its_layout, const std::vector<int64_t>& units, bool spread)
       : layout(&its_layout) {
     int at = 0;
@@ -192,7 +192,7 @@ struct State {
     }
   }
 
-  // What is in the output before, and what must be there after.
+  // Prepares the output's initial and expected contents.
   void prepare() {
     const int me = group.rank;
     const auto own = [&](int to_whom) {
@@ -228,7 +228,7 @@ struct State {
   }
 };
 
-// Units of the block from one rank to another: the same in both directions.
+// Units of the block from one rank to another, equal in both directions.
 std::vector<int64_t> row_of(uint64_t seed, int rank, int size, int64_t most) {
   std::vector<int64_t> units;
   for (int r = 0; r < size; ++r) {

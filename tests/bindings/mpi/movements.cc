@@ -1,5 +1,5 @@
-// All movements of data with types, counts, roots and communicators, against what each rank can
-// compute for itself; types with gaps on some ranks only; messages that are under way meanwhile.
+// All data movements with datatypes, counts, roots and communicators, against results that each
+// rank computes itself; with types that have gaps on some ranks only, and with messages in flight.
 #include <mpi.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tutti::test {
 namespace {
 
-// Block r of rank `from` for rank r.
+// Start of block r of rank `from`.
 int64_t block_start(int64_t n, int r) { return n * r; }
 
 class Movements {
@@ -104,7 +104,8 @@ class Movements {
   std::vector<int> gathered_;
 };
 
-// Rank r has n + r elements (the last of several: none), one place apart and in reverse order.
+// Rank r has n + r elements (the last of several ranks: none), one place apart and in reverse
+// order.
 class UnevenMovements {
  public:
   UnevenMovements(const Group& group, int n) : group_(group) {
@@ -167,8 +168,8 @@ class UnevenMovements {
     expect("Scatterv's input", group_, given, gathered_);
   }
 
-  // Rank s sends rank r its first count_of(s) + r values: the last of several ranks receives the
-  // most and sends the least.
+  // Rank s sends rank r count_of(s) + r values, so the last of several ranks receives the most and
+  // sends the least.
   void all_to_all() {
     const auto amount = [&](int from, int to) { return count_of(from) + to; };
     std::vector<int> in_counts;
@@ -192,7 +193,7 @@ class UnevenMovements {
     MPI_Alltoallv(in.data(), in_counts.data(), in_places.data(), MPI_INT, out.data(),
                   out_counts.data(), out_places.data(), MPI_INT, group_.comm);
     expect("Alltoallv", group_, out, wanted);
-    // In place what a rank sends another is as long as what comes back.
+    // In place, a rank sends another as much as it receives from it.
     std::vector<int> counts(static_cast<size_t>(group_.size));
     std::vector<int> places(counts.size());
     out.clear();
@@ -217,8 +218,8 @@ class UnevenMovements {
   std::vector<int> gathered_;
 };
 
-// The root keeps every second element of its memory, the others what lies together: ranks must not
-// decide by a type of their own.
+// The root uses every second element of its memory, the others contiguous memory: ranks must not
+// decide by their own type.
 void types_with_gaps(const Group& group) {
   constexpr int kCount = 5000;
   MPI_Datatype spread = MPI_DATATYPE_NULL;
@@ -259,8 +260,8 @@ void types_with_gaps(const Group& group) {
   MPI_Type_free(&wide);
 }
 
-// Rank 0 sends before a collective what rank 1 receives before it comes to that collective: rank 0,
-// waiting there, must see to it that the long message leaves.
+// Before a collective, rank 0 sends a long message that rank 1 receives before it calls the
+// collective. While rank 0 waits in the collective, it must progress the message.
 void messages_under_way(const Group& group) {
   if (group.size < 2) return;
   std::vector<int> data(1 << 20, group.rank);
@@ -304,6 +305,6 @@ int main(int argc, char** argv) {
   MPI_Comm_free(&comm);
   MPI_Comm_split(MPI_COMM_WORLD, 0, -world.rank, &comm);
   tutti::test::everything(Group("the world in reverse", comm));
-  // Not freed: what is left at the end is the library's to clean up.
+  // Not freed, so that the library has to clean up.
   return tutti::test::finish();
 }

@@ -1,5 +1,5 @@
-// What non-blocking calls promise beside their results: that a rank which is elsewhere does its
-// part, that types and communicators may be freed meanwhile, that errors come with the request.
+// Properties of non-blocking calls besides their results: a rank in another call still does its
+// part, types and communicators may be freed early, errors are reported by the request.
 #include <mpi.h>
 
 #include <cstring>
@@ -9,7 +9,8 @@
 namespace tutti::test {
 namespace {
 
-// Rank 1 sends only after its call has ended, which needs rank 0; rank 0 is in a receive by then.
+// Rank 1 sends only after its call has completed, which needs rank 0, which is in a receive by
+// then.
 void ranks_elsewhere_do_their_part(const Group& group) {
   if (group.size < 2) return;
   constexpr int kCount = 100000;
@@ -30,7 +31,7 @@ void ranks_elsewhere_do_their_part(const Group& group) {
   expect("Iallreduce", group, out, std::vector<int>(kCount, group.size));
 }
 
-// Ranks that come to the communicator's first call one after the other, by a message each.
+// The ranks arrive at the communicator's first call one after another, each triggered by a message.
 void first_calls_do_not_wait(const Group& group) {
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_Comm_dup(group.comm, &copy);
@@ -71,7 +72,7 @@ void things_may_be_freed(const Group& group) {
          std::vector<int>(kCount, 2 * group.size));
 }
 
-// Two arrays by their addresses, from no place at all.
+// Two arrays given by absolute addresses (MPI_BOTTOM).
 void absolute_types(const Group& group) {
   constexpr int kCount = 3000;
   std::vector<int> numbers(kCount, group.rank == 0 ? 7 : -1);
@@ -95,7 +96,7 @@ void absolute_types(const Group& group) {
   expect<int>("an Ibcast of an absolute type", group, {numbers[1]}, {8});
 }
 
-// Ends a call by looking again and again, as look(request, done) does.
+// Completes a call by polling look(request, done).
 template <typename Look>
 void ends_by(const char* name, const Group& group, const Look& look) {
   constexpr int kCount = 20000;
@@ -108,7 +109,7 @@ void ends_by(const char* name, const Group& group, const Look& look) {
   expect(name, group, out, std::vector<int>(kCount, group.size));
 }
 
-// Every function of the standard that completes a request, or tells that it is complete.
+// Every function of the standard that completes a request or tests for completion.
 void every_completing_function(const Group& group) {
   MPI_Status status = {};
   int index = 0;
@@ -142,7 +143,7 @@ void every_completing_function(const Group& group) {
 #endif
 }
 
-// Many at a time, on two communicators, ended from the last to the first.
+// Many calls in flight on two communicators, completed from the last to the first.
 void many_at_a_time(const Group& group) {
   constexpr int kCalls = 300;
   MPI_Comm copy = MPI_COMM_NULL;
@@ -193,7 +194,7 @@ int main(int argc, char** argv) {
   for (int round = 0; round < 5; ++round) {
     ranks_elsewhere_do_their_part(world);
     first_calls_do_not_wait(world);
-    // Without Tutti, Open MPI 4.1.4 now and then crashes: its schedule uses the freed communicator.
+    // Without Tutti, Open MPI 4.1.4 sometimes crashes: its schedule uses the freed communicator.
     if (with_tutti) things_may_be_freed(world);
     many_at_a_time(world);
     absolute_types(world);

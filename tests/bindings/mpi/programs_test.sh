@@ -17,7 +17,7 @@ if ! command -v "$launcher" > /dev/null; then
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
-# The libraries' own search for network cards is no part of this, and may take seconds.
+# The libraries' own search for network cards is irrelevant here and may take seconds.
 export OMPI_MCA_btl=vader,self OMPI_MCA_pml=ob1
 export TUTTI_MPI_REPORT=1 TUTTI_MPI_SMALLEST=0
 export TMPDIR=${TEST_TMPDIR:-/tmp}
@@ -30,7 +30,7 @@ fail() {
 
 cd "$(mktemp -d)"
 
-# expect_right RANKS WORD...: the program says on rank 0 that all was right.
+# expect_right RANKS WORD...: the program reports success on rank 0.
 expect_right() {
   local ranks=$1
   shift
@@ -38,7 +38,7 @@ expect_right() {
   grep -q '^all right' out.txt || fail "$* on $ranks ranks: no word of rank 0"
 }
 
-# expect_through NAME...: at least half of these calls went through, and some.
+# expect_through NAME...: Tutti handled at least half of these calls, and at least one.
 expect_through() {
   local call
   for call in "$@"; do
@@ -61,7 +61,7 @@ for ranks in 1 2 3; do
   expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$movements"
   expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$nonblocking" tutti
 done
-# Every call, with every type and operator: so many of them on so many ranks.
+# Every call with every type and operator: random ones on each number of ranks.
 for some in 1:50 2:300 3:300 4:80 5:60 8:40; do
   ranks=${some%:*}
   expect_right "$ranks" "$tutti" mpi -- "$launcher" -n "$ranks" "$random_calls" "${some#*:}" "$ranks" \
@@ -70,7 +70,7 @@ for some in 1:50 2:300 3:300 4:80 5:60 8:40; do
   if [ "$ranks" -eq 3 ]; then expect_through $calls $starting_calls; fi
 done
 
-# Windows hold the same with and without Tutti.
+# Windows have the same contents with and without Tutti.
 # shellcheck disable=SC2154
 expect_same_windows() {
   expect_right "$1" "$launcher" -n "$1" "$windows" "$2" "$1" "$3"
@@ -104,8 +104,7 @@ for ranks in 1 2 3; do
 done
 grep -q 'do not fit together' report.txt || fail 'the text of an error is not on standard error'
 
-# Erroneous calls return what they return in the plain library; one that was built without checks
-# crashes of them.
+# Erroneous calls return the same as in the plain library, which crashes if built without checks.
 for ranks in 2 3; do
   # shellcheck disable=SC2154
   if ! "$launcher" -n $ranks "$errors" > plain.txt 2> report.txt; then
@@ -118,18 +117,18 @@ for ranks in 2 3; do
   expect_through Allreduce
 done
 
-# Below the smallest size, and only there, calls are the MPI library's.
+# Calls below the smallest size, and only these, are left to the MPI library.
 TUTTI_MPI_SMALLEST=1G expect_right 2 "$tutti" mpi -- "$launcher" -n 2 "$reductions"
 awk '$1 == "MPI_Allreduce" && $2 == 0 && $3 > 1000 { found = 1 } END { exit !found }' report.txt ||
   fail 'small calls went through'
 
-# Left to itself it takes the sizes that were measured, on all ranks alike.
+# By default the measured sizes apply, equally on all ranks.
 TUTTI_MPI_SMALLEST=auto expect_right 3 "$tutti" mpi -- "$launcher" -n 3 "$movements"
 awk '$1 == "MPI_Allgather" && $2 > 0 && $3 > 0 { found = 1 } END { exit !found }' report.txt ||
   fail 'of Allgather some sizes go through, and some do not'
 
-# Who is killed ends the job, and is named. The launcher, which would end it first, sees a shell that
-# lives until the others have noticed.
+# A killed rank ends the job and is named. The launcher, which would end the job first, sees a shell
+# that lives until the others have noticed.
 # expect_named CALL PROGRAM
 expect_named() {
   rm -f noticed
@@ -150,7 +149,7 @@ expect_named() {
 expect_named MPI_Barrier "$communicators"
 expect_named MPI_Win_lock "$windows"
 
-# Clear words where it cannot work.
+# A clear message if it cannot work.
 other=mpich
 [ "$mpi" = mpich ] && other=openmpi
 if [ "$mpi" != mpi_abi ] && command -v "mpirun.$other" > /dev/null; then

@@ -1,5 +1,5 @@
-// Random collective calls, blocking or not, some at a time, among messages, completed in whatever
-// way MPI has; each against what its ranks can compute for themselves.
+// Random collective calls, blocking or not, several in flight, mixed with messages, completed by
+// any of MPI's functions, each against results that the ranks compute themselves.
 //
 //   random_calls ROUNDS SEED [wild]     wild: integers of all sizes
 #include <mpi.h>
@@ -43,7 +43,8 @@ class Batch {
  private:
   int left() const { return (group_.rank + group_.size - 1) % group_.size; }
 
-  // A message round the ranks, and maybe a blocking call, while the others are under way.
+  // Sends a message round the ranks, and possibly makes a blocking call, while other calls are in
+  // flight.
   void start() {
     sent_.assign(kMessage, 7 + group_.rank);
     received_.assign(kMessage, 0);
@@ -66,7 +67,7 @@ class Batch {
     }
   }
 
-  // Each rank in its own way, and in its own order.
+  // Each rank completes the calls by its own functions and in its own order.
   void complete() {
     std::ranges::shuffle(requests_, dice_.own);
     const int n = static_cast<int>(requests_.size());
@@ -153,7 +154,7 @@ void run(int64_t rounds, uint64_t seed) {
   Dice dice{.common = std::mt19937_64(seed),
             .own = std::mt19937_64(seed * 1000 + static_cast<uint64_t>(world.rank))};
   for (int64_t round = 0; round < rounds; ++round) {
-    // The halves draw alike: what one does the other does in its own communicator.
+    // Both halves draw alike and do the same in their own communicators.
     const Group& group = groups[static_cast<size_t>(dice.draw(4))];
     std::mt19937_64 next(dice.common());
     Batch(group, dice).run();

@@ -1,5 +1,5 @@
-// Random reductions: every type and operator that MPI defines for it, and operators of the
-// program's. The referee combines the inputs of all ranks, which each can make, in rank order.
+// Random reductions: every type with every operator that MPI defines for it, and user-defined
+// operators. The referee combines all ranks' inputs, which each rank can generate, in rank order.
 #include <algorithm>
 #include <complex>
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace tutti::test {
 namespace {
 
-// An element as bytes, with what is known of its type.
+// A type's description; elements are handled as bytes.
 struct TypeOfElements {
   std::string name;
   MPI_Datatype type;
@@ -172,7 +172,7 @@ class Operators {
     logicals<T>(of);
   }
 
-  // Units, so that all products are exact; sums are, too.
+  // Values of magnitude one, so that all products and sums are exact.
   template <typename T>
   void complex(const char* name, MPI_Datatype type) {
     using Complex = std::complex<T>;
@@ -207,7 +207,7 @@ class Operators {
     });
   }
 
-  // ---- operators of the program's
+  // ---- user-defined operators
 
   // x -> a x + b, composed: associative, and not commutative.
   struct Affine {
@@ -314,7 +314,7 @@ struct State {
   Kind kind;
   bool in_place;
   int root;
-  std::vector<int> counts;  // of the blocks
+  std::vector<int> counts;  // block sizes
   uint64_t seed;
   bool wild;
   Bytes in;
@@ -381,7 +381,7 @@ struct State {
 
   void call_large(MPI_Request* request, const void* from, void* to);
 
-  // Ranks whose inputs the result combines; 0: it has none.
+  // Number of ranks whose inputs the result combines; 0: no result.
   int combined() const {
     if (kind == Kind::scan) return group.rank + 1;
     if (kind == Kind::exscan) return group.rank;
@@ -449,7 +449,7 @@ Trial random_reduction(const Group& group, Dice& dice) {
   if (kind == Kind::reduce_scatter) {
     for (int& count : state->counts) count = static_cast<int>(dice.draw(most));
   }
-  // MPICH 4.0 crashes in those that are left to it, elsewhere than on rank 0.
+  // MPICH 4.0 crashes in such calls on ranks other than 0.
   if (kind == Kind::reduce && state->root != 0) state->in_place = false;
   state->prepare();
   return {.what = std::string(kNames[static_cast<size_t>(kind)]) + " " + state->op.name + " of " +

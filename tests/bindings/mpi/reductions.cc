@@ -13,7 +13,7 @@ namespace {
 template <typename T>
 using Combine = std::function<T(T, T)>;
 
-// What ranks 0 .. ranks - 1 give, combined element by element.
+// The inputs of ranks 0 .. ranks - 1, combined element by element.
 template <typename T>
 std::vector<T> combined(int ranks, int64_t count, const Combine<T>& combine) {
   std::vector<T> result = values_of<T>(0, count);
@@ -56,7 +56,7 @@ class Reductions {
     check("Allreduce in place", out, all_);
   }
 
-  // In place at rank 0 only: elsewhere MPICH 4.0 crashes in those that are left to it.
+  // In place only at rank 0: on other ranks MPICH 4.0 crashes in calls that are left to it.
   void reduce() {
     int root = group_.size - 1;
     bool is_root = group_.rank == root;
@@ -88,7 +88,7 @@ class Reductions {
     if (group_.rank > 0) check("Exscan", out, combined<T>(group_.rank, n_, combine_));
   }
 
-  // Every rank gets n elements.
+  // Every rank receives n elements.
   void blocks() {
     const int64_t total = n_ * group_.size;
     const std::vector<T> sums = combined<T>(group_.size, total, combine_);
@@ -103,7 +103,7 @@ class Reductions {
     check("Reduce_scatter_block in place", in, wanted);
   }
 
-  // Rank r gets n + r elements, but the last rank none.
+  // Rank r receives n + r elements, except the last rank, which receives none.
   void uneven_blocks() {
     std::vector<int> counts;
     for (int r = 0; r < group_.size; ++r) counts.push_back(n() + r);
@@ -165,7 +165,7 @@ void integers(const Group& group, const std::string& name, MPI_Datatype type) {
   bits<T>(group, name, type);
 }
 
-// Largest and smallest values, and where they are; of equal ones the lowest place.
+// Extreme values and their locations; of equal values the lowest location.
 void locations(const Group& group) {
   struct FloatInt {
     float value;
@@ -196,7 +196,7 @@ void locations(const Group& group) {
   check(DoubleInt{}, "double int", MPI_DOUBLE_INT);
 }
 
-// What Tutti has not is the MPI library's: operators of the program's, logical ones.
+// Operations that Tutti leaves to the MPI library: user-defined and logical operators.
 void others(const Group& group) {
   MPI_Op op = MPI_OP_NULL;
   MPI_Op_create(

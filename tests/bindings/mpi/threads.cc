@@ -1,5 +1,5 @@
-// Several threads of each rank at once (MPI_THREAD_MULTIPLE): each makes blocking and non-blocking
-// calls on a communicator of its own, communicators of its own, and operators of its own.
+// Several threads per rank (MPI_THREAD_MULTIPLE), each with its own communicators, operators and
+// blocking and non-blocking calls.
 #include <mpi.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// One call with random arguments, and what must come of it.
+// One call with random arguments, and its expected results.
 #pragma once
 
 #include <mpi.h>
@@ -12,15 +12,15 @@
 
 namespace tutti::test {
 
-// All ranks draw the same numbers from `common`, each its own from `own`.
+// All ranks draw the same numbers from `common`, and each rank its own from `own`.
 struct Dice {
   std::mt19937_64 common;
   std::mt19937_64 own;
-  // Integers of which the sum or the largest shows whether a type's width and sign are known. MPI
-  // libraries are wrong about some of these themselves.
+  // Draws integers whose sum or maximum depends on a type's width and sign. MPI libraries are wrong
+  // about some of these themselves.
   bool wild = false;
 
-  // From 0 to below.
+  // Returns a number in [0, below).
   static int64_t draw(std::mt19937_64& from, int64_t below) {
     return static_cast<int64_t>(from() % static_cast<uint64_t>(below));
   }
@@ -31,12 +31,13 @@ struct Dice {
 
 struct Trial {
   std::string what;
-  // Makes the call: with a request, the one that does not block; `large`, the one of MPI 4.
+  // Makes the call, non-blocking if there is a request; `large`: the MPI 4 variant with large
+  // counts.
   std::function<void(MPI_Request*, bool large)> call;
   std::function<void()> check;
 };
 
-// The trial keeps the group by reference.
+// The trial refers to the group, which must outlive it.
 Trial random_reduction(const Group& group, Dice& dice);
 Trial random_movement(const Group& group, Dice& dice);
 

@@ -87,7 +87,7 @@ void WindowTrial::check_attributes() {
                    source_ == allocated ? MPI_WIN_FLAVOR_ALLOCATE : MPI_WIN_FLAVOR_CREATE});
 }
 
-// ---- what is drawn
+// ---- drawing
 
 void WindowTrial::draw() {
   const bool by_fences = dice_.flip() || scope_ == Scope::careful;
@@ -126,7 +126,7 @@ Access WindowTrial::draw_access(int target, size_t start, const Kind& kind, bool
   return access;
 }
 
-// Draws accesses that MPI allows to be concurrent: one write, or reads, or updates by one operator.
+// Draws accesses that may be concurrent in MPI: one write, or reads, or updates by one operator.
 void WindowTrial::draw_cell(int target, size_t start) {
   const Kind& kind = *kinds_[static_cast<size_t>(target)][start / cell_];
   const bool careful = scope_ == Scope::careful;
@@ -335,7 +335,7 @@ void WindowTrial::combine(const Access& access, const Layout& origin, const Layo
                      : call(MPI_Raccumulate, MPI_Rget_accumulate, request);
 }
 
-// ---- what must have come of it
+// ---- expected results
 
 void WindowTrial::apply(const Access& access, Buffers* own) {
   const Kind& kind = *access.kind;

@@ -1,5 +1,5 @@
-// A window with random accesses in epochs of any kind, and what its memory must then be. All ranks
-// draw all accesses of all ranks, so that each knows what becomes of every part.
+// A window with random accesses in epochs of any kind, and its expected memory. All ranks draw all
+// accesses of all ranks, so each rank knows the result in every part.
 #pragma once
 
 #include <mpi.h>
@@ -30,8 +30,7 @@ struct Access {
   uint64_t seed = 0;
 };
 
-// The kinds of accesses that are drawn. Open MPI 4.1 crashes in some calls on windows of its own,
-// and computes wrong sums.
+// Accesses to draw. Open MPI 4.1 crashes in some calls on its own windows and computes wrong sums.
 enum class Scope : uint8_t {
   all,      // everything that MPI has
   served,   // on windows that are Tutti's
@@ -43,13 +42,13 @@ class WindowTrial {
   enum Source { allocated, of_library_memory, of_program_memory };
   enum Epoch { fences, all_locked, locked, posted };
 
-  // The trial keeps both by reference.
+  // The trial refers to both arguments, which must outlive it.
   WindowTrial(const Group& group, Dice& dice, Scope scope);
   ~WindowTrial();
   WindowTrial(const WindowTrial&) = delete;
   WindowTrial& operator=(const WindowTrial&) = delete;
 
-  // One epoch is these in turn; two windows may have theirs at the same time.
+  // One epoch consists of these calls in order; two windows may have overlapping epochs.
   void draw();
   void open();
   void access();
@@ -59,7 +58,7 @@ class WindowTrial {
   uint64_t digest() const { return digest_; }
 
  private:
-  // A kept buffer of an access of this rank's, and what its result must be.
+  // A buffer of one of this rank's accesses, and its expected result.
   struct Buffers {
     std::vector<std::byte> origin;
     std::vector<std::byte> result;
@@ -89,7 +88,7 @@ class WindowTrial {
   Dice& dice_;
   const Scope scope_;
   size_t cell_ = 0;
-  std::vector<size_t> cells_;  // of each rank
+  std::vector<size_t> cells_;  // number of cells on each rank
   std::vector<int> units_;
   Source source_;
   std::vector<std::byte> programs_;
@@ -97,10 +96,10 @@ class WindowTrial {
   MPI_Win win_ = MPI_WIN_NULL;
   Epoch epoch_ = fences;
   std::vector<std::vector<std::byte>> models_;
-  std::vector<std::vector<const Kind*>> kinds_;  // of each rank's cells
-  std::vector<std::vector<uint64_t>> seeds_;     // of what they have first
+  std::vector<std::vector<const Kind*>> kinds_;  // kinds of each rank's cells
+  std::vector<std::vector<uint64_t>> seeds_;     // seeds of the cells' initial values
   std::vector<Access> accesses_;
-  std::vector<Buffers> buffers_;  // of this rank's accesses
+  std::vector<Buffers> buffers_;  // buffers of this rank's accesses
   std::vector<MPI_Request> requests_;
   uint64_t digest_ = 14695981039346656037U;
 };

@@ -1,5 +1,5 @@
-// The predefined types that windows are tried with: values, the operators that MPI has for them,
-// and which of an element's bytes have a meaning.
+// The predefined types used in window tests: values, supported operators, and the bytes of an
+// element that are significant.
 #pragma once
 
 #include <mpi.h>
@@ -18,17 +18,17 @@ struct Kind {
   size_t extent;
   std::vector<MPI_Op> ops;
   bool is_integer = false;  // for MPI_Compare_and_swap
-  std::vector<bool> mask;   // of each byte of an element
-  // Writes the element of a small number.
+  std::vector<bool> mask;   // one entry per byte of an element
+  // Writes the element that represents a small number.
   std::function<void(std::byte* place, int number)> write;
 };
 
 const std::vector<Kind>& all_kinds();
 
-// So many elements, small enough that no operator leaves the type's range.
+// Returns elements small enough that no operator overflows.
 std::vector<std::byte> elements_of(const Kind& kind, size_t count, uint64_t seed);
 
-// Elements of a kind as an MPI type lays them out, a row of `count` elements of `type` each.
+// Elements of a kind as an MPI type lays them out: a row of `count` elements of `type` each.
 class Layout {
  public:
   enum Form { row, spread, vector, backwards, pairs };  // `pairs`: of an even number only
@@ -42,7 +42,7 @@ class Layout {
   MPI_Datatype type() const { return type_; }
   int count() const { return count_; }
   size_t bytes() const { return bytes_; }  // from the first byte to the last
-  // Between memory laid out so and elements one behind the other.
+  // Convert between this layout and contiguous elements.
   void spread_out(const std::byte* elements, std::byte* memory) const;
   void gather(const std::byte* memory, std::byte* elements) const;
 

@@ -1,6 +1,6 @@
-// Windows of all sizes, on several communicators, some at a time, with random accesses; then what
-// needs atomic updates and locks. Rank 0 prints a digest of what the windows held, which is the
-// same with every MPI library.
+// Windows of all sizes, on several communicators, several at once, with random accesses; then
+// algorithms that need atomic updates and locks. Rank 0 prints a digest of the windows' contents,
+// which is the same with every MPI library.
 //
 //   windows ROUNDS SEED [served|careful]     Scope
 //   windows killed       the last rank is killed while others wait for its lock
@@ -49,8 +49,8 @@ void run_random(int64_t rounds, uint64_t seed, Scope scope) {
   for (int64_t round = 0; round < rounds; ++round) {
     const Group& group = groups[static_cast<size_t>(dice.draw(3))];
     std::mt19937_64 next(dice.common());
-    // A window of one rank is not Tutti's; and Open MPI 4.1 takes windows for each other that two
-    // halves make at the same time.
+    // Tutti does not handle windows of a single rank, and Open MPI 4.1 confuses windows that two
+    // halves create at the same time.
     const bool is_odd_half = &group == &groups[1] && world.rank % 2 != 0;
     if (scope == Scope::all || (group.size > 1 && !is_odd_half)) {
       digest = digest * 31 + run_windows(group, dice, scope);
@@ -67,7 +67,7 @@ void run_random(int64_t rounds, uint64_t seed, Scope scope) {
   MPI_Comm_free(&reverse);
 }
 
-// A window of 8 integers on each rank, all 0.
+// A window of 8 integers on each rank, initially 0.
 class Counters {
  public:
   explicit Counters(const Group& group) {
@@ -82,7 +82,7 @@ class Counters {
   Counters(const Counters&) = delete;
   Counters& operator=(const Counters&) = delete;
   MPI_Win win() const { return win_; }
-  // As the owner reads it, when no epoch is open.
+  // Returns a counter as its owner reads it when no epoch is open.
   int64_t at(const Group& group, int i) const {
     MPI_Win_lock(MPI_LOCK_SHARED, group.rank, 0, win_);
     const int64_t value = memory_[i];
@@ -95,7 +95,7 @@ class Counters {
   MPI_Win win_ = MPI_WIN_NULL;
 };
 
-// Each number is drawn once, though all ranks draw at the same time.
+// Each ticket is drawn once although all ranks draw concurrently.
 void draw_tickets(const Group& group) {
   constexpr int kEach = 200;
   const Counters counters(group);
@@ -114,8 +114,8 @@ void draw_tickets(const Group& group) {
   expect<int64_t>("tickets", group, all, wanted);
 }
 
-// Increases a number under an exclusive lock, and under a lock of the program's own, which is a
-// word that is compared and swapped.
+// Increments a number under an exclusive lock, and under a spin lock implemented with
+// compare-and-swap.
 void count_under_locks(const Group& group) {
   constexpr int kEach = 50;
   const Counters counters(group);
@@ -155,7 +155,7 @@ void count_under_locks(const Group& group) {
                   {wanted, wanted});
 }
 
-// The epoch is not over while a rank waits for a message that another sends within it.
+// The epoch must not end while a rank waits for a message that another rank sends within it.
 void send_within_epochs(const Group& group) {
   const Counters counters(group);
   const int left = (group.rank + group.size - 1) % group.size;
@@ -175,7 +175,7 @@ void send_within_epochs(const Group& group) {
   expect<int>("a message within an epoch", group, received, std::vector<int>(100'000, left));
 }
 
-// The window's handler gets an error, and the window goes on.
+// The window's handler receives the error, and the window remains usable.
 void errors_are_returned(const Group& group) {
   const Counters counters(group);
   MPI_Win win = counters.win();

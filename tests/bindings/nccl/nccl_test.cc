@@ -1,5 +1,5 @@
-// Programs written for NCCL, on libnccl.so.2 of this tree and a driver without GPUs: compiled with
-// NCCL's own header where that is installed, else with ours.
+// Tests programs written for NCCL with this tree's libnccl.so.2 and a driver without GPUs. They are
+// compiled with NCCL's header if it is installed, otherwise with ours.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ Ints counting(size_t count, int32_t first) {
   return values;
 }
 
-// One thread that is all ranks.
+// One thread makes the calls of all ranks.
 class Nccl : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -105,7 +105,7 @@ class Nccl : public ::testing::Test {
       EXPECT_SUCCESS(call(rank, *gpus_[rank], comms_[rank]));
     EXPECT_SUCCESS(ncclGroupEnd());
   }
-  // In element i of its input rank r has 1000 r + i.
+  // Element i of rank r's input is 1000 r + i.
   template <typename Value>
   void expect(int rank, size_t count, const Value& value) {
     Ints expected(count);
@@ -235,7 +235,7 @@ TEST_F(Nccl, FactorsBeforeTheSum) {
   }
 }
 
-// A factor is a double: what that does not hold is refused, and not rounded.
+// A factor is a double: a value that a double cannot hold is refused, not rounded.
 TEST_F(Nccl, AFactorIsExactOrRefused) {
   ncclRedOp_t op = ncclSum;
   int64_t odd = (int64_t{1} << 53) + 1;
@@ -273,7 +273,7 @@ TEST_F(Nccl, PartsOfACommunicator) {
   for (const int i : {0, 2}) EXPECT_SUCCESS(ncclCommDestroy(parts[i]));
 }
 
-// Rows and columns of a mesh, in one group.
+// Communicators of a mesh's rows and columns in one group.
 TEST_F(Nccl, SeveralPartsAtATime) {
   ncclComm_t rows[kRanks] = {};
   ncclComm_t columns[kRanks] = {};
@@ -319,7 +319,7 @@ TEST_F(Nccl, MistakesAreToldWithWhatWasWrong) {
   ncclComm_t comm = nullptr;
   ncclUniqueId id{};
   EXPECT_EQ(ncclCommInitRank(&comm, 2, id, 0), ncclInvalidArgument);
-  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("not made by this library"));
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("not created by this library"));
   EXPECT_STRNE(ncclGetErrorString(ncclRemoteError), ncclGetErrorString(ncclSuccess));
 }
 
@@ -383,7 +383,7 @@ TEST(NcclRanks, OneAlone) {
   EXPECT_SUCCESS(ncclCommDestroy(comm));
 }
 
-// So that whatever is linked with NCCL's own library can be loaded.
+// Programs linked with NCCL's own library must load.
 TEST(NcclLibrary, HasEveryFunctionOfTheHeader) {
   std::ifstream file(kHeader);
   if (!file) GTEST_SKIP() << kHeader << " is not there";

@@ -1,5 +1,5 @@
-// Watchdogs that abort and destroy NCCL's communicators while other threads are in calls on them,
-// as PyTorch's does. Ranks are threads of this process, on a driver without GPUs.
+// Tests watchdogs that abort and destroy NCCL communicators while other threads are in calls on
+// them, as PyTorch's does. Ranks are threads of this process, on a driver without GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,14 +41,14 @@ class Gpu {
   cuda::DeviceMemory memory_;
 };
 
-// A communicator of one process's ranks.
+// The communicators of all ranks in one process.
 struct Comms {
   Comms() { EXPECT_SUCCESS(ncclCommInitAll(comms, kRanks, nullptr)); }
   ncclComm_t comms[kRanks] = {};
 };
 
-// Calls, looks, aborts and destructions of each rank, at once: each call ends, with success or an
-// error, and the communicator ends once. The sanitizers see what is used after that.
+// Concurrent calls, queries, aborts and destructions on each rank: each call ends with success or
+// an error, and the communicator ends once. The sanitizers detect later uses.
 TEST(NcclThreads, CallsAbortsAndDestructionsAtOnce) {
   constexpr int kRounds = 10;
   for (int round = 0; round < kRounds; ++round) {
@@ -89,7 +89,7 @@ TEST(NcclThreads, CallsAbortsAndDestructionsAtOnce) {
   }
 }
 
-// The call meets the other rank, which does not come.
+// The call waits for the other rank, which never calls.
 TEST(NcclThreads, AnAbortEndsACallThatWaitsForAnotherRank) {
   const Comms all;
   std::latch calls(1);
@@ -106,7 +106,7 @@ TEST(NcclThreads, AnAbortEndsACallThatWaitsForAnotherRank) {
   EXPECT_SUCCESS(ncclCommAbort(all.comms[1]));
 }
 
-// A group has its calls made at its end, when another thread has aborted the communicator.
+// Another thread aborts the communicator before the group's end makes its calls.
 TEST(NcclThreads, AGroupThatIsAbortedKeepsWhatItUses) {
   const Comms all;
   const Gpu gpu(0);
@@ -133,7 +133,7 @@ TEST(NcclThreads, ACallOnWhatHasEndedIsRefused) {
   EXPECT_EQ(ncclCommAbort(all.comms[0]), ncclInvalidArgument);
 }
 
-// Also when it is destroyed before the group's calls are made.
+// The same if the communicator is destroyed before the group's calls are made.
 TEST(NcclThreads, AGroupDestroysAtItsEnd) {
   const Comms all;
   const Gpu first(0);

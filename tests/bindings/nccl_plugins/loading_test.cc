@@ -1,4 +1,4 @@
-// What NCCL finds when it looks for plugins, and what they do where nothing was asked of them.
+// Tests the symbols that NCCL looks up in a plugin, and the plugins' defaults.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +12,8 @@
 namespace tutti::testing {
 namespace {
 
-// NCCL_NET_PLUGIN=tutti is libnccl-net-tutti.so, and so on; the library's own name does for all.
+// NCCL_NET_PLUGIN=tutti loads libnccl-net-tutti.so, and so on; the library's own name works for
+// all.
 TEST(Loading, EveryNameHasAllPlugins) {
   for (const char* const name : {"libnccl-tutti.so", "libnccl-net-tutti.so",
                                  "libnccl-tuner-tutti.so", "libnccl-profiler-tutti.so"}) {
@@ -23,7 +24,7 @@ TEST(Loading, EveryNameHasAllPlugins) {
           "ncclNetPlugin_v12", "ncclTunerPlugin_v3", "ncclTunerPlugin_v4", "ncclTunerPlugin_v5",
           "ncclTunerPlugin_v6", "ncclProfiler_v3", "ncclProfiler_v4", "ncclProfiler_v5",
           "ncclProfiler_v6"}) {
-      // All begin with their name.
+      // Every plugin struct begins with its name.
       const auto* const plugin = library.find<const char*>(symbol);
       ASSERT_NE(plugin, nullptr) << symbol;
       EXPECT_STREQ(*plugin, "Tutti") << symbol;

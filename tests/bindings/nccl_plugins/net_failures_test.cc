@@ -1,5 +1,4 @@
-// The network plugin where something goes wrong: peers that die or were never there, strangers,
-// mistakes of the caller's.
+// Tests failures of the network plugin: dead or absent peers, strangers, and errors of the caller.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -130,7 +129,7 @@ TEST_P(NetFailuresTest, StrangersChangeNothing) {
   ASSERT_EQ(::write(strangers[0].get(), garbage.data(), garbage.size()), 300);
   ASSERT_EQ(::write(strangers[1].get(), bootstrap::kMagic.data(), 5), 5);  // and no more
 
-  // One that speaks the protocol and has a wrong key.
+  // A peer that speaks the protocol with a wrong key.
   nccl::Handle wrong = where;
   wrong.key[0] = wrong.key[0] == 'a' ? 'b' : 'a';
   HandleBytes theirs{};
@@ -170,7 +169,7 @@ TEST_P(NetFailuresTest, MistakesAreTold) {
   HandleBytes foreign{};
   void* sender = nullptr;
   EXPECT_EQ(net().connect(0, foreign, &sender), ncclInvalidArgument);
-  EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("not one of Tutti's")));
+  EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("not created by Tutti")));
 
   Bytes memory(100);
   void* request = nullptr;

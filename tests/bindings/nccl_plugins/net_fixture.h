@@ -1,4 +1,4 @@
-// Connections of the network plugin for tests, of every version, and processes at their other end.
+// Test fixture: connections of the network plugin in every version, and peer processes.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ inline const Library& library() {
   return opened;
 }
 
-// Both ends in this process, driven by one thread or two.
+// Both ends in this process, driven by one or two threads.
 struct Pair {
   explicit Pair(Net& net) : net(net) {
     EXPECT_EQ(net.listen(0, handle, &listener), ncclSuccess);
@@ -63,7 +63,7 @@ struct Pair {
   void* receiver = nullptr;
 };
 
-// As the proxy does: what would block is asked for again.
+// As NCCL's proxy does: a call that would block is repeated.
 inline void* send_some(Net& net, void* sender, const Bytes& bytes, int tag) {
   void* request = nullptr;
   while (request == nullptr) {
@@ -73,7 +73,7 @@ inline void* send_some(Net& net, void* sender, const Bytes& bytes, int tag) {
   return request;
 }
 
-// The size, or -1 after an error, which goes to `result`.
+// Returns the size, or -1 after an error, which is stored in `result`.
 inline int wait(Net& net, void* request, ncclResult_t* result = nullptr) {
   int done = 0;
   int size = -1;
@@ -86,7 +86,7 @@ inline int wait(Net& net, void* request, ncclResult_t* result = nullptr) {
   return size;
 }
 
-// Runs `body` in a process of its own, which ends with the status 0 if that returned true.
+// Runs `body` in a child process, which exits with 0 if it returned true.
 class Child {
  public:
   explicit Child(const std::function<bool()>& body) : pid_(::fork()) {

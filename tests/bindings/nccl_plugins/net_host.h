@@ -1,4 +1,4 @@
-// A network plugin as NCCL's core sees it: whatever the version, one set of functions.
+// A network plugin as NCCL's core uses it, with one interface for all versions.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace tutti::testing {
 
 using HandleBytes = std::array<std::byte, NCCL_NET_HANDLE_MAXSIZE>;
 
-// What all versions say of a device.
+// Device properties common to all versions.
 struct DeviceProperties {
   std::string name;
   int ptr_support = 0;
@@ -41,7 +41,7 @@ class Net {
   virtual ncclResult_t dereg_mr(void* comm, void* memory) = 0;
   virtual ncclResult_t isend(void* sender, const void* data, size_t size, int tag,
                              void** request) = 0;
-  // `count` receives of one request, all into the same place.
+  // Posts one request of `count` receives into the same place.
   virtual ncclResult_t irecv(void* receiver, void* data, size_t size, int tag, void** request,
                              int count = 1) = 0;
   virtual ncclResult_t iflush(void* receiver, void* data, int size, void** request) = 0;
@@ -52,7 +52,7 @@ class Net {
   virtual bool has_offloads() const = 0;
 };
 
-// Null where the library has no such version.
+// Returns null if the library lacks this version.
 std::unique_ptr<Net> make_net(const Library& library, int version);
 
 }  // namespace tutti::testing

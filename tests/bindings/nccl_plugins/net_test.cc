@@ -1,5 +1,4 @@
-// The network plugin, called as NCCL's proxies call it, in every version of its interface:
-// messages.
+// Tests messages of the network plugin, called as NCCL's proxies do, in every interface version.
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -31,7 +30,7 @@ TEST_P(NetTest, TellsItsDevices) {
 
   EXPECT_EQ(net().properties(count, &told), ncclInvalidArgument);
   EXPECT_EQ(net().properties(-1, &told), ncclInvalidArgument);
-  EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("there is no network device 1")));
+  EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("network device 1 does not exist")));
 }
 
 TEST_P(NetTest, MovesMessagesOfAllSizes) {
@@ -65,7 +64,7 @@ TEST_P(NetTest, TagsSayWhichReceiveAMessageIsFor) {
         net().irecv(pair.receiver, received[i].data(), received[i].size(), posted[i], &receives[i]),
         ncclSuccess);
   }
-  // Of the two of tag 1 the first sent is for the first posted.
+  // The first of the two messages with tag 1 matches the first receive.
   const std::vector<int> order = {1, 2, 3, 1};
   std::vector<Bytes> sent;
   for (size_t i = 0; i < order.size(); ++i) sent.push_back(pattern(90'000 + i, 10 + order[i]));
@@ -75,9 +74,9 @@ TEST_P(NetTest, TagsSayWhichReceiveAMessageIsFor) {
   }
   void* none = &none;
   EXPECT_EQ(net().isend(pair.sender, sent[0].data(), 1, 77, &none), ncclSuccess);
-  EXPECT_EQ(none, nullptr);  // nobody waits for that
+  EXPECT_EQ(none, nullptr);  // no receive is posted for it
 
-  // Each side asks about its last first.
+  // Each side tests its last request first.
   std::thread receiving([&] {
     const std::vector<size_t> of_send = {2, 0, 1, 3};
     for (size_t i = posted.size(); i-- > 0;) {
@@ -139,7 +138,7 @@ TEST_P(NetTest, SeveralConnectOneListener) {
     ASSERT_EQ(net().accept(listener, &receiver), ncclSuccess);
     if (receiver != nullptr) receivers.push_back(receiver);
   }
-  // Who is whose is told by what comes.
+  // The contents identify the messages.
   std::vector<Bytes> received(kMany, Bytes(1));
   std::vector<void*> receives(kMany);
   for (size_t i = 0; i < kMany; ++i) {
@@ -175,7 +174,7 @@ TEST_P(NetTest, MovesMessagesBetweenProcesses) {
     for (int i = 0; i < 5; ++i) {
       if (wait(net(), send_some(net(), sender, sent, i)) != 5'000'000) return false;
     }
-    // Leaves while the last of it is on its way.
+    // Closes while the end of the data is still in flight.
     return net().close_send(sender) == ncclSuccess;
   });
   void* receiver = nullptr;

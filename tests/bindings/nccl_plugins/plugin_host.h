@@ -1,4 +1,4 @@
-// The built library, opened as NCCL opens a plugin, and what NCCL hears of it.
+// The built library, opened as NCCL opens a plugin, and its log messages.
 #pragma once
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ class Library {
  public:
   explicit Library(const std::string& name = "libnccl-tutti.so");
 
-  // Null where there is none.
+  // Returns null if the symbol is missing.
   template <typename T>
   const T* find(const std::string& symbol) const {
     return static_cast<const T*>(::dlsym(handle_.get(), symbol.c_str()));
@@ -26,10 +26,10 @@ class Library {
   std::unique_ptr<void, int (*)(void*)> handle_;
 };
 
-// NCCL's logger, in its stead.
+// Replaces NCCL's logger.
 void log_of_host(ncclDebugLogLevel level, unsigned long flags, const char* file, int line,
                  const char* format, ...);
-// The lines of a level since the last call.
+// Returns the lines of a level logged since the last call.
 std::vector<std::string> take_log(ncclDebugLogLevel level);
 
 }  // namespace tutti::testing

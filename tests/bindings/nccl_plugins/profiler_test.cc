@@ -1,4 +1,4 @@
-// The profiler plugin, told of events as NCCL tells them, in every version of its interface.
+// Tests the profiler plugin with events as NCCL reports them, in every interface version.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -25,14 +25,14 @@ using ::testing::HasSubstr;
 
 std::filesystem::path folder() { return ::testing::TempDir(); }
 
-// Read when the library is first asked.
+// Environment variables are read at the first use of the library.
 const Library& library() {
   ::setenv("TUTTI_NCCL_PROFILE", (folder() / "trace.json").c_str(), 1);
   static const Library opened;
   return opened;
 }
 
-// The only file of the folder that has `part` in its name.
+// Reads the only file in the folder whose name contains `part`.
 Json read_trace(const std::string& part) {
   std::vector<std::filesystem::path> found;
   for (const auto& entry : std::filesystem::directory_iterator(folder())) {
@@ -98,7 +98,7 @@ struct Version {
   void enter(void* handle, ncclProfilerEventState_t state, Arguments* arguments = nullptr) {
     EXPECT_EQ(plugin->recordEventState(handle, state, arguments), ncclSuccess);
   }
-  // Where the file's name has no communicator, it has the process.
+  // Part of the file's name: the communicator, or the process in versions without it.
   static std::string file_part() {
     return kVersion == 3 ? "comm-" + std::to_string(::getpid()) : "comm-00000000deadbeef.rank-5";
   }
@@ -168,7 +168,7 @@ TYPED_TEST(ProfilerTest, WritesWhatNcclDid) {
   message.p2p.count = 7;
   message.p2p.peer = 3;
   profiler.stop(profiler.start(message));
-  // A call counts as stopped once it is in its queue; the proxy works on.
+  // A call counts as stopped once it is enqueued; the proxy continues.
   profiler.stop(call);
   profiler.stop(in_group);
   void* const op = start_proxy_op(profiler, call, ::getpid(), 2);
@@ -210,7 +210,7 @@ TYPED_TEST(ProfilerTest, WritesWhatNcclDid) {
   if (TypeParam::kNumber >= 4) {
     EXPECT_EQ(steps[1]["args"]["bytes"], 4096);
   }
-  // Each is around what it caused, to a rounding of the nanoseconds.
+  // Each event encloses those that it caused, up to rounding of nanoseconds.
   constexpr double kRounding = 0.01;
   EXPECT_GE(end_of(groups[0]) + kRounding, end_of(calls[0]));
   EXPECT_GE(end_of(calls[0]) + kRounding, end_of(ops[0]));
@@ -222,7 +222,7 @@ TYPED_TEST(ProfilerTest, WritesWhatNcclDid) {
 TYPED_TEST(ProfilerTest, WorkForOtherProcessesIsLeftOut) {
   TypeParam profiler;
   ASSERT_EQ(profiler.init(0xdeadbeef, 5), ncclSuccess);
-  // Neither of these is memory of this process.
+  // Foreign pointers, which are not memory of this process.
   void* const foreign = reinterpret_cast<void*>(uintptr_t{64});
   void* const own_context = std::exchange(profiler.context, foreign);
   EXPECT_EQ(start_proxy_op(profiler, foreign, ::getpid() + 1, 0), nullptr);
@@ -255,7 +255,7 @@ TYPED_TEST(ProfilerTest, ManyThreadsTell) {
   EXPECT_EQ(events_of(trace, "proxy op").size(), size_t{kThreads});
   const auto steps = events_of(trace, "proxy step");
   EXPECT_EQ(steps.size(), size_t{kThreads * kSteps});
-  // Those on one thread of the picture follow each other.
+  // Events on one thread of the trace do not overlap.
   std::map<int, double> ends;
   for (const Json& step : steps) {
     double& end = ends[step["tid"]];

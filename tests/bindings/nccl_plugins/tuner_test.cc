@@ -1,5 +1,4 @@
-// The tuner plugin, called as NCCL calls it before each collective, in every version of its
-// interface.
+// Tests the tuner plugin, called as NCCL does before each collective, in every interface version.
 #include "bindings/nccl_plugins/tuner.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +22,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// What NCCL reckoned, for all that ours may not touch.
+// NCCL's own cost of algorithms that the plugin must not change.
 constexpr float kNccls = 1e9;
 
 struct Table {
@@ -36,7 +35,7 @@ struct Table {
     return times.at(static_cast<size_t>(algorithm)).at(static_cast<size_t>(protocol));
   }
   float** memory() { return reinterpret_cast<float**>(times.data()); }
-  // The cheapest of ring and tree.
+  // Returns the cheapest protocol of ring and tree.
   int cheapest_protocol() {
     float least = kNccls;
     int cheapest = -1;
@@ -52,7 +51,7 @@ struct Table {
   bool operator==(const Table&) const = default;
 };
 
-// A tuner of one communicator, whatever the version.
+// A tuner of one communicator in any version.
 class Host {
  public:
   Host(const Library& library, int version, size_t ranks, size_t nodes) : version_(version) {
@@ -137,7 +136,7 @@ TEST_P(TunerTest, SmallCallsTakeLLAndLargeOnesSimple) {
 }
 
 TEST_P(TunerTest, BlocksAreARanksShare) {
-  // Both move the same bytes, and of an all-gather NCCL counts all of them.
+  // Both move the same bytes; NCCL counts all blocks of an all-gather.
   Host tuner = host(8, 1);
   Table gather;
   Table scatter;
@@ -173,7 +172,7 @@ TEST_P(TunerTest, WhatIsNotKnownStays) {
       }
     }
   }
-  // NCCL knows a tree for all-reduce only.
+  // NCCL supports trees only for all-reduce.
   Table gather;
   tuner.fill(ncclFuncAllGather, 1 << 20, gather);
   EXPECT_EQ(gather.at(NCCL_ALGO_TREE, NCCL_PROTO_LL), kNccls);
@@ -189,7 +188,7 @@ TEST_P(TunerTest, SeveralHostsAndLoneRanksStayNccls) {
     Table table;
     tuner.fill(ncclFuncAllReduce, 1 << 20, table);
     EXPECT_EQ(table, Table()) << ranks;
-    EXPECT_THAT(take_log(NCCL_LOG_INFO), Contains(HasSubstr("what NCCL reckons stays")));
+    EXPECT_THAT(take_log(NCCL_LOG_INFO), Contains(HasSubstr("NCCL's own predictions are kept")));
   }
 }
 
@@ -209,7 +208,7 @@ TEST(GpuClass, IsTheSettingsOrTheDevices) {
   EXPECT_EQ(nccl::find_gpu_class(why), "a100");
   settings().set("TUTTI_NCCL_GPU", "abacus");
   EXPECT_THROW(nccl::Tuner(8, 1), Error);
-  // No device that is known: there is none, or what these tests emulate.
+  // No known device: there is none, or it is the emulated one.
   settings().set("TUTTI_NCCL_GPU", "");
   EXPECT_EQ(nccl::find_gpu_class(why), "");
   EXPECT_NE(why, "");

@@ -98,7 +98,7 @@ def test_await(world):
         assert (await world.all_reduce_async(1)) == 2
         results = await asyncio.gather(*(sum_of(n) for n in range(1, 40)))
         assert [result.tolist() for result in results] == [[2.0] * n for n in range(1, 40)]
-        # The loop goes on while a call waits for the other rank.
+        # The event loop continues while a call waits for the other rank.
         if world.rank == 0:
             late = asyncio.ensure_future(sum_of(5))
             for _ in range(20):

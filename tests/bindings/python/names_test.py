@@ -23,7 +23,7 @@ def test_errors():
 
 
 def test_operators():
-    # Python leaves out the two operators that need a factor or a function.
+    # Python omits the two operators that need a factor or a function.
     names = enumerators("tutti_op_t")
     del names["PREMUL_SUM"], names["USER"]
     assert [name.lower() for name in sorted(names, key=names.get)] == list(_communicator.OPS)

@@ -58,7 +58,7 @@ class Job:
             "scatter": lambda: ((root,), all_of_them[root][here]),
             "all_to_all": lambda: ((), np.concatenate([array[here] for array in all_of_them])),
         }[name]()
-        # How this rank goes about it is its own affair.
+        # Each rank chooses its own form of the call.
         own = random.random()
         if own < 0.4:
             self.check(getattr(self.world, name)(mine, *arguments, **options), wanted, name)

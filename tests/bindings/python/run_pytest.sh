@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs one file of tests, and reports its cases to Bazel.
+# Runs one file of tests and reports its test cases to Bazel.
 #
 # usage: run_pytest.sh PYTHON FILE_test.py
 set -euo pipefail

@@ -9,7 +9,7 @@ import tutti
 
 _MODULE = Path(tutti.__file__).parent / "torch" / "_build.py"
 
-# Notes what it compiles, and fails where the file named FAIL is there.
+# Records what it compiles, and fails if a file named FAIL exists.
 _COMPILER = """#!/bin/bash
 while [ $# -gt 0 ]; do
   case $1 in

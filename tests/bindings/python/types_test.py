@@ -12,7 +12,7 @@ PACKAGE = os.environ["PYTHONPATH"]
 PROGRAM = "tests/bindings/python/typed_program.py"
 SECONDS = 240
 
-# Lines with a mistake, and what mypy calls it.
+# Lines with an error, and mypy's name for it.
 MISTAKES = {
     "tutti.init().all_reduce(1, op=3)": "arg-type",
     "tutti.init().barrier(timout=3)": "call-arg",
@@ -55,7 +55,7 @@ def test_mypy_finds_mistakes(mypy, tmp_path):
         ), answer.stdout  # fmt: skip
 
 
-# What every class and function of nanobind's is at run time: no type checker's type or function.
+# Members that nanobind adds to every class and function at run time, without a stub.
 OF_NANOBIND = r"""
 tutti\._tutti\.(Communicator|Window|Work)(\.__init__)?
 tutti\._tutti\.(init|version|wire_formats)

@@ -80,7 +80,7 @@ else:
 numbers = [None] * size
 dist.all_gather_object(numbers, dist.group.WORLD._get_backend(torch.device("cpu"))._get_sequence_number_for_group())
 assert len(set(numbers)) == 1, numbers
-# By its members only.
+# Compared by members only.
 group = dist.new_group([0, 1]) if size > 1 else dist.group.WORLD
 if rank < 2:
     t = torch.ones(1)

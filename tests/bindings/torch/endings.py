@@ -11,6 +11,13 @@ dist.init_process_group("tutti")
 rank, size = dist.get_rank(), dist.get_world_size()
 
 
+def new_group():
+    """A group that every rank has: on a rank that still makes it, new_group() fails with an abort by another one."""
+    group = dist.new_group()
+    dist.barrier()
+    return group
+
+
 def refused(call):
     try:
         call()
@@ -21,7 +28,7 @@ def refused(call):
 
 for end in ("abort", "shutdown"):
     for asynchronous in (False, True):
-        group = dist.new_group()
+        group = new_group()
         if rank == 0:
             said = []
 
@@ -40,7 +47,7 @@ for end in ("abort", "shutdown"):
             assert "abort" in said[0] or "destroyed" in said[0], said
         dist.barrier()
 
-group = dist.new_group()
+group = new_group()
 if rank == 0:
     said = []
     thread = threading.Thread(target=lambda: said.append(refused(lambda: dist.monitored_barrier(group))))
@@ -50,7 +57,7 @@ if rank == 0:
     assert "destroyed" in said[0], said
 dist.barrier()
 
-# Nobody but the call holds the group.
+# Only the call holds a reference to the group.
 group = dist.new_group()
 tensor = torch.full((3,), rank + 1.0)
 work = dist.all_reduce(tensor, group=group, async_op=True)

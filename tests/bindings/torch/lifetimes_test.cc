@@ -1,4 +1,4 @@
-// How calls of PyTorch's process groups live and end, without PyTorch: ranks are threads.
+// Tests the lifetime of calls of PyTorch's process groups, without PyTorch. Ranks are threads.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@
 
 namespace tutti::torch_backend {
 
-// In place of torch's exceptions.
+// Replaces torch's exceptions.
 std::exception_ptr error_of(tutti_status_t status, const std::string& text, const char* call) {
   return std::make_exception_ptr(
       std::runtime_error(std::string(tutti_error_name(status)) + ": " + call + ": " + text));
@@ -40,7 +40,7 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
-// Joins a job of its own, of `size` threads that give the same name.
+// Joins a job of `size` threads that pass the same name.
 std::shared_ptr<Connection> join(int rank, int size, const std::string& name) {
   const std::string file = std::filesystem::path(::testing::TempDir()) /
                            ("tutti-" + name + "-" + std::to_string(::getpid()));
@@ -85,9 +85,9 @@ tutti_call_options_t within_seconds(double seconds) {
   return options;
 }
 
-constexpr double kOwnTimeout = 30;  // of calls that are to end for another reason
+constexpr double kOwnTimeout = 30;  // timeout of calls that end for another reason
 
-// destroy_process_group() in one thread, while another is in all_reduce(t).
+// destroy_process_group() in one thread while another is in all_reduce(t).
 TEST(Lifetimes, CloseEndsACallThatIsNotCompletedByOthers) {
   std::promise<void> closed;
   std::jthread other([&] {
@@ -110,7 +110,7 @@ TEST(Lifetimes, CloseEndsACallThatIsNotCompletedByOthers) {
   closed.set_value();
 }
 
-// The Driver's thread drives, threads of the program's wait, abort and close, all at once.
+// The Driver's thread drives calls while the program's threads wait, abort and close.
 TEST(Lifetimes, CallsThatAreWaitedForAbortedAndClosedAtOnceEnd) {
   constexpr int kRounds = 60;
   constexpr int kCalls = 4;
@@ -137,7 +137,7 @@ TEST(Lifetimes, CallsThatAreWaitedForAbortedAndClosedAtOnceEnd) {
     });
     threads.emplace_back([&] {
       begin.arrive_and_wait();
-      // Refused, or ended by the abort or the end.
+      // The call is refused, or ended by the abort or the close.
       try {
         TestCall::receive(connection, 0)->wait(std::chrono::milliseconds(0));
       } catch (const std::runtime_error&) {
@@ -173,7 +173,7 @@ TEST(Lifetimes, AnEndedCallDoesNotKeepTheCommunicator) {
   EXPECT_EQ(call->source(), 1);
 }
 
-// Ends when it is told to.
+// A driven call that ends on request.
 class ToldCall final : public Driven {
  public:
   ToldCall(std::shared_ptr<Connection> connection, std::atomic<bool>& ended,
@@ -194,7 +194,7 @@ class ToldCall final : public Driven {
   std::promise<void> gone_;
 };
 
-// A process group that Python has let go of while a call was under way.
+// Python has released the process group while a call was in flight.
 TEST(Lifetimes, TheDriverMayHoldTheLastHandleOnTheConnection) {
   auto connection = join(0, 1, "last");
   std::atomic<bool> ended = false;

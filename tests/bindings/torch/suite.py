@@ -15,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-# Tests that may be worse, and why.
+# Tests with permitted deviations, and the reasons.
 REASONS = {
     "test_ddp_logging_data_cpu": "torch notes the backend of every plugin as 'custom' in DDP's logging data.",
     "test_sparse_all_reduce_sum": "Sparse tensors are refused, with the remedy.",

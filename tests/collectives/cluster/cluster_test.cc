@@ -1,4 +1,4 @@
-// Clusters by name, by a line and from a file; and what is wrong with others.
+// Tests clusters given by name, by line and by file, and the errors of invalid ones.
 #include "collectives/cluster/cluster.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Fits find the parameters that made the figures, as far as figures tell.
+// Tests that fits recover the parameters that generated the figures, as far as the figures
+// determine them.
 #include "collectives/cluster/fit.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tables as nccl-tests prints them, as mpirun and Slurm leave them, and as people write them down.
+// Tests tables as printed by nccl-tests, with output of mpirun and Slurm, and as written by people.
 #include "collectives/cluster/measured_table.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The closed forms, by hand where the numbers are simple, and what must hold of any.
+// Tests the closed forms: by hand for simple numbers, and monotonicity for any.
 #include "collectives/cluster/predict.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// One protocol, and round numbers: 100 GB/s inside, 50 GB/s between.
+// One protocol and round numbers: 100 GB/s inside, 50 GB/s between hosts.
 Cluster simple_cluster(int hosts, int gpus) {
   return {.name = "simple",
           .hosts = hosts,
@@ -34,7 +34,7 @@ double time_of(const Cluster& cluster, Collective collective, double bytes,
 
 TEST(Predict, ARingOnOneHost) {
   const Cluster cluster = simple_cluster(1, 4);
-  // 6 steps; 2 * 3/4 of 1e6 bytes at 1e5 bytes a us.
+  // 6 steps; 2 * 3/4 of 1e6 bytes at 1e5 bytes/us.
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_reduce, 1e6, "ring"), 10 + 1.4 * 6 + 15);
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_gather, 1e6, "ring"), 10 + 3 + 7.5);
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::reduce_scatter, 1e6, "ring"), 10 + 3 + 7.5);
@@ -60,7 +60,7 @@ TEST(Predict, ASwitchAddsUp) {
   cluster.sums_us = 20;
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_reduce, 4e6, "switch"), 10 + 20 + 50);
   cluster.hosts = 2;
-  // Between hosts 2 * 1/2 of the bytes at 0.85 * 5e4, which takes longer than inside.
+  // Between hosts: 2 * 1/2 of the bytes at 0.85 * 5e4, which takes longer than inside.
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_reduce, 4e6, "switch"),
                    10 + 20 + 2 * 3 + 4e6 / (0.85 * 5e4));
   cluster.hosts = 1024;
@@ -72,7 +72,7 @@ TEST(Predict, ASwitchAddsUp) {
 
 TEST(Predict, AllToAllSendsToEachOther) {
   const Cluster cluster = simple_cluster(2, 4);
-  // 3 near, 4 far; 4 of 8 parts of 8e5 bytes leave each GPU by a quarter of the cards.
+  // 3 near peers, 4 far ones; 4 of 8 parts of 8e5 bytes leave each GPU over a quarter of the cards.
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_to_all, 8e5, "direct"),
                    10 + 3 * 2 + 4 * 4 + 4e5 / 12500);
 }
@@ -84,7 +84,7 @@ TEST(Predict, OneGpuTakesALaunch) {
   }
 }
 
-// Whatever the cluster: more bytes and more hosts never take less time, nor does a slower network.
+// For any cluster, more bytes or more hosts never take less time, nor does a slower network.
 TEST(Predict, MoreOfAnythingNeverTakesLess) {
   for (const std::string& system : cluster_names()) {
     for (const Collective c :

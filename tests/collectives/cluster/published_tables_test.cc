@@ -1,5 +1,5 @@
-// Tables of nccl-tests that others published, where they are there: what systems' published figures
-// predict, and what a fit to one size in three predicts of the others.
+// Tests predictions against published nccl-tests tables, if they are present: from systems'
+// published figures, and from a fit to every third size.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -33,7 +33,8 @@ Collective named(const std::string& name) {
   return name == "alltoall" ? Collective::all_to_all : parse_collective(name).value();
 }
 
-// One system's collective with one setting each, by the first seven columns but the source.
+// One system's collective with one setting each, keyed by the first seven columns except the
+// source.
 std::vector<Published> tables_of(const std::filesystem::path& file) {
   std::ifstream in(file);
   std::string header;
@@ -54,7 +55,7 @@ std::vector<Published> tables_of(const std::filesystem::path& file) {
   return tables;
 }
 
-// The system as its maker describes it; nothing where the table does not say what it is.
+// Returns the system as its vendor describes it; nullopt if the table does not identify it.
 std::optional<std::string> preset_of(const std::string& name) {
   const std::pair<const char*, const char*> known[] = {
       {"single A100", "dgx-a100"}, {"8x H200", "p5en"}, {"p6-b200", "p6-b200"}, {"p5.48", "p5"}};
@@ -64,7 +65,7 @@ std::optional<std::string> preset_of(const std::string& name) {
   return std::nullopt;
 }
 
-// By PredictionErrors::size_class().
+// Errors by PredictionErrors::size_class().
 struct Errors {
   std::array<std::vector<double>, 3> parts;
   int covered = 0;

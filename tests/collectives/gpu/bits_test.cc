@@ -1,6 +1,6 @@
-// A program gives the same bits inside a kernel as on the processor: every algorithm of the
-// collectives that reduce, every type and operator, on inputs where the order of operations and
-// each rounding can be seen.
+// Tests that a program gives the same bits inside a kernel as on the CPU: every algorithm of the
+// reducing collectives, every type and operator, on inputs that reveal the order of operations and
+// each rounding.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -24,7 +24,7 @@ using gpu::Protocol;
 using testing::EmulatedGpus;
 using testing::GpuSetting;
 
-// Chunks and slices of several kinds, and a rest.
+// Several kinds of chunks and slices, and a remainder.
 constexpr uint64_t kCount = 1003;
 
 struct Call {
@@ -33,8 +33,8 @@ struct Call {
   Reduction op;
 };
 
-// Any bits, so also NaNs and subnormals of the small types; wider floats are of all magnitudes, but
-// finite: which of two NaNs is kept is not defined.
+// Arbitrary bits, including NaNs and subnormals of the small types. Wider floats have all
+// magnitudes but are finite, because it is unspecified which of two NaNs is kept.
 Bytes draw(DType dtype, uint64_t count, uint64_t seed) {
   Bytes bytes(count * size_of(dtype));
   for (uint64_t i = 0; i < bytes.size(); ++i) {

@@ -1,5 +1,5 @@
-// Communicator's calls on memory of GPUs, over the driver for tests or a real one: ranks as
-// threads, with a device each where there are as many.
+// Tests Communicator's calls on GPU memory, over the fake driver or a real one: ranks as threads,
+// with one device each if there are enough.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ std::vector<int32_t> counting(size_t count, int32_t first) {
   return values;
 }
 
-// By kernels, and through the host's memory.
+// By kernels, and staged through host memory.
 class DeviceCallsBy : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { settings().set("TUTTI_GPU_PROTOCOL", GetParam()); }
@@ -144,8 +144,8 @@ TEST_P(DeviceCallsBy, AnAbortEndsThoseThatWait) {
   });
 }
 
-// Also where a message of lines is shorter than the one that is waited for, and where the calls go
-// by different protocols.
+// Includes a message by lines that is shorter than the expected one, and calls that use different
+// protocols.
 TEST_P(DeviceCallsBy, CallsThatDoNotFitAreTold) {
   for (const size_t other : {63, 8000, 500'000}) {
     const auto errors = testing::run_ranks_catching(3, [&](const Job& job) {
@@ -163,7 +163,7 @@ TEST_P(DeviceCallsBy, CallsThatDoNotFitAreTold) {
   }
 }
 
-// Blocks of unequal length with gaps between them, which stay as they are.
+// Blocks of unequal length with gaps, which must not be modified.
 TEST_P(DeviceCallsBy, LeaveGapsAlone) {
   for (const int ranks : {1, 3}) {
     run_ranks(ranks, [](const Job& job) {
@@ -221,7 +221,7 @@ TEST_P(DeviceCallsBy, OperatorsOfTheCallersAndFactors) {
   }
 }
 
-// Longer than what goes through the host's memory at a time.
+// Longer than one staged slice.
 TEST_P(DeviceCallsBy, LongOnes) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -243,7 +243,7 @@ TEST_P(DeviceCallsBy, LongOnes) {
   });
 }
 
-// In streams that wait for each other, one call's output another's input.
+// In streams that wait for each other; one call's output is the next call's input.
 TEST_P(DeviceCallsBy, FollowEachOther) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -264,7 +264,7 @@ TEST_P(DeviceCallsBy, FollowEachOther) {
   });
 }
 
-// Also where the first call is captured, and where there was one before.
+// Also if the first call is captured, and after an earlier one.
 TEST_P(DeviceCallsBy, AGraphIsReplayed) {
   for (const bool made_before : {false, true}) {
     run_ranks(2, [made_before](const Job& job) {
@@ -288,13 +288,13 @@ TEST_P(DeviceCallsBy, AGraphIsReplayed) {
   }
 }
 
-// In the order in which they were made, or the ranks would wait for each other for ever.
+// In the order of the calls; otherwise the ranks would wait for each other forever.
 TEST_P(DeviceCallsBy, OfTwoCommunicatorsInOneGroupAndStream) {
   run_ranks(2, [](const Job& job) {
     Communicator first = Communicator::init(job);
     Communicator second = first.split(0, -first.rank());
     Gpu gpu(first.rank(), 200);
-    if (testing::share_gpus(2)) {  // what first calls allocate
+    if (testing::share_gpus(2)) {  // includes allocations of the first calls
       for (Communicator* const comm : {&first, &second}) {
         const Buffer data = gpu.part(0, 100);
         comm->run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options());
@@ -336,7 +336,7 @@ TEST(DeviceCalls, MessagesBetweenMemoryOfAllKinds) {
       group.end();
     }
     EXPECT_EQ(gpu.read(kCount, kCount), counting(kCount, next));
-    // From the host's memory, shorter than the buffer, with a tag, by whomever.
+    // From host memory, shorter than the buffer, with a tag, from any source.
     std::vector<int32_t> host = counting(10, 77);
     CallOptions options = gpu.options();
     options.tag = 5;
@@ -381,15 +381,15 @@ TEST(DeviceCalls, OneThreadIsSeveralRanks) {
     for (int32_t& value : expected) value *= 9;
     EXPECT_EQ(gpu->read(0, 100), expected);
   }
-  // The last rank first: one that leaves waits for those above it.
+  // The last rank leaves first: a leaving rank waits for its descendants.
   std::vector<std::jthread> leaving;
   for (Communicator& comm : comms) {
     leaving.emplace_back([own = std::move(comm)]() mutable { own = Communicator(); });
   }
 }
 
-// As many kinds as a mixture of experts makes, whose blocks are of other lengths in each step: what
-// the library keeps of them on the device does not grow with their number.
+// As many kinds as a mixture of experts makes, whose block lengths differ in each step: device
+// memory kept by the library does not grow with their number.
 TEST(DeviceCalls, OfManyKindsNeedLittleMemory) {
   using Allocations = size_t();
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);

@@ -19,8 +19,8 @@ using gpu::LoweredCall;
 
 namespace {
 
-// What a multicast address of the call stands for: as far from the start of each rank's buffer as
-// it is from rank 0's.
+// The members of the call's multicast addresses, which are at the same offset from the start of
+// each rank's buffer.
 const std::vector<std::byte*>* members_of_input;
 const std::vector<std::byte*>* members_of_output;
 size_t bytes_of_input;
@@ -141,7 +141,7 @@ void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request reques
 
 }  // namespace tutti::testing
 
-// Of tests/support/multicast_members.h, for ranks without a driver.
+// Implements tests/support/multicast_members.h for ranks without a driver.
 extern "C" size_t cuFakeMulticastMembers(const void* address, size_t bytes, void** members,
                                          size_t) {
   using namespace tutti::testing;  // NOLINT

@@ -1,5 +1,5 @@
 // The ranks of a communicator, each a GPU of host threads (tests/support/host_gpu), whose memory
-// all of them reach. They keep their mailboxes from call to call.
+// all of them can access. Mailboxes persist between calls.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace tutti::testing {
 
-// How calls are to be run.
+// How calls are run.
 struct GpuSetting {
   gpu::Protocol protocol = gpu::Protocol::simple;
   uint32_t blocks = 1;  // at most
@@ -33,16 +33,16 @@ class EmulatedGpus {
  public:
   EmulatedGpus(int ranks, const gpu::MailboxShape& shape);
 
-  // One call: `requests[r]` is rank r's. Whether it came to its end; else a rank gave up.
+  // Runs one call; `requests[r]` is rank r's. Returns false if a rank gave up.
   bool run(const Algorithm& algorithm, std::vector<Request> requests, const GpuSetting& setting);
 
-  // Kernels other than the table's: by the type's name.
+  // Uses a kernel other than the table's, by the type's name.
   void use(const host_gpu::NamedKernel* kernel) { kernel_ = kernel; }
-  // As if so many messages had been sent before.
+  // Starts as if `sequence` messages had been sent before.
   void start_at(uint64_t sequence);
-  // Ends what waits.
+  // Terminates waiting kernels.
   void stop(int rank);
-  // 0, or 1 + the peer whose message did not fit.
+  // Returns 0, or 1 + the peer whose message did not match.
   uint64_t mismatch(int rank) const { return *words_[static_cast<size_t>(rank)].mismatch; }
 
  private:
@@ -69,7 +69,7 @@ class EmulatedGpus {
   std::vector<std::vector<gpu::PeerMemory>> peers_;   // by rank, then peer
   std::vector<std::vector<gpu::Progress>> progress_;  // by rank, then peer and block
   std::vector<Words> words_;
-  // Of the call: by rank.
+  // The current call's buffers, by rank.
   std::vector<std::byte*> inputs_;
   std::vector<std::byte*> outputs_;
 };

@@ -1,6 +1,6 @@
-// Every algorithm of the catalogue inside kernels, one after the other, and those in MSCCL's files
-// where these are there: on 2 to 8 GPUs of host threads, in 20 orders each, by both protocols, in 1
-// to 4 blocks, against a serial reference.
+// Tests every algorithm of the catalogue inside kernels, and those in MSCCL files if present: on 2
+// to 8 GPUs of host threads, in 20 orders each, by both protocols, in 1 to 4 blocks, against a
+// serial reference.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -27,7 +27,7 @@ constexpr uint64_t kSeeds = 20;
 constexpr MailboxShape kShape{
     .slots = 4, .blocks = kMostBlocks, .simple_bytes = 2 << 10, .lines_data = 512};
 
-// A call that the algorithm can make: blocks that each rank knows alone take a direct one.
+// Draws a call that the algorithm supports: private blocks need a direct algorithm.
 Case draw_call_of(const Algorithm& algorithm, testing::Random& random, int ranks) {
   for (;;) {
     Case c = testing::draw_case(random, ranks, kLargest);
@@ -43,7 +43,7 @@ Case draw_call_of(const Algorithm& algorithm, testing::Random& random, int ranks
   }
 }
 
-// Whether it runs there whatever the root.
+// Returns true if the algorithm supports every root.
 bool runs_on(const Algorithm& algorithm, int ranks) {
   return algorithm.supports({.ranks = ranks}).empty();
 }

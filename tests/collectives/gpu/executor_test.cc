@@ -1,6 +1,5 @@
-// The executor over a driver without a GPU (tests/support/fake_cuda) or a real one: the library as
-// it is, from cuInit to cuLaunchKernel. Ranks are threads, with a device each where there are as
-// many.
+// Tests the executor over a driver without a GPU (tests/support/fake_cuda) or a real one: the whole
+// path from cuInit to cuLaunchKernel. Ranks are threads, with one device each if there are enough.
 #include "collectives/gpu/executor.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +26,7 @@ using gpu::Protocol;
 constexpr int kRanks = 4;
 constexpr MailboxShape kShape{.blocks = 2, .simple_bytes = 4096, .lines_data = 2048};
 
-// What ranks of one process need to know of each other.
+// Exchanges data among the ranks of one process.
 class Meeting {
  public:
   gpu::Exchange exchange(int rank) {
@@ -48,7 +47,7 @@ class Meeting {
   std::vector<std::byte> all_;
 };
 
-// A rank: an all-reduce of integers, in device memory, in a stream.
+// One rank: an all-reduce of integers in device memory, in a stream.
 class Rank {
  public:
   Rank(int rank, Meeting& meeting, uint64_t count, Protocol protocol, const char* algorithm)
@@ -74,7 +73,7 @@ class Rank {
   void launch(cuda::CUstream stream) {
     executor_.launch(*call_, data_.data(), data_.data(), stream);
   }
-  // All of the right values; waits for them.
+  // Waits for the results and returns true if all are right.
   bool is_right(int turn, cuda::CUstream stream) {
     testing::copy_and_wait(host_.data(), data_.data(), host_.size() * sizeof(int32_t), stream);
     for (size_t i = 0; i < host_.size(); ++i) {
@@ -135,8 +134,8 @@ TEST_P(Executors, CallsFollowEachOtherAcrossStreams) {
     const cuda::Stream other{cuda::Context(testing::gpu_of(rank))};
     Rank self(rank, meeting, 501, GetParam(), "halving_doubling");
     for (int turn = 0; turn < 10; ++turn) {
-      // The first call's sums are the second call's inputs, in another stream, which nothing orders
-      // but the executor.
+      // The first call's sums are the second call's inputs, in another stream; only the executor
+      // orders them.
       self.fill(turn, self.stream());
       self.launch(self.stream());
       self.launch(other.handle());

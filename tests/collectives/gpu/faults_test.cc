@@ -1,6 +1,6 @@
-// The rules by which kernels talk are broken one by one: each break must be noticed, by a wrong
-// value, by a message that does not fit, or (//tools:test --config=tsan) by the thread sanitizer.
-// So the tests of these rules can fail.
+// Breaks the rules of the kernels' protocol one by one. Each violation must be noticed, by a wrong
+// value, by a mismatched message, or by the thread sanitizer (//tools:test --config=tsan). This
+// shows that the tests of these rules can fail.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// A store that should release what was written before it, and does not, is reported by the thread
-// sanitizer; and what the kernels do as they are is not (random_calls_test.cc).
+// Tests that the thread sanitizer reports a store that should be a release but is not. That the
+// unmodified kernels are clean is shown by random_calls_test.cc.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// x86 keeps the order of stores even so; other machines do not.
+// x86 preserves the order of stores anyway; other architectures do not.
 struct Unfenced : host_gpu::Thread {
   void store_after_fence(uint64_t* to, uint64_t value) {
     std::atomic_ref(*to).store(value, std::memory_order_relaxed);

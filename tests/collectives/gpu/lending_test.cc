@@ -1,5 +1,5 @@
-// Messages that are lent, and steps that are joined: what is found in programs, and that nothing is
-// read after it was overwritten, whatever the order in which the ranks go on.
+// Tests lent messages and joined steps: which ones are found in programs, and that nothing is read
+// after it was overwritten, in any order of the ranks.
 #include "collectives/gpu/lending.h"
 
 #include <gtest/gtest.h>
@@ -101,7 +101,7 @@ TEST(JointSteps, AReduceScatterAddsUpAtOnce) {
   }
 }
 
-// The places of a rank's memory, each with how often it was written.
+// A rank's memory, with the number of writes of each place.
 class Memory {
  public:
   explicit Memory(const Plan& plan) : plan_(plan) {}
@@ -126,8 +126,8 @@ class Memory {
   std::map<int64_t, uint64_t> versions_;
 };
 
-// Ranks do their actions one after the other, in a random order among the ranks. Lent messages are
-// read one action late: as they may be.
+// Runs the ranks' actions in a random interleaving. Lent messages are read one action late, which
+// the protocol allows.
 class AnyOrder {
  public:
   AnyOrder(const Call& call, uint64_t seed) : call_(call), random_(seed) {
@@ -138,7 +138,7 @@ class AnyOrder {
     next_.resize(call.plans.size());
   }
 
-  // Empty: all that was lent was read as it was when it was lent.
+  // Returns an empty string if all loans were read with the contents they had when lent.
   std::string problem() {
     for (;;) {
       std::vector<size_t> able;

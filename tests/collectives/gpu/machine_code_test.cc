@@ -1,6 +1,6 @@
-// What the compiler made of the kernels: the machine code of the fat binary that is linked into the
-// library, for each GPU that it has code for, disassembled by CUDA's cuobjdump. Such things no
-// emulation shows. Skipped where one of the two is not there.
+// Tests the machine code of the kernels in the linked fat binary, for each GPU architecture in it,
+// disassembled by CUDA's cuobjdump: properties that no emulation shows. Skipped if either is
+// missing.
 //
 //     LDG.E.128.STRONG.SYS R4, [R2]      a load of 16 bytes, whole and seen by all GPUs
 //     LD.E.128 R4, [R2.64]               the same without order: data
@@ -37,7 +37,7 @@ std::string image;  // the fat binary's path
 struct Instruction {
   std::string name;  // without its operands
   uint64_t address = 0;
-  uint64_t branches_to = UINT64_MAX;  // of a branch
+  uint64_t branches_to = UINT64_MAX;  // target of a branch
 };
 
 using Code = std::span<const Instruction>;
@@ -55,7 +55,7 @@ struct Kernel {
   std::vector<Instruction> instructions;  // in order
 
   int count(const std::string& pattern) const { return tutti::count(instructions, pattern); }
-  // From where a branch goes back to, to that branch.
+  // Returns the loops: from the target of each backward branch to the branch.
   std::vector<Code> loops() const {
     std::map<size_t, size_t> ends;  // by where they begin
     for (size_t i = 0; i < instructions.size(); ++i) {
@@ -75,7 +75,7 @@ struct Kernel {
 constexpr const char* kDataLoad = "LDG?\\.E\\.128";
 constexpr const char* kDataStore = "STG?\\.E\\.128";
 
-// It touches nothing but data (shared and constant memory, LDS and LDC, apart), by 16 bytes.
+// True if it accesses memory only in units of 16 bytes (not counting shared and constant memory).
 bool moves_vectors_only(Code loop) {
   const int loads = count(loop, kDataLoad);
   const int stores = count(loop, kDataStore);
@@ -117,7 +117,7 @@ void read_resources(Kernels& kernels) {
   }
 }
 
-// "        /*0040*/                   @P0 BRA 0x470 ;   /* 0x... */" and much besides.
+// Parses "        /*0040*/                   @P0 BRA 0x470 ;   /* 0x... */" among other lines.
 void read_instruction(const std::string& line, std::vector<Instruction>& instructions) {
   static const std::regex is_instruction(
       " +/\\*([0-9a-f]+)\\*/ +(?:@\\S+ +)?([A-Z][^ ;]*)([^;]*);.*");
@@ -163,7 +163,7 @@ class MachineCode : public ::testing::Test {
     }
     if (image.find("no_kernels") != image.npos) GTEST_SKIP() << "no nvcc: there are no kernels";
   }
-  // `check` of each kernel.
+  // Runs `check` on each kernel.
   template <typename Check>
   static void of_each(const Check& check) {
     for (const auto& [name, kernel] : all_kernels()) {
@@ -197,7 +197,7 @@ TEST_F(MachineCode, KeepsAllInRegisters) {
   });
 }
 
-// In slices of aligned memory. A copy has four vectors under way, whatever the type.
+// For slices of aligned memory. A copy has four vectors in flight, whatever the type.
 TEST_F(MachineCode, CopiesAndReducesSixteenBytesAtATime) {
   of_each([](const Kernel& kernel) {
     int of_vectors = 0;
@@ -212,12 +212,12 @@ TEST_F(MachineCode, CopiesAndReducesSixteenBytesAtATime) {
   });
 }
 
-// A line is data and flag: in two stores, a peer could see the flag without the data.
+// A line is data and flag: with two stores, a peer could see the flag without the data.
 TEST_F(MachineCode, NeverSplitsALine) {
   of_each([](const Kernel& kernel) {
     EXPECT_GT(kernel.count("STG?\\.E\\.128\\.STRONG\\.SYS"), 0);
     EXPECT_GT(kernel.count("LDG?\\.E\\.128\\.STRONG\\.SYS"), 0);
-    // What is left are words of 8 bytes: counters, signatures, the word that ends kernels.
+    // The remaining accesses are 8-byte words: counters, signatures, the stop word.
     EXPECT_EQ(kernel.count("(ST|LD)G?\\.E(\\.[SU](8|16))?\\.STRONG.*"), 0);
   });
 }
@@ -225,13 +225,13 @@ TEST_F(MachineCode, NeverSplitsALine) {
 TEST_F(MachineCode, SynchronizesWithAllGpusAndTheHost) {
   of_each([](const Kernel& kernel) {
     EXPECT_EQ(kernel.count(".*STRONG\\.(GPU|SM|CTA).*"), 0);
-    // A fence between addresses of the same memory is one of both scopes.
+    // The alias fence consists of fences of both scopes.
     EXPECT_EQ(kernel.count("MEMBAR.*\\.(GPU|VC)"), kernel.count("MEMBAR\\.SC\\.SYS"));
   });
 }
 
-// Where PTX has it: four sums of 16 bytes under way, those of 16-bit floats in float, and nothing
-// of it without the fences between them and what the ranks wrote by other addresses.
+// If PTX supports it: four sums of 16 bytes in flight, those of 16-bit floats in float, with fences
+// between them and the ranks' writes through other addresses.
 TEST_F(MachineCode, LeavesSumsToTheSwitch) {
   for (const auto& [name, kernel] : all_kernels()) {
     SCOPED_TRACE(name.first + " " + name.second);
@@ -245,8 +245,8 @@ TEST_F(MachineCode, LeavesSumsToTheSwitch) {
   }
 }
 
-// An acquire drops what the caches hold: in each loop that waits for other GPUs. Loops that wait
-// for lines are there several times, as the compiler unrolls what is around them.
+// An acquire invalidates caches; it must be in each loop that waits for other GPUs. Loops that wait
+// for lines occur several times, because the compiler unrolls the code around them.
 TEST_F(MachineCode, AcquiresWhatItWaitsFor) {
   of_each([](const Kernel& kernel) {
     int waits = 0;
@@ -261,7 +261,7 @@ TEST_F(MachineCode, AcquiresWhatItWaitsFor) {
   });
 }
 
-// A release is a fence and stores of words, with no other access to memory between them.
+// A release is a fence followed by stores of words, with no other memory access in between.
 TEST_F(MachineCode, FencesBeforeEachWordThatIsPublished) {
   const std::regex is_access("(LD|ST)G?\\..*");
   const std::regex is_word("STG?\\.E\\.64\\.STRONG\\.SYS");

@@ -1,5 +1,5 @@
-// All-reduces by a kernel that may be broken: by a ring in place, or from memory that is lent and
-// overwritten as soon as that is allowed.
+// All-reduces by a possibly broken kernel: by a ring in place, or from lent memory that is
+// overwritten as soon as the rules allow it.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,10 @@
 
 namespace tutti::testing {
 
-// Whether some call of many has a wrong result, finds a message that does not fit, or does not end.
-// The kernel is one for i32. Two calls for each seed, up to the first that is wrong: a broken one
-// may be right for long, as the threads of the host come.
-// `way`: the protocol, and whether messages are lent.
+// Returns true if one of many calls has a wrong result, finds a mismatched message, or does not
+// end. The kernel is for i32. Makes two calls per seed, up to the first wrong one: a broken kernel
+// may be right for long, depending on the host's thread schedule. `way`: the protocol, and whether
+// messages are lent.
 bool is_wrong_by(const host_gpu::NamedKernel& kernel, const GpuSetting& way,
                  std::chrono::milliseconds patience, uint64_t seeds);
 

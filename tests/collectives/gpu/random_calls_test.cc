@@ -1,6 +1,6 @@
-// The programs of the catalogue inside kernels, on GPUs of host threads, against a serial
-// reference: random calls of every collective, algorithm, type and operator, with awkward counts
-// and addresses, in and out of place, by both protocols, in several blocks.
+// Tests the catalogue's programs inside kernels on GPUs of host threads against a serial reference:
+// random calls of every collective, algorithm, type and operator, with awkward counts and
+// addresses, in and out of place, by both protocols, in several blocks.
 #include "tests/collectives/random_calls.h"
 
 #include <gtest/gtest.h>

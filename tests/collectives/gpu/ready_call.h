@@ -1,4 +1,4 @@
-// One rank's call by an algorithm, made ready for a kernel.
+// One rank's call by an algorithm, prepared for a kernel.
 #pragma once
 
 #include <cstddef>

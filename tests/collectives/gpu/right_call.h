@@ -1,4 +1,5 @@
-// A random call (tests/collectives/random_calls.h) inside kernels, against its serial reference.
+// Runs a random call (tests/collectives/random_calls.h) inside kernels and checks it against its
+// serial reference.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 
 namespace tutti::testing {
 
-// The case's data and order of threads are those of the setting's seed.
+// The setting's seed determines the case's data and the order of threads.
 inline void assert_right(EmulatedGpus& gpus, const Algorithm& algorithm, const Case& c,
                          const GpuSetting& setting) {
   SCOPED_TRACE(describe(c) + ", seed " + std::to_string(setting.seed) +

@@ -1,5 +1,5 @@
-// Calls whose buffers are in windows, over the driver for tests or a real one: ranks as threads,
-// with a device each where there are as many.
+// Tests calls whose buffers are in windows, over the fake driver or a real one: ranks as threads,
+// with one device each if there are enough.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ std::vector<int32_t> counting(size_t count, int32_t first) {
   return values;
 }
 
-// A rank's GPU with memory that the others reach.
+// A rank's GPU with memory that the other ranks can access.
 class WindowedGpu {
  public:
   WindowedGpu(Communicator& comm, size_t count)
@@ -76,7 +76,7 @@ class Windows : public ::testing::Test {
   void TearDown() override { settings().set("TUTTI_GPU_PROTOCOL", "auto"); }
 };
 
-// By every algorithm: their messages are lent where they can be.
+// By every algorithm; messages are lent where possible.
 TEST_F(Windows, GiveWhatHostCallsGive) {
   constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce_scatter,
                                          Collective::all_gather, Collective::all_to_all};
@@ -118,7 +118,7 @@ TEST_F(Windows, GiveWhatHostCallsGive) {
   }
 }
 
-// In float, which a switch can add; the sums are exact.
+// In float, which a switch can sum; the sums are exact.
 TEST_F(Windows, LeaveSumsToTheSwitch) {
   using Uses = size_t();
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
@@ -153,7 +153,7 @@ TEST_F(Windows, LeaveSumsToTheSwitch) {
 
 constexpr const char* kNoCopies = "copy engines are not for ranks that share a context";
 
-// No kernel runs: copies alone, between streams that tell each other.
+// No kernel runs: only copies between streams that signal each other.
 TEST_F(Windows, CopyEnginesMoveBlocks) {
   if (testing::share_gpus(4)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
@@ -189,7 +189,7 @@ TEST_F(Windows, CopyEnginesMoveBlocks) {
   });
 }
 
-// One rank's wait can stand in a queue of the GPU before the copy that it waits for.
+// One rank's wait can block a hardware queue in front of the copy that it waits for.
 TEST_F(Windows, CopyEnginesAreNotForRanksThatShareAContext) {
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
   ::testing::internal::CaptureStderr();
@@ -203,8 +203,8 @@ TEST_F(Windows, CopyEnginesAreNotForRanksThatShareAContext) {
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("go by kernels"), std::string::npos);
 }
 
-// Of other lengths, at other places in the windows, and in no window on one rank, whose call then
-// goes by a kernel: each is an error on all ranks.
+// Different lengths, different places in the windows, and no window on one rank, whose call then
+// runs as a kernel: each is an error on all ranks.
 TEST_F(Windows, CopiesThatDoNotFitAreTold) {
   if (testing::share_gpus(3)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");

@@ -1,4 +1,4 @@
-// Programs as JSON and as pictures.
+// Tests programs as JSON and as pictures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ struct Case {
   Shape shape;
 };
 
-// Every algorithm on some number of ranks that it has.
+// Every algorithm on some supported number of ranks.
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Algorithm* algorithm : all_algorithms()) {

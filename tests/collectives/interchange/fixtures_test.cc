@@ -1,4 +1,4 @@
-// Algorithms that others published, where they are there: all are proved; broken ones are refused.
+// Tests published algorithm files, if present: all are proved; damaged ones are refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ TEST_F(MscclFixtures, AreRefusedWithoutTheirLastLines) {
   }
 }
 
-// One number at a time is made absurd, or one more; each file is taken or refused, quickly.
+// One number at a time is made absurd or incremented; each file is accepted or refused quickly.
 TEST_F(MscclFixtures, SurviveAbsurdNumbers) {
   for (const std::filesystem::path& file : files_) {
     const std::string text = contents(file);

@@ -1,4 +1,4 @@
-// Files as algorithms of the catalogue.
+// Tests the import of files as algorithms of the catalogue.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(MscclImport, IsAnAlgorithmOfTheCatalogue) {
   EXPECT_EQ(algorithm.supports({.ranks = 3}), "it is for 2 ranks");
 }
 
-// Where results pass through scratch on their way, each rank divides its own.
+// If results pass through scratch on their way, each rank divides its own.
 TEST(MscclImport, MeansAreSharedWhereThatIsProved) {
   Xml through_scratch("allreduce", 2, 1);
   through_scratch.gpu(1, 0, 0).tb(1, 1).step("s", "i0", "s0").step("r", "s0", "i0");

@@ -1,4 +1,4 @@
-// MSCCL files of a few steps: what programs become of them.
+// Tests the conversion of small MSCCL files to programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ TEST(Msccl, CopyReduceAndNop) {
                                               "reduce output[0] = output[0] op scratch[0]"));
 }
 
-// Scratch is renumbered: a chunk's size class is that of what it holds.
+// Scratch is renumbered: a chunk's size class is that of its contents.
 TEST(Msccl, ScratchChunksHaveTheSizeOfTheirContents) {
   Xml xml("allreduce", 2, 2);
   xml.gpu(2, 0, 0).tb(1, 1).step("s", "i1", "s0").step("r", "i1", "i1");
@@ -132,7 +132,7 @@ TEST(Msccl, BroadcastAndReduceHaveARoot) {
       << "only the root has an output";
 }
 
-// Channels are queues of their own; programs have one queue. The second message must go first.
+// Channels are separate queues, programs have one queue: the second message must be sent first.
 TEST(Msccl, ChannelsAreMergedInTheOrderOfTheReceiver) {
   Xml xml("broadcast", 2, 2);
   xml.gpu(2, 0, 0).tb(1, -1, 0).step("s", "i0", "i0");
@@ -145,7 +145,7 @@ TEST(Msccl, ChannelsAreMergedInTheOrderOfTheReceiver) {
   EXPECT_THAT(steps(imported, 1), ElementsAre("recv output[1] from 0", "recv output[0] from 0"));
 }
 
-// Here the first message is sent before the second may be, but taken after it.
+// The first message is sent before the second may be, but is received after it.
 TEST(Msccl, AMessageBeforeItsTurnWaitsInScratch) {
   Xml xml("broadcast", 2, 2);
   xml.gpu(2, 0, 0).tb(1, -1, 0).step("s", "i0", "i0");
@@ -156,7 +156,7 @@ TEST(Msccl, AMessageBeforeItsTurnWaitsInScratch) {
                                                "copy scratch[0] to output[0]"));
 }
 
-// Both send first: one message is on its way in each direction.
+// Both send first: one message is in flight in each direction.
 TEST(Msccl, AnExchangeOutOfPlaceWorksInPlaceToo) {
   Xml xml("alltoall", 2, 2, "inplace=\"0\" outofplace=\"1\"");
   for (int own : {0, 1}) {

@@ -1,4 +1,4 @@
-// Files that are wrong are refused, with the place and the reason.
+// Tests that defective files are refused with the place and the reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What read_msccl() says; empty when it takes the file.
+// Returns the error of read_msccl(), or an empty string.
 std::string refusal(const std::string& xml) {
   try {
     read_msccl(xml, "bad.xml");
@@ -112,7 +112,7 @@ TEST(MscclRefusal, NamesThePlaceAndTheReason) {
   }
 }
 
-// TACCL's files have a <copy> for what stays on a gpu.
+// TACCL's files have a <copy> for data that stays on a gpu.
 TEST(MscclRefusal, ForeignElementsOnlyWhereResultsDependOnThem) {
   const std::string copy = "<copy i_off=\"0\" o_off=\"0\"/>";
   for (const char* end : {"</gpu>", "</tb>", "</algo>"}) {
@@ -175,7 +175,7 @@ TEST(MscclRefusal, AChunkThatNothingHasWritten) {
                                                     HasSubstr("which nothing has written")));
 }
 
-// Few steps can ask for much scratch: chunks of one size class lie far apart.
+// A few steps can require much scratch, because chunks of one size class are far apart.
 TEST(MscclRefusal, TooMuchScratch) {
   constexpr int kSteps = 300;
   Xml xml("broadcast", 2, 1 << 16);

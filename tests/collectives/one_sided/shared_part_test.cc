@@ -1,4 +1,4 @@
-// What ranks of a host agree by where they touch a part in place: entries, locks and ends.
+// Tests the synchronization of ranks that access a part in place: entries, locks and closing.
 #include "collectives/one_sided/shared_part.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// A part of this process, seen by one rank.
+// A part of this process as seen by one rank.
 class Part {
  public:
   Part() : memory_(64), control_(std::aligned_alloc(64, PartControl::bytes(kRanks)), std::free) {

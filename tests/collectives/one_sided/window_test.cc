@@ -1,5 +1,4 @@
-// One-sided calls: what is in windows after them, in which order they are served, and what happens
-// when a rank is gone.
+// Tests one-sided calls: the contents of windows, the order of requests, and calls to dead ranks.
 #include "collectives/one_sided/window.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +28,7 @@ using ::testing::HasSubstr;
 using testing::run_ranks;
 using testing::run_ranks_catching;
 
-// How calls reach another rank: what is in memory that ranks share, or messages over a transport.
+// Parameter: how calls reach another rank, by shared memory or by messages over a transport.
 class Windows : public ::testing::TestWithParam<std::string> {
  protected:
   Windows() {
@@ -45,7 +44,7 @@ class Windows : public ::testing::TestWithParam<std::string> {
   }
   static bool in_place() { return GetParam() == "in_place"; }
 
-  // A rank's part: memory that the ranks of the host share, or plain memory.
+  // A rank's part: memory shared by the ranks of the host, or plain memory.
   template <typename T>
   class Values : public std::span<T> {
    public:
@@ -66,7 +65,7 @@ class Windows : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Ways, Windows, ::testing::Values("in_place", "shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
-// Sizes in one message, at its limit and above, odd ones among them.
+// Sizes that fit one message, its limit, and larger ones, some of them odd.
 TEST_P(Windows, HaveWhatWasPut) {
   for (const int ranks : {1, 2, 3, 5}) {
     run_ranks(ranks, [&](const Job& job) {
@@ -89,7 +88,7 @@ TEST_P(Windows, HaveWhatWasPut) {
           const auto wanted = static_cast<uint8_t>(10 * round + static_cast<size_t>(from) + 1);
           const auto* const part = memory.data() + kEach * static_cast<uint64_t>(from);
           for (uint64_t i = 0; i < size; ++i) ASSERT_EQ(part[i], wanted) << size << ' ' << i;
-          // The same, read from the rank after this one.
+          // The same, read from the next rank.
           std::vector<uint8_t> read(size);
           window.get({read.data(), size, DType::u8}, (job.rank + 1) % ranks,
                      kEach * static_cast<uint64_t>(from));
@@ -102,7 +101,7 @@ TEST_P(Windows, HaveWhatWasPut) {
   }
 }
 
-// Each part has one contributor, so that the result is one application of the kernel.
+// Each part has one contributor, so the result is one application of the kernel.
 TEST_P(Windows, AccumulateEveryOperatorAndType) {
   constexpr int kRanks = 3;
   for (const DType dtype : kAllDTypes) {
@@ -190,7 +189,7 @@ TEST_P(Windows, SwapsAreALock) {
   });
 }
 
-// Each rank updates a number in place under exclusion, while others accumulate into it.
+// Each rank updates a number in place under exclusion while others accumulate into it.
 TEST_P(Windows, ExcludeOthersWhoCombine) {
   constexpr int kRanks = 3;
   constexpr int kTimes = 200;
@@ -224,7 +223,7 @@ TEST_P(Windows, ExcludeOthersWhoCombine) {
   });
 }
 
-// A signal comes after what was put before it; signals add up.
+// A signal arrives after earlier puts; signals add up.
 TEST_P(Windows, SignalsFollowWhatWasPut) {
   constexpr int kRanks = 3;
   run_ranks(kRanks, [&](const Job& job) {
@@ -247,7 +246,7 @@ TEST_P(Windows, SignalsFollowWhatWasPut) {
   });
 }
 
-// One rank's random calls: the rank and the referee draw the same ones.
+// One rank's random calls; the rank and the referee draw the same ones.
 struct Player {
   static constexpr uint64_t kSums = 64;
   static constexpr uint64_t kOwn = 16;
@@ -255,7 +254,7 @@ struct Player {
   int calls;
 
   uint64_t words() const { return kSums + kOwn * static_cast<uint64_t>(ranks); }
-  // add(to, at, value) to sums, put(to, at, value) in places of the rank's own.
+  // add(to, at, value) updates sums, put(to, at, value) writes places of the rank's own.
   template <typename Add, typename Put>
   void play(int from, const Add& add, const Put& put) const {
     std::mt19937 random(static_cast<unsigned>(from) + 17);
@@ -281,8 +280,8 @@ struct Player {
   }
 };
 
-// 10 000 random calls of all ranks on all windows; a referee knows what must come of them, since
-// sums commute and each rank puts into places of its own.
+// 10 000 random calls of all ranks on all windows. The referee knows the result, because sums
+// commute and each rank puts into its own places.
 TEST_P(Windows, KeepUpWithAReferee) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     const Player player{ranks, 10'000 / ranks};
@@ -306,8 +305,8 @@ TEST_P(Windows, KeepUpWithAReferee) {
   }
 }
 
-// The same where some ranks go half-way: the others' calls to them fail by their name, and nothing
-// else does. What they have flushed counts.
+// The same with ranks that die half-way: only calls to them fail, by an error that names them. What
+// they have flushed counts.
 TEST_P(Windows, GoOnWithoutTheDead) {
   for (const int ranks : {2, 3, 5, 8}) {
     const Player player{ranks, 4'000 / ranks};
@@ -345,7 +344,7 @@ TEST_P(Windows, GoOnWithoutTheDead) {
   }
 }
 
-// A rank that computes, and makes no call, serves all the same.
+// A rank that computes without making calls still serves requests.
 TEST_P(Windows, AreServedWhileTheirOwnerComputes) {
   settings().set("TUTTI_PROGRESS_THREAD", "1");
   std::atomic<bool> has_read = false;
@@ -391,7 +390,7 @@ TEST_P(Windows, RefuseWhatIsOutside) {
   });
 }
 
-// A thread signals to another one of its rank, which nobody else is there to wake.
+// A thread signals another thread of its rank, with no other rank to wake it.
 TEST_P(Windows, HearTheirOwnThreads) {
   for (const int ranks : {1, 2}) {
     run_ranks(ranks, [&](const Job& job) {
@@ -407,7 +406,7 @@ TEST_P(Windows, HearTheirOwnThreads) {
   }
 }
 
-// A rank that leaves without free() is named by those who want something of it.
+// A rank that leaves without free() is named in the errors of calls to it.
 TEST_P(Windows, NameARankThatIsGone) {
   const auto errors = run_ranks_catching(3, [&](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -417,7 +416,7 @@ TEST_P(Windows, NameARankThatIsGone) {
     while (true) window.flush(2);  // some may be served before it has left
   });
   ASSERT_TRUE(errors[0].has_value() && errors[1].has_value());
-  // The first to find out gives up, and the other may hear of that first.
+  // The first rank to notice gives up, and the other may learn of that first.
   const std::string told = std::string(errors[0]->what()) + errors[1]->what();
   EXPECT_THAT(told, HasSubstr("rank 2"));
   EXPECT_FALSE(errors[2].has_value());

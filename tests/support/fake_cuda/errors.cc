@@ -1,4 +1,4 @@
-// What CUDA says of its errors.
+// Names and descriptions of CUDA's errors.
 #include "tests/support/fake_cuda/state.h"
 
 namespace fake_cuda {

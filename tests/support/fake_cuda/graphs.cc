@@ -6,7 +6,7 @@
 namespace fake_cuda {
 namespace {
 
-// Whether what was captured from other streams comes before what the origin ends with.
+// Returns true if all work captured from other streams precedes the origin's end.
 bool is_joined(const Capturing& capturing) {
   std::vector<bool> is_before(capturing.nodes.size(), false);
   std::vector<size_t> to_visit = capturing.origin->frontier;
@@ -34,7 +34,7 @@ void leave(const std::shared_ptr<Capturing>& capturing) {
   std::erase(state().captures, capturing);
 }
 
-// What this thread minds of captures.
+// This thread's capture mode.
 CUstreamCaptureMode& thread_mode() {
   thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   return mode;
@@ -72,8 +72,8 @@ CUresult check_no_capture() {
   return result;
 }
 
-// The nodes of each captured stream in a thread of their own, so that what should wait for another
-// stream's and does not is found.
+// Runs the nodes of each captured stream in a separate thread, so that missing dependencies between
+// streams are noticed.
 void run_nodes(const Nodes& nodes) {
   std::vector<TaskPointer> tasks;
   std::map<CUstream, std::vector<TaskPointer>> lanes;

@@ -1,4 +1,4 @@
-// The kernels that the driver has: defined by whoever links it.
+// The driver's kernels, defined by the program that links it.
 #pragma once
 
 #include <span>

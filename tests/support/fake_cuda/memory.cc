@@ -1,5 +1,5 @@
-// Memory: that of a device is a memfd, which other processes open under /proc. It lies within reach
-// of this process's threads, so an access by the wrong device, or by the host, goes unnoticed.
+// Memory. A device's memory is a memfd, which other processes open under /proc. It is accessible to
+// all threads of this process, so an access by the wrong device, or by the host, goes unnoticed.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 namespace fake_cuda {
 namespace {
 
-// What a CUipcMemHandle holds.
+// Content of a CUipcMemHandle.
 struct IpcHandle {
   FilePlace place;
   int device;
@@ -37,7 +37,7 @@ bool is_device_base(std::map<uintptr_t, Range>::iterator range, CUdeviceptr addr
          range->second.kind == Range::Kind::device;
 }
 
-// Within an allocation of which the current device has the use.
+// Returns true if the range is within an allocation accessible to the current device.
 bool fits(CUcontext current, CUdeviceptr address, size_t bytes) {
   const auto range = range_of(address);
   if (range == state().memory.end()) return true;  // the host's
@@ -103,7 +103,7 @@ void get_attribute(CUpointer_attribute attribute, CUdeviceptr address, void* val
   }
 }
 
-// The driver frees memory when the device has nothing to do.
+// The driver frees memory only when the device is idle.
 template <typename IsRight>
 CUresult free_when_idle(CUdeviceptr address, const IsRight& is_right) {
   std::vector<TaskPointer> tasks;
@@ -133,7 +133,7 @@ std::map<uintptr_t, Range>::iterator range_of(CUdeviceptr address) {
   return address - next->first < next->second.size ? next : memory.end();
 }
 
-// Memory that nothing but a mapping holds is not counted.
+// Memory held only by a mapping is not counted.
 size_t used_bytes(int device) {
   size_t bytes = 0;
   for (const auto& [base, range] : state().memory) {
@@ -259,7 +259,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
   });
 }
 
-// The host's memory that is not pinned is read before this returns, and written by then.
+// Pageable host memory is read, or written, before the call returns.
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   TaskPointer task;
   const CUresult result = in_context([&](CUcontext current) {
@@ -288,7 +288,7 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
   return result;
 }
 
-// Of devices, that live.
+// Number of live device allocations.
 size_t cuFakeAllocations() {
   const std::lock_guard lock(state().mutex);
   return static_cast<size_t>(std::ranges::count_if(

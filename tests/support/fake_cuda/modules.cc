@@ -1,4 +1,4 @@
-// Modules and kernels. Whatever the image, a module has the kernels that were linked in.
+// Modules and kernels. Whatever its image, a module has the linked kernels.
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -17,7 +17,7 @@ struct CUmod_st {
 namespace fake_cuda {
 namespace {
 
-// As a kernel of many registers would have it: a host has few processors for them.
+// As for a kernel with many registers, because a host has few processors for the threads.
 constexpr unsigned kBestThreads = 16;
 constexpr unsigned kMostThreads = 1024;
 constexpr unsigned kMostSharedBytes = 232448;
@@ -35,7 +35,7 @@ uint64_t number_of(const char* variable, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-// The n-th random number of the process.
+// Returns the next random number of the process.
 uint64_t next_random() {
   static const uint64_t seed = number_of("FAKE_CUDA_SEED", 1);
   static std::atomic<uint64_t> count{0};

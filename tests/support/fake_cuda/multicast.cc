@@ -1,4 +1,4 @@
-// Multicast objects. An address in one has no memory of its own and cannot be touched; device code
+// Multicast objects. An address in one has no memory of its own and cannot be accessed; device code
 // asks for the members' addresses.
 #include <algorithm>
 #include <atomic>
@@ -54,14 +54,14 @@ CUresult bind_memory(Physical& object, size_t offset, const std::shared_ptr<Phys
   if (header.handle_types != 0 && memory->header().handle_types == 0) {
     return CUDA_ERROR_INVALID_VALUE;  // an object that is shared takes such memory only
   }
-  // A real driver waits for the devices that are missing.
+  // A real driver waits for the missing devices.
   if (!object.has_whole_team()) return CUDA_ERROR_ILLEGAL_STATE;
   const int device = memory->header().device;
   if ((header.added.load() >> device & 1) == 0) return CUDA_ERROR_INVALID_DEVICE;
   return object.bind(offset, memory, memory_offset, size);
 }
 
-// Where this process has the file mapped for a device already.
+// Returns the file's existing mapping for a device in this process.
 std::byte* mapped_here(ino_t inode) {
   for (const auto& [base, range] : state().memory) {
     if (range.kind == Range::Kind::mapped && !range.accessible.empty() &&

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x7475'7474'6975'6661;
 
-// Where the header begins: a multicast object has no bytes of its own but is mapped like them.
+// Offset of the header: a multicast object has no bytes of its own but is mapped as if it had.
 off_t header_at(size_t size) { return static_cast<off_t>(size); }
 
 ino_t inode_of(int file) {

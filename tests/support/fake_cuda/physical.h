@@ -1,5 +1,5 @@
-// What is behind a CUmemGenericAllocationHandle: a memfd. Its last page says what it is, so that a
-// descriptor of it is all that another process needs.
+// The object behind a CUmemGenericAllocationHandle: a memfd. Its last page describes it, so another
+// process needs only its descriptor.
 #pragma once
 
 #include <sys/types.h>
@@ -20,14 +20,14 @@ namespace fake_cuda {
 inline constexpr size_t kGranularity = size_t{2} << 20;
 inline constexpr size_t kMulticastGranularity = size_t{4} << 20;
 
-// A file of another process (or this), as it is found under /proc.
+// A file of a process, identified under /proc.
 struct FilePlace {
   pid_t process = 0;
   int file = -1;
   ino_t inode = 0;  // the file that it was: descriptors are used again
 };
 
-tutti::Fd open_place(const FilePlace& place);  // empty where it is gone
+tutti::Fd open_place(const FilePlace& place);  // empty if the place no longer exists
 
 // Memory that is bound to a multicast object.
 struct Binding {
@@ -42,10 +42,10 @@ struct Binding {
 
 struct PhysicalHeader {
   uint64_t magic;
-  int device;                   // of memory
+  int device;                   // device that owns the memory
   uint32_t handle_types;        // bits
   uint32_t team;                // devices of a multicast object; 0: this is memory
-  size_t size;                  // of what can be mapped
+  size_t size;                  // size of the mappable memory
   std::atomic<uint64_t> added;  // bits of devices
   std::array<Binding, 48> bindings;
 };
@@ -54,8 +54,8 @@ static_assert(sizeof(PhysicalHeader) <= kHeaderBytes);
 
 class Physical {
  public:
-  // Of a new file, or of one that this or another process made so. Null where the system refuses,
-  // or the file is not such a one.
+  // Wraps a new file, or one created here or in another process. Returns null if the system refuses
+  // or the file is of another kind.
   static std::shared_ptr<Physical> make(int device, size_t size, uint32_t handle_types,
                                         uint32_t team);
   static std::shared_ptr<Physical> open(tutti::Fd file);
@@ -69,12 +69,12 @@ class Physical {
   int file() const { return file_.get(); }
   FilePlace place() const;
 
-  // Memory that this object has bound is kept until then.
+  // Memory bound to this object is kept until then.
   tutti::cuda::CUresult bind(size_t offset, std::shared_ptr<Physical> memory, size_t memory_offset,
                              size_t size);
   tutti::cuda::CUresult unbind(int device, size_t offset, size_t size);
 
-  // Of memory that any process bound: where its file lies here. Null: it is gone.
+  // Returns the location here of memory bound by any process; null if it no longer exists.
   std::byte* member(const Binding& binding);
 
  private:

@@ -1,5 +1,5 @@
-// A thread that runs tasks in order. It ends after the last one, once nobody can add more; at the
-// end of the process it is left as it is, as a GPU would be.
+// A thread that runs tasks in order. It ends after the last one, once no more can be added. At exit
+// it is abandoned, as a GPU would be.
 #pragma once
 
 #include <condition_variable>

@@ -1,7 +1,7 @@
-// What the fake driver knows: contexts, memory, streams, events, captures, graphs. Behind the
-// handles of cuda.h are these objects.
+// State of the fake driver: contexts, memory, streams, events, captures, graphs. The handles of
+// cuda.h refer to these objects.
 //
-// One lock guards all of it. What waits for work does so without the lock.
+// One lock guards all of it. Waiting for work happens without the lock.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +28,7 @@ namespace fake_cuda {
 
 inline constexpr size_t kDeviceMemory = size_t{64} << 30;
 
-// Work that was captured, and which nodes of the graph it follows.
+// Captured work, and the graph's nodes that precede it.
 struct Node {
   Work work;
   std::vector<size_t> after;
@@ -88,13 +88,13 @@ struct Range {
   int device = 0;
   size_t size = 0;  // as it was asked for
   tutti::Fd file = {};
-  int opens = 0;                            // of Kind::opened
-  std::string handle = {};                  // likewise
-  std::shared_ptr<Physical> physical = {};  // of Kind::mapped
-  std::set<int> accessible = {};            // likewise, for which devices
+  int opens = 0;                            // only Kind::opened
+  std::string handle = {};                  // only Kind::opened
+  std::shared_ptr<Physical> physical = {};  // only Kind::mapped
+  std::set<int> accessible = {};            // only Kind::mapped: devices with access
 };
 
-// What a number that the driver gave stands for.
+// The object behind a number issued by the driver.
 struct Handle {
   std::shared_ptr<Physical> physical;
   bool is_imported = false;
@@ -107,7 +107,7 @@ struct State {
   std::map<uintptr_t, Range> memory;
   std::map<CUmemGenericAllocationHandle, Handle> handles;
   CUmemGenericAllocationHandle last_handle = 0;
-  std::map<uintptr_t, size_t> reservations;  // of addresses
+  std::map<uintptr_t, size_t> reservations;  // reserved address ranges
   std::map<CUstream, std::shared_ptr<CUstream_st>> streams;
   std::map<std::pair<std::thread::id, CUcontext>, std::shared_ptr<CUstream_st>> thread_streams;
   std::map<CUevent, std::unique_ptr<CUevent_st>> events;
@@ -122,10 +122,10 @@ State& state();  // is never destroyed: threads may use it to the end of the pro
 CUresult check_initialized();
 CUresult check_context(CUcontext* current);
 CUresult find_stream(CUstream handle, CUstream_st** found);
-// Of calls that might wait for other streams, and so must not be made during a capture.
+// Checks calls that might wait for other streams and are therefore forbidden during a capture.
 CUresult check_no_capture();
 CUresult invalidate(Capturing& capturing, CUresult why);
-// Puts work into a stream, or into the graph that it is captured into. `task` stays empty then.
+// Enqueues work on a stream, or adds it to the graph being captured; `task` is then empty.
 CUresult put(CUstream handle, Work work, std::vector<TaskPointer> after = {},
              TaskPointer* task = nullptr);
 std::vector<TaskPointer> unfinished(CUcontext context);
@@ -137,14 +137,15 @@ bool handle_types_are_known(unsigned long long types);
 void free_memory(std::map<uintptr_t, Range>::iterator range);
 void forget_context(CUcontext context);
 
-// Runs as work: a kernel or a copy begins up to FAKE_CUDA_DELAY_US late.
+// Delays the start of a kernel or copy by up to FAKE_CUDA_DELAY_US.
 void delay();
 void run_nodes(const Nodes& nodes);
 
-// A setting of the environment: a number.
+// Returns a numeric setting of the environment.
 int setting(const char* name, int otherwise);
 
-// Without the lock: calls `act` under it, if the driver is initialised, or has a current context.
+// Without the lock: calls `act` under it if the driver is initialized and there is a current
+// context.
 template <typename Act>
 CUresult initialized(const Act& act) {
   const std::lock_guard lock(state().mutex);

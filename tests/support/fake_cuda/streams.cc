@@ -33,8 +33,8 @@ void for_each_stream(CUcontext context, const Act& act) {
   }
 }
 
-// What the stream's next task waits for beside the stream's own: the legacy stream waits for all
-// blocking streams before it, and they for it.
+// Implicit dependencies of the stream's next task: the legacy stream waits for all blocking
+// streams, and they wait for it.
 std::vector<TaskPointer> implied(CUstream_st& stream) {
   std::vector<TaskPointer> tasks;
   const CUstream_st* const legacy = stream.context->legacy.get();
@@ -51,7 +51,7 @@ std::vector<TaskPointer> implied(CUstream_st& stream) {
   return tasks;
 }
 
-// The legacy stream would wait for streams whose work is only recorded.
+// The legacy stream would wait for streams whose work is only being captured.
 CUresult check_legacy(CUstream_st& stream) {
   if (&stream != stream.context->legacy.get()) return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;
@@ -71,7 +71,7 @@ CUresult put_node(CUstream_st& stream, Work work) {
   return CUDA_SUCCESS;
 }
 
-// A stream joins the capture of the event's stream, from that point on.
+// Makes a stream join the capture of the event's stream.
 CUresult join_capture(CUstream_st& stream, const CUevent_st& event) {
   const std::shared_ptr<Capturing>& capturing = event.capturing;
   if (capturing->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -105,7 +105,7 @@ CUresult find_both(CUstream stream, CUevent event, CUstream_st** stream_found,
   return result == CUDA_SUCCESS ? find_stream(stream, stream_found) : result;
 }
 
-// Of an event of which something is asked that a captured one cannot tell.
+// Finds an event for an operation that captured events do not support.
 CUresult find_recorded(CUevent handle, CUevent_st** found) {
   if (const CUresult result = find_event(handle, found); result != CUDA_SUCCESS) return result;
   if ((*found)->capturing == nullptr) return CUDA_SUCCESS;
@@ -186,7 +186,7 @@ CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
   });
 }
 
-// What is in it still runs.
+// Work already in the stream still runs.
 CUresult cuStreamDestroy_v2(CUstream handle) {
   return initialized([&] {
     const auto stream = state().streams.find(handle);

@@ -1,5 +1,5 @@
-// Work on a fake GPU. A task waits for those that it depends on, runs, and is done: streams, events
-// and the order of the legacy stream are nothing but dependencies.
+// Work on a fake GPU. A task waits for its dependencies, runs, and completes. Streams, events and
+// the order of the legacy stream are implemented as dependencies.
 #pragma once
 
 #include <atomic>

@@ -40,7 +40,7 @@ void spin(Thread&, void** parameters) {
   }
 }
 
-// Those of the library, and the tests' own.
+// The library's kernels and the tests' own.
 std::vector<NamedKernel> all_kernels() {
   const auto library = tutti::host_gpu::kernels();
   std::vector<NamedKernel> kernels(library.begin(), library.end());

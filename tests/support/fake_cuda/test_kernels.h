@@ -1,4 +1,4 @@
-// Parameters of the kernels by which the driver itself is tested (test_kernels.cc).
+// Parameters of the kernels that test the driver itself (test_kernels.cc).
 #pragma once
 
 #include <cstdint>

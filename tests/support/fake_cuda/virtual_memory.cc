@@ -1,5 +1,5 @@
-// Virtual memory management: addresses, memory, and the one mapped at the other. FAKE_CUDA_FABRIC
-// may be 2: the devices claim to have fabric handles, and refuse to make them.
+// Virtual memory management: address ranges, memory, and mappings. With FAKE_CUDA_FABRIC=2 the
+// devices claim to support fabric handles but fail to create them.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -71,7 +71,7 @@ bool is_mapped_anywhere(CUdeviceptr address, size_t size) {
          range_of(address) != state().memory.end();
 }
 
-// The mappings that make up the range, wholly; empty: they do not.
+// Returns the mappings that exactly cover the range; empty if there are none.
 std::vector<Ranges::iterator> mappings_of(CUdeviceptr address, size_t size) {
   std::vector<Ranges::iterator> found;
   uintptr_t at = address;
@@ -89,7 +89,7 @@ CUresult map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAlloca
   if (handle == state().handles.end()) return CUDA_ERROR_INVALID_VALUE;
   const std::shared_ptr<Physical> physical = handle->second.physical;
   const bool is_multicast = physical->is_multicast();
-  // A real driver waits for the devices that are missing.
+  // A real driver waits for the missing devices.
   if (is_multicast && !physical->has_whole_team()) return CUDA_ERROR_ILLEGAL_STATE;
   const size_t granularity = is_multicast ? kMulticastGranularity : kGranularity;
   if (size == 0 || address % granularity != 0 || size % granularity != 0 || offset != 0 ||
@@ -196,7 +196,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   });
 }
 
-// What is mapped stays until it is unmapped.
+// Mapped memory stays until it is unmapped.
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return initialized(
       [&] { return state().handles.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; });

@@ -15,7 +15,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// Not there in tests without multicast.
+// Undefined in tests without multicast.
 extern "C" __attribute__((weak)) size_t cuFakeMulticastMembers(const void* address, size_t bytes,
                                                                void** members, size_t most);
 
@@ -29,8 +29,8 @@ constexpr size_t kStackBytes = 64 << 10;
 void* new_fiber() { return __tsan_create_fiber(0); }
 void* this_fiber() { return __tsan_get_current_fiber(); }
 void delete_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
-// A switch orders nothing but a fiber's start and end: only what the kernel does orders its
-// threads.
+// Tells the sanitizer of a switch, which synchronizes only at a fiber's start and end: only the
+// kernel's own operations order its threads.
 void tell_switch(void* fiber, bool orders) {
   __tsan_switch_to_fiber(fiber, orders ? 0 : __tsan_switch_to_fiber_no_sync);
 }
@@ -56,7 +56,7 @@ FiberBlock::FiberBlock(const Grid& grid, unsigned number, const NamedKernel& ker
     fibers_.push_back({.thread = Thread(*this, i)});
     runnable_.push_back(i);
   }
-  // As on a GPU, nobody has written there.
+  // As on a GPU, shared memory is uninitialized.
   std::memset(shared_.data(), 0xa5, shared_.size() * sizeof(uint64_t));
 }
 
@@ -111,7 +111,7 @@ void FiberBlock::body(boost::context::detail::transfer_t from) {
   fiber.block->leave(fiber, Reason::end);
 }
 
-// Nothing may be between the word to the sanitizer and the jump.
+// No code may run between the notice to the sanitizer and the jump.
 void FiberBlock::resume(Fiber& fiber) {
   const auto to = fiber.context;
   tell_switch(fiber.sanitizer, !std::exchange(fiber.started, true));
@@ -125,11 +125,11 @@ void FiberBlock::leave(Fiber& fiber, Reason reason) {
   fiber.scheduler = boost::context::detail::jump_fcontext(to, nullptr).fctx;
 }
 
-// What the fiber that ran wants now.
+// Handles the reason for which the running fiber yielded.
 void FiberBlock::take_from(size_t place) {
   switch (reason_.load(std::memory_order_relaxed)) {
     case Reason::pause:
-      // Others of this block may have something to do; if they all wait, other ranks may.
+      // Other fibers of this block may be ready; if all wait, other ranks may be.
       if (++pauses_ % (2 * fibers_.size()) == 0) std::this_thread::yield();
       return;
     case Reason::barrier:

@@ -1,4 +1,4 @@
-// One block of an emulated grid: its fibers, and which of them runs.
+// One block of an emulated grid: its fibers and their scheduler.
 #pragma once
 
 #include <atomic>
@@ -24,21 +24,22 @@ class FiberBlock {
   const Grid& grid() const { return grid_; }
   unsigned number() const { return number_; }
   std::byte* shared() { return reinterpret_cast<std::byte*>(shared_.data()); }
-  // By a fiber of the block.
+  // Called by a fiber of the block.
   void barrier(unsigned index);
   void pause(unsigned index) { leave(fibers_[index], Reason::pause); }
 
  private:
-  // What a fiber gives up the processor for.
+  // Reason why a fiber yields.
   enum class Reason : int { pause, barrier, end };
 
   struct Fiber {
     Thread thread;
     FiberBlock* block = nullptr;
     std::unique_ptr<std::byte[]> stack;
-    boost::context::detail::fcontext_t context = nullptr;  // where it goes on; the scheduler's word
-    boost::context::detail::fcontext_t scheduler = nullptr;  // where that goes on; the fiber's word
-    void* sanitizer = nullptr;                               // ThreadSanitizer's
+    boost::context::detail::fcontext_t context = nullptr;  // resume point; the scheduler's word
+    boost::context::detail::fcontext_t scheduler =
+        nullptr;                // resume point of the scheduler; the fiber's word
+    void* sanitizer = nullptr;  // ThreadSanitizer's
     bool at_barrier = false;
     bool started = false;
   };
@@ -57,16 +58,16 @@ class FiberBlock {
   void** const parameters_;
   std::vector<uint64_t> shared_;
   std::vector<Fiber> fibers_;
-  // Of the scheduler only, as fibers are threads that do not synchronize:
+  // Used only by the scheduler, because to the sanitizer fibers are unsynchronized threads:
   uint64_t random_state_;
   std::vector<size_t> runnable_;
   size_t ended_ = 0;
   size_t waiting_ = 0;  // at the barrier
   uint64_t pauses_ = 0;
   void* scheduler_sanitizer_ = nullptr;
-  // Told by the fiber that runs:
+  // Set by the running fiber:
   std::atomic<Reason> reason_{Reason::pause};
-  // What barriers order.
+  // Order established by barriers.
   std::atomic<uint64_t> order_{0};
 };
 

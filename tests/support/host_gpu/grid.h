@@ -1,10 +1,10 @@
-// A GPU of host threads: runs the kernels of collectives/gpu where there is no other. A block is an
-// OS thread, and its threads are fibers, which are switched at barriers and in every turn of a
-// wait, in a random order that the seed decides (on one core it can be had again).
+// A GPU of host threads that runs the kernels of collectives/gpu without a real GPU. A block is an
+// OS thread, and its threads are fibers. These are switched at barriers and in every iteration of a
+// wait, in a random order determined by the seed (reproducible on one core).
 //
-// ThreadSanitizer takes each fiber for a thread of its own, so it reports what two threads of a
-// kernel do to each other without order. What cannot be shown here: whether a 16-byte store is one
-// store, scopes, and what a GPU's memory reorders beyond that.
+// ThreadSanitizer treats each fiber as a separate thread, so it reports races between the threads
+// of a kernel. Not covered: the atomicity of 16-byte stores, scopes, and reordering by a GPU's
+// memory beyond that.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +25,10 @@ struct Grid {
 struct NamedKernel {
   const char* name;
   void (*run)(Thread& thread, void** parameters);
-  size_t parameter_bytes;  // of its one parameter
+  size_t parameter_bytes;  // size of its one parameter
 };
 
-// Returns when all threads of the grid have ended.
+// Blocks until all threads of the grid have ended.
 void run(const Grid& grid, const NamedKernel& kernel, void** parameters);
 
 }  // namespace tutti::host_gpu

@@ -10,7 +10,7 @@
 namespace tutti::host_gpu {
 
 std::span<const NamedKernel> kernels();
-// Null if there is none of that name.
+// Returns null if there is no such kernel.
 const NamedKernel* find_kernel(std::string_view name);
 
 template <typename E, typename Rules = gpu::Rules>

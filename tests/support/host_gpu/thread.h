@@ -1,5 +1,4 @@
-// A thread of a kernel on the emulated GPU: what collectives/gpu/device/cuda_thread.h is on a real
-// one.
+// A thread of a kernel on the emulated GPU, corresponding to collectives/gpu/device/cuda_thread.h.
 #pragma once
 
 #include <atomic>
@@ -34,14 +33,14 @@ class Thread {
   void store_release(uint64_t* to, uint64_t value) {
     std::atomic_ref(*to).store(value, std::memory_order_release);
   }
-  // Each store is a release: the thread sanitizer knows no fences.
+  // Each store is a release, because the thread sanitizer does not model fences.
   void fence() {}
   void store_after_fence(uint64_t* to, uint64_t value) { store_release(to, value); }
   uint32_t load_shared(const uint32_t* from) { return load(from, std::memory_order_relaxed); }
   void store_shared(uint32_t* to, uint32_t value) {
     std::atomic_ref(*to).store(value, std::memory_order_relaxed);
   }
-  // By the addresses that a multicast address stands for, in their order.
+  // Uses the members' addresses of a multicast address, in order.
   template <typename E>
   gpu::Vector load_sum(const std::byte* multicast) {
     gpu::Pack<E> sum{};
@@ -63,19 +62,19 @@ class Thread {
     }
   }
   void fence_aliases() {}
-  // Its two halves apart from each other, as no more is relied on.
+  // Loads its two halves separately, since no more atomicity is relied on.
   gpu::Line load_line(const gpu::Line* from);
   void store_line(gpu::Line* to, const gpu::Line& line);
 
  private:
-  // What a multicast address stands for.
+  // Members of a multicast address.
   struct Members {
     uintptr_t of = 0;
     size_t bytes = 0;
     std::byte* at[16] = {};
     size_t count = 0;
   };
-  // Of 16 bytes there. Ends the process where it is no such address.
+  // Returns the members for 16 bytes. Ends the process if it is no such address.
   const Members& members_of(const std::byte* multicast);
 
   template <typename T>

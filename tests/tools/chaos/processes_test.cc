@@ -11,7 +11,7 @@
 namespace tutti::tool::chaos {
 namespace {
 
-// The child runs when this returns; it computes for that many rounds and exits with 0.
+// Returns when the child runs; it computes for `rounds` rounds and exits with 0.
 pid_t start_child_of(int rounds) {
   std::array<int, 2> pipe = {};
   EXPECT_EQ(::pipe(pipe.data()), 0);
@@ -34,8 +34,8 @@ int status_of_child(pid_t pid) {
   return status;
 }
 
-// A signal that comes while a process exits, or before its parent has waited for it, is sent
-// without an error and changes nothing.
+// A signal to a process that is exiting or has not been waited for is sent without an error and has
+// no effect.
 TEST(KillAlive, TellsWhetherTheProcessEndedByIt) {
   int killed = 0;
   constexpr int kTrials = 400;

@@ -1,4 +1,4 @@
-// What `tutti bench` says to a command that is wrong.
+// Tests the errors of `tutti bench` for wrong commands.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -33,6 +33,7 @@ INSTANTIATE_TEST_SUITE_P(
     Cli, BenchMistake,
     ::testing::Values(
         Mistake{"NoCollective", {}, {"collective is required", "--help"}},
+        Mistake{"LoadOfOneRank", {"all_reduce", "--load", "1"}, {"--load", "-n of 2 or more"}},
         Mistake{"Collective", {"all_redcue", "-n", "2"}, {"all_redcue", "all_reduce, all_gather"}},
         Mistake{"Algorithm",
                 {"all_reduce", "-n", "2", "--algorithm", "rign"},

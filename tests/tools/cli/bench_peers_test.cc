@@ -1,5 +1,5 @@
-// `tutti bench --peers` and `--plot`: other libraries timed in turn with Tutti, where they are
-// installed.
+// Tests `tutti bench --peers` and `--plot`: other libraries, if installed, timed in turn with
+// Tutti.
 #include <string>
 #include <vector>
 
@@ -28,7 +28,7 @@ class BenchPeers : public Cli {
     return run(arguments, std::move(environment));
   }
 
-  // What it wrote about its one size; fails where it did not end well.
+  // Returns the results for its single size; fails the test if it fails.
   Json measure(const std::string& collective, int ranks, const Words& more,
                const Process::Environment& environment = {}) const {
     const Result result = bench(collective, ranks, more, environment);
@@ -36,7 +36,7 @@ class BenchPeers : public Cli {
     return Json::parse(read(path("json")))["results"][0];
   }
 
-  // Why it cannot be timed; empty where it can.
+  // Returns why the peer cannot be timed; empty if it can.
   std::string why_not(const std::string& peer) const {
     const Result result = bench("all_reduce", 1, {"--peers", peer});
     const bool absent = result.err.find("was not there when") != std::string::npos;

@@ -1,4 +1,5 @@
-// `tutti bench`: what it writes, that every result is right, and what it says to a wrong command.
+// Tests `tutti bench`: its output, the correctness of all results, and the errors of wrong
+// commands.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -32,7 +33,7 @@ std::vector<std::string> keys(const Json& object) {
 
 class Bench : public Cli {
  protected:
-  // Runs it and returns what it wrote with --json; fails where it did not end well.
+  // Runs it and returns its --json output; fails the test if it fails.
   Json measure(Words arguments) const {
     const std::string file = path("result.json");
     arguments.insert(arguments.begin(), "bench");
@@ -56,6 +57,19 @@ class Bench : public Cli {
   }
 };
 
+TEST_F(Bench, RunsBesideBusyProcesses) {
+  const Json document = measure({"all_reduce", "-n", "2", "--max", "8", "--load", "2"});
+  EXPECT_EQ(document["load"], 2);
+  expect_right(document, 1);
+}
+
+TEST_F(Bench, RunsWithinAQuotaOrSaysWhyNot) {
+  const Result result = run({"bench", "all_reduce", "-n", "2", "--max", "8", "--quota", "1.5"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::AnyOf(HasSubstr("# within the time of 1.5 processors\n"),
+                                           HasSubstr("skipped: --quota: ")));
+}
+
 TEST_F(Bench, JsonHasItsFields) {
   const Json document = measure({"all_reduce", "-n", "2", "--min", "8", "--max", "8K", "--factor",
                                  "32", "--transport", "shm", "--algorithm", "ring"});
@@ -69,12 +83,14 @@ TEST_F(Bench, JsonHasItsFields) {
   expect_right(document, 3);
   uint64_t bytes = 8;
   for (const Json& result : document["results"]) {
-    EXPECT_THAT(keys(result), UnorderedElementsAre("algbw_GBps", "algorithm", "busbw_GBps", "bytes",
-                                                   "count", "min_us", "time_us", "wrong"));
+    EXPECT_THAT(keys(result),
+                UnorderedElementsAre("algbw_GBps", "algorithm", "busbw_GBps", "bytes", "count",
+                                     "min_us", "p90_us", "time_us", "wrong"));
     EXPECT_EQ(result["bytes"], bytes);
     EXPECT_EQ(result["count"], bytes / 4);
     EXPECT_EQ(result["algorithm"], "ring");
     EXPECT_LE(result["min_us"], result["time_us"]);
+    EXPECT_LE(result["time_us"], result["p90_us"]);
     const double algbw = result["algbw_GBps"];
     EXPECT_NEAR(algbw, static_cast<double>(bytes) / result["time_us"].get<double>() / 1000,
                 algbw * 1e-6);
@@ -97,7 +113,7 @@ TEST_F(Bench, RootedCollectivesAreRightForEveryRoot) {
   EXPECT_EQ(measure({"broadcast", "-n", "2", "--max", "8"})["root"], 0);
 }
 
-// The names in `--algorithm list` of those that run on any number of ranks.
+// Returns the names in `--algorithm list` of algorithms that support any number of ranks.
 Words listed(const Result& list) {
   EXPECT_EQ(list.code, 0) << list.err;
   Words names;
@@ -112,7 +128,7 @@ TEST_F(Bench, EveryAlgorithmIsRightOnEveryTransportForAnyNumberOfRanks) {
     const Words algorithms = listed(run({"bench", collective, "--algorithm", "list"}));
     if (collective == "send_recv") continue;
     EXPECT_GE(algorithms.size(), collective == "all_reduce" ? 12u : 1u) << collective;
-    // All numbers of ranks have their turn in //tests/collectives, as threads.
+    // //tests/collectives tests all numbers of ranks, as threads.
     const std::pair<std::string, std::vector<int>> some[] = {{"shm", {2, 5, 16}}, {"tcp", {3, 8}}};
     for (const auto& [transport, numbers] : some) {
       for (const int ranks : numbers) {

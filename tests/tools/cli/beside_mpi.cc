@@ -1,5 +1,5 @@
-// Tutti and MPI in one process, which share what the launcher offers. `beside_mpi tutti|mpi`: who
-// begins.
+// Uses Tutti and MPI in one process, which share the launcher's services. `beside_mpi tutti|mpi`:
+// the argument is initialized first.
 #include <mpi.h>
 
 #include <cstdio>

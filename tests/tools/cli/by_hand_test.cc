@@ -1,5 +1,5 @@
-// Ranks started by hand, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: strangers on the port,
-// other jobs, and numbers that do not fit. Nobody may hang.
+// Tests ranks started by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: strangers on the
+// port, other jobs, and inconsistent numbers. No rank may hang.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -55,7 +55,7 @@ std::string garbage(size_t bytes) {
   return text;
 }
 
-// Connects as soon as somebody listens.
+// Connects as soon as there is a listener.
 Fd connect_to(uint16_t port) {
   const sockaddr_in address = loopback(port);
   const Deadline deadline = Deadline::after(testing::kPatience);
@@ -72,7 +72,7 @@ Fd connect_to(uint16_t port) {
 
 class ByHand : public Cli {
  protected:
-  // `more` overrides what the other parameters set.
+  // `more` overrides the variables set by the other parameters.
   Process rank(int rank, int ranks, uint16_t port, Process::Environment more = {}) const {
     Process::Environment environment = std::move(more);
     environment.merge(Process::Environment{{"RANK", cat(rank)},
@@ -98,7 +98,7 @@ class ByHand : public Cli {
   }
 
   Words as_;  // a program that runs the rank in its own way
-  // Time for as many ranks as there are to come after what a test does first.
+  // Enough time for all ranks to start after a test's first steps.
   const Process::Environment patient_{{"TUTTI_INIT_TIMEOUT", "30"}};
 };
 
@@ -114,7 +114,7 @@ TEST_F(ByHand, RanksFindEachOther) {
   expect_success(last);
 }
 
-// Who may not share memory talks over TCP.
+// Ranks that may not share memory use TCP.
 TEST_F(ByHand, RanksOfTwoUsersOfOneHost) {
   const Words as_nobody = {"setpriv",        "--reuid",         "65534",
                            "--clear-groups", "--inh-caps",      "+dac_read_search",
@@ -161,7 +161,7 @@ TEST_F(ByHand, AnotherProgramThatHasThePortIsNamedAsSuch) {
   Process silent = rank(1, 2, stranger.port);
   expect_failure(first, {cat("127.0.0.1:", stranger.port), "Address already in use",
                          "choose another MASTER_PORT"});
-  expect_failure(silent, {cat("127.0.0.1:", stranger.port), "said nothing"});
+  expect_failure(silent, {cat("127.0.0.1:", stranger.port), "sent nothing"});
 }
 
 TEST_F(ByHand, AnotherProgramThatAnswersIsNamedAsSuch) {
@@ -170,7 +170,7 @@ TEST_F(ByHand, AnotherProgramThatAnswersIsNamedAsSuch) {
     const std::string noise = garbage(100000);
     std::vector<Fd> clients;
     pollfd polled{stranger.socket.get(), POLLIN, 0};
-    // Until nobody has come for a while: ranks give up after 2 s.
+    // Until no rank has connected for a while: ranks give up after 2 s.
     while (::poll(&polled, 1, 3000) > 0) {
       clients.emplace_back(::accept4(stranger.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
       ::send(clients.back().get(), noise.data(), noise.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -208,7 +208,7 @@ TEST_F(ByHand, AWrongWorldSizeIsNamedOnBothSides) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port);
   Process second = rank(1, 3, port);
-  expect_failure(second, {"the world has 3 ranks", "says 2", "same WORLD_SIZE"});
+  expect_failure(second, {"a world of 3 ranks", "expects 2", "same WORLD_SIZE"});
   expect_failure(first, {"rank 1 (at 127.0.0.1) was started with WORLD_SIZE 3", "with 2"});
 }
 
@@ -218,7 +218,7 @@ TEST_F(ByHand, ARankThatIsThereTwiceIsRefused) {
   Process one = rank(1, 3, port);
   Process same = rank(1, 3, port);
   const Result results[] = {one.finish(), same.finish()};
-  EXPECT_THAT(results[0].err + results[1].err, HasSubstr("has a rank 1 already"));
+  EXPECT_THAT(results[0].err + results[1].err, HasSubstr("rank 1 is already connected"));
   for (const Result& result : results) EXPECT_EQ(result.code, 1);
   expect_failure(first, {"rank 2 of 3 did not arrive within 2 s"});
 }

@@ -1,4 +1,4 @@
-// `tutti chaos --hosts`: network namespaces that are kept apart in silence, or lost.
+// Tests `tutti chaos --hosts`: network namespaces that are partitioned silently, or lost.
 #include <string>
 #include <vector>
 
@@ -21,7 +21,7 @@ class ChaosHosts : public TwoHosts {
     words.insert(words.end(), command.begin(), command.end());
     return start(words, {{"TUTTI_RSH", "ip netns exec"}}).finish();
   }
-  // Of one trial with these faults.
+  // Returns the plan of one trial with these faults.
   std::string plan(const std::string& faults) const {
     return write("plan", cat(R"({"trials":[{"faults":[)", faults, "]}]}"));
   }
@@ -78,7 +78,7 @@ TEST_F(ChaosHosts, AHostThatIsLostIsSurvivedByTheOther) {
   EXPECT_THAT(result.out, ContainsRegex("planned +1 +0 +1 "));
 }
 
-// The first run of the command says it once, and the next one twice.
+// The command's first run reports it once, the next one twice.
 TEST_F(ChaosHosts, TwoSidesThatGoOnAreFound) {
   const std::string count = path("count");
   const std::string script =
@@ -91,7 +91,7 @@ TEST_F(ChaosHosts, TwoSidesThatGoOnAreFound) {
   EXPECT_THAT(result.out, HasSubstr("'finished' comes 2 times and not 1"));
 }
 
-// While it lasts the hosts send to an address that nobody has; the second run waits to see that.
+// During the partition the hosts send to an unused address; the second run waits to see the change.
 TEST_F(ChaosHosts, NothingIsLeftOfAPartition) {
   const std::string ran = path("ran");
   const std::string silent =

@@ -1,4 +1,4 @@
-// `tutti chaos`: it finds what is wrong with a command, finds it again, and nothing else.
+// Tests that `tutti chaos` finds a command's defects, reproduces them, and reports nothing else.
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -16,7 +16,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Two ranks of half a second, and what the command that has started them does in the end.
+// Two ranks that run for half a second, and the exit of the command that started them.
 std::string two_ranks(const std::string& end) {
   return "RANK=0 sleep 0.5 & zero=$!; RANK=1 sleep 0.5 & one=$!; "
          "wait $zero; zero=$?; wait $one; one=$?; " +
@@ -38,10 +38,10 @@ class Chaos : public Cli {
                   "--within", "3", "--json", path("json")},
                  {"sh", "-c", two_ranks(end)});
   }
-  // Of the last hurt().
+  // Returns the failures of the last hurt().
   Json failures() const { return Json::parse(read(path("json")))["failures"]; }
 
-  // The command ends with 1 and says who was killed; with 0 where nobody was.
+  // The command exits with 1 and names the killed rank, or with 0 if none was killed.
   const std::string honest_ =
       "[ $zero = 0 ] && [ $one = 0 ] && exit 0; "
       "[ $zero = 0 ] || echo 'rank 0 (here, pid 7) died'; "
@@ -85,7 +85,7 @@ TEST_F(Chaos, FindsWhoNamesNobody) {
   EXPECT_THAT(result.out, HasSubstr("rank 1 was not named"));
 }
 
-// Its own lines, and a launcher's of who ended first, say nothing of whose fault it is.
+// Its own lines, and a launcher's about the first rank to end, do not identify the culprit.
 TEST_F(Chaos, FindsWhoIsNamedByChanceOnly) {
   const Result result = hurt(
       kill_one_,
@@ -105,14 +105,14 @@ TEST_F(Chaos, TakesAnErrorBetweenTwoFromEither) {
   EXPECT_EQ(result.code, 0) << result.out;
 }
 
-// Before ranks have found each other they know no more of one than its address.
+// Before the rendezvous, ranks know only each other's addresses.
 TEST_F(Chaos, TakesAnAddressForAName) {
   const Result result = hurt(
       kill_one_, "[ $one = 0 ] || { echo 'rank 1 at 10.0.0.1:4711 said nothing' >&2; exit 1; }");
   EXPECT_EQ(result.code, 0) << result.out;
 }
 
-// The pause is longer than this command's patience.
+// The pause exceeds this command's timeout.
 TEST_F(Chaos, FindsWhoDoesNotStandAShortPause) {
   const std::string impatient =
       "RANK=0 sleep 0.5 & RANK=1 timeout --foreground 2 sleep 1 & wait $!";
@@ -172,7 +172,7 @@ TEST_F(Chaos, DrawsTheSamePlansFromASeed) {
   EXPECT_NE(draw("8", "eight"), seven);
 }
 
-// Before the command has run, which leaves a file.
+// Refused before the command has run, which would leave a file.
 TEST_F(Chaos, RefusesWhatIsNoPlan) {
   const Words command = {"sh", "-c", cat(": > ", path("ran"), "; ", two_ranks(honest_))};
   const auto refuse = [&](const std::string& plan, const std::string& why) {
@@ -220,7 +220,7 @@ TEST_F(Chaos, IsNoSuccessWhereNothingWasTested) {
   EXPECT_THAT(result.err, HasSubstr("nothing was tested"));
 }
 
-// By its second trial, which would not end.
+// In the second trial, which would not end.
 TEST_F(Chaos, TellsWhatItHasFoundWhenItIsStopped) {
   for (const auto& [signal, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
     std::filesystem::remove(path("count"));
@@ -248,7 +248,7 @@ TEST_F(Chaos, PassesABench) {
   EXPECT_THAT(result.out, ContainsRegex("launcher +1 "));
 }
 
-// The second run shows that the fault is one: without the check, values are wrong.
+// The second run shows that the fault is effective: without the check, values are wrong.
 TEST_F(Chaos, PassesABenchWhoseWordsChangePlaces) {
   const Words bench = {tutti(), "bench", "all_reduce", "-n",          "2",  "--min",
                        "64K",   "--max", "64K",        "--transport", "tcp"};
@@ -260,18 +260,18 @@ TEST_F(Chaos, PassesABenchWhoseWordsChangePlaces) {
   EXPECT_EQ(unchecked.code, 1) << unchecked.out << unchecked.err;
 }
 
-// In the middle of one, too: whoever waits for the rank that has aborted hears of that at once.
+// Also during a split: a rank that waits for the aborting rank learns of it at once.
 TEST_F(Chaos, PassesSplitsThatAreAborted) {
   const std::string splits = std::filesystem::absolute("tests/tools/cli/splits");
   const Result result = chaos({"--faults", "abort", "--trials", "8", "--messages", "200"},
                               {tutti(), "run", "-n", "3", "--", splits, "100"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
-  // A part whose ranks have all they need of it when it is aborted ends well: how many do is a
-  // matter of moments. None hangs, is wrong or leaks.
+  // A part whose ranks have all they need when it is aborted succeeds; the number depends on
+  // timing. None hangs, is wrong or leaks.
   EXPECT_THAT(result.out, ContainsRegex("abort +8 +0 +[0-4] +[4-8] +0 +0 +0 "));
 }
 
-// At messages: there are none before all have found each other, from when on deaths are survived.
+// The faults are at messages, which exist only after the rendezvous, when deaths are survived.
 TEST_F(Chaos, PassesATraining) {
   const std::string plan = R"({"trials":[
       {"faults":[{"kind":"kill","rank":0,"message":40}]},
@@ -286,7 +286,7 @@ TEST_F(Chaos, PassesATraining) {
   EXPECT_THAT(result.out, ContainsRegex("all +4 "));
 }
 
-// Ten hours back, for good. A command that goes by the wall clock is found; Tutti does not.
+// Ten hours back, permanently. A command that uses the wall clock is detected; Tutti does not.
 TEST_F(Chaos, MovesTheClock) {
   const std::string plan =
       write("plan", R"({"trials":[{"faults":[{"kind":"clock","at_ms":20,"shift_s":-36000}]}]})");
@@ -301,7 +301,7 @@ TEST_F(Chaos, MovesTheClock) {
   EXPECT_THAT(bench.out, ContainsRegex("planned +1 "));
 }
 
-// Where one may mount.
+// Where mounting is permitted.
 TEST_F(Chaos, FillsADisk) {
   const std::string plan =
       write("plan", R"({"trials":[{"faults":[{"kind":"full","bytes":8192}]}]})");

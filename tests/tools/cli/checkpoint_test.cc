@@ -1,4 +1,4 @@
-// tutti checkpoint shows, verifies and exports what was saved.
+// Tests that tutti checkpoint shows, verifies and exports saved steps.
 #include "tests/tools/cli/cli.h"
 #include "tests/training/checkpoint/support.h"
 #include "training/checkpoint/exchange.h"
@@ -45,7 +45,7 @@ TEST_F(CheckpointCommand, VerifiesEveryFile) {
   EXPECT_THAT(damaged.out, AllOf(HasSubstr("step-00000001  damaged: "),
                                  HasSubstr("rank-0001-of-0002.safetensors has 500 bytes"),
                                  HasSubstr("step-00000002, which is whole")));
-  // One step by itself.
+  // A single step.
   EXPECT_EQ(run({"checkpoint", path("run/step-00000001"), "--verify"}).code, 1);
   EXPECT_EQ(run({"checkpoint", path("run/step-00000002"), "--verify"}).code, 0);
 }
@@ -74,7 +74,7 @@ TEST_F(CheckpointCommand, ExportsTheModel) {
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.err, HasSubstr("is not exported as i32"));
 
-  // As it was called before.
+  // The former spelling.
   EXPECT_EQ(run({"checkpoint", path("run"), "--export", file}).code, 0);
 }
 

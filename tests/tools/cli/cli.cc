@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kMark = "CLI_TEST";
 
-// Empty where the process is gone, or not ours to look at.
+// Empty if the process has ended or belongs to another user.
 std::set<std::string> environment_of(pid_t pid) {
   std::ifstream file(cat("/proc/", pid, "/environ"), std::ios::binary);
   std::set<std::string> variables;
@@ -48,7 +48,7 @@ std::vector<pid_t> processes_with(const std::set<std::string>& variables) {
 
 }  // namespace
 
-// Below the ports that the kernel gives to connections of programs beside this one.
+// Below the kernel's range of ephemeral ports, which other programs use.
 uint16_t free_port() {
   std::random_device chance;
   std::uniform_int_distribution<int> ports(15000, 32000);
@@ -66,8 +66,8 @@ uint16_t free_port() {
 
 namespace {
 
-// A file that is named after a running process ("tutti-clock-memory-4711") is in use by a test
-// beside this one: tests that make namespaces run without a sandbox, and share /dev/shm.
+// A file named after a running process ("tutti-clock-memory-4711") is in use by a concurrent test:
+// tests that make namespaces run without a sandbox and share /dev/shm.
 bool is_of_running_process(const std::string& file) {
   const std::string pid = file.substr(file.rfind('-') + 1);
   const bool is_number = !pid.empty() && pid.find_first_not_of("0123456789") == pid.npos;
@@ -87,7 +87,7 @@ Cli::Cli() : shm_before_(testing::files_in_dev_shm()) {
 Cli::~Cli() { fs::remove_all(directory_); }
 
 void Cli::TearDown() {
-  // The launcher's guard may be about to go.
+  // The launcher's guard may still be exiting.
   for (const pid_t pid : processes()) Watched(pid).wait_for_end();
   std::set<std::string> left = testing::files_in_dev_shm();
   for (const std::string& name : shm_before_) left.erase(name);

@@ -1,4 +1,4 @@
-// The program as a user has it, and a look at what it leaves behind.
+// Runs the program as a user does, and checks for leftovers.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -23,13 +23,13 @@ using testing::Watched;
 
 using Words = std::vector<std::string>;
 
-// How long a job may take to end after one of its ranks has died.
+// Time limit for a job's end after one of its ranks has died.
 inline constexpr std::chrono::seconds kEndsWithin{5};
 
-// Of TCP on the loopback interface: nobody listens there now.
+// A TCP port of the loopback interface without a listener.
 uint16_t free_port();
 
-// Standard error is empty, apart from warnings that something took long, as on a busy machine.
+// Matches standard error that is empty except for warnings about delays, as on a busy machine.
 MATCHER(IsQuiet, "says nothing") {
   constexpr const char* kSlow[] = {"warning: waiting for", "warning: still waiting for",
                                    "warning: still looking for", "did not finish the handshake"};
@@ -41,7 +41,7 @@ MATCHER(IsQuiet, "says nothing") {
   return true;
 }
 
-// Fails where a process, or a file of Tutti in /dev/shm, outlives the test.
+// Fails if a process, or a file of Tutti in /dev/shm, outlives the test.
 class Cli : public ::testing::Test {
  protected:
   Cli();
@@ -54,18 +54,18 @@ class Cli : public ::testing::Test {
   Process start_program(Words command, Process::Environment environment = {}) const;
   Result run(const Words& arguments, Process::Environment environment = {}) const;
 
-  // A path in a directory of this test's own.
+  // Returns a path in this test's own directory.
   std::string path(const std::string& name) const { return directory_ / name; }
   static std::string read(const std::string& path);
-  // Into that directory; returns the file's path.
+  // Writes a file into that directory; returns its path.
   std::string write(const std::string& name, const std::string& text) const;
-  // About `bytes` of words in the order of a fixed seed; returns the file's path.
+  // Writes about `bytes` of random words with a fixed seed; returns the file's path.
   std::string write_text(size_t bytes = 60000) const;
 
-  // The value of CLI_TEST for processes that are started otherwise.
+  // The value of CLI_TEST for processes that are not started by start().
   const std::string& mark() const { return mark_; }
 
-  // Of this test: everything that start() started, and what that started.
+  // Returns this test's processes: those started by start(), and their descendants.
   std::vector<pid_t> processes() const;
   pid_t process_of_rank(int rank) const;  // 0: there is none
 

@@ -1,5 +1,5 @@
-// Preloaded into a program, its clock is two minutes ahead: what doctor_test has for a host whose
-// clock is wrong.
+// Preloaded into a program, sets its clock two minutes ahead. doctor_test uses it for a host with a
+// wrong clock.
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// `tutti verify`, `tutti info`, and what all commands have in common.
+// Tests `tutti verify`, `tutti info`, and what all commands have in common.
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ TEST_F(Commands, VerifyNamesWhatItKnows) {
   EXPECT_EQ(run({"verify", "--max-ranks", "0"}).code, 1);
 }
 
-// What every test of the program looks for at its end.
+// The check that every test of the program makes at its end.
 TEST_F(Commands, LeaveNoFileThatOthersMayHave) {
   const std::string own = cat("/dev/shm/tutti-", ::getpid());
   const std::string strange = cat("/dev/shm/strange-", ::getpid());
@@ -86,14 +86,14 @@ TEST_F(Commands, InfoShowsSettingsWithTheirOrigin) {
 
 TEST_F(Commands, InfoSaysWhatIsInTheClear) {
   const std::string by_default = run({"info"}).out;
-  EXPECT_THAT(by_default, HasSubstr("data over TCP: in the clear (TUTTI_ENCRYPT=auto); accidental "
-                                    "changes on the way are found between hosts"));
-  EXPECT_EQ(by_default.find("in the clear (TUTTI"), by_default.rfind("in the clear (TUTTI"));
+  EXPECT_THAT(by_default, HasSubstr("data over TCP: unencrypted (TUTTI_ENCRYPT=auto); accidental "
+                                    "corruption is detected between hosts"));
+  EXPECT_EQ(by_default.find("unencrypted (TUTTI"), by_default.rfind("unencrypted (TUTTI"));
   const std::string unchecked = run({"info"}, {{"TUTTI_INTEGRITY", "off"}}).out;
   EXPECT_THAT(unchecked, HasSubstr("by TCP's 16-bit checksum only (TUTTI_INTEGRITY=off)"));
   const std::string encrypted = run({"info"}, {{"TUTTI_ENCRYPT", "on"}}).out;
   EXPECT_THAT(encrypted, HasSubstr("data over TCP: encrypted and authenticated"));
-  EXPECT_THAT(encrypted, Not(HasSubstr("in the clear (TUTTI")));
+  EXPECT_THAT(encrypted, Not(HasSubstr("unencrypted (TUTTI")));
 }
 
 TEST_F(Commands, AMisspeltSettingIsWarnedAboutOnceWithTheNearest) {
@@ -130,7 +130,7 @@ TEST_F(Commands, StandardOutputIsNoFileAmongWordsForPeople) {
   EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
-// They are there to find it.
+// The commands exist to find such settings.
 TEST_F(Commands, InfoMarksWhatIsWrongWithASetting) {
   for (const auto& [name, value] : Process::Environment{
            {"TUTTI_TIMEOUT", "abc"}, {"TUTTI_TRANSPORT", "x"}, {"TUTTI_LOG", "loud"}}) {

@@ -1,4 +1,4 @@
-// Shell completion of commands, options and values.
+// Tests shell completion of commands, options and values.
 #include <string>
 #include <vector>
 

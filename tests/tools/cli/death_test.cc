@@ -1,4 +1,4 @@
-// Ranks and launchers that are killed with -9.
+// Tests ranks and launchers killed with -9.
 #include <unistd.h>
 
 #include <csignal>
@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 
 class Death : public Deaths {
  protected:
-  // Both run for minutes unless somebody ends them.
+  // Run for minutes unless terminated.
   Words endless_training(int ranks) const {
     return {"train", "--data",   write_text(), "--ranks", cat(ranks),    "--steps",
             "2000",  "--hidden", "64",         "--json",  path("losses")};
@@ -96,8 +96,8 @@ TEST_F(Death, OfAStageEndsAPipeline) {
   }
 }
 
-// In a mesh ranks share communicators with some of the others each, and every one is told of the
-// death, not of those that end because of it. The rank dies at its n-th message.
+// In a mesh each rank shares communicators with some of the others. All ranks must report the death
+// itself, not the ranks that end because of it. The rank dies at its n-th message.
 TEST_F(Death, InAMeshIsToldToAll) {
   Words training = endless_pipeline(2);
   training.insert(training.end(), {"--dp", "2"});
@@ -164,7 +164,7 @@ TEST_F(Death, AStoppedStageEndsAPipeline) {
     const Result result = job.finish(kEndsWithin);
     EXPECT_EQ(result.code, 1);
     Words said = said_of(result, pid);
-    // The stopped one goes on when it is over, and may say that it waited, too.
+    // The stopped rank continues afterwards and may also report that it waited.
     std::erase_if(said, [&](const std::string& line) {
       return line.starts_with(cat("tutti: rank ", stage, " ("));
     });
@@ -204,7 +204,7 @@ TEST_F(Death, AnInterruptEndsTheJob) {
   EXPECT_THAT(result.err, EndsWith("ended by signal 2 (Interrupt)\n"));
 }
 
-// There are addresses for what a rank has, but not for as much as the machine has memory.
+// There is address space for a rank's data, but not for as much as the machine's memory.
 TEST_F(Death, IsNotWhatFewAddressesBring) {
   const int64_t memory = ::sysconf(_SC_PHYS_PAGES) * (::sysconf(_SC_PAGESIZE) / 1024);  // KiB
   const Result result =

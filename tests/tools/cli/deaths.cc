@@ -34,17 +34,17 @@ void Deaths::expect_a_clear_end(Process& job, int ranks, int rank) const {
   const Result result = job.finish(kEndsWithin);
   EXPECT_EQ(result.code, 128 + SIGKILL);
   for (const Watched& other : others) EXPECT_FALSE(other.alive());
-  // The message may go on about memory, if a test beside this one ran out of it.
+  // The message may also mention memory if a concurrent test ran out of it.
   const std::string last =
       result.err.substr(std::min(result.err.rfind("tutti run: "), result.err.size()));
   EXPECT_THAT(last, StartsWith(cat("tutti run: rank ", rank, " ("))) << result.err;
   EXPECT_THAT(last, HasSubstr(cat(", pid ", pid, ") was killed by signal 9 (Killed)")));
-  // Every survivor says it itself, too.
+  // Every survivor reports it as well.
   size_t said = 0;
   const std::string own = cat("tutti: rank ", rank, " (");
   for (const std::string& line : split(result.err, '\n')) {
     if (!line.starts_with(own)) continue;
-    // One that has not heard yet of all others knows no host's name.
+    // A rank that has not yet received the rank table knows no host names.
     EXPECT_THAT(line, HasSubstr(cat("pid ", pid, ") was killed by signal 9 (Killed)")));
     ++said;
   }

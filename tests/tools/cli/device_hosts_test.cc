@@ -1,6 +1,6 @@
-// `tutti bench --device cuda` over two hosts, on a driver without a GPU (tests/support/fake_cuda):
-// long all-reduces, all-gathers and reduce-scatters go by hosts, all else through the hosts'
-// memory.
+// Tests `tutti bench --device cuda` over two hosts on a driver without a GPU
+// (tests/support/fake_cuda): long all-reduces, all-gathers and reduce-scatters use the route by
+// hosts, all other calls are staged through host memory.
 #include <filesystem>
 #include <string>
 

@@ -1,5 +1,5 @@
-// `tutti bench --device cuda` between processes, on a driver without a GPU
-// (tests/support/fake_cuda): the program as it is, with that driver's folder on LD_LIBRARY_PATH.
+// Tests `tutti bench --device cuda` between processes on a driver without a GPU
+// (tests/support/fake_cuda): the unmodified program with that driver's folder on LD_LIBRARY_PATH.
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -69,7 +69,7 @@ TEST_F(Device, GraphsAreRight) {
   }
 }
 
-// NCCL's place is taken by the library of that name in this tree.
+// This tree's library of that name replaces NCCL.
 TEST_F(Device, IsComparedWithNccl) {
   Process::Environment environment = driver();
   environment["LD_LIBRARY_PATH"] += ":" + std::filesystem::absolute("bindings/nccl").string();
@@ -124,7 +124,7 @@ TEST_F(Device, WithoutADriverTheErrorSaysWhatIsMissing) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("CUDA cannot be used"), HasSubstr("remedy")));
 }
 
-// Of the library's memory, which a multicast address stands for too, and of CUDA's.
+// The library's memory, also with a multicast address, and CUDA's.
 TEST_F(Device, WindowsAreRight) {
   for (const std::string buffers : {"library", "registered"}) {
     for (const std::string collective : {"all_reduce", "reduce_scatter", "scatter"}) {
@@ -138,8 +138,8 @@ TEST_F(Device, WindowsAreRight) {
   }
 }
 
-// What it measures here is the emulation; that the numbers come to where choices are made is the
-// same on a GPU.
+// It measures the emulation; the path of the numbers to the choice of algorithms is the same on a
+// GPU.
 TEST_F(Device, TuneKeepsWhatItMeasures) {
   const std::string file = path("tune.json");
   Process::Environment two = driver();

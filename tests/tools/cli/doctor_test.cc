@@ -1,5 +1,5 @@
-// `tutti doctor` on hosts with a real fault each: two network namespaces with a cable between them,
-// or this host twice, reached by a script in the place of ssh.
+// Tests `tutti doctor` on hosts with one real fault each: two connected network namespaces, or this
+// host twice, reached by a script in place of ssh.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -53,14 +53,14 @@ std::string state(const Json& report, const std::string& check) {
   return "";
 }
 
-// Of errors only: neighbours on this machine may well make a link slow.
+// Checks errors only: other load on this machine may make a link slow.
 void expect_no_errors(const Json& report) {
   EXPECT_EQ(report["ok"], true) << report["findings"];
   for (const char* check : {"job", "known answers"}) EXPECT_EQ(state(report, check), "ok") << check;
 }
 
-// A remote shell that does `script` before it starts the program, in which `host` is the host, and
-// `program` may be changed.
+// Writes a remote shell that runs `script` before the program; `host` is the host, and `program`
+// may be changed.
 std::string write_shell(const std::string& path, const std::string& script,
                         const std::string& way) {
   std::ofstream(path) << "#!/bin/sh\nhost=$1\nprogram=$2\nshift 2\n"
@@ -69,7 +69,7 @@ std::string write_shell(const std::string& path, const std::string& script,
   return path;
 }
 
-// This host alone, or twice, under the names "one" and "two".
+// This host alone, or twice under the names "one" and "two".
 class Doctor : public Cli {
  protected:
   struct Outcome {
@@ -97,7 +97,7 @@ TEST_F(Doctor, OfThisHost) {
   const auto [report, result] = examine({});
   expect_no_errors(report);
   EXPECT_THAT(result.out, AllOf(HasSubstr("ok       hosts"), HasSubstr("no errors"),
-                                HasSubstr("data over TCP is in the clear (TUTTI_ENCRYPT=auto)")));
+                                HasSubstr("data over TCP is unencrypted (TUTTI_ENCRYPT=auto)")));
   EXPECT_THAT(result.err, IsQuiet());
   EXPECT_EQ(state(report, "connections"), "skipped");
   ASSERT_EQ(report["pairs"].size(), 2u);
@@ -193,7 +193,7 @@ TEST_F(Doctor, NamesAnOwnSettingThatMakesNoSense) {
                  "there is no such directory");
 }
 
-// The other host's program is a copy in which the version is another.
+// The other host's program is a copy with another version.
 TEST_F(Doctor, NamesTwoVersions) {
   std::string pattern;
   for (const char c : std::string(kVersion)) pattern += c == '.' ? "\\." : std::string(1, c);
@@ -261,7 +261,7 @@ class DoctorOfNetwork : public TwoHosts {
     EXPECT_EQ(result.code, report["ok"] == true ? 0 : 1) << result.err;
     return report;
   }
-  // False where this machine cannot do that to a network.
+  // Returns false if this machine does not support the change of the network.
   static bool spoil(const std::string& script) {
     return shell("set -e; PATH=$PATH:/usr/sbin:/sbin\n" + script).code == 0;
   }
@@ -273,7 +273,7 @@ TEST_F(DoctorOfNetwork, FindsNothingOnAGoodOne) {
   for (const char* check : {"interfaces", "connections", "MTU", "clock"}) {
     EXPECT_EQ(state(report, check), "ok") << check;
   }
-  // Both ways on each host and between the two.
+  // Both directions on each host and between the two.
   EXPECT_EQ(report["pairs"].size(), 6u);
 }
 
@@ -284,7 +284,7 @@ TEST_F(DoctorOfNetwork, NamesAnMtuThatIsWrongAtOneEnd) {
 }
 
 TEST_F(DoctorOfNetwork, NamesAnMtuThatIsWrongOnTheWay) {
-  // A token bucket lets nothing pass that is larger than itself.
+  // A token bucket passes nothing larger than itself.
   if (!spoil(cat("ip netns exec ", a_,
                  " tc qdisc add dev cable root tbf rate 1gbit burst 1400 latency 50ms"))) {
     GTEST_SKIP() << "no token buckets here";
@@ -332,7 +332,7 @@ TEST_F(DoctorOfNetwork, NamesAnInterfaceThatIsNotThere) {
 TEST_F(DoctorOfNetwork, NamesAnInterfaceThatDoesNotReachTheOther) {
   const Json loopback = examine({{"TUTTI_INTERFACE", "lo"}});
   expect_finding(loopback, "interfaces", "error", "127.0.0.1", "cannot connect");
-  // A second one, of a network that the other host is not in.
+  // A second address in a network that the other host is not in.
   ASSERT_TRUE(spoil(cat("for host in ", a_, " ", b_,
                         "; do ip -n $host link add other type veth peer name far; "
                         "ip -n $host link set other up; ip -n $host link set far up; done; ip -n ",
@@ -352,7 +352,7 @@ TEST_F(DoctorOfNetwork, NamesASlowLink) {
   }
   if (!spoil(script)) GTEST_SKIP() << "links cannot be made slow here";
   const Json report = examine();
-  // Neighbours on this machine may make ways within a host slow, too.
+  // Other load on this machine may also make paths within a host slow.
   bool named = false;
   for (const Json& one : report["findings"]) {
     if (one["check"] != "links") continue;

@@ -1,4 +1,4 @@
-// `tutti draw`: a picture, JSON, or a list of steps, of built-in and imported algorithms.
+// Tests `tutti draw`: a picture, JSON, or a list of steps, of built-in and imported algorithms.
 #include <pugixml.hpp>
 #include <string>
 

@@ -1,5 +1,5 @@
-// Jobs over fabrics, one of whose ranks is killed or stopped, or whose connections break: they end
-// as they do over TCP, which is here to compare with.
+// Tests jobs over fabrics in which a rank is killed or stopped, or connections break: they end as
+// over TCP, which is included for comparison.
 //
 //   DEATHS=N in the environment: how many of each (every day one will do).
 #include <sys/socket.h>
@@ -42,7 +42,7 @@ std::string name_of(int socket, int (*call)(int, sockaddr*, socklen_t*)) {
   return {reinterpret_cast<const char*>(&address), bytes};
 }
 
-// The connected sockets of a process, by both ends' addresses.
+// Returns the connected sockets of a process by both ends' addresses.
 std::map<std::pair<std::string, std::string>, Fd> connections_of(pid_t pid) {
   std::map<std::pair<std::string, std::string>, Fd> found;
   const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -63,8 +63,8 @@ class FabricDeath : public Deaths, public ::testing::WithParamInterface<std::str
     if (!problem.empty()) GTEST_SKIP() << problem;
   }
 
-  // Its first line says that a tenth is done: the ranks are connected. While they connect UCX 1.13
-  // may end them itself (transport/README.md).
+  // Its first line reports that a tenth is done, so the ranks are connected. While they connect,
+  // UCX 1.13 may terminate them itself (transport/README.md).
   Words endless_training() const {
     return {"train",   "--data", write_text(), "--ranks", cat(kRanks),
             "--steps", "2000",   "--hidden",   "64"};
@@ -87,7 +87,7 @@ TEST_P(FabricDeath, ARankIsKilled) {
   }
 }
 
-// By a debugger, or a machine that swaps.
+// As by a debugger, or on a machine that swaps.
 TEST_P(FabricDeath, ARankIsStopped) {
   for (int round = 0; round < deaths(); ++round) {
     SCOPED_TRACE(cat("round ", round));
@@ -101,7 +101,7 @@ TEST_P(FabricDeath, ARankIsStopped) {
     const Result result = job.finish(std::chrono::seconds(3) + kEndsWithin);
     EXPECT_EQ(result.code, 1);
     Words said = said_of(result, pid);
-    // The stopped one goes on when it is over, and may say that it waited, too.
+    // The stopped rank continues afterwards and may also report that it waited.
     std::erase_if(said, [&](const std::string& line) {
       return line.starts_with(cat("tutti: rank ", rank, " ("));
     });
@@ -115,7 +115,7 @@ TEST_P(FabricDeath, ARankIsStopped) {
   }
 }
 
-// What the fabric has between ranks 1 and 2; the control channel of three ranks goes by rank 0.
+// The fabric's connections between ranks 1 and 2; their control messages pass through rank 0.
 TEST_P(FabricDeath, AConnectionBreaks) {
   if (GetParam() == "ofi") {
     GTEST_SKIP() << "libfabric's provider for sockets may connect again, and the job goes on";

@@ -1,4 +1,4 @@
-// Models of Hugging Face's in and out; text from them, and their loss on one.
+// Tests import and export of Hugging Face models, text generation, and their loss on a text.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class HuggingFaceCommands : public Cli {
  protected:
-  // A model of bytes, so that texts are its data.
+  // A byte model, so that any text is valid data.
   void train_llama(const std::string& run_directory) {
     expect_good({"train", "--data",    data_, "--model",      "llama",      "--layers",
                  "2",     "--heads",   "4",   "--kv-heads",   "2",          "--width",
@@ -59,7 +59,7 @@ TEST_F(HuggingFaceCommands, AModelIsTheSameWhereverItIsStored) {
   }
 }
 
-// As generate() of transformers: at any of the tokens that the model names.
+// As generate() of transformers: ends at any of the tokens that the model names.
 TEST_F(HuggingFaceCommands, ATextEndsWhereTheModelSays) {
   train_llama(path("run"));
   expect_good({"export", path("run"), path("hf")});
@@ -72,7 +72,7 @@ TEST_F(HuggingFaceCommands, ATextEndsWhereTheModelSays) {
   EXPECT_EQ(sample(path("hf")), "Once\n");
   const Words on = {"sample", path("hf"), "--prompt", "Once", "--tokens", "9", "--ignore-eos"};
   EXPECT_GT(expect_good(on).out.size(), 8u);
-  // What is made for generating comes first.
+  // The configuration for generation takes precedence.
   write("hf/generation_config.json", R"({"eos_token_id": 300})");
   EXPECT_GT(sample(path("hf")).size(), 40u);
   write("hf/generation_config.json", R"({"temperature": 1})");
@@ -91,14 +91,13 @@ TEST_F(HuggingFaceCommands, WhatAHubHoldsInPlaceOfFilesIsNamed) {
   };
   write("hf/model.safetensors", pointer);
   EXPECT_THAT(refusal({"import", path("hf"), path("a")}),
-              AllOf(HasSubstr("pointer of Git LFS"), HasSubstr("git lfs pull")));
+              AllOf(HasSubstr("Git LFS pointer"), HasSubstr("git lfs pull")));
   std::filesystem::rename(path("hf/model.safetensors"), path("hf/pytorch_model.bin"));
   EXPECT_THAT(refusal({"import", path("hf"), path("a")}),
               AllOf(HasSubstr("its weights in pytorch_model.bin alone"), HasSubstr("convert it")));
   EXPECT_THAT(refusal({"train", "--data", write("tokens.bin", pointer)}),
-              HasSubstr("pointer of Git LFS"));
-  EXPECT_THAT(refusal({"train", "--data", write("text", pointer)}),
-              HasSubstr("a pointer of Git LFS"));
+              HasSubstr("Git LFS pointer"));
+  EXPECT_THAT(refusal({"train", "--data", write("text", pointer)}), HasSubstr("a Git LFS pointer"));
 }
 
 TEST_F(HuggingFaceCommands, EvaluatesOnRanksAndInShorterContexts) {
@@ -113,7 +112,7 @@ TEST_F(HuggingFaceCommands, EvaluatesOnRanksAndInShorterContexts) {
   EXPECT_THAT(longer.err, AllOf(HasSubstr("--context"), HasSubstr("at most 32")));
 }
 
-// No option says what the model is; its optimizer begins anew, and so do steps.
+// No option describes the model; its optimizer and its steps start from the beginning.
 TEST_F(HuggingFaceCommands, AnImportedModelIsTrainedFurther) {
   train_llama(path("first"));
   expect_good({"export", path("first"), path("hf")});
@@ -124,7 +123,7 @@ TEST_F(HuggingFaceCommands, AnImportedModelIsTrainedFurther) {
   resumed.insert(resumed.end(), options.begin(), options.end());
   resumed.push_back(path("resumed.jsonl"));
   expect_good(resumed);
-  // The same as a new run that takes its values from there.
+  // Equivalent to a new run that takes its initial values from there.
   Words initial = {"train", "--initial", path("hf")};
   initial.insert(initial.end(), options.begin(), options.end());
   initial.push_back(path("initial.jsonl"));
@@ -175,14 +174,14 @@ TEST_F(HuggingFaceCommands, NothingOfAModelThatIsOverwrittenIsExported) {
   const Json config = Json::parse(read(path("out/config.json")));
   EXPECT_EQ(config.at("model_type"), "gpt2");
   EXPECT_FALSE(config.contains("num_key_value_heads"));
-  // Files of another architecture may be there for other reasons.
+  // Files of another architecture may exist for other reasons.
   std::filesystem::create_directory(path("run/hugging-face"));
   std::filesystem::copy_file(path("hf/config.json"), path("run/hugging-face/config.json"));
   expect_good({"export", path("run"), path("again")});
   EXPECT_FALSE(Json::parse(read(path("again/config.json"))).contains("num_key_value_heads"));
 }
 
-// The steps of the run that it starts from go; what came with the model is the new run's.
+// The steps of the source run are removed; the model's additional files belong to the new run.
 TEST_F(HuggingFaceCommands, ARunMayStartFromTheOneThatItOverwrites) {
   train_llama(path("first"));
   expect_good({"export", path("first"), path("hf")});
@@ -210,7 +209,7 @@ TEST_F(HuggingFaceCommands, TakeNoTextForTheTokensOfAModelWithATokenizer) {
   }
 }
 
-// It replaces an earlier export, and neither the run nor what is somebody's.
+// It replaces an earlier export, but neither a run nor other files.
 TEST_F(HuggingFaceCommands, AnExportOverwritesNothingElse) {
   train_llama(path("run"));
   std::filesystem::create_directories(path("precious/sub"));

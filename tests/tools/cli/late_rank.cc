@@ -1,10 +1,10 @@
-// All-reduces without end, to which one rank (-1: each) comes late: what top_test watches. Rank 0
-// says when the first call is through.
+// Makes all-reduces without end, in which one rank (-1: each in turn) is late, for top_test. Rank 0
+// prints a line after the first call.
 //
 //   late_rank RANK MILLISECONDS [CALLS [spare]]
 //
-// With `spare` the last rank does not take part: it waits in a barrier for the others.
-// After an error it ends at once, as programs in C do.
+// With `spare` the last rank does not take part: it waits in a barrier for the others. After an
+// error it exits at once, as C programs do.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

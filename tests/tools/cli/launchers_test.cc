@@ -1,5 +1,5 @@
-// The program unchanged under other launchers: Open MPI's, MPICH's and PRRTE's for real, torchrun's
-// (torchrun_test has the real one) and Kubernetes' by the variables that they set.
+// Tests the unmodified program under other launchers: the real ones of Open MPI, MPICH and PRRTE;
+// torchrun's (torchrun_test has the real one) and Kubernetes' by their environment variables.
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 struct Launcher {
   std::string name;
   Words command;     // before the number of ranks
-  std::string rank;  // the variable that tells it
+  std::string rank;  // the variable that holds it
   std::string source;
   std::string package;
   std::string beside;       // a program that uses its library, too; empty: there is none
@@ -33,8 +33,8 @@ const Launcher kLaunchers[] = {
      "openmpi-bin",
      "beside_openmpi"},
     {"Hydra", {"mpiexec.hydra", "-n"}, "PMI_RANK", "PMI", "mpich", "beside_mpich"},
-    // Debian has none. Its PMIx and the one that the ranks load should be of one version:
-    // --test_env=PRTERUN=PATH --test_env=LD_LIBRARY_PATH=FOLDER.
+    // Not packaged by Debian. Its PMIx and the one loaded by the ranks should have the same
+    // version: --test_env=PRTERUN=PATH --test_env=LD_LIBRARY_PATH=FOLDER.
     {"Prte",
      {"prterun", "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n"},
      "PMIX_RANK",
@@ -67,8 +67,8 @@ class Launchers : public Cli, public ::testing::WithParamInterface<Launcher> {
     return start_program(words, std::move(environment));
   }
 
-  // With a code of the launcher's choice (Hydra's may be 0), but not by a crash of its own. That no
-  // rank outlives it TearDown() sees.
+  // Exits with a code of the launcher's choice (Hydra's may be 0), but not by a crash. TearDown()
+  // checks that no rank outlives it.
   static void expect_own_end(const Result& result) {
     for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) {
       EXPECT_NE(result.code, 128 + signal) << result.out << result.err;
@@ -201,7 +201,7 @@ TEST_F(Told, ByHalves) {
               HasSubstr("WORLD_SIZE is set, but RANK is not"));
 }
 
-// As in a container, whose first process has no default actions for signals.
+// As in a container, whose first process has no default signal actions.
 TEST_F(Told, ToEndAsTheFirstProcess) {
   const Words first = {"unshare", "--pid", "--fork", "--kill-child"};
   Words probe = first;
@@ -209,7 +209,7 @@ TEST_F(Told, ToEndAsTheFirstProcess) {
   if (const Result possible = start_program(probe).finish(); possible.code != 0) {
     GTEST_SKIP() << "no process namespaces: " << possible.err;
   }
-  // The shell is the second process and asks the first to end; it does when it may.
+  // The shell is the second process and asks the first to terminate; it ends when it is allowed to.
   const std::string command = cat("(while :; do kill -TERM 1 || exit; done) & exec ", tutti(),
                                   " bench all_reduce --min 1M --max 1M --iterations 100000000");
   Words words = first;

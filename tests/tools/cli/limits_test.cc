@@ -1,5 +1,4 @@
-// Limits of the process, times that do not fit, files without an end: each is a clear error, or no
-// limit at all.
+// Tests process limits, out-of-range times and endless files: each is a clear error or no limit.
 #include <string>
 
 #include "base/text.h"
@@ -13,7 +12,7 @@ using ::testing::HasSubstr;
 
 class Limits : public Cli {
  protected:
-  // The program under a limit of the shell, as "-s 64".
+  // Runs the program under a shell limit such as "-s 64".
   Result run_under(const std::string& limit, const std::string& arguments) const {
     return start_program(
                {"sh", "-c", cat("ulimit ", limit, " && exec '", tutti(), "' ", arguments)})
@@ -21,7 +20,7 @@ class Limits : public Cli {
   }
 };
 
-// The first rank waits for its children in the tree; a rank of one waits for nobody.
+// The first rank waits for its children in the tree; a single rank waits for nobody.
 TEST_F(Limits, AnInitTimeoutMayBeForEver) {
   for (const std::string forever : {"inf", "1e10", "1e300"}) {
     const Result result =
@@ -46,7 +45,7 @@ TEST_F(Limits, ALimitOfFilesIsNamed) {
                                 HasSubstr("remedy: raise the limit")));
 }
 
-// Where whoever starts the launcher ignores its children, so would all that it starts.
+// If the launcher's parent ignores SIGCHLD, the launcher and its ranks inherit that.
 TEST_F(Limits, AnIgnoredSignalOfChildrenIsHeard) {
   for (const std::string code : {"0", "3"}) {
     const Result result = start_program({"env", "--ignore-signal=CHLD", tutti(), "run", "-n", "2",
@@ -77,7 +76,7 @@ TEST_F(Limits, MemoryThatCannotBeHadIsNamed) {
   }
 }
 
-// Each kind has a limit, which is told.
+// Each kind has a limit, which the error states.
 TEST_F(Limits, AFileWithoutAnEndIsRefused) {
   const std::string text = write_text();
   const auto refusal = [&](const Words& words) {
@@ -86,12 +85,12 @@ TEST_F(Limits, AFileWithoutAnEndIsRefused) {
     return result.err;
   };
   const auto too_large = [](const std::string& limit, const std::string& kind) {
-    return HasSubstr(cat("/dev/zero has more than the ", limit, " that ", kind, " may have"));
+    return HasSubstr(cat("/dev/zero exceeds the limit of ", limit, " for ", kind));
   };
   EXPECT_THAT(refusal({"train", "--config", "/dev/zero"}),
               too_large("16 MiB", "a run's configuration"));
   EXPECT_THAT(refusal({"chaos", "--plan", "/dev/zero", "true"}),
-              too_large("64 MiB", "a plan of faults"));
+              too_large("64 MiB", "a fault plan"));
   EXPECT_THAT(refusal({"run", "-n", "1", "--hostfile", "/dev/zero", "true"}),
               too_large("16 MiB", "a list of hosts"));
   EXPECT_THAT(refusal({"train", "--data", "/dev/zero"}),

@@ -1,4 +1,4 @@
-// What is typed wrong, read from a damaged file or written to a full disk ends in one clear error.
+// Tests that misspelt options, damaged files and full disks end in one clear error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::Not;
 
 class Mistakes : public Cli {
  protected:
-  // It fails with these words, in few printable characters.
+  // Fails with an error that contains these words and few printable characters.
   void expect_refused(const Words& arguments, const Words& words) const {
     SCOPED_TRACE(arguments.front() + " " + arguments.back());
     const Result result = run(arguments);
@@ -36,7 +36,7 @@ class Mistakes : public Cli {
       EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << static_cast<int>(c) << result.err;
     }
   }
-  // Little enough to be trained on in a moment.
+  // Small enough to train in a moment.
   static Words train(const Words& more) {
     Words words = {"train", "--ranks", "1", "--steps", "2", "--batch", "4", "--micro-batch", "4"};
     words.insert(words.end(), more.begin(), more.end());
@@ -171,7 +171,7 @@ TEST_F(Mistakes, JsonLinesAreTrainedOnForTheirTexts) {
                  {"line 201 of", "b.jsonl", "\"text\""});
 }
 
-// --- Parameters to start from ---
+// --- Initial parameters ---
 
 class Initial : public Mistakes {
  protected:
@@ -181,7 +181,7 @@ class Initial : public Mistakes {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  // The parameters of two steps, as `checkpoint --export` writes them.
+  // Exports the parameters of two steps by `checkpoint --export`.
   std::string exported(const Words& more) const {
     Words words = gpt({"--data", text_, "--checkpoint", path("run")});
     words.insert(words.end(), more.begin(), more.end());
@@ -226,14 +226,14 @@ TEST_F(Initial, OfMoreLayersIsRefusedOnceForAllRanks) {
   EXPECT_THAT(result.err, Not(HasSubstr("last calls"))) << "a log of calls helps nobody here";
 }
 
-// Whose checkpoints have the optimizer's states besides.
+// Its checkpoints also contain optimizer states.
 TEST_F(Initial, MayBeARunsDirectory) {
   ASSERT_EQ(run(gpt({"--data", text_, "--checkpoint", path("run")})).code, 0);
   const Result result = run(gpt({"--data", text_, "--initial", path("run")}));
   EXPECT_EQ(result.code, 0) << result.err;
 }
 
-// As for launchers that start ranks anew with the same words.
+// For launchers that restart ranks with the same command.
 TEST_F(Initial, MayBeGoneWhenTheRunHasAStep) {
   const std::string file = exported({});
   Words words = gpt({"--data", text_, "--initial", file, "--checkpoint", path("run"), "--resume",
@@ -258,7 +258,7 @@ TEST_F(Initial, OfNaNsIsToldAsSuch) {
   expect_refused(gpt({"--data", text_, "--initial", file}), {file, "not all finite", "NaN"});
 }
 
-// --- A file of tokens that changes ---
+// --- A token file that changes ---
 
 TEST_F(Mistakes, ATokenFileThatIsCutEndsTrainingWithItsName) {
   const std::string file = path("a.bin");

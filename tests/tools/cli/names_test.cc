@@ -1,4 +1,4 @@
-// Options and names of NCCL, MPI, torchrun and Megatron, as people type them.
+// Tests option names and values of NCCL, MPI, torchrun and Megatron, as people type them.
 #include <string>
 
 #include "tests/tools/cli/cli.h"
@@ -12,7 +12,7 @@ using ::testing::Not;
 
 class Names : public Cli {
  protected:
-  // The standard output of a command that must succeed.
+  // Returns the standard output of a command that must succeed.
   std::string output_of(const Words& words) const {
     const Result result = run(words);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -110,7 +110,7 @@ TEST_F(Names, TrainingHasThoseOfMegatron) {
   EXPECT_EQ(config["training"]["micro_batch"], 8);
   EXPECT_EQ(config["optimizer"]["lr"], 0.5);
   EXPECT_EQ(config["training"]["clip"], 2);
-  // Its name of before.
+  // The former name.
   EXPECT_THAT(output_of({"train", "--print-config", "--data", text, "--hidden", "48"}),
               HasSubstr("48"));
 }

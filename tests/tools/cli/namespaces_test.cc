@@ -1,5 +1,5 @@
-// Two network namespaces as two hosts, and a mount namespace with a tiny /dev/shm. What this
-// process may not make is skipped.
+// Tests two network namespaces as two hosts, and a mount namespace with a tiny /dev/shm. Skipped
+// where this process may not create them.
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -56,8 +56,8 @@ TEST_F(TwoHosts, RanksInTurn) {
   for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
 }
 
-// Two stages of a pipeline, one on each host, of one and of two tensor ranks: the activations and
-// their gradients cross the cable once, in as many parts as there are tensor ranks.
+// Two pipeline stages, one per host, with one and two tensor ranks: the activations and their
+// gradients cross the cable once, in as many parts as there are tensor ranks.
 TEST_F(TwoHosts, WhatCrossesBetweenStagesIsCutOverTensorRanks) {
   write("text", std::string(4096, 'a') + " text to learn from " + std::string(4096, 'b'));
   const auto sent = [&] {
@@ -83,7 +83,7 @@ TEST_F(TwoHosts, WhatCrossesBetweenStagesIsCutOverTensorRanks) {
   }
 }
 
-// tutti chaos takes the cable away: for a while, which costs nothing but time, and for good.
+// tutti chaos disconnects the cable: temporarily, which only costs time, and permanently.
 TEST_F(TwoHosts, AreCutApartByChaos) {
   const std::string link = a_ + "/cable";
   const std::string plan = write("plan", cat(R"({"trials":[
@@ -143,7 +143,7 @@ TEST_F(TwoHosts, PutTheirMeasuredLinksIntoTheCosts) {
   EXPECT_EQ(model.tcp.send, before.send) << "of which pairs tell nothing";
 }
 
-// As `tutti tune --hosts` would have found it.
+// As `tutti tune --hosts` would have measured.
 TEST_F(TwoHosts, AutoTakesTheFabricThatWasMeasuredToBeQuickest) {
   if (const std::string why = testing::lacks("ofi"); !why.empty()) GTEST_SKIP() << why;
   CostModel model = CostModel::defaults();
@@ -169,9 +169,9 @@ TEST_F(TwoHosts, AutoTakesTheFabricThatWasMeasuredToBeQuickest) {
   }
 }
 
-// mpirun and mpiexec start a daemon of theirs on each host, and these pass on what ranks tell. Each
-// host has its own name: daemons of Open MPI make a directory of that name in /tmp, which fails
-// where two make the same at the same time.
+// mpirun and mpiexec start a daemon on each host, which forwards the ranks' messages. Each host has
+// its own name: daemons of Open MPI create a directory of that name in /tmp, which fails if two do
+// so at once.
 TEST_F(TwoHosts, OtherLaunchers) {
   const std::string shell = path("rsh");
   std::ofstream(shell)
@@ -249,7 +249,7 @@ TEST_F(TwoHosts, ARankKilledOnOneEndsBoth) {
     const std::string& host = rank == 0 ? a_ : b_;
     EXPECT_THAT(result.err, EndsWith(cat("tutti run: rank ", rank, " (", host, ", pid ", pid,
                                          ") was killed by signal 9 (Killed)\n")));
-    // The survivors' own words.
+    // The survivors' own messages.
     EXPECT_THAT(result.err, HasSubstr(cat("tutti: rank ", rank, " (")));
     EXPECT_THAT(processes(), IsEmpty());
   }
@@ -266,7 +266,7 @@ TEST_F(TwoHosts, NothingOutlivesALauncherThatIsKilled) {
   EXPECT_THAT(processes(), IsEmpty());
 }
 
-// Debian's habit: a host's own name is 127.0.1.1 there, and its address everywhere else.
+// Debian's convention: a host's own name resolves to 127.0.1.1 there, and to its address elsewhere.
 class OwnNameIsLoopback : public TwoHosts {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
-// Makes one call, checks its result and leaves at once: what slow_link_test runs on every rank.
-// Says nothing where all is right.
+// Makes one call, checks its result and exits at once; slow_link_test runs it on every rank. Prints
+// nothing on success.
 //
 //   one_call COLLECTIVE COUNT
 #include <time.h>
@@ -20,7 +20,7 @@ namespace {
 
 using Values = std::vector<int32_t>;
 
-// What is at index i of a rank's input.
+// Element i of a rank's input.
 int32_t value_at(int rank, uint64_t i) { return rank * 7 + static_cast<int32_t>(i % 1000); }
 
 int32_t sum_at(int first, int end, uint64_t i) {
@@ -35,8 +35,8 @@ double thread_cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// The processor time in which this rank waits for a second for rank 0. The least of several: with
-// other programs on the machine the same work takes longer.
+// Returns the processor time of this rank's wait of one second for rank 0: the minimum of several
+// runs, because other programs slow down the same work.
 double waiting_seconds(Communicator& comm) {
   constexpr int kTries = 3;
   double least = std::numeric_limits<double>::infinity();
@@ -50,7 +50,7 @@ double waiting_seconds(Communicator& comm) {
   return least;
 }
 
-// The number of wrong elements. "wait": whether waiting took much processor time.
+// Returns the number of wrong elements. "wait": nonzero if waiting took much processor time.
 uint64_t call(const std::string& collective, uint64_t count) {
   Communicator comm = Communicator::init();
   const int rank = comm.rank();

@@ -1,4 +1,4 @@
-// `tutti partition`: which layers on which ranks, of a profile that is measured or read.
+// Tests `tutti partition`: the assignment of layers to ranks for a measured or given profile.
 #include <fstream>
 #include <string>
 

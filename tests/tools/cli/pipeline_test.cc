@@ -1,4 +1,4 @@
-// `tutti pipeline`: schedules shown, priced, drawn and proved.
+// Tests `tutti pipeline`: schedules shown, priced, drawn and proved.
 #include <cmath>
 #include <pugixml.hpp>
 #include <string>
@@ -21,7 +21,7 @@ using ::testing::StartsWith;
 
 class Pipeline : public Cli {
  protected:
-  // Of one schedule, with these further words.
+  // Returns the numbers of one schedule with these additional arguments.
   Json numbers(Words arguments) const {
     const std::string file = path("numbers.json");
     arguments.insert(arguments.begin(), "pipeline");
@@ -177,7 +177,7 @@ TEST_F(Pipeline, SaysWhatIsWrong) {
   expect_refused({"1f1b", "-p", "4", "-m", "4", "--max-ranks", "4"}, "requires --prove");
 }
 
-// A sleep is never too short, so that no step can be below the simulated one.
+// A sleep is never too short, so no step can be faster than simulated.
 TEST_F(Pipeline, MeasuresWithRanksThatSleep) {
   for (const std::string schedule : {"1f1b", "zb-h2", "chimera", "pipedream-2bw"}) {
     SCOPED_TRACE(schedule);

@@ -1,4 +1,4 @@
-// Ranks on a host that is not this one: where they go, and how that groups them.
+// Tests ranks on an emulated host: their placement and their groups.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -13,7 +13,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Two packages, a cache each, two cores in each.
+// Two packages with a cache each and two cores in each.
 const Process::Environment kTwoCaches = {
     {"TUTTI_TOPOLOGY", "synthetic:package:2 l3:1 core:2 pu:1"}};
 
@@ -50,7 +50,7 @@ TEST_F(Placement, IsNotNeededForTheOtherAlgorithms) {
 }
 
 TEST_F(Placement, GoesByTheLauncherNotByTheRank) {
-  // The ranks' own parent is `tutti run`; four of them have groups, two do not.
+  // The ranks' parent is `tutti run`; four of them have groups, two do not.
   for (const auto& [ranks, code] : {std::pair("4", 0), std::pair("3", 0), std::pair("2", 1)}) {
     const Result result = run({"run", "-n", ranks, "--no-prefix", "--", tutti(), "bench",
                                "all_reduce", "--algorithm", "hierarchical", "--max", "1K"},

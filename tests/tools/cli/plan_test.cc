@@ -1,4 +1,4 @@
-// `tutti plan`: its tables, its JSON, its exit codes, and what it says of mistakes.
+// Tests `tutti plan`: its tables, its JSON, its exit codes and its errors.
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -71,7 +71,7 @@ TEST_F(Plan, NamesTheNearestWhereNothingFits) {
   EXPECT_FALSE(document["layouts"][0]["fits"].get<bool>());
 }
 
-// Models that we have not are planned, but not trained.
+// Unsupported models are planned but not trained.
 TEST_F(Plan, HasNoCommandForWhatWeDoNotTrain) {
   const std::string json = path("plan.json");
   ASSERT_EQ(run_with(layouts("deepseek-v3", "dgx-h200:32"), {"--json", json}).code, 0);
@@ -142,7 +142,7 @@ TEST_F(Plan, AnswersQuestions) {
   ASSERT_EQ(run_with(small, {"--largest", "sequence", "--json", json}).code, 0);
   const Json longest = Json::parse(read(json));
   EXPECT_GE(longest["seq"].get<int64_t>(), 8192);
-  // Twice as long does not fit.
+  // Twice the length does not fit.
   Words twice = {"plan",      "--model",  "llama3-8b",
                  "--cluster", "dgx-h100", "--global-batch",
                  "64",        "--seq",    std::to_string(2 * longest["seq"].get<int64_t>())};
@@ -168,7 +168,7 @@ TEST_F(Plan, TellsWhatIsMissingOrWrong) {
   EXPECT_THAT(run({"plan", "--fit", "x.csv"}).err, HasSubstr("--fit without --json"));
 }
 
-// Ranks of this host: the command that it prints trains, in as much memory.
+// Ranks of this host: the printed command trains, with the predicted memory.
 TEST_F(Plan, OfThisHostIsWhatTrains) {
   const std::string model = path("model.json");
   std::ofstream(model) << R"({"model": {"kind": "gpt2", "layers": 2, "heads": 2, "width": 32,)"
@@ -193,7 +193,7 @@ TEST_F(Plan, OfThisHostIsWhatTrains) {
   }
   const Result trained = run(words);
   ASSERT_EQ(trained.code, 0) << trained.err;
-  double bytes = 0;  // of rank 0
+  double bytes = 0;  // memory of rank 0
   for (const std::string& line : split(read(log), '\n')) {
     if (line.find("\"memory\"") == std::string::npos) continue;
     const Json last = Json::parse(line);
@@ -203,7 +203,7 @@ TEST_F(Plan, OfThisHostIsWhatTrains) {
   EXPECT_LE(bytes, 1.02 * best["memory_bytes"].get<double>());
 }
 
-// These questions used to end in a division by zero, or in layouts that no run has.
+// These arguments used to cause a division by zero, or layouts that no run has.
 TEST_F(Plan, OfThisHostTakesOddQuestions) {
   const Words train = {"train", "--data", write_text(), "--steps", "2", "--batch", "8"};
   const auto planned = [&](const Words& more) {
@@ -224,7 +224,7 @@ TEST_F(Plan, OfThisHostTakesOddQuestions) {
   const Result interleaved =
       planned(with(gpt, {"--ranks", "2", "--pp", "2", "--schedule", "interleaved"}));
   EXPECT_EQ(interleaved.code, 0) << interleaved.err;
-  // Models that have no tensor or context axis are cut into stages all the same.
+  // Models without a tensor or context axis are still divided into stages.
   const Result mlp = planned({"--ranks", "2", "--pp", "2"});
   EXPECT_EQ(mlp.code, 0) << mlp.err;
   EXPECT_EQ(planned({"--ranks", "2", "--pp", "2", "--cut", "measured"}).code, 0);
@@ -245,7 +245,7 @@ TEST_F(Plan, IsTakenByTraining) {
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("plan             dp"), HasSubstr("ms a step predicted"),
                                 HasSubstr("validation loss")));
-  // In a run that a launcher has started there is nothing left to plan.
+  // In a job started by a launcher, there is nothing to plan.
   Words launched = {"run", "-n", "2", tutti()};
   launched.insert(launched.end(), train.begin(), train.end());
   const Result refused = run(launched);

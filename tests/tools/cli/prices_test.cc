@@ -1,4 +1,4 @@
-// `tutti explain`, and what `tutti tune` refuses to do.
+// Tests `tutti explain`, and the errors of `tutti tune`.
 #include <algorithm>
 #include <fstream>
 #include <regex>
@@ -62,7 +62,7 @@ TEST_F(Prices, ExplainTellsHowAKernelRunsACall) {
                              ContainsRegex(" one_shot .* lines "),
                              ContainsRegex("hierarchical .*out: does not run on 8 ranks"),
                              ContainsRegex("What bounds .*: the link of a GPU, (9[0-9]|100)%")));
-  // The barrier has one size, and all others a ladder of them.
+  // The barrier has one size, all other collectives a range of them.
   const Result all = run({"explain", "all_gather", "-n", "4", "--gpu", "a100"}, kDefaults);
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out, AllOf(ContainsRegex("\n +8  .* lines "),
@@ -153,7 +153,7 @@ TEST_F(Prices, ExplainPricesEveryTransport) {
   EXPECT_LT(price("shm+ofi"), price("ofi"));
 }
 
-// As a job would.
+// As a job would choose.
 TEST_F(Prices, ExplainTakesTheBestFabricThatWasMeasured) {
   CostModel model = CostModel::defaults();
   const std::string file = path("costs.json");
@@ -181,11 +181,11 @@ TEST_F(Prices, TuneNeedsAPlaceForItsNumbers) {
   expect_refused({"tune", "--json", "/proc/nowhere/at/all.json"}, "/proc/nowhere/at/all.json");
 }
 
-// A signal ends the measuring, and the numbers that were measured are kept.
+// A signal ends the measurement, and the numbers measured so far are kept.
 TEST_F(Prices, TuneKeepsWhatItHasMeasured) {
   const std::string file = path("kept.json");
   const std::string said = path("said");
-  // It is interrupted when the second class of paths has its turn.
+  // It is interrupted during the second class of paths.
   const std::string script =
       cat(tutti(), " tune --json ", file, " 2> ", said, " & pid=$!; until grep -q 'measuring tcp' ",
           said, " || ! kill -0 $pid; do sleep 0.1; done; kill -TERM $pid; wait $pid");

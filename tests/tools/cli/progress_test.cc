@@ -1,4 +1,4 @@
-// The lines that `tutti train` shows of its steps.
+// Tests the progress lines of `tutti train`.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -47,7 +47,7 @@ TEST_F(ProgressLines, FitIn80Columns) {
   }
 }
 
-// On a terminal each line of --log-every stays, and the others are overwritten.
+// On a terminal the lines of --log-every stay, and the others are overwritten.
 TEST_F(ProgressLines, FitTheTerminal) {
   for (const std::string& line : steps_of({"--columns=40", "--log-every", "10"})) {
     for (std::string shown : split(line, '\r')) {

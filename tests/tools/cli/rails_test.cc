@@ -1,4 +1,4 @@
-// Two network namespaces as two hosts with two cables between them, over both of which ranks send.
+// Tests two network namespaces as two hosts with two cables between them, both used by ranks.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -28,13 +28,13 @@ class Rails : public TwoHosts {
     if (made.code != 0) GTEST_SKIP() << "no second cable: " << made.err;
   }
 
-  // What has left the host that way.
+  // Bytes that have left the host by this interface.
   uint64_t sent(const std::string& host, const std::string& interface) const {
     const std::string file = cat("/sys/class/net/", interface, "/statistics/tx_bytes");
     return std::stoull(shell(cat("ip netns exec ", host, " cat ", file)).out);
   }
 
-  // Several of 8 MiB.
+  // Several all-reduces of 8 MiB.
   Result all_reduce(int ranks, const std::string& interfaces,
                     Process::Environment environment = {}) const {
     environment["TUTTI_INTERFACE"] = interfaces;
@@ -44,7 +44,7 @@ class Rails : public TwoHosts {
     return start_on_both(ranks, command, std::move(environment)).finish();
   }
 
-  // Of 8 MiB over both cables.
+  // All-reduces of 8 MiB over both cables.
   Process start_all_reduces(int count, Process::Environment environment) const {
     environment["TUTTI_INTERFACE"] = "cable,second";
     environment["TUTTI_TIMEOUT"] = "60";
@@ -54,7 +54,7 @@ class Rails : public TwoHosts {
                          std::move(environment));
   }
 
-  // So many bytes from now on, over the second cable, by each host.
+  // Waits until each host has sent this many more bytes over the second cable.
   void wait_until_sent(uint64_t bytes) const {
     const Deadline deadline = Deadline::after(kPatience);
     for (const std::string& host : {a_, b_}) {
@@ -110,7 +110,7 @@ TEST_F(Rails, WithOneStreamLeaveTheSecondAlone) {
 }
 
 TEST_F(Rails, ThatCannotBeReachedAreLostConnections) {
-  // The addresses of one network on one side, of another on the other.
+  // One side has addresses in one network, the other side in another.
   ASSERT_EQ(shell(cat("ip -n ", b_, " address flush dev second && ip -n ", b_,
                       " address add 10.199.2.2/24 dev second"))
                 .code,
@@ -123,8 +123,8 @@ TEST_F(Rails, ThatCannotBeReachedAreLostConnections) {
                     HasSubstr("remedy: let TUTTI_INTERFACE list")));
 }
 
-// What was under way over it goes over the other one, and so does all that comes later. The first
-// one carries the control channel, too.
+// Data in flight over the failed cable and all later data use the other one. The first cable also
+// carries the control channel.
 TEST_F(Rails, ThatGoDownForGoodAreDoneWithout) {
   for (const std::string cable : {"second", "cable"}) {
     SCOPED_TRACE(cable);
@@ -136,7 +136,7 @@ TEST_F(Rails, ThatGoDownForGoodAreDoneWithout) {
   }
 }
 
-// All of them, those of the control channel, too.
+// All connections, including those of the control channel.
 TEST_F(Rails, WhoseConnectionsAreResetGoOn) {
   for (const std::string encrypt : {"off", "on"}) {
     SCOPED_TRACE(encrypt);

@@ -1,4 +1,4 @@
-// `tutti simulate train --sync`: its table, its JSON, and what it says of mistakes.
+// Tests `tutti simulate train --sync`: its table, its JSON and its errors.
 #include <string>
 #include <vector>
 
@@ -45,7 +45,7 @@ TEST_F(SimulateSync, PlaysWaysInWhichRanksKeepTogether) {
   EXPECT_NEAR(results[0]["fastest_waits"].get<double>(), 1 - 6000 / all_reduce, 1e-9);
   EXPECT_NEAR(results[0]["bytes_sent"].get<double>(), 10 * 6 * 8000, 1e-6);
   EXPECT_EQ(results[1]["sync"], "ps");
-  // Its gradients share its link with what it answers as a server.
+  // Its gradients share its link with its answers as a server.
   EXPECT_NEAR(results[1]["time_us"].get<double>(), 10 * (4 * 600 + 2 * 2 + 3 * 6000 / 10e3), 1e-6);
   EXPECT_NEAR(results[1]["updates_per_second"].get<double>(),
               10e6 / results[1]["time_us"].get<double>(), 1e-6);

@@ -1,4 +1,4 @@
-// `tutti simulate`: its table, its JSON, and what it says of mistakes.
+// Tests `tutti simulate`: its table, its JSON and its errors.
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -48,7 +48,7 @@ TEST_F(Simulate, TakesTheQuickestAlgorithmForEachSize) {
   EXPECT_THAT(all.out, AllOf(HasSubstr(">"), HasSubstr("ring"), HasSubstr("double_binary_tree")));
 }
 
-// As `tutti explain --gpu` prices them, whose numbers these are.
+// The numbers are those of `tutti explain --gpu`.
 TEST_F(Simulate, KnowsClassesOfGpus) {
   const std::map<std::string, double> busbw = {{"a100", 240}, {"h100", 370}, {"mi300x", 48}};
   for (const auto& [gpu, expected] : busbw) {
@@ -102,7 +102,7 @@ TEST_F(Simulate, PredictsOnClustersAsExplainDoes) {
               HasSubstr("--cluster excludes --gpu"));
 }
 
-// A file of `tutti tune` in the place of a cluster's.
+// A file of `tutti tune` in place of a cluster file.
 TEST_F(Simulate, PricesCallsOnAMachineAsExplainDoes) {
   CostModel machine = CostModel::defaults();
   machine.cores = 4;
@@ -133,7 +133,7 @@ TEST_F(Simulate, PricesCallsOnAMachineAsExplainDoes) {
               HasSubstr("is a machine's file"));
 }
 
-// What is named is played on the cluster's network, over a card of each GPU.
+// A named algorithm is simulated on the cluster's network, with one card per GPU.
 TEST_F(Simulate, PlaysOurProgramsOnClusters) {
   const std::string json = path("rings.json");
   const Result result = run({"simulate", "all_reduce", "--cluster", "p5:4", "--bytes", "1G",
@@ -153,7 +153,7 @@ TEST_F(Simulate, UsesAllLinksOfMeshesAndTori) {
   }
 }
 
-// A round of what is too long to be played stands for all.
+// One round represents all rounds of a program too long to simulate.
 TEST_F(Simulate, TakesRingsAndAllToAllsOfAHundredThousand) {
   const std::string json = path("large.json");
   for (const auto& [collective, algorithm] :
@@ -168,7 +168,7 @@ TEST_F(Simulate, TakesRingsAndAllToAllsOfAHundredThousand) {
   }
 }
 
-// Gathers come before the first forward, and nothing hides them; a sum of half as many bytes is
+// Gathers precede the first forward pass, and nothing hides them; a sum of half the bytes is
 // shorter.
 TEST_F(Simulate, TrainsByZero) {
   const auto time = [&](const std::vector<std::string>& more) {
@@ -225,7 +225,7 @@ TEST_F(Simulate, ReadsFiles) {
   EXPECT_NEAR(Json::parse(read(json))["time_us"].get<double>(), expected, 1e-9 * expected);
 }
 
-// On a mesh no ring in the order of the ranks, nor any pair of them, uses all links.
+// On a mesh, no ring in rank order and no pair of such rings uses all links.
 TEST_F(Simulate, PlaysTheRingsThatTopoFinds) {
   const std::string rings = path("rings.json");
   const Result found = run({"topo", "--from", "mesh:4x4", "--json", rings});
@@ -313,7 +313,8 @@ TEST_F(Simulate, PlaysATrainingStep) {
   EXPECT_NEAR(number("efficiency"), number("compute_us") / number("time_us"), 1e-12);
   ASSERT_EQ(object["idle_us"].size(), 4u);
   EXPECT_NEAR(object["idle_us"][3].get<double>(), number("time_us") - number("compute_us"), 1e-6);
-  // Two ways of every micro-batch over three boundaries, and three buckets of each stage in a ring.
+  // Two transfers of every micro-batch over three boundaries, and three buckets per stage in a
+  // ring.
   EXPECT_EQ(object["messages"], 8 * 2 * 6 * 3 + 4 * 3 * 8 * 14);
   EXPECT_EQ(object["results"].size(), 1u);
 }
@@ -372,7 +373,7 @@ TEST_F(Simulate, SaysWhatIsWrong) {
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "host1-switch"}),
               HasSubstr("cut off"));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "nothing"}),
-              HasSubstr("no link or node named 'nothing'"));
+              HasSubstr("unknown link or node 'nothing'"));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--ranks", "9"}),
               HasSubstr("room for 4 ranks"));
   EXPECT_THAT(error({"all_reduce", "--topology", "swich:4"}), HasSubstr("did you mean switch"));

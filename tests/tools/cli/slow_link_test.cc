@@ -1,5 +1,5 @@
-// Correct programs on slow links: a rank that has done its part leaves while its last bytes are
-// still on their way, and nobody takes that for a mistake.
+// Tests correct programs on slow links: a rank that has finished leaves while its last bytes are
+// still in flight, and no rank reports that as an error.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -38,9 +38,8 @@ class SlowLink : public OneCall, public ::testing::WithParamInterface<std::strin
     return shell(script);
   }
 
-  // While it lives the cable carries nothing for half a second, again and again, and something for
-  // longer than a second in between: else all keepalive probes of a link, one a second, may get
-  // lost.
+  // While it lives, the cable repeatedly carries nothing for half a second, and works for more than
+  // a second in between: otherwise all keepalive probes of a link, one per second, might get lost.
   class Blips {
    public:
     explicit Blips(std::string host) : host_(std::move(host)), thread_([this] { run(); }) {}
@@ -55,7 +54,7 @@ class SlowLink : public OneCall, public ::testing::WithParamInterface<std::strin
     void run() const {
       const std::string change = cat("ip -n ", host_, " neigh ");
       while (!stop_) {
-        // To an address that nobody has.
+        // To an unused address.
         shell(cat("sleep 0.3; ", change, "replace 10.199.0.2 lladdr 02:00:00:00:00:01 dev cable",
                   " nud permanent; sleep 0.5; ", change, "del 10.199.0.2 dev cable; sleep 0.8"));
       }
@@ -67,10 +66,10 @@ class SlowLink : public OneCall, public ::testing::WithParamInterface<std::strin
   };
 };
 
-// On a link of full speed: shared memory and sockets at a time.
+// On a link of full speed: shared memory and sockets at the same time.
 TEST_F(OneCall, WaitingForABusyPeerCostsNextToNothing) { expect_right("wait", 1); }
 
-// Six seconds' worth of bytes.
+// Takes six seconds to transfer.
 TEST_F(SlowLink, ABroadcastsRootLeavesAtOnce) { expect_right("broadcast", 200'000); }
 
 INSTANTIATE_TEST_SUITE_P(Each, SlowLink,

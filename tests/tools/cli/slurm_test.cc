@@ -1,5 +1,5 @@
-// A real Slurm: its controller, and two nodes that are both this host, until the test ends. Skipped
-// where it is not installed or cannot be started.
+// Tests a real Slurm: a controller and two nodes, both on this host, until the test ends. Skipped
+// if it is not installed or cannot be started.
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -64,7 +64,7 @@ class Slurm : public Cli {
   }
 
   void TearDown() override {
-    // A step that ends tells the controller so, and waits long for one that is gone.
+    // A step that ends notifies the controller, and waits long for one that has ended.
     if (!daemons_.empty()) wait_until_idle();
     while (!daemons_.empty()) {  // the controller last
       ::kill(daemons_.back()->pid(), SIGTERM);
@@ -103,7 +103,7 @@ class Slurm : public Cli {
     return words;
   }
 
-  // Behind the first in the order of names, in which Slurm keeps nodes: it leads nowhere.
+  // Follows the first in the order of names, which Slurm uses; it leads nowhere.
   const std::string second_ = host_name() + "-b";
 
  private:
@@ -117,7 +117,8 @@ class Slurm : public Cli {
          << "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nReturnToService=2\n"
          << "SlurmdParameters=config_overrides\nSchedulerParameters=bf_interval=1\n"
          << "KillWait=5\nMailProg=/bin/true\n"
-         // Ports are made of the job's number: another run on this machine has others.
+         // Ports are derived from the job's number; a concurrent run on this machine has other
+         // numbers.
          << "FirstJobId=" << 1 + ::getpid() % 16000 << '\n'
          << "SlurmctldPidFile=" << folder << "/slurmctld.pid\nSlurmdPidFile=" << folder
          << "/%n.pid\nSlurmdSpoolDir=" << folder << "/%n\nStateSaveLocation=" << folder
@@ -182,13 +183,13 @@ TEST_F(Slurm, InfoTellsTheSource) {
   }
 }
 
-// It has a token of its own then.
+// It then has its own token.
 TEST_F(Slurm, WithPmix) {
   const Result types = job({"srun", "--mpi=list"}).finish();
   if ((types.out + types.err).find("pmix") == std::string::npos) {
     GTEST_SKIP() << "this Slurm was built without PMIx";
   }
-  // Two of its servers on one host would want the same socket.
+  // Two of its servers on one host would use the same socket.
   const Result result =
       job(joined({"srun", "--mpi=pmix", "-n", "3", "-N", "1"}, bench("result"))).finish();
   ASSERT_EQ(result.code, 0) << result.out << result.err;
@@ -246,7 +247,7 @@ TEST_F(Slurm, TuttiRunTakesTheHostsOfTheAllocation) {
   EXPECT_THAT(hosts.out, HasSubstr(cat("] ", host_name(), "\n")));
 }
 
-// The template, unchanged: 4 tasks on each of 2 nodes.
+// The unmodified template: 4 tasks on each of 2 nodes.
 TEST_F(Slurm, TheTemplateOfABatchJob) {
   const Result result =
       job(joined({"sbatch", "--wait", "-Q", "-o", path("out"), "tools/jobs/slurm/job.sbatch"},

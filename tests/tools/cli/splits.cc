@@ -1,9 +1,9 @@
-// Splits the job's communicator again and again, and checks that each part works: what chaos_test
-// aborts in the middle.
+// Splits the job's communicator repeatedly and checks that each part works; chaos_test aborts it
+// during a split.
 //
 //   splits COUNT
 //
-// After an error it ends at once, as programs in C do.
+// After an error it exits at once, as C programs do.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

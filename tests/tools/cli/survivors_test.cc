@@ -1,4 +1,5 @@
-// Jobs that lose ranks and go on: `tutti train --min-ranks`, `tutti run --min-ranks`, `--restarts`.
+// Tests jobs that lose ranks and continue: `tutti train --min-ranks`, `tutti run --min-ranks`,
+// `--restarts`.
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -27,7 +28,7 @@ constexpr int kSteps = 12;
 
 class Survivors : public Cli {
  protected:
-  // The losses of the steps; `more` options come last.
+  // A training that writes its steps' losses; `more` options come last.
   Words training(const Words& more, const std::string& losses) const {
     Words words = {"train",     "--data",    text_, "--model",       "gpt2",      "--layers",
                    "2",         "--heads",   "2",   "--width",       "32",        "--context",
@@ -37,7 +38,7 @@ class Survivors : public Cli {
     return words;
   }
 
-  // By step; a step that was done again counts as it was at last.
+  // Losses by step; a repeated step counts with its last value.
   std::map<int, double> losses(const std::string& file) const {
     std::map<int, double> found;
     for (const std::string& line : split(read(path(file)), '\n')) {
@@ -47,12 +48,12 @@ class Survivors : public Cli {
     return found;
   }
 
-  // Lines that are whole.
+  // Counts complete lines.
   int64_t steps_in(const std::string& file) const {
     return std::filesystem::exists(path(file)) ? std::ranges::count(read(path(file)), '\n') : 0;
   }
 
-  // The line that a run writes when it continues: it names this rank, and the next step follows it.
+  // The line that a run writes when it continues names this rank and precedes the next step.
   void expect_one_loss(const std::string& file, int rank) const {
     int events = 0, last = 0;
     std::optional<int> from;
@@ -84,7 +85,7 @@ class Survivors : public Cli {
   const std::string text_ = write_text();
 };
 
-// Whoever dies, wherever: the run's losses are those of one without deaths.
+// Whichever rank dies, wherever: the losses are those of a run without deaths.
 TEST_F(Survivors, TrainOn) {
   ASSERT_EQ(run(training({"--ranks", "4"}, "undisturbed")).code, 0);
   const std::map<int, double> undisturbed = losses("undisturbed");
@@ -124,7 +125,7 @@ TEST_F(Survivors, TakeTheStateFromTheDiskWhereMemoryLacksIt) {
   }
   Process job = start(training(more, "losses"));
   ASSERT_THAT(job.read_lines(4), SizeIs(4)) << "some tenths are done";
-  // A rank, and the one that has the copy of its state.
+  // A rank and the holder of the copy of its state.
   const std::vector<pid_t> both = {process_of_rank(0), process_of_rank(1)};
   for (const pid_t pid : both) ::kill(pid, SIGKILL);
   const Result result = job.finish();
@@ -135,7 +136,7 @@ TEST_F(Survivors, TakeTheStateFromTheDiskWhereMemoryLacksIt) {
   for (const auto& [step, loss] : losses("undisturbed")) EXPECT_NEAR(found.at(step), loss, 1e-4);
 }
 
-// The state in memory is that of the beginning.
+// The state in memory is the initial one.
 TEST_F(Survivors, GoOnFromAPublishedStepThatIsNewer) {
   Words more = {"--ranks",      "3",    "--min-ranks",        "2",  "--steps",      "300",
                 "--copy-every", "1000", "--checkpoint-every", "10", "--checkpoint", path("run")};
@@ -157,8 +158,8 @@ TEST_F(Survivors, GoOnFromAPublishedStepThatIsNewer) {
   EXPECT_TRUE(told);
 }
 
-// The second one dies while the others take over what the first had, or keep their first states
-// after that; neither has the copy of the other's.
+// The second rank dies while the others take over the first one's state, or store their first
+// copies afterwards; neither holds the other's copy.
 TEST_F(Survivors, TakeADeathInARecovery) {
   const Words words = {"train", "--data",   text_, "--ranks",   "6", "--min-ranks", "2", "--steps",
                        "30",    "--hidden", "32",  "--threads", "1"};
@@ -171,7 +172,7 @@ TEST_F(Survivors, TakeADeathInARecovery) {
   }
 }
 
-// Of four, whoever they are: each of them has copies at two others.
+// Any two of four ranks: each has copies at two others.
 TEST_F(Survivors, TakeTwoDeathsAtOnce) {
   for (const int other : {1, 2, 3}) {
     const std::string faults = cat("kill:0:60,kill:", other, ":60");
@@ -183,7 +184,7 @@ TEST_F(Survivors, TakeTwoDeathsAtOnce) {
   }
 }
 
-// A rank and the one that has its copy, and no checkpoint.
+// A rank and the holder of its copy, without a checkpoint.
 TEST_F(Survivors, EndWhereAPartOfTheStateIsLost) {
   Process job = start(
       training({"--ranks", "4", "--min-ranks", "2", "--copies", "1", "--steps", "3000"}, "losses"));
@@ -195,7 +196,7 @@ TEST_F(Survivors, EndWhereAPartOfTheStateIsLost) {
   EXPECT_THAT(result.err, HasSubstr("a part of the state was in the memory of dead ranks alone"));
 }
 
-// A rank that dies takes the place of none: a spare does.
+// A spare replaces a dead rank.
 TEST_F(Survivors, HaveSparesTakeTheirPlaces) {
   const Result result =
       run(training({"--ranks", "2", "--spares", "1", "--min-ranks", "2"}, "losses"),
@@ -206,7 +207,7 @@ TEST_F(Survivors, HaveSparesTakeTheirPlaces) {
   EXPECT_THAT(losses("losses"), SizeIs(kSteps));
 }
 
-// Spares do not train as long as nobody dies, whether or not it was said how many must be left.
+// Spares do not train while no rank dies, whether or not a minimum was given.
 TEST_F(Survivors, AreAsManyAsTrainWhereNothingElseIsSaid) {
   const Words two = {"--ranks", "2", "--spares", "1"};
   const Result undisturbed = run(training(two, "losses"));
@@ -226,7 +227,7 @@ class SurvivorsOfARunWithADirectory : public Survivors {
         run(training({"--steps", "8", "--ranks", "2", "--checkpoint", path("run")}, "old")).code,
         0);
   }
-  // The run's identity; its ranks die as `faults` say.
+  // Returns the run's identity; its ranks die according to `faults`.
   std::string trained(const Words& more, const std::string& faults) const {
     Words words = {"--checkpoint", path("run")};
     words.insert(words.end(), more.begin(), more.end());
@@ -266,7 +267,7 @@ TEST_F(SurvivorsOfARunWithADirectory, MayStillHaveOtherSettings) {
   }
 }
 
-// Spares know what the ranks that began made of the options.
+// Spares know the settings that the first ranks derived from the options.
 TEST_F(Survivors, KeepTheBatchThatFollowedFromTheFirstRanks) {
   const Words words = {"train", "--data",    text_, "--steps",         "12", "--hidden",
                        "32",    "--threads", "1",   "--micro-batches", "2",  "--micro-batch",
@@ -277,7 +278,7 @@ TEST_F(Survivors, KeepTheBatchThatFollowedFromTheFirstRanks) {
   EXPECT_THAT(result.err, HasSubstr("with 48 samples as before"));
 }
 
-// Ten deaths, of whoever, spares too; each once the run has come on by some steps.
+// Ten deaths of any ranks, including spares, each after the run has progressed by some steps.
 TEST_F(Survivors, TrainOnAfterManyDeaths) {
   constexpr int kMany = 600;
   constexpr int kRanks = 4;
@@ -311,7 +312,7 @@ TEST_F(Survivors, TrainOnAfterManyDeaths) {
   }
 }
 
-// As the owners of machines that may be taken away tell them.
+// As owners of preemptible machines announce termination.
 TEST_F(Survivors, TrainOnWithoutARankThatIsAskedToLeave) {
   constexpr int kMany = 4000;
   Process job =
@@ -325,7 +326,7 @@ TEST_F(Survivors, TrainOnWithoutARankThatIsAskedToLeave) {
   EXPECT_THAT(losses("losses"), SizeIs(kMany));
 }
 
-// A spare's death interrupts nobody, and the run is not done twice.
+// A spare's death interrupts no rank, and the run is not repeated.
 TEST_F(Survivors, AreThroughOnceAlthoughASpareDied) {
   Process job = start(
       training({"--ranks", "2", "--spares", "1", "--min-ranks", "1", "--steps", "2000"}, "losses"));
@@ -373,7 +374,7 @@ TEST_F(Survivors, AreTheJobThatGoesOn) {
   EXPECT_THAT(three.err, Not(HasSubstr("go on")));
 }
 
-// Nobody that is left knows how far the run was: it is not through.
+// No surviving rank knows the run's progress, so the run is not complete.
 TEST_F(Survivors, MayBeSparesAlone) {
   const Words job_of = {"--ranks", "2", "--spares", "1", "--min-ranks", "1", "--steps", "2000"};
   const auto kill_both = [&](const Words& options, int64_t after) {
@@ -402,7 +403,7 @@ TEST_F(Survivors, DoWithoutSparesAsLongAsTheyCan) {
   EXPECT_THAT(result.out, HasSubstr("all_reduce"));
 }
 
-// Spares that only waited make no success of it, and the job is started again.
+// Spares that only waited do not count as success, and the job is restarted.
 TEST_F(Survivors, AreNotThoseThatOnlyWaited) {
   const std::string program =
       cat("if [ $RANK -lt 2 ]; then ", tutti(), " bench all_reduce --max 1K; exit 9; fi; exec ",
@@ -410,7 +411,7 @@ TEST_F(Survivors, AreNotThoseThatOnlyWaited) {
   const Result result =
       run({"run", "-n", "2", "--spares", "2", "--restarts", "1", "--", "sh", "-c", program});
   EXPECT_EQ(result.code, 9) << result.err;
-  // The last rank that worked may fail before the spares have ended, or after.
+  // The last working rank may fail before or after the spares have ended.
   EXPECT_THAT(result.err,
               AllOf(AnyOf(HasSubstr("all ranks that worked have failed"), HasSubstr("rank 1 (")),
                     HasSubstr("the job is started again, for the 1. of 1 times")));
@@ -420,7 +421,7 @@ TEST_F(Survivors, AreNotThoseThatOnlyWaited) {
   EXPECT_THAT(diverged.err, HasSubstr("not finite"));
 }
 
-// Each in the order of their ends: the next one waits for word of those before it.
+// Each in the order of their ends: the next one waits for news of those before it.
 TEST_F(Survivors, AreNotThoseThatLeftBeforeAllOthersFailed) {
   const std::string wait = "read -r -u $TUTTI_LAUNCHER_FD notice; ";
   const Result left = run({"run", "-n", "3", "--min-ranks", "1", "--", "bash", "-c",

@@ -1,4 +1,4 @@
-// `tutti tokenize`: the files it writes, what it says, and what it refuses.
+// Tests `tutti tokenize`: its files, its output and its errors.
 #include <algorithm>
 #include <span>
 #include <string>
@@ -160,7 +160,7 @@ TEST_F(Tokenize, SaysThatPyarrowIsMissing) {
                  {"without pyarrow", "-m pip install pyarrow"});
 }
 
-// GPT-3's (Brown et al., 2020, table 2.2), by its weights, which are rounded.
+// GPT-3's mixture (Brown et al., 2020, table 2.2) by its rounded weights.
 TEST_F(Tokenize, DataTellsTheEpochsOfAMixture) {
   const Result result = run({"data", "410B", "19B", "12B", "55B", "3B", "--data-weights", "60",
                              "22", "8", "8", "3", "--tokens", "300B"});

@@ -1,4 +1,4 @@
-// `tutti top`: jobs with a rank that is late, stopped or killed, watched from outside.
+// Tests `tutti top`: jobs with a late, stopped or killed rank, watched from outside.
 #include <signal.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ constexpr const char* kOtherToken = "ffeeddccbbaa99887766554433221100";
 
 class Top : public Cli {
  protected:
-  // The words that start a job of late_rank.
+  // The command of a job of late_rank.
   static Words job_of(int ranks, const Words& late_rank, const Words& options = {}) {
     Words words = {"run", "-n", cat(ranks)};
     words.insert(words.end(), options.begin(), options.end());
@@ -30,7 +30,7 @@ class Top : public Cli {
     words.insert(words.end(), late_rank.begin(), late_rank.end());
     return words;
   }
-  // A rank of two that is started by hand, in a directory of the test's own.
+  // One of two ranks started by hand in the test's own directory.
   Process start_rank(const std::string& rank, Process::Environment environment) const {
     environment.merge(Process::Environment{{"RANK", rank}, {"WORLD_SIZE", "2"}});
     const std::string program = std::filesystem::absolute("tests/tools/cli/late_rank");
@@ -114,7 +114,7 @@ TEST_F(Top, NamesTheOneThatTheOthersWaitFor) {
   end(job);
 }
 
-// It waits all the time, and for ranks that are at work.
+// A spare waits all the time, and for ranks that are working.
 TEST_F(Top, TakesNoSpareForTheMeasure) {
   Process job = start(job_of(3, {"-1", "20", "-1", "spare"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
@@ -162,7 +162,7 @@ TEST_F(Top, IsRefusedWithAnotherToken) {
   end(job);
 }
 
-// The file is gone when all have met, and comes before an address.
+// The file is removed after the rendezvous, and takes precedence over an address.
 TEST_F(Top, FindsAJobThatMetByAFile) {
   const std::string secret = write("secret", kToken);
   std::filesystem::permissions(secret, std::filesystem::perms(0600));
@@ -180,7 +180,7 @@ TEST_F(Top, FindsAJobThatMetByAFile) {
   ::kill(one.pid(), SIGKILL);
 }
 
-// Its key is not the token alone, and it does not listen at MASTER_PORT.
+// Its key is not only the token, and it does not listen at MASTER_PORT.
 TEST_F(Top, FindsAJobOfTorchrunWithAShortToken) {
   const std::string port = cat(free_port());
   const Process::Environment environment = {
@@ -238,7 +238,7 @@ TEST_F(Top, SaysThatTheJobHasEnded) {
   EXPECT_THAT(result.err, HasSubstr("the job has ended"));
 }
 
-// Ranks that make no calls outlive the one that was asked.
+// Ranks without calls outlive the rank that was asked.
 TEST_F(Top, AsksAnotherRankWhereThatOneDies) {
   Process job = start(job_of(3, {"-1", "60000"}, {"--min-ranks", "1"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
@@ -278,7 +278,8 @@ TEST_F(Top, TellsOfAnAbortedJob) {
   EXPECT_THAT(run({"top", "--report", path("nothing")}).err, HasSubstr("no rank has left"));
 }
 
-// A directory may hold those of earlier jobs, or of earlier starts of this one, and half a file.
+// A directory may contain reports of earlier jobs or earlier starts of this job, and a partial
+// file.
 TEST_F(Top, TellsOfTheLastJobOfThoseThatWereAborted) {
   std::filesystem::create_directory(path("reports"));
   const Process::Environment environment = {{"TUTTI_REPORT", path("reports")},

@@ -1,4 +1,4 @@
-// `tutti topo`: graphs from files and from this host, with the rings and trees that fit them.
+// Tests `tutti topo`: graphs from files and from this host, with the rings and trees that fit them.
 #include <algorithm>
 #include <numeric>
 #include <pugixml.hpp>
@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Two GPUs behind a switch of each of two NUMA nodes, with a card; NVLinks in pairs.
+// Two GPUs behind a switch on each of two NUMA nodes, with a card; NVLinks in pairs.
 constexpr const char* kFour = R"(
 node numa0 numa_node
 node numa1 numa_node
@@ -53,7 +53,7 @@ TEST_F(Topo, ShowsAMachineFromAFile) {
   EXPECT_THAT(result.err, IsQuiet());
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("2 NUMA nodes, 4 GPUs, 2 cards"), HasSubstr("1 ring of 10 GB/s"),
-                    HasSubstr("paths up to NVL: nothing better"), HasSubstr("card0 (PIX)"),
+                    HasSubstr("paths up to NVL: no improvement"), HasSubstr("card0 (PIX)"),
                     HasSubstr("bounded by 2 directions of system links of 10 GB/s")));
   const Json report = Json::parse(read(json));
   EXPECT_EQ(report["nodes"].size(), 11u);
@@ -136,7 +136,7 @@ TEST_F(Topo, RefusesBadFiles) {
   EXPECT_THAT(refused("node a gpu\nlink a b pci 1GB/s\n"), HasSubstr("line 2"));
   EXPECT_THAT(refused("{}"), HasSubstr("nodes"));
   EXPECT_THAT(refused(""), HasSubstr("empty"));
-  EXPECT_THAT(refused("node a gpu\nnode b gpu\n"), HasSubstr("no way from a to b"));
+  EXPECT_THAT(refused("node a gpu\nnode b gpu\n"), HasSubstr("no path from a to b"));
   EXPECT_THAT(run({"topo", "--from", path("nowhere.xml")}).err, HasSubstr("nowhere.xml"));
   EXPECT_THAT(run({"topo", "--from", "synthetic:nonsense:9"}).err, HasSubstr("nonsense"));
 }

@@ -1,5 +1,5 @@
-// The program under torchrun itself: one agent and two, and what happens when an agent starts its
-// ranks anew. Skipped where there is no torchrun; TORCHRUN=PATH names one that is not on PATH.
+// Tests the program under torchrun itself: one agent and two, and an agent that restarts its ranks.
+// Skipped without torchrun; TORCHRUN=PATH names one that is not on PATH.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// torchrun takes seconds to start, and more of them on a busy machine.
+// torchrun takes seconds to start, and longer on a busy machine.
 constexpr std::chrono::seconds kTorchrunsPatience{120};
 
 class Torchrun : public Cli {
@@ -24,14 +24,14 @@ class Torchrun : public Cli {
     if (torchrun_.empty()) GTEST_SKIP() << "there is no torchrun (pip install torch): set TORCHRUN";
   }
 
-  // One agent alone. It would take port 29500, which may be somebody's.
+  // A single agent. By default it would use port 29500, which may be occupied.
   Process lone_agent(Words options, const std::string& script,
                      Process::Environment environment = {}) const {
     options.insert(options.end(), {"--master-port", cat(free_port())});
     return agent(options, script, std::move(environment));
   }
 
-  // Behind "--" torchrun takes nothing for an option of its own: not --max, for one.
+  // After "--" torchrun does not interpret options such as --max as its own.
   Process agent(const Words& options, const std::string& script,
                 Process::Environment environment = {}) const {
     Words words = {torchrun_};
@@ -52,7 +52,7 @@ class Torchrun : public Cli {
     for (const Json& result : document["results"]) EXPECT_EQ(result["wrong"], 0);
   }
 
-  // For a script: does what follows only in the first start of a rank.
+  // Shell code that runs its command only in a rank's first start.
   std::string when_first() const { return cat("mkdir ", path("started."), "$RANK 2>&- && "); }
 
  private:
@@ -67,8 +67,8 @@ TEST_F(Torchrun, StartsABenchmark) {
   expect_right(3);
 }
 
-// Rank 1 ends before it joins. Its agent counts a restart; the other one, which stops its own rank
-// while that waits, does not.
+// Rank 1 ends before it joins. Its agent counts a restart; the other agent, which stops its own
+// waiting rank, does not.
 TEST_F(Torchrun, TwoAgentsAreOneWorldAlsoAfterARestart) {
   const std::string script =
       cat("[ $RANK = 1 ] && ", when_first(), "exit 1; echo $TORCHELASTIC_RESTART_COUNT >",
@@ -90,8 +90,8 @@ TEST_F(Torchrun, TwoAgentsAreOneWorldAlsoAfterARestart) {
   EXPECT_NE(read(path("count.0")), read(path("count.1"))) << "else this test shows less";
 }
 
-// In its first start rank 1 leaves a process behind that the agent cannot stop, and that looks for
-// rank 0. In the second start rank 1 joins when that process has ended: rank 0 has refused it.
+// In its first start rank 1 leaves a process that the agent cannot stop and that looks for rank 0.
+// In the second start rank 1 joins when that process has ended, refused by rank 0.
 TEST_F(Torchrun, ARankOfAnEarlierStartIsRefused) {
   const std::string lock = path("lock");
   const std::string ready = path("ready");  // a pipe: the process is out of the agent's reach

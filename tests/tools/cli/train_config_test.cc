@@ -1,4 +1,4 @@
-// A run's configuration: files, --set and options, and what is said of mistakes in them.
+// Tests a run's configuration: files, --set and options, and the errors in them.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// `tutti train` on what `tutti tokenize` makes: mixtures, documents, prompts.
+// Tests `tutti train` on files of `tutti tokenize`: mixtures, documents, prompts.
 #include <cmath>
 #include <filesystem>
 #include <sstream>
@@ -25,7 +25,7 @@ class TrainData : public Cli {
     EXPECT_EQ(result.code, 0) << result.err;
     return file + ".bin";
   }
-  // A GPT in a few steps; the lines of its log, the summary the last of them.
+  // Trains a GPT for a few steps; returns its log lines, the last of which is the summary.
   std::vector<Json> trained(const Words& more) const {
     Words words = {"train", "--model", "gpt2",      "--layers",  "1", "--heads",
                    "2",     "--width", "16",        "--batch",   "8", "--micro-batch",
@@ -54,7 +54,7 @@ TEST_F(TrainData, TellsTheEpochsOfEachDataSet) {
   const std::vector<Json> lines =
       trained({"--ranks", "1", "--steps", "4", "--data", a, b, "--data-weights", "3", "1"});
   ASSERT_EQ(lines.size(), 5u);
-  // Of 1800 and 450 tokens to train on, windows of 16 that may be moved.
+  // 1800 and 450 training tokens in windows of 16 that may be shifted.
   const std::vector<double> wanted = {24 / 111.0, 8 / 27.0};
   EXPECT_EQ(lines.back().at("epochs").get<std::vector<double>>(), wanted);
   EXPECT_EQ(lines.at(3).at("epochs").get<std::vector<double>>(), wanted);
@@ -62,7 +62,7 @@ TEST_F(TrainData, TellsTheEpochsOfEachDataSet) {
   EXPECT_THAT(out_, HasSubstr(cat("epochs           0.22 of ", a, ", 0.30 of ", b, "\n")));
 }
 
-// As FineWeb is kept: some files to train on, and one to validate on.
+// FineWeb's layout: several training files and one validation file.
 TEST_F(TrainData, ShardsHaveOneFileToValidateOn) {
   std::string text;
   while (text.size() < 2000) text += cat("sentence ", text.size(), ". ");
@@ -73,7 +73,7 @@ TEST_F(TrainData, ShardsHaveOneFileToValidateOn) {
   Words with = words;
   with.insert(with.end(), {"--validation", v});
   const std::vector<Json> lines = trained(with);
-  // 43 windows of 16 in 700 tokens, and nothing of the shards.
+  // 43 windows of 16 in 700 tokens, and none of the shards.
   EXPECT_EQ(lines.back().at("validation_samples"), 43 * 16);
   EXPECT_NE(trained(words).back().at("validation_samples"), 43 * 16);
 }
@@ -100,7 +100,7 @@ TEST_F(TrainData, DocumentMasksHideOtherDocuments) {
   EXPECT_THAT(bytes.err, HasSubstr("the data do not tell where documents end [--document-mask]"));
 }
 
-// Digits at random are not to be learnt, but what follows them is.
+// Random digits cannot be learnt, but the text after them can.
 TEST_F(TrainData, PromptsAreNotLearnt) {
   std::string pairs;
   std::string texts;

@@ -1,4 +1,4 @@
-// tutti train --factors: weight gradients that are sent as their factors.
+// Tests tutti train --factors: weight gradients sent as their factors.
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
@@ -35,7 +35,7 @@ class TrainFactors : public Cli {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  // Returns all lines of the run's own log, and what it printed.
+  // Returns all lines of the run's log, and its output.
   std::pair<std::vector<Json>, std::string> train(Words more) const {
     std::filesystem::remove(path("log"));
     more.insert(more.end(), {"--json", path("log")});
@@ -59,7 +59,7 @@ class TrainFactors : public Cli {
   }
 };
 
-// 12 rows: 12 x (64 + 64) values in place of 2 x 64 x 64, but 12 x (64 + 3) of 2 x 64 x 3.
+// 12 rows: 12 x (64 + 64) values instead of 2 x 64 x 64, but 12 x (64 + 3) instead of 2 x 64 x 3.
 TEST_F(TrainFactors, AreReported) {
   const auto [plain, text_of_plain] = train({});
   const auto [factors, text] = train({"--factors", "auto"});

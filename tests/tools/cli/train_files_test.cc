@@ -1,5 +1,5 @@
-// What `tutti train` writes for other programs to read: the same numbers as JSON, CSV and
-// TensorBoard's events; its checkpoints in the background, and the best one.
+// Tests the files of `tutti train` for other programs: the same numbers as JSON, CSV and
+// TensorBoard events; background checkpoints and the best one.
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -31,7 +31,7 @@ class TrainFiles : public Cli {
   }
 
   using Numbers = std::map<std::string, double>;
-  // Of each step: all that is there.
+  // All numbers of each step.
   std::map<int, Numbers> json() const {
     std::map<int, Numbers> steps;
     for (const std::string& line : split(read(path("j")), '\n')) {
@@ -91,7 +91,7 @@ TEST_F(TrainFiles, SayTheSame) {
   Words first = files, second = files;
   first.insert(first.end(), {"--steps", "4"});
   train(first);
-  // One that goes on adds to all of them.
+  // A resumed run appends to all of them.
   second.insert(second.end(), {"--steps", "6", "--resume"});
   train(second);
   const auto in_json = json(), in_csv = csv(), in_events = events();
@@ -162,7 +162,7 @@ TEST_F(TrainFiles, ThatCannotBeWrittenAreFoundFirst) {
   EXPECT_THAT(board.err, HasSubstr(text_ + "/x"));
 }
 
-// What is told before is what is taken, but for buckets that come and go.
+// The reported memory is what the run allocates, except for temporary buckets.
 TEST_F(TrainFiles, ADryRunTellsTheMemory) {
   const Words layout = {"train", "--ranks",   "2",       "--data",  text_, "--batch",
                         "64",    "--json",    path("j"), "--steps", "2",   "--model",
@@ -190,7 +190,7 @@ TEST_F(TrainFiles, ADryRunTellsTheMemory) {
               0.03 * activations);
 }
 
-// Of ranks that a launcher started, one tells it for as many as there are.
+// Under a launcher, one rank reports it for all ranks.
 TEST_F(TrainFiles, ADryRunOfALaunchersRanksTrainsNothing) {
   const Words job = {"run",   "-n",      "2",      "--no-prefix",  "--",
                      tutti(), "train",   "--data", text_,          "--steps",

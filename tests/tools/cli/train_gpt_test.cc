@@ -1,4 +1,4 @@
-// `tutti train --model gpt2`: what it reports, in which layouts, and what kill -9 leaves.
+// Tests `tutti train --model gpt2`: its reports, its layouts, and recovery after kill -9.
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -27,7 +27,7 @@ const Process::Environment kDeterministic = {{"TUTTI_DETERMINISTIC", "1"}};
 
 class TrainGpt : public Cli {
  protected:
-  // About 35 000 parameters, on 2 ranks; `more` takes the place of options that are here.
+  // About 35 000 parameters on 2 ranks; `more` overrides these options.
   Words command(const Words& more) const {
     const std::vector<Words> defaults = {
         {"--model", "gpt2"}, {"--layers", "2"},       {"--heads", "2"}, {"--width", "32"},
@@ -46,7 +46,7 @@ class TrainGpt : public Cli {
     }
     return lines;
   }
-  // The lines of a run that must succeed.
+  // Returns the log lines of a run that must succeed.
   std::vector<Json> trained(const Words& more) const {
     const Result result = run(command(more), kDeterministic);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -60,7 +60,7 @@ class TrainGpt : public Cli {
     }
     return losses;
   }
-  // Losses and norms of each step.
+  // Losses and gradient norms of each step.
   static std::vector<std::pair<double, double>> steps(const std::vector<Json>& lines) {
     std::vector<std::pair<double, double>> steps;
     for (const Json& line : lines) {
@@ -73,7 +73,7 @@ class TrainGpt : public Cli {
     EXPECT_THAT(result.code, ::testing::AnyOf(1, 2));
     for (const std::string& part : said) EXPECT_THAT(result.err, HasSubstr(part));
   }
-  // Returns when a run has reported so many steps.
+  // Waits until a run has reported that many steps.
   void await_steps(const std::string& file, int64_t steps) const {
     const Deadline deadline = Deadline::after(testing::kPatience);
     while (std::ranges::count(read(file), '\n') < steps) {
@@ -81,7 +81,7 @@ class TrainGpt : public Cli {
       std::this_thread::yield();
     }
   }
-  // Kills one of the two ranks of a job that runs, and sees how the other ends.
+  // Kills one of the two ranks of a running job and checks how the other ends.
   void expect_a_clear_end(Process& job, int rank) const {
     const pid_t pid = process_of_rank(rank);
     ASSERT_GT(pid, 0);
@@ -101,7 +101,7 @@ class TrainGpt : public Cli {
   const std::string text_ = write_text();
 };
 
-// A model whose products are large enough to be cut.
+// A model with matrix products large enough to be divided among threads.
 TEST_F(TrainGpt, AnyNumberOfThreadsGivesTheSameBits) {
   for (const std::string type : {"f32", "bf16"}) {
     const Words wide = {"--width", "192", "--micro-batch", "24", "--batch",     "24",
@@ -164,7 +164,7 @@ TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
   const Json& memory = summary["memory"];
   EXPECT_GT(memory["gathered"], 0);
   EXPECT_GT(memory["activations"], 0);
-  // With f32 parameters there are no masters; AdamW has two states.
+  // With f32 parameters there are no master copies; AdamW has two states.
   EXPECT_EQ(memory["masters"], 0);
   EXPECT_EQ(memory["gradients"], memory["parameters"]);
   EXPECT_EQ(memory["optimizer"], 2 * memory["parameters"].get<int64_t>());
@@ -190,7 +190,7 @@ TEST_F(TrainGpt, ContextRanksChangeNotABit) {
         Words{"--cp", "2", "--pp", "2", "--ranks", "4", "--recompute", "full"}}) {
     EXPECT_EQ(steps(trained(words + layout)), plain) << ::testing::PrintToString(layout);
   }
-  // Where the model cannot be cut, its bits are those of three ranks, which is said.
+  // If the model cannot be divided, its bits are those of three ranks, and a message says so.
   const Result odd = run(command(words + Words{"--cp", "3", "--ranks", "3"}), kDeterministic);
   EXPECT_EQ(odd.code, 0);
   EXPECT_THAT(odd.err, HasSubstr("the bits are those of 3 context ranks"));
@@ -200,7 +200,7 @@ TEST_F(TrainGpt, ContextRanksChangeNotABit) {
   }
 }
 
-// A step has 8 micro-batches, which each layout deals to its ranks in another way.
+// A step has 8 micro-batches, which each layout assigns to its ranks differently.
 TEST_F(TrainGpt, ExpertRanksChangeNotABit) {
   const Words words = {"--model",        "qwen2moe", "--experts",       "8",  "--topk",  "2",
                        "--balance-loss", "0.1",      "--heads",         "4",  "--steps", "3",
@@ -237,7 +237,7 @@ TEST_F(TrainGpt, ThePipelineChangesNotABit) {
   }
 }
 
-// After 16 steps and a flush, one more.
+// One more step after 16 steps and a flush.
 TEST_F(TrainGpt, AStepMayBeAloneBetweenFlushes) {
   for (const std::string schedule : {"pipedream", "pipedream-2bw"}) {
     const std::string batch = schedule == "pipedream" ? "1" : "2";
@@ -265,7 +265,7 @@ TEST_F(TrainGpt, ACheckpointGoesOnInAnyPipeline) {
     SCOPED_TRACE(::testing::PrintToString(layout));
     const std::string copy = path(cat("copy-", copies_++));
     std::filesystem::copy(path("half"), copy, std::filesystem::copy_options::recursive);
-    std::filesystem::remove(path("json"));  // a run that goes on adds to it
+    std::filesystem::remove(path("json"));  // a resumed run appends to it
     const std::vector<Json> found =
         trained(words + layout + Words{"--checkpoint", copy, "--resume"});
     EXPECT_EQ(found.back()["resumed_at"], 3);
@@ -363,8 +363,8 @@ TEST_F(TrainGpt, TheDeathOfARankEndsTheOther) {
   }
 }
 
-// Ranks die while they save, again and again. Each time the run is taken up where the last whole
-// checkpoint is, and in the end it is as if nothing had happened.
+// Ranks repeatedly die while they save. Each time the run resumes at the last complete checkpoint,
+// and the result is that of an uninterrupted run.
 TEST_F(TrainGpt, AKilledRunIsResumedAndTrainsTheSameModel) {
   const Words words = {"--steps", "200", "--zero", "3", "--dropout", "0.1"};
   const std::vector<double> whole = losses(trained(words));

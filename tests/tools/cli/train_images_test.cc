@@ -1,4 +1,4 @@
-// `tutti train` on images that are cut over a grid of ranks.
+// Tests `tutti train` on images that are cut over a grid of ranks.
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class TrainImages : public Cli {
  protected:
-  // The losses of the steps of a small run, by its own log.
+  // Returns the losses of a small run's steps from its log.
   std::vector<double> losses(const Words& more) const {
     Words words = {"train",         "--data",    "shapes:18x14:64", "--batch", "8",
                    "--micro-batch", "4",         "--widths",        "4",       "6",
@@ -60,7 +60,7 @@ TEST_F(TrainImages, ARunGoesOnOnAnotherGrid) {
   };
   const std::vector<double> whole = with("whole", "8", {"--ranks", "1"});
   with("cut", "4", {"--ranks", "2", "--spatial", "2x1"});
-  // Its log goes on, too.
+  // Its log is continued as well.
   expect_near(with("cut", "8", {"--ranks", "3", "--spatial", "1x3", "--resume"}), whole);
 }
 

@@ -1,4 +1,4 @@
-// `tutti train --checkpoint`: whose directory it is, what may be resumed, and what a signal leaves.
+// Tests `tutti train --checkpoint`: ownership of the directory, resumable runs, and signals.
 #include <signal.h>
 
 #include <filesystem>
@@ -25,7 +25,7 @@ const Process::Environment kDeterministic = {{"TUTTI_DETERMINISTIC", "1"}};
 
 class TrainLineage : public Cli {
  protected:
-  // About 35 000 parameters; `more` takes the place of options that are here.
+  // About 35 000 parameters; `more` overrides these options.
   Words command(const Words& more) const {
     const std::map<std::string, std::string> defaults = {
         {"--model", "gpt2"}, {"--layers", "2"},     {"--heads", "2"},  {"--width", "32"},
@@ -48,7 +48,7 @@ class TrainLineage : public Cli {
     EXPECT_EQ(result.code, 0) << result.err;
     return result;
   }
-  // One line, before there are ranks.
+  // One line of error, before ranks are started.
   void expect_refused(const Words& words, const std::vector<std::string>& said) const {
     const Result result = run(words, kDeterministic);
     EXPECT_EQ(result.code, 1);
@@ -70,7 +70,7 @@ class TrainLineage : public Cli {
     }
     return steps;
   }
-  // Of the steps that count.
+  // Losses of the steps that count.
   std::map<int64_t, double> losses() const {
     std::map<int64_t, double> losses;
     for (const Json& line : lines()) {
@@ -151,7 +151,7 @@ TEST_F(TrainLineage, TheSeedMayChangeByEitherOfItsNames) {
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5));
 }
 
-// The same command each time, as launchers give it that start ranks anew.
+// The same command each time, as from launchers that restart ranks.
 TEST_F(TrainLineage, MayGoOnWhereThereIsSomethingToGoOnFrom) {
   trained(saving({"--steps", "3", "--resume", "auto"}));
   EXPECT_EQ(lines().back()["resumed_at"], 0);
@@ -202,7 +202,7 @@ TEST_F(TrainLineage, ASignalEndsARunAfterAStepThatIsSaved) {
     Process job = start(saving(with(layout)), kDeterministic);
     await_steps(5);
     const int sent = number == SIGUSR1 ? SIGTERM : number;
-    // In a pipeline only one rank hears of it: all stop after the same step.
+    // In a pipeline only one rank receives it; all stop after the same step.
     ::kill(number == SIGUSR1 ? process_of_rank(1) : job.pid(), sent);
     const Result stopped = job.finish();
     EXPECT_EQ(stopped.code, 128 + sent) << stopped.err;
@@ -223,7 +223,7 @@ TEST_F(TrainLineage, ASignalEndsARunAfterAStepThatIsSaved) {
 }
 
 TEST_F(TrainLineage, ASecondSignalEndsItAtOnce) {
-  // Steps that take minutes: no rank comes to the end of one.
+  // Steps that take minutes: no rank finishes one.
   Process job = start(command({"--steps", "5", "--batch", "200000", "--ranks", "1"}));
   const Deadline deadline = Deadline::after(std::chrono::minutes(1));
   const auto catches = [&] {

@@ -1,4 +1,4 @@
-// tutti train --mix: layers that are batch-, model- or domain-parallel over the same ranks.
+// Tests tutti train --mix: layers that are batch-, model- or domain-parallel over the same ranks.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -30,7 +30,7 @@ class TrainMix : public Cli {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  // Losses of the steps of a run that succeeds.
+  // Losses of the steps of a run that must succeed.
   std::vector<double> losses(const Words& more, Process::Environment environment = {}) const {
     std::filesystem::remove(path("j"));
     Words words = command(more);
@@ -44,7 +44,7 @@ class TrainMix : public Cli {
     }
     return found;
   }
-  // Each of these runs has the losses of one rank.
+  // Each of these runs has the losses of a single rank.
   void expect_same_losses(const std::vector<Words>& runs) const {
     const std::vector<double> alone = losses({"--ranks", "1"});
     ASSERT_EQ(alone.size(), 3u);
@@ -67,7 +67,7 @@ class TrainMix : public Cli {
   Words model_ = {"--model", "perceptron", "--widths", "13", "--widths", "6"};
 
  private:
-  // Two of MNIST's four files, of images of 5 x 4.
+  // Two of MNIST's four files, with images of 5 x 4.
   void write_images(const std::string& prefix, uint32_t count) const {
     const auto number = [](uint32_t value) {
       std::string bytes;
@@ -113,7 +113,7 @@ TEST_F(TrainMix, DryRunsTellOfTheRankThatTakesMost) {
   EXPECT_THAT(dry.out, HasSubstr("memory of rank 1 "));
 }
 
-// Gradients of all layers are summed over the tensor ranks, too.
+// Gradients of all layers are also summed over the tensor ranks.
 TEST_F(TrainMix, WholeMatricesAreNotOfSeveralGroups) {
   for (const Words& more : {Words{}, Words{"--dry-run"}}) {
     Words words = {"--tp", "2", "--mix", "b,b,b", "--zero", "1", "--optimizer", "soap"};
@@ -157,7 +157,7 @@ TEST_F(TrainMix, MistakesAreNamed) {
   expect_refused({"--tp", "2", "--mix", write("bad", "b\nm\nmm\n")}, {"\"mm\"", "bad, line 3"});
   expect_refused({"--tp", "2", "--mix", write("empty", "\n")}, {"no layers", "empty"});
   expect_refused({"--tp", "2", "--mix", write("large", std::string(2 << 20, ' '))},
-                 {"large", "a mix of layers"});
+                 {"large", "a layer mix"});
   expect_refused({"--mix", "b,m,b"}, {"--mix has no effect without --tp"});
   expect_refused({"--tp", "8"}, {"the 6 outputs of layer 1", "8 ranks", "give b for this layer"});
   expect_refused({"--tp", "2", "--sp"}, {"--sp has no effect without --model gpt2"});

@@ -1,4 +1,4 @@
-// `tutti train --profile`: the table, the JSON and the picture of where a step's time goes.
+// Tests `tutti train --profile`: the table, the JSON and the picture of a step's time.
 #include <filesystem>
 #include <set>
 #include <string>
@@ -44,7 +44,8 @@ class TrainProfile : public Cli {
   const std::string text_ = write_text();
 };
 
-// The names of a table's rows: what is before the first number of lines that begin with two spaces.
+// Returns the names of a table's rows: the text before the first number of lines indented by two
+// spaces.
 std::set<std::string> rows_of(const std::string& out) {
   std::set<std::string> rows;
   for (const std::string& line : split(out, '\n')) {

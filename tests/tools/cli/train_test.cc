@@ -1,4 +1,4 @@
-// `tutti train`: the same losses for any number of ranks, and what it says to bad data.
+// Tests `tutti train`: equal losses for any number of ranks, and the errors for bad data.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ class Train : public Cli {
     return found;
   }
 
-  // Wrong for every rank, so said once, before there are any.
+  // An error common to all ranks, reported once before any rank starts.
   void expect_refused(const std::string& data, const std::vector<std::string>& said) const {
     expect_refused(run({"train", "--ranks", "2", "--steps", "3", "--data", data}), said);
   }
@@ -105,7 +105,7 @@ TEST_F(Train, BadDataIsRefused) {
 TEST_F(Train, DataWithoutPermissionIsRefused) {
   const std::string text = write_text();
   ASSERT_EQ(::chmod(text.c_str(), 0), 0);
-  // Root may read everything, unless it gives that up.
+  // Root may read everything, unless it drops its capabilities.
   Words command = {"setpriv", "--inh-caps=-all", "--bounding-set=-all"};
   if (::geteuid() != 0) command.clear();
   for (const std::string& word :

@@ -1,5 +1,5 @@
-// Two network namespaces as two hosts, with a cable between them, until the test ends. Tests are
-// skipped where this process may not make them.
+// Two network namespaces as two hosts with a cable between them, until the test ends. Tests are
+// skipped if this process may not create them.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class TwoHosts : public Cli {
   void SetUp() override;
   void TearDown() override;
 
-  // The command on `ranks` ranks, half of them on each host.
+  // Starts the command on `ranks` ranks, half of them on each host.
   Process start_on_both(int ranks, const Words& command,
                         Process::Environment environment = {}) const;
   Process start_tutti_on_both(int ranks, const Words& arguments) const;

@@ -1,4 +1,4 @@
-// Joins the job twice, one after the other, as a program does that makes communicators by need.
+// Joins the job twice in sequence, as a program that creates communicators on demand.
 #include <cstdio>
 #include <exception>
 #include <span>

@@ -1,4 +1,4 @@
-// Made-up facts of hosts, each with one fault, and what the doctor says of it.
+// Tests the doctor's diagnosis of synthetic facts about hosts, each with one fault.
 #include "tools/doctor/diagnose.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ HostFacts healthy(const std::string& name, int number) {
 
 Hosts three() { return {healthy("a", 1), healthy("b", 2), healthy("c", 3)}; }
 
-// Between all of them, and all is well.
+// Reachability between all hosts without faults.
 std::vector<Reach> all_reach(const Hosts& hosts) {
   std::vector<Reach> reaches;
   for (int from = 0; from < static_cast<int>(hosts.size()); ++from) {
@@ -74,7 +74,7 @@ void fail(Reach& reach, int error) {
   reach.small_arrived = reach.full_arrived = reach.common_arrived = false;
 }
 
-// There is one, with a remedy.
+// Expects exactly one finding, with a remedy.
 Finding only(const std::vector<Finding>& findings) {
   EXPECT_THAT(findings, SizeIs(1));
   if (findings.empty()) return {};
@@ -132,7 +132,7 @@ TEST(Diagnose, TwoSettings) {
   expect(only(findings), check::kSettings, Severity::error, "b",
          "TUTTI_TRANSPORT is auto on a, c; tcp on b");
   EXPECT_TRUE(rules_out_a_job(findings));
-  // What need not be the same on all ranks.
+  // Settings that need not be equal on all ranks.
   hosts = three();
   hosts[1].settings["TUTTI_TIMEOUT"] = "5";
   expect(only(diagnose(hosts)), check::kSettings, Severity::warning, "b", "TUTTI_TIMEOUT");
@@ -158,7 +158,7 @@ TEST(Diagnose, AStaleToken) {
   const Finding finding = only(diagnose(hosts));
   expect(finding, check::kToken, Severity::error, "b", "another on b (TUTTI_TOKEN_FILE=/token)");
   EXPECT_THAT(finding.what, Not(HasSubstr("5678")));
-  // Of two hosts, the token of the doctor's own shell decides.
+  // With two hosts, the token of the doctor's own shell decides.
   hosts.pop_back();
   const std::vector<Finding> findings = diagnose(hosts, {"TUTTI_TOKEN", "1234", ""});
   EXPECT_EQ(only(findings).where, "b");
@@ -168,7 +168,7 @@ TEST(Diagnose, ATokenOnOneHostOnly) {
   Hosts hosts = three();
   hosts[2].token = {"TUTTI_TOKEN", "1234", ""};
   expect(only(diagnose(hosts)), check::kToken, Severity::warning, "c", "only c has a token");
-  // It comes from here, and so do the others'.
+  // The other ranks' token is passed from here as well.
   EXPECT_THAT(diagnose(hosts, {"TUTTI_TOKEN", "1234", ""}), IsEmpty());
   hosts[2].token = {"TUTTI_TOKEN_FILE=/token", "", "/token has mode 0644, not 0600"};
   expect(only(diagnose(hosts)), check::kToken, Severity::error, "c", "0644");
@@ -234,7 +234,7 @@ TEST(Diagnose, AClockThatIsWrong) {
   expect(only(diagnose(hosts)), check::kClock, Severity::warning, "c", "1.500 s ahead");
   hosts[2].clock_offset = 40;
   expect(only(diagnose(hosts)), check::kClock, Severity::error, "c", "60.000 s behind");
-  // What may be an error of measurement is none of the clock.
+  // A difference within the measurement error is not a finding.
   hosts[2].clock_offset = 101.5;
   hosts[2].clock_error = 2;
   EXPECT_THAT(diagnose(hosts), IsEmpty());
@@ -267,7 +267,7 @@ TEST(Diagnose, ABlockedPort) {
 TEST(Diagnose, AMissingRoute) {
   const Hosts hosts = three();
   std::vector<Reach> reaches = all_reach(hosts);
-  // What comes from a cannot be answered; that is no finding of its own.
+  // Connections from a cannot be answered; that is not a separate finding.
   fail(between(reaches, 0, 1), ETIMEDOUT);
   fail(between(reaches, 1, 0), ENETUNREACH);
   between(reaches, 1, 0).route_error = ENETUNREACH;
@@ -293,7 +293,7 @@ TEST(Diagnose, AWrongInterface) {
   const Finding missing = only(diagnose_network(hosts, {}));
   expect(missing, check::kInterfaces, Severity::error, "b", "eth7");
   EXPECT_THAT(missing.remedy, HasSubstr("b has eth0 (10.0.0.2)"));
-  // It is there, and leads nowhere.
+  // The route exists but leads nowhere.
   hosts[1].rail_problem = "";
   hosts[1].settings["TUTTI_INTERFACE"] = "lo";
   hosts.pop_back();
@@ -330,7 +330,7 @@ TEST(Diagnose, AnMtuThatIsWrongOnTheWay) {
   EXPECT_TRUE(rules_out_a_job(findings));
 }
 
-// Each pair of three hosts, both ways, at so many GB/s.
+// Each pair of three hosts, both directions, at this many GB/s.
 JobResult links_at(double speed) {
   JobResult result{.ran = true, .transport = "tcp", .cases = 10};
   const std::vector<std::string> names = {"a", "b", "c"};
@@ -355,7 +355,7 @@ TEST(Diagnose, ASlowLink) {
   one_late.links[2].latency_us = 200;
   expect(only(diagnose_job(hosts, one_late)), check::kLinks, Severity::warning,
          "rank 1 (b) to rank 0 (a)", "200 us");
-  // All alike, but not what cards of 10 Gbit/s can.
+  // All alike, but below what cards of 10 Gbit/s can do.
   const std::vector<Finding> all_slow = diagnose_job(hosts, links_at(0.1));
   ASSERT_THAT(all_slow, SizeIs(6));
   EXPECT_THAT(all_slow[0].what, HasSubstr("100 MB/s, over cards of 10 Gbit/s"));

@@ -1,4 +1,4 @@
-// Which pairs of ranks the doctor measures, and when.
+// Tests which pairs of ranks the doctor measures, and when.
 #include "tools/doctor/job_check.h"
 
 #include <gmock/gmock.h>

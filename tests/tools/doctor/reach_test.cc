@@ -1,4 +1,4 @@
-// How hosts try each other, over the loopback interface; and that strangers get no answer.
+// Tests mutual reachability checks of hosts over the loopback interface; strangers get no answer.
 #include "tools/doctor/reach.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(Reach, FindsWhoKnowsTheNonce) {
   const Listeners listeners({"127.0.0.1"}, kInterfaces, 0, kNonce);
   EXPECT_EQ(listeners.rails().at(0).interface, "lo");
   EXPECT_EQ(listeners.rails().at(0).mtu, 65536);
-  // Many at a time, from the address by route and from one of their own.
+  // Many at once, from the route's address and from one of their own.
   std::vector<Target> targets(40, target_of(listeners));
   for (size_t i = 0; i < 20; ++i) targets[i].own = "127.0.0.1";
   const std::vector<Reach> reaches = try_all(0, targets, kInterfaces, kNonce);

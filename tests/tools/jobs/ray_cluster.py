@@ -28,7 +28,7 @@ class Rank:
     def node(self):
         return ray.get_runtime_context().get_node_id()
 
-    # The process that is the rank ends with its actor.
+    # The rank's process ends with its actor.
     def start(self, environment, command):
         self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], env={**os.environ, **environment},
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -63,7 +63,7 @@ def try_it(tutti, file):
         assert code != 0 and "rank 2" in said, said
 
 
-# Actors import the helper by name. Sockets have short names only.
+# Actors import the helper by name. Socket paths must be short.
 os.environ["PYTHONPATH"] = os.path.abspath("tools/jobs/ray")
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 folder = tempfile.mkdtemp(prefix="tutti-ray-", dir="/tmp")

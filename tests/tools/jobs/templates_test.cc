@@ -1,5 +1,5 @@
-// The templates of tools/jobs: that manifests hold together, and that ranks with the environments
-// that pods and Ray's actors get form a job.
+// Tests the templates of tools/jobs: manifests are consistent, and ranks with the environments of
+// pods and Ray actors form a job.
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A cluster starts within seconds, and later on a busy machine.
+// A cluster starts within seconds, later on a busy machine.
 constexpr std::chrono::seconds kRaysPatience{150};
 
 class Templates : public Cli {
@@ -25,7 +25,7 @@ class Templates : public Cli {
     if (find_program("python3").empty()) GTEST_SKIP() << "there is no python3";
   }
 
-  // A rank in each environment.
+  // Runs a rank in each environment.
   void expect_a_job(const std::vector<Process::Environment>& environments) const {
     const std::string file = path("result.json");
     std::vector<std::unique_ptr<Process>> ranks;

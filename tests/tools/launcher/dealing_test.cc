@@ -1,4 +1,4 @@
-// Hosts as people and batch systems write them down, and which ranks they get.
+// Tests host lists of people and batch systems, and the assignment of ranks to hosts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -138,7 +138,7 @@ TEST(Allocation, OfLsf) {
               HasSubstr("LSB_MCPU_HOSTS='a four'"));
 }
 
-// No remote shell is needed to reach oneself.
+// This host needs no remote shell.
 TEST(Allocation, OfThisHostAlone) {
   const std::string own = host_name();
   EXPECT_TRUE(allocation({{"LSB_MCPU_HOSTS", own + " 4"}})->only_here);
@@ -179,7 +179,7 @@ TEST(Deal, BySlots) {
               HasSubstr("7 ranks are more than the 6 slots"));
 }
 
-// All hosts once, each parent with no more than it may have.
+// Each host once, and no parent with more children than allowed.
 void walk(const std::vector<HostJob>& tree, size_t fanout, std::vector<int>& ranks, int depth,
           int& deepest) {
   EXPECT_LE(tree.size(), fanout);

@@ -1,4 +1,5 @@
-// Several hosts, all of them this one: the remote shell is a script that drops the host's name.
+// Tests several hosts, all of them this one: the remote shell is a script that ignores the host
+// name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -77,7 +78,7 @@ TEST_F(Hosts, AllReachTheSocketOfTheFirst) {
   EXPECT_THAT(result.out, HasSubstr("[0] socket:"));
 }
 
-// A title for the window, without an end of its line, is no part of what the agent says.
+// A window title without a newline is not part of the agent's output.
 TEST_F(Hosts, ALoginFileMaySayAnything) {
   const Result result = start(2, "titled,b", "echo rank $RANK").finish();
   EXPECT_EQ(result.code, 0) << result.err;
@@ -108,7 +109,7 @@ TEST_F(Hosts, ThisOneNeedsNoShell) {
   EXPECT_THAT(result.out, HasSubstr("[1] rank 1 of localhost\n"));
 }
 
-// Its agent is killed before its rank has said anything; the other one ends once that is so.
+// Its agent is killed before its rank has reported; the other agent ends afterwards.
 TEST_F(Hosts, OneThatIsLostInSilenceIsDoneWithout) {
   const std::string file = shell_ + ".agent";
   const Result result =
@@ -145,7 +146,7 @@ TEST_F(Hosts, DeathsAreToldAcrossHosts) {
                                         "killed by signal 9 \\(Killed\\)\n$"));
 }
 
-// 40 hosts, of which nobody reaches more than 3 by himself.
+// 40 hosts, each of which reaches at most 3 others itself.
 std::string many_hosts(const std::string& more = "") {
   std::string hosts = "h0";
   for (int i = 1; i < 40; ++i) hosts += cat(",h", i);
@@ -154,7 +155,7 @@ std::string many_hosts(const std::string& more = "") {
 const Process::Environment kTree = {{"TUTTI_LAUNCH_FANOUT", "3"}};
 
 TEST_F(Hosts, AreReachedThroughEachOther) {
-  // Each agent's parent is another agent, but for the first three.
+  // Each agent's parent is another agent, except for the first three.
   const Result result =
       start(40, many_hosts(), "ps -o args= -p $(ps -o ppid= -p $PPID)", kTree).finish();
   EXPECT_EQ(result.code, 0) << result.err;
@@ -176,8 +177,8 @@ TEST_F(Hosts, ATreeOfThemIsOneJob) {
   }
 }
 
-// Of lines "[0-2,5] WORDS" that match: all ranks that have printed it, whether in one line of
-// output or in several, as ranks do on a busy machine.
+// Evaluates matching lines "[0-2,5] WORDS": returns all ranks that have printed them, in one line
+// of output or in several, as on a busy machine.
 std::set<int> ranks_that_printed(const std::string& output, const std::string& words) {
   std::set<int> ranks;
   const std::regex line("\\[([0-9,-]+)\\] " + words + "\n");
@@ -239,7 +240,7 @@ TEST_F(Hosts, AHostThatCannotBeReachedThroughTheTreeIsNamed) {
   EXPECT_THAT(result.err, HasSubstr("lost host down"));
 }
 
-// The real one gives its words to a shell on the other host, which takes them apart again.
+// The real ssh passes its arguments to a shell on the other host, which splits them again.
 TEST_F(Hosts, TheProgramMayLieAnywhere) {
   namespace fs = std::filesystem;
   std::ofstream(shell_) << "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";

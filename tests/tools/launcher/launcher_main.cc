@@ -1,5 +1,5 @@
-// The smallest program with a launcher: `launcher_main N HOSTS|- PREFIX(0|1) PROGRAM ...`, and
-// `agent`. LAUNCHER_MIN_RANKS in its environment: so many ranks are enough to go on.
+// A minimal program with a launcher: `launcher_main N HOSTS|- PREFIX(0|1) PROGRAM ...`, and
+// `agent`. LAUNCHER_MIN_RANKS in its environment is the minimum number of surviving ranks.
 #include <cstdlib>
 #include <iostream>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Ranks on this host that come to an end by themselves.
+// Tests ranks on this host that end by themselves.
 #include "tools/launcher/launcher.h"
 
 #include <gmock/gmock.h>
@@ -24,10 +24,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Ends when another rank does, with what the launcher said about it.
+// Ends when another rank does, and prints the launcher's notice.
 const std::string kReadNotice = "read -r -u $TUTTI_LAUNCHER_FD notice; echo \"$notice\"; ";
 
-// The same line of ranks 0 and 1, as one where it came from both within the launcher's window.
+// The same line of ranks 0 and 1, merged if both printed it within the launcher's window.
 auto FromBothRanks(const std::string& line) {
   return ::testing::AnyOf(cat("[0,1] ", line, '\n'), cat("[0] ", line, "\n[1] ", line, '\n'),
                           cat("[1] ", line, "\n[0] ", line, '\n'));
@@ -145,7 +145,7 @@ TEST(Launcher, ReturnsTheExitCodeOfTheRankThatFailedAndShowsItsErrorOnce) {
   EXPECT_EQ(result.err.find("the cause"), result.err.rfind("the cause")) << "it is still seen";
 }
 
-// One that leaves with 0 while others need it is no failure of its own.
+// A rank that exits with 0 while others need it has not failed itself.
 TEST(Launcher, TellsWhoHadEndedBefore) {
   const Result result = launch_script(
       4, "[ $RANK = 0 ] || exit 0; " + kReadNotice + kReadNotice + kReadNotice + "exit 3");
@@ -164,7 +164,7 @@ TEST(Launcher, TellsHowARankWasKilled) {
               AllOf(HasSubstr("rank 2 ("), EndsWith("was killed by signal 9 (Killed)")));
 }
 
-// The others fail because of these two, and so are not to blame.
+// The others fail because of these two and are not to blame.
 TEST(Launcher, TellsOfAllThatWereKilled) {
   const Result result = launch_script(4, "[ $RANK = 2 ] && kill -9 $$; " + kReadNotice +
                                              "[ $RANK = 0 ] && kill -11 $$; " + kReadNotice +
@@ -211,7 +211,7 @@ TEST(Launcher, AProgramForAnotherProcessorIsOneClearError) {
   EXPECT_THAT(result.err, HasSubstr("another processor"));
 }
 
-// A script without a first line that names a shell is one for sh, as in any shell.
+// A script without a shebang line is run by sh, as in any shell.
 TEST(Launcher, AScriptNeedsNoShebang) {
   const std::string path = ::testing::TempDir() + cat("script", ::getpid());
   std::ofstream(path) << "echo it runs\n";
@@ -267,14 +267,14 @@ TEST_F(TokenFile, IsReadForTheRanks) {
 TEST_F(TokenFile, ThatIsOfNoUseIsNamed) {
   expect_refusal("No such file or directory");
   write("\n");
-  expect_refusal("holds no token");
+  expect_refusal("it is empty");
   write(std::string(1 << 20, 'x'));
   expect_refusal("more than 4096 bytes");
   write("secret", 0644);
   expect_refusal("has mode 0644");
   ::unlink(path_.c_str());
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  expect_refusal("it is no regular file");
+  expect_refusal("it is not a regular file");
 }
 
 TEST(Launcher, NonsenseIsRefused) {

@@ -1,5 +1,5 @@
-// The kernel's out-of-memory killer is named: from files as the kernel writes them, and where a
-// test may make a control group, by the kernel's own.
+// Tests that the kernel's out-of-memory killer is named: from files as the kernel writes them and,
+// if a test may create a control group, by the real kernel.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -77,7 +77,7 @@ TEST_F(MemoryEvents, OfTheFirstVersion) {
             "100 MiB)");
 }
 
-// As in a container, whose own group is the mount although /proc has the host's name for it.
+// As in a container, whose own group is mounted although /proc shows the host's path for it.
 TEST_F(MemoryEvents, OfAGroupThatIsTheMount) {
   write("proc/self/cgroup", "0::/docker/0123\n");
   write("sys/fs/cgroup/memory.events", "oom_kill 0\n");
@@ -102,7 +102,7 @@ TEST_F(MemoryEvents, WithoutAnyFile) {
   EXPECT_EQ(OutOfMemoryWatch(root_).explain(1), "");
 }
 
-// A group of the test's own, with a limit, into which a shell moves itself.
+// A control group with a limit, which a shell joins.
 class Group {
  public:
   Group() {

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An Output that writes into pipes; small texts fit in them.
+// An Output that writes into pipes, which hold small texts.
 class OutputTest : public testing::Test {
  protected:
   Output make(int ranks, bool prefix_lines = true) {

@@ -1,4 +1,4 @@
-// Ranks that have to be ended.
+// Tests ranks that must be terminated.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-// Waits for signals, for ever.
+// Waits for signals forever.
 const std::string kWait = "while true; do sleep 1000 & wait; done";
 
 // "[0] 12 34" -> {12, 34}
@@ -73,7 +73,7 @@ TEST(Signals, UserSignalsPassAndEndNothing) {
   EXPECT_EQ(result.out, "[0] 1\n[0] got it\n");
 }
 
-// "T": it is stopped; "S" and "R": it lives.
+// Returns the process state: "T" is stopped; "S" and "R" are alive.
 char state_of(pid_t pid) {
   std::ifstream file(cat("/proc/", pid, "/stat"));
   std::string text{std::istreambuf_iterator<char>(file), {}};

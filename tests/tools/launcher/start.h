@@ -1,4 +1,4 @@
-// A launcher under test.
+// Starts a launcher under test.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ using testing::Process;
 using testing::Result;
 using testing::Watched;
 
-// The program under test.
+// Returns the path of the program under test.
 std::string launcher_path();
 
-// One with `ranks` ranks on `hosts` ("-": this one), with prefixes, each running `command`.
+// Starts one with `ranks` ranks on `hosts` ("-": this host), with prefixes, each running `command`.
 Process start_launcher(int ranks, const std::string& hosts, std::vector<std::string> command,
                        Process::Environment environment = {});
 
-// One that runs `script` in bash on this host, to the end.
+// Runs `script` in bash on this host to completion.
 Result launch_script(int ranks, const std::string& script, Process::Environment environment = {});
 
 }  // namespace tutti::tool

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Every command has a manual page with all its options, and the pages are well-formed where there is a program that says so.
+# Every command has a manual page with all its options; pages are checked for well-formedness if a
+# program for that is installed.
 #
 # usage: man_test.sh MAN TUTTI
 set -euo pipefail

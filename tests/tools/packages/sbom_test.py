@@ -20,7 +20,7 @@ def main():
     assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.6"), bom
     assert bom["metadata"]["component"]["version"] == "1.2.3", bom
     listed = {component["name"]: component for component in bom["components"]}
-    # A second way to the same answer: the package that has the C library, and the one of hwloc.
+    # An independent reference: the packages of the C library and of hwloc.
     for soname in ("libc.so.6", "libcrypto.so.3", "libstdc++.so.6"):
         path = re.search(rf"{re.escape(soname)} => (\S+)", ask("ldd", files[0]))[1]
         owners = [line.split(":")[0] for line in ask("bash", "-c", f"dpkg -S '*/{soname}'").splitlines()]

@@ -1,5 +1,4 @@
-// A process that is killed at any moment of a save, and disks that refuse, leave the old
-// checkpoint.
+// Tests that a process killed at any moment of a save, and failing disks, leave the old checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -25,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// The status of a process of its own that does this and returns its exit code.
+// Returns the status of a child process that exits with `work`'s result.
 int status_of(const std::function<int()>& work) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(work());
@@ -34,7 +33,7 @@ int status_of(const std::function<int()>& work) {
   return status;
 }
 
-// Kills itself at the n-th moment between two parts of the protocol, of whichever rank.
+// Kills itself at the n-th point between two phases of the protocol, on any rank.
 int save_and_die(const std::string& directory, int ranks, uint64_t step, int moment,
                  bool in_background) {
   return status_of([&] {
@@ -59,7 +58,7 @@ size_t temporaries(const std::string& directory) {
   return count;
 }
 
-// Returns how many moments there were.
+// Returns the number of such points.
 int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step,
                          bool in_background = false) {
   int moment = 0;
@@ -74,7 +73,7 @@ int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step,
 
     const Checkpoint found = Checkpoint::open(scratch.path());
     found.verify();
-    // The old one, until the new one is there; never again afterwards.
+    // The old checkpoint until the new one is published; never again afterwards.
     const bool old = found.manifest().world() == 3;
     EXPECT_TRUE(!old || old_ones == moment) << "the new one was there before";
     old_ones += old;
@@ -194,7 +193,7 @@ void fail_on_a_full_disk(bool in_background) {
                  HasSubstr("No space left on device"), HasSubstr("free some space"))));
   EXPECT_EQ(temporaries(scratch.path()), 0u);
   expect_sample(Checkpoint::open(scratch.path()), 1);
-  // Once there is space, the run goes on.
+  // Once there is space, the run continues.
   save_sample_well(scratch.path(), 2, 2);
   expect_sample(Checkpoint::open(scratch.path()), 2);
 }

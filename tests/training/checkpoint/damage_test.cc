@@ -1,4 +1,4 @@
-// What is cut off, altered or missing is refused by name, and what to take in its place is said.
+// Tests that truncated, altered or missing files are refused by name, with an alternative.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ class Damage : public ::testing::Test {
   std::string run() const { return scratch_.path("run"); }
   std::string file(const char* name) const { return scratch_.path("run/step-00000002/") + name; }
 
-  // What a training that is taken up again meets: it reads what a rank of three has.
+  // Returns the error of a resumed training, in which this rank of three reads its part.
   std::string resume_error() const {
     return error_of([&] {
       const Checkpoint checkpoint = Checkpoint::open(run());
@@ -95,7 +95,7 @@ TEST_F(Damage, AMissingFileIsRefused) {
   expect_refused("step-00000002");
 }
 
-// A file of another run, of the same size, and whole.
+// A complete file of another run with the same size.
 TEST_F(Damage, ExchangedFilesAreRefused) {
   fs::rename(file(kFiles[1]), file("other"));
   fs::copy_file(file(kFiles[2]), file(kFiles[1]));
@@ -131,7 +131,7 @@ TEST_F(Damage, LatestMustNameAStep) {
   expect_sample(Checkpoint::open(run()), 2);
 }
 
-// A rank that resumes reads what it needs of a file, and no more.
+// A resuming rank reads only the parts of a file that it needs.
 TEST_F(Damage, WholePiecesOfADamagedFileAreRead) {
   const Checkpoint whole = Checkpoint::open(run());
   const TensorEntry& last = whole.manifest().tensors.back();
@@ -209,7 +209,7 @@ TEST_F(Damage, VerifyReadsAllFiles) {
   EXPECT_THAT(error_of([&] { checkpoint.verify(); }), HasSubstr(kFiles[2]));
 }
 
-// --- manifests whose checksum is right: by strangers, or by a later version ---
+// --- manifests with a correct checksum, by strangers or by a later version ---
 
 std::string with_checksum(const std::string& rest) {
   return cat("{\"xxh3_64\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n", rest);
@@ -243,22 +243,22 @@ TEST(Manifest, IsRefusedWhereItMakesNoSense) {
            {"\"shape\":[16]", "\"shape\":[15]", "beyond its 15 elements"},
            {"\"shape\":[16]", "\"shape\":[-16]", "impossible shape"},
            {"\"shape\":[16]", "\"shape\":[4611686018427387904,4]", "impossible shape"},
-           {"\"shape\":[16]", "\"shape\":16", "16 is where an array should be"},
+           {"\"shape\":[16]", "\"shape\":16", "expected an array, found 16"},
            {"[[0,16,0]]", "[[0,16,1]]", "impossible piece"},
            {"[[0,16,0]]", "[[0,16,-1]]", "impossible piece"},
            {"[[0,16,0]]", "[[0,0,0],[0,16,0]]", "impossible piece"},
            {"[[0,16,0]]", "[[0,9,0],[8,8,0]]", "element 8 twice"},
            {"[[0,16,0]]", "[[-8,24,0]]", "twice"},
-           {"[[0,16,0]]", "[[0,16]]", "an array of more than 2 values should be"},
+           {"[[0,16,0]]", "[[0,16]]", "expected an array of at least 3 values"},
            {"[[0,16,0]]", "[[0,9223372036854775807,0],[1,15,0]]", "beyond its 16 elements"},
            {"\"F32\"", "\"F31\"", "unknown type"},
            {"\"tutti-checkpoint\"", "\"other\"", "another format"},
            {"\"version\":1", "\"version\":3", "version 3"},
            {"\"version\":1", "\"version\":0", "version 0"},
            {"\"step\":3", "\"step\":3,\"step\":4", "twice"},
-           {"\"step\":3", "\"step\":\"3\"", "where a whole number should be"},
+           {"\"step\":3", "\"step\":\"3\"", "expected a whole number"},
            {"\"step\":3", "\"stop\":3", "step"},
-           {"\"files\":[{", "\"files\":[3,{", "where an object should be"},
+           {"\"files\":[{", "\"files\":[3,{", "expected an object"},
            {"}", "", "parse"},
        }) {
     EXPECT_THAT(error_of([&] {
@@ -272,7 +272,7 @@ TEST(Manifest, IsRefusedWhereItMakesNoSense) {
       HasSubstr("the/file"));
 }
 
-// As it was before there were slices.
+// As before slices were introduced.
 TEST(Manifest, OfTheFirstVersionIsRead) {
   const Manifest manifest = parse_manifest(
       with_checksum(R"("format":"tutti-checkpoint","version":1,"step":3,"model":"m","state":{},
@@ -284,7 +284,7 @@ TEST(Manifest, OfTheFirstVersionIsRead) {
   EXPECT_EQ(manifest.tensors[0].slices,
             (std::vector<StoredSlice>{{Slice({2, 8}), {{0, 9, 0}, {9, 7, 1}}}}));
   EXPECT_EQ(manifest.tensors[1].slices, std::vector<StoredSlice>{});
-  // And written, where nothing is cut: older programs read it.
+  // It is also written if nothing is cut, so that older programs can read it.
   EXPECT_NE(to_text(manifest).find("\"version\": 1"), std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// Models to and from other programs.
+// Tests models imported from and exported to other programs.
 #include "training/checkpoint/exchange.h"
 
 #include <gmock/gmock.h>
@@ -177,7 +177,7 @@ TEST(Import, TakesOtherNames) {
       HasSubstr("has 3 elements"));
 }
 
-// --- the format's own library ---
+// --- the reference library of the format ---
 
 constexpr const char* kScript = R"(
 import sys

@@ -1,8 +1,8 @@
-// Two writers of different memberships at one directory: one of them publishes, and nothing that
-// either has published is lost, at whatever moment the other one comes in between or dies.
+// Tests two writers of different memberships in one directory: one of them publishes, and nothing
+// that either has published is lost, at whatever moment the other one interferes or dies.
 //
-// "On another host" is a file system whose locks end at the host: the file of the lock is another
-// one for the second writer.
+// "On another host" means a file system whose locks are local to the host: the second writer's lock
+// file is a separate one.
 #include "training/checkpoint/fence.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ class Fences : public ::testing::Test {
  protected:
   std::string path() const { return scratch_.path("run"); }
 
-  // One that begins in the directory, on another host.
+  // A writer that begins in the directory on another host.
   std::unique_ptr<RunDirectory> begin(const WriterHistory& history) const {
     fs::remove(path() + "/" + kLockFile);
     auto directory =
@@ -56,7 +56,7 @@ class Fences : public ::testing::Test {
   std::string refusal(const WriterHistory& history) const {
     return error_of([&] { begin(history); });
   }
-  // Returns what that says.
+  // Returns its output.
   std::string save(
       RunDirectory& directory, uint64_t step,
       const std::function<void(std::string_view)>& at_phase = [](auto) {}) const {
@@ -126,8 +126,8 @@ TEST_F(Fences, AStartAfterAnotherTakesOverForGood) {
   EXPECT_EQ(save(*second, 30), "");
 }
 
-// With locks that all hosts share, a holder that was cut off does not keep the others from going
-// on.
+// With locks shared by all hosts, a holder that was cut off does not prevent the others from
+// continuing.
 TEST_F(Fences, TheLockOfAWriterThatIsPassedOverIsTaken) {
   const RunStart resume{.resume = true, .or_new = true};
   RunDirectory all(path(), resume, kAsAll);
@@ -158,7 +158,7 @@ TEST_F(Fences, AFenceThatIsDamagedIsAnError) {
 
 // --- at every moment ---
 
-// The writer of each step that save() has told to be published.
+// The writer of each step that save() has reported as published.
 using Published = std::map<int64_t, Writer>;
 
 void expect_all_there(const std::string& path, const Published& published) {
@@ -172,15 +172,15 @@ void expect_all_there(const std::string& path, const Published& published) {
 
 class Moments : public Fences {
  protected:
-  // Publishes two steps, from `step` on, as the ranks that are left.
+  // Publishes two steps from `step` on, by the surviving ranks.
   void go_on(RunDirectory& left, int64_t step, Published& published) const {
     for (const int64_t each : {step, step + 10}) {
       EXPECT_EQ(save(left, static_cast<uint64_t>(each)), "");
       published[each] = kLeft;
     }
   }
-  // All ranks publish the steps `before` and then 20. At each moment of that in turn the ranks that
-  // are left take over: from the newest step or, with `again`, from before step 20.
+  // All ranks publish the steps `before` and then step 20. At each moment of the latter, the
+  // surviving ranks take over: from the newest step or, with `again`, from before step 20.
   void take_over_at_every_moment(const std::vector<uint64_t>& before, bool again) const {
     int refused = 0, in_time = 0, moment = 0;
     for (bool reached = true; reached; ++moment) {

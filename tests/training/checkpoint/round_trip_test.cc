@@ -1,4 +1,4 @@
-// What any number of owners saved is read at any other, bit for bit.
+// Tests that data saved by any number of owners is read by any other number, bit for bit.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -12,7 +12,7 @@
 namespace tutti::training {
 namespace {
 
-// The bits of what `ranks` owners read, put together by name.
+// Checks the bits read by `ranks` owners, joined by name.
 void expect_read_by_owners(const Checkpoint& checkpoint, int ranks, uint64_t seed) {
   const std::vector<ParameterSpec> specs = sample_specs();
   const Layout layout =

@@ -1,5 +1,5 @@
-// A directory is one run's and one job's: who may work in it, where a run goes on, what is set
-// aside.
+// Tests that a directory belongs to one run and one job: who may write, where a run resumes, and
+// what is set aside.
 #include "training/checkpoint/run_directory.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ class Directory : public ::testing::Test {
   std::string path() const { return scratch_.path("run"); }
   std::string path(const std::string& name) const { return path() + "/" + name; }
 
-  // A job that saves these steps, and keeps as many.
+  // A job that saves these steps, and keeps `keep` of them.
   void save(const RunStart& start, const std::vector<uint64_t>& steps, int keep = 0) const {
     RunDirectory directory(path(), start);
     directory.begin();
@@ -51,7 +51,7 @@ class Directory : public ::testing::Test {
   std::string run_of(int64_t step) const {
     return Checkpoint::open(path(step_name(step))).manifest().run;
   }
-  // What is said while it begins.
+  // Returns the messages at its start.
   std::string begin(const RunStart& start) const {
     ::testing::internal::CaptureStderr();
     RunDirectory(path(), start).begin();
@@ -64,7 +64,7 @@ class Directory : public ::testing::Test {
   const Scratch scratch_;
 };
 
-// --- whose it is ---
+// --- ownership ---
 
 TEST_F(Directory, ARunHasOneIdentityInAllOfItsStepsAndResumes) {
   save(kNew, {1, 2});
@@ -75,7 +75,7 @@ TEST_F(Directory, ARunHasOneIdentityInAllOfItsStepsAndResumes) {
   EXPECT_EQ(run_of(3), run_of(1));
 }
 
-// As for launchers that start ranks anew.
+// For launchers that restart ranks.
 TEST_F(Directory, WithoutAStepMayBeResumedAsANewRun) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(RunDirectory::check(path(), kResumeOrNew));
@@ -169,7 +169,7 @@ TEST_F(Directory, PrunesItsOwnRunOnly) {
     EXPECT_THAT(save_sample(directory, {.directory = path()}, 2, step), Each(""));
   }
   EXPECT_THAT(steps_in(path()), ElementsAre(4, 10, 11));
-  // A stranger's step whose name the run needs is moved.
+  // A foreign step whose name the run needs is moved.
   fs::copy(stranger + "/step-00000030", path("step-00000030"));
   EXPECT_THAT(save_sample(directory, {.directory = path(), .keep = 1}, 2, 30), Each(""));
   EXPECT_THAT(steps_in(path()), ElementsAre(10, 30));
@@ -177,7 +177,7 @@ TEST_F(Directory, PrunesItsOwnRunOnly) {
   Checkpoint::open(path("set-aside-1/step-00000030")).verify();
 }
 
-// --- who works in it ---
+// --- concurrent jobs ---
 
 TEST_F(Directory, HasOneJobAtATime) {
   const RunDirectory first(path(), kNew);
@@ -203,7 +203,7 @@ TEST_F(Directory, TheLockOfAKilledJobIsNoObstacle) {
   EXPECT_EQ(read_bytes(path("lock")), "");
 }
 
-// --- where it goes on ---
+// --- where a run resumes ---
 
 TEST_F(Directory, GoesOnFromTheNewestWholeStepAndSetsDamagedOnesAside) {
   save(kNew, {10, 20, 30});
@@ -241,12 +241,12 @@ TEST_F(Directory, GoesBackToAStepAndLosesNoLaterOne) {
   EXPECT_THAT(steps_in(path()), ElementsAre(10, 20, 30));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(30, 40));
   Checkpoint::open(path("set-aside-1/step-00000040")).verify();
-  // And again: the first future stays.
+  // Once more: the first set-aside steps stay.
   EXPECT_THAT(begin({.resume = true, .step = 20}), HasSubstr("set-aside-2"));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(30, 40));
   EXPECT_THAT(refusal({.resume = true, .step = 25}),
               AllOf(HasSubstr("there is no step 25"), HasSubstr("10, 20")));
-  // What was set aside is a directory of that run.
+  // The set-aside directory is a directory of that run.
   EXPECT_EQ(choose_step(path("set-aside-1"), std::nullopt).checkpoint.manifest().step, 40);
 }
 
@@ -306,7 +306,7 @@ TEST_F(Directory, NothingToResumeIsSaid) {
   EXPECT_THAT(refusal(kResume), AllOf(HasSubstr("is whole; step 2: "), HasSubstr("; step 1: ")));
 }
 
-// --- the format before there were identities ---
+// --- the format without identities ---
 
 void forget_the_run(const std::string& folder) {
   const std::string file = folder + "/" + kManifestFile;
@@ -331,7 +331,7 @@ TEST_F(Directory, AnEarlierFormatGoesOnAndGetsAnIdentity) {
   EXPECT_THAT(begin(kResume), HasSubstr("goes on from step 30"));
 }
 
-// A second run had moved `latest` back: what it had not removed is kept.
+// A second run had moved `latest` back: the steps that it had not removed are kept.
 TEST_F(Directory, AnEarlierFormatGoesOnFromLatest) {
   save(kNew, {10, 20, 30, 40});
   for (const int64_t step : {10, 20, 30, 40}) forget_the_run(path(step_name(step)));

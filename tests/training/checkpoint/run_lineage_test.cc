@@ -1,7 +1,7 @@
-// Jobs in one directory are killed at any moment, restarted, rewound, mixed with other runs and
-// have their files damaged: the newest whole step of a run is never lost, but by --overwrite.
+// Tests jobs in one directory that are killed at any moment, restarted, rewound, mixed with other
+// runs and have files damaged: a run's newest complete step is never lost, except by --overwrite.
 //
-// LINEAGE_ROUNDS says how often; LINEAGE_SEED which of the many stories.
+// LINEAGE_ROUNDS sets the number of random histories, LINEAGE_SEED selects them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -64,7 +64,7 @@ class Story {
     count(start, status);
   }
 
-  // That it was a story worth playing.
+  // Checks that the history covered all kinds of events.
   void expect_of_all_kinds() const {
     EXPECT_GT(killed_, 0);
     EXPECT_GT(finished_, 0);
@@ -100,7 +100,7 @@ class Story {
     return folders;
   }
 
-  // Of every run, wherever its steps are.
+  // Returns the newest step of every run, wherever it is.
   Newest newest() const {
     Newest found;
     for (const std::string& folder : folders()) {
@@ -175,7 +175,7 @@ class Story {
     return {.overwrite = kind == 9};
   }
 
-  // A job of its own that saves some steps and, often, is killed. Returns its status.
+  // A child process that saves some steps and is often killed. Returns its status.
   int play(const RunStart& start) {
     const int ranks = 1 + any(3);
     const int steps = 1 + any(4);

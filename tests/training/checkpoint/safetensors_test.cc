@@ -1,4 +1,4 @@
-// The format as others define it, and what is refused of it.
+// Tests the format as others define it, and the refusal of invalid files.
 #include "training/checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// A file of this header and so many bytes of data.
+// A file with this header and `data` bytes of data.
 std::string file_of(const std::string& header, size_t data) {
   const uint64_t length = header.size();
   std::string text(sizeof length, '\0');
@@ -108,7 +108,7 @@ TEST_F(Safetensors, FilesAsOthersWriteThemAreRead) {
   EXPECT_EQ(header_error("{}        ", 0), "");
   EXPECT_EQ(header_error(R"({"__metadata__":{}})", 0), "");
   EXPECT_EQ(header_error(R"({"m":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", 2), "");
-  // In another order than their bytes, one at an odd address, an empty one between.
+  // Not in the order of their bytes, one at an odd address, with an empty one in between.
   EXPECT_EQ(header_error(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[3,7]},
                              "n":{"data_offsets":[3,3],"shape":[3,0],"dtype":"I64"},
                              "a":{"dtype":"I8","shape":[3],"data_offsets":[0,3]}})",
@@ -121,7 +121,7 @@ TEST_F(Safetensors, FilesAsOthersWriteThemAreRead) {
   EXPECT_EQ(file.tensors()[2].info.name, "b");
 }
 
-// x is of type F32 and shape [2], with bytes 0 to 8 of 8, but for what is said here.
+// x has type F32, shape [2] and bytes 0 to 8 of 8, unless stated here.
 struct Hostile {
   std::string header;
   size_t data;
@@ -225,7 +225,7 @@ TEST_F(Safetensors, EveryTruncationIsRefused) {
   }
 }
 
-// Whatever is altered: refused, or tensors that lie in the file and fit their shapes.
+// Any alteration is refused, or gives tensors that lie within the file and fit their shapes.
 TEST_F(Safetensors, AlteredHeadersAreRefusedOrSound) {
   const std::string good = file_of(
       R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"I8","shape":[3],"data_offsets":[8,11]}})",
@@ -247,7 +247,7 @@ TEST_F(Safetensors, AlteredHeadersAreRefusedOrSound) {
         ASSERT_EQ(tensor.bytes.size(),
                   static_cast<size_t>(tensor.info.count()) * size_of(tensor.info.dtype));
         bytes += tensor.bytes.size();
-        // Touches them: the address sanitizer sees what lies outside.
+        // Accesses them, so that the address sanitizer detects out-of-bounds tensors.
         ASSERT_EQ(std::accumulate(tensor.bytes.begin(), tensor.bytes.end(), 0,
                                   [](int sum, std::byte one) { return sum + int(one); }),
                   'x' * static_cast<int>(tensor.bytes.size()));

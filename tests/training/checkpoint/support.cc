@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kKinds[] = {"model.", "optimizer.exp_avg.", "optimizer.exp_avg_sq."};
 
-// What ranks tell each other.
+// Exchanges data among ranks.
 class Exchange {
  public:
   explicit Exchange(int ranks) : texts_(static_cast<size_t>(ranks)), barrier_(ranks) {}
@@ -164,7 +164,7 @@ std::vector<std::string> save_sample(RunDirectory& directory, const SampleReques
         const ParameterSpec& spec = specs[static_cast<size_t>(piece.parameter)];
         add(kind + spec.name, spec, piece.first, piece.count);
       }
-      // No layout has a piece of what has no elements.
+      // Tensors without elements have no pieces.
       for (const ParameterSpec& spec : specs) {
         if (group.rank == 0 && spec.count() == 0) add(kind + spec.name, spec, 0, 0);
       }

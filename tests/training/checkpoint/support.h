@@ -15,7 +15,7 @@
 
 namespace tutti::training {
 
-// A directory of one test's own.
+// A temporary directory of one test.
 class Scratch {
  public:
   Scratch();
@@ -32,39 +32,39 @@ class Scratch {
 std::string read_bytes(const std::string& path);
 void write_bytes(const std::string& path, const std::string& bytes);
 
-// Runs on `ranks` threads; returns what each one threw, or nothing.
+// Runs on `ranks` threads; returns each one's exception text, or an empty string.
 std::vector<std::string> run_ranks(int ranks, const std::function<void(const Group&)>& work);
 
-// Odd shapes, among them a single number and a parameter without elements.
+// Unusual shapes, including a single number and a parameter without elements.
 std::vector<ParameterSpec> sample_specs();
 
-// Of each parameter three tensors: model., optimizer.exp_avg. and optimizer.exp_avg_sq. Element i
-// has a bit pattern that follows from (seed, tensor, i): infinities and NaNs are among them.
+// Three tensors per parameter: model., optimizer.exp_avg. and optimizer.exp_avg_sq. Element i has a
+// bit pattern derived from (seed, tensor, i), including infinities and NaNs.
 std::vector<std::string> sample_names();
 std::vector<float> sample_values(uint64_t seed, const std::string& tensor, int64_t count);
 
 struct SampleRequest {
   std::string directory;
-  std::optional<RunStart> start = {};  // none: goes on with the run that is there, if there is one
+  std::optional<RunStart> start = {};  // none: resumes the existing run, if there is one
   int keep = 2;
   bool in_background = false;  // while the values change
   std::function<void(std::string_view phase)> at_phase = [](std::string_view) {};
 };
 
-// The values of `seed`, shared out by a layout of so many owners, as the checkpoint of step `seed`,
-// by a job of its own. Returns what each rank says.
+// Saves the values of `seed`, owned according to a layout for `ranks` owners, as the checkpoint of
+// step `seed` by a separate job. Returns each rank's error.
 std::vector<std::string> save_sample(const SampleRequest& request, int ranks, uint64_t seed,
                                      int64_t bucket_elements = 100);
-// The same in a directory that is open: several steps of one job.
+// The same in an open directory: several steps of one job.
 std::vector<std::string> save_sample(RunDirectory& directory, const SampleRequest& request,
                                      int ranks, uint64_t seed, int64_t bucket_elements = 100);
-// As above; fails the test where that fails.
+// As above; fails the test if saving fails.
 void save_sample_well(const std::string& directory, int ranks, uint64_t seed);
 
 // Fails the test unless all of it is what save_sample() saved.
 void expect_sample(const Checkpoint& checkpoint, uint64_t seed);
 
-// What an Error says, or "" where none is thrown.
+// Returns the text of the Error thrown by `work`, or "".
 std::string error_of(const std::function<void()>& work);
 
 }  // namespace tutti::training

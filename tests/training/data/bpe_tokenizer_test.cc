@@ -41,9 +41,9 @@ TEST_F(BpeTokenizerTest, MergesInTheOrderLearnt) {
   EXPECT_THAT(tokenizer.encode(""), IsEmpty());
   // "l l" before "l o": hell+o, not he+l+lo.
   EXPECT_THAT(tokenizer.encode("hello world"), ElementsAre(258, 'o', 259, 260, 'l', 'd'));
-  // Words repeat, and the same pair thrice in a row is merged from the left.
+  // Repeated words; three equal pairs in a row are merged from the left.
   EXPECT_THAT(tokenizer.encode("aaa aaa aaa"), ElementsAre(261, 'a', ' ', 261, 'a', ' ', 261, 'a'));
-  // Not over the edge of a word.
+  // Merges do not cross a word's boundary.
   EXPECT_THAT(tokenizer.encode("h\ne"), ElementsAre('h', '\n', 'e'));
 }
 
@@ -135,7 +135,7 @@ TEST(ByteTokenizerTest, EveryByteIsAToken) {
   EXPECT_EQ(make_tokenizer("")->vocabulary_size(), 256u);
 }
 
-// What OpenAI's own encoder gives.
+// The results of OpenAI's encoder.
 TEST(Gpt2Test, KnownEncodings) {
   const std::filesystem::path folder = testing::test_data("datasets/gpt2_tokenizer");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;

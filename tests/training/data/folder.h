@@ -1,4 +1,4 @@
-// Tests that read and write files, in a folder of their own.
+// Fixture for tests that read and write files in their own folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace tutti::training {
 
-// What an Error says; "no error" where there is none.
+// Returns the text of an Error; "no error" if there is none.
 inline std::string error_of(const std::function<void()>& call) {
   try {
     call();
@@ -43,7 +43,7 @@ class FolderTest : public ::testing::Test {
     std::ifstream file(path(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // How many files are in the folder.
+  // Returns the number of files in the folder.
   size_t files() const {
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
   }

@@ -73,7 +73,7 @@ TEST_F(IdxTest, SaysThatCompressedDataIsDamaged) {
   const std::string good = read("a");
   expect_refused(write("a", good.substr(0, good.size() - 6)), "end of file");
   std::string damaged = good;
-  damaged[damaged.size() - 8] ^= 1;  // of the checksum
+  damaged[damaged.size() - 8] ^= 1;  // a byte of the checksum
   expect_refused(write("a", damaged), "data");
 }
 

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 TEST(LoaderTest, HandsOutInOrderWhoeverMadeIt) {
   for (const int workers : {0, 1, 2, 5}) {
     for (const int depth : {1, 2, 3, 8}) {
-      // Cannot be copied, nor made from nothing.
+      // A type without copy and default construction.
       Loader<std::unique_ptr<uint64_t>> loader(
           [](uint64_t index) { return std::make_unique<uint64_t>(index * index); }, 10, 200,
           workers, depth);
@@ -47,7 +47,7 @@ TEST(LoaderTest, ALaterItemMayBeMadeFirst) {
   EXPECT_EQ(loader.next(), 1u);
 }
 
-// Counts those that live.
+// Counts live objects.
 class Counted {
  public:
   explicit Counted(std::atomic<int>& living) : living_(&living) { ++living; }

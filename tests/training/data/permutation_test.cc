@@ -36,8 +36,8 @@ TEST(PermutationTest, WorksOnHugeSets) {
   }
 }
 
-// All 6 orders of 3, equally often: 1 000 each are expected of 6 000 keys, with a standard
-// deviation of 29.
+// All 6 orders of 3 elements are equally frequent: 1 000 each are expected of 6 000 keys, with a
+// standard deviation of 29.
 TEST(PermutationTest, EveryOrderIsAsLikely) {
   std::map<std::vector<uint64_t>, int> times;
   for (uint64_t key = 0; key < 6000; ++key) ++times[order(key, 3)];
@@ -45,7 +45,7 @@ TEST(PermutationTest, EveryOrderIsAsLikely) {
   for (const auto& [places, count] : times) EXPECT_NEAR(count, 1000, 120);
 }
 
-// Where an index goes is uniform, and so is the distance of neighbours (both modulo 10).
+// An index's new position is uniform, and so is the distance of neighbours (both modulo 10).
 TEST(PermutationTest, PlacesAndDistancesAreUniform) {
   constexpr uint64_t kSize = 10;
   std::vector<int> places(kSize);

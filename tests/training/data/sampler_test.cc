@@ -41,7 +41,7 @@ TEST(SamplerTest, AnEpochHasEveryExampleOnce) {
   }
 }
 
-// As ranks share a run: rank r of p takes the indices that are r modulo p.
+// The ranks of a run: rank r of p takes the indices congruent to r modulo p.
 TEST(SamplerTest, RanksTakeDisjointSamplesAndAllOfThem) {
   for (const uint64_t size : kSizes) {
     const Sampler sampler({{.size = size}}, 1);
@@ -71,7 +71,7 @@ TEST(SamplerTest, IsReshuffledByEpochSeedAndDataSet) {
       << "its own order, whatever other data sets there are";
 }
 
-// Nothing is left of earlier calls: any order of calls, and a sampler made anew, give the same.
+// There is no state: any order of calls, and a new sampler, give the same samples.
 TEST(SamplerTest, RandomAccessEqualsSequential) {
   const std::vector<SampledSet> sets = {{17, 0.5}, {64, 0.3}, {5, 0.2}};
   const Sampler sampler(sets, 3);
@@ -85,8 +85,8 @@ TEST(SamplerTest, RandomAccessEqualsSequential) {
   }
 }
 
-// At every moment each data set was taken within 1 of its share, over several cycles; and each goes
-// through its own epochs, whatever the others do.
+// At any moment each data set's count is within 1 of its share, over several cycles; and each set
+// has its own epochs, independent of the others.
 void expect_shares(const std::vector<double>& weights, uint64_t samples, double slack = 0) {
   std::vector<SampledSet> sets;
   sets.reserve(weights.size());
@@ -110,7 +110,7 @@ void expect_shares(const std::vector<double>& weights, uint64_t samples, double 
 }
 
 TEST(SamplerTest, SharesAreExactAtEveryMoment) {
-  constexpr double kRounding = 1e-6;  // of the sums in this test
+  constexpr double kRounding = 1e-6;  // rounding error of the sums in this test
   expect_shares({1}, 100, kRounding);
   expect_shares({1, 1}, 100, kRounding);
   expect_shares({0.7, 0.2, 0.1}, 1000, kRounding);
@@ -123,7 +123,7 @@ TEST(SamplerTest, SharesAreExactAtEveryMoment) {
 }
 
 TEST(SamplerTest, SharesThatNoCycleHasAreRounded) {
-  // Half a turn of 2^20 each is lost at most; within the first cycle that is half a sample more.
+  // At most half of 2^20 turns is lost each; within the first cycle that is half a sample more.
   expect_shares({std::sqrt(2), 1, std::acos(-1.0)}, 300000, 0.5);
 }
 
@@ -148,9 +148,9 @@ TEST(SamplerTest, CountsWhatItHasTaken) {
   }
 }
 
-// Brown et al., Language models are few-shot learners, 2020, table 2.2, with a sample for each
-// million tokens: 300 billion of them are 0.44, 2.9, 1.9, 0.43 and 3.4 epochs there. Of its
-// weights, which are rounded and 101 % together, follow 0.43, 3.4, 2.0, 0.43 and 3.0.
+// Brown et al., Language models are few-shot learners, 2020, table 2.2, with one sample per million
+// tokens: the paper states 0.44, 2.9, 1.9, 0.43 and 3.4 epochs for 300 billion tokens. Its weights,
+// which are rounded and sum to 101 %, imply 0.43, 3.4, 2.0, 0.43 and 3.0.
 TEST(SamplerTest, MixesDataAsForGpt3) {
   const Sampler sampler({{.size = 410'000, .weight = 60},
                          {.size = 19'000, .weight = 22},
@@ -160,7 +160,7 @@ TEST(SamplerTest, MixesDataAsForGpt3) {
                         1);
   const std::vector<uint64_t> taken = sampler.taken(300'000);
   const uint64_t wanted[] = {178'218, 65'347, 23'762, 23'762,
-                             8'911};  // of 300 000, by weight / 101
+                             8'911};  // out of 300 000, by weight / 101
   for (size_t i = 0; i < 5; ++i) {
     EXPECT_NEAR(static_cast<double>(taken[i]), static_cast<double>(wanted[i]), 1) << i;
   }

@@ -38,7 +38,7 @@ TEST_F(TextFilesTest, SortsFilesAndLooksIntoDirectories) {
   }
 }
 
-// As a hub's cache has them: each is a link.
+// As in a hub's cache, where each file is a link.
 TEST_F(TextFilesTest, FollowsLinks) {
   std::filesystem::create_directories(path("blobs"));
   std::filesystem::create_directories(path("snapshot"));

@@ -1,4 +1,4 @@
-// A GPT-2 tokenizer of 263 tokens, for tests that cannot count on the real one.
+// A GPT-2 tokenizer of 263 tokens, for tests that cannot rely on the real one.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tutti::training {
 
-// GPT-2's character for a byte.
+// Returns GPT-2's character for a byte.
 inline std::string character_of(int byte) {
   static const std::vector<int> code_points = [] {
     std::vector<int> points(256);
@@ -24,7 +24,7 @@ inline std::string character_of(int byte) {
   return {static_cast<char>(0xc0 | point >> 6), static_cast<char>(0x80 | (point & 0x3f))};
 }
 
-// Bytes 0 to 255 are tokens of their own numbers; then these.
+// Bytes 0 to 255 are tokens with their own numbers; these follow.
 inline const std::vector<std::string> kMore = {"he", "ll", "hell", "Ġw", "or", "aa", "lo"};
 inline constexpr const char* kMerges = "#version: 0.2\nh e\nl l\nhe ll\nĠ w\no r\na a\nl o\n";
 

@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 
-// As llm.c writes it, made by hand.
+// The format of llm.c, written by hand.
 std::string token_file(std::vector<int32_t> header, const std::vector<uint16_t>& tokens) {
   header.resize(256);
   std::string bytes(header.size() * 4 + tokens.size() * 2, '\0');
@@ -145,7 +145,7 @@ TEST_F(TokenFileTest, OfLlmcsFilesTheFormatTells) {
   EXPECT_EQ(format({20240801, 7}, {1, 1}).end_of_text, 128000);
 }
 
-// A file that says nothing of itself and is too large to be read whole: it has holes.
+// A file without a header that is too large to be read whole: it is sparse.
 TEST_F(TokenFileTest, OfALargeFileBlocksAllOverItAreRead) {
   const int32_t count = 100'000'000;
   const auto summary = [&](uint64_t place, char low) {
@@ -163,7 +163,7 @@ TEST_F(TokenFileTest, OfALargeFileBlocksAllOverItAreRead) {
   EXPECT_NE(summary(count - 1, 1).fingerprint, summary(count - 1, 2).fingerprint);
 }
 
-// A vocabulary must be large enough for the tokens that no look at some blocks shows.
+// A vocabulary must be large enough for tokens that sampled blocks do not show.
 TEST_F(TokenFileTest, OfALargeFileOfAnotherTokenizerAllIsRead) {
   const uint64_t count = 10'000'000;
   const auto vocabulary = [&](uint32_t first, uint32_t hidden) {
@@ -218,7 +218,7 @@ TEST_F(TokenFileTest, TheWriterRefusesWhatIsNoFile) {
 }
 
 TEST_F(TokenFileTest, TheWriterSaysThatTheDiskIsFull) {
-  // A link to the device that is always full stands for the disk.
+  // A link to the device that is always full represents a full disk.
   std::filesystem::create_symlink("/dev/full", path("a.bin.partial"));
   TokenWriter writer(path("a.bin"), kGpt2);
   EXPECT_THAT(error_of([&] { writer.write(std::vector<int32_t>{1}); }),

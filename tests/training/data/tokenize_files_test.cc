@@ -53,7 +53,7 @@ TEST_F(TokenizeFilesTest, HoldsOutTheLastBytes) {
   EXPECT_THAT(tokens("val.bin"), ElementsAre('n', 'o')) << "a tenth of 25 bytes, rounded down";
 }
 
-// Every word is a token, with the space before it.
+// Every word is a token, together with the space before it.
 class WordTokenizer final : public Tokenizer {
  public:
   using Tokenizer::encode;
@@ -78,7 +78,7 @@ class WordTokenizer final : public Tokenizer {
   WordSplitter splitter_;
 };
 
-// Text of several blocks, in which words reach over the ends of blocks.
+// Text of several blocks, with words that straddle blocks.
 TEST_F(TokenizeFilesTest, PiecesDoNotCutWords) {
   std::string text;
   std::vector<int32_t> lengths;
@@ -86,7 +86,7 @@ TEST_F(TokenizeFilesTest, PiecesDoNotCutWords) {
     lengths.push_back(static_cast<int32_t>(2 + i % 97));
     text += " " + std::string(1 + i % 97, 'x');
   }
-  // The second file goes on with the first one's last word.
+  // The second file continues the first one's last word.
   const size_t half = text.size() / 2;
   const std::vector<std::string> paths = {write("a", text.substr(0, half)),
                                           write("b", text.substr(half))};
@@ -137,7 +137,7 @@ class DocumentsTest : public TokenizeFilesTest {
  protected:
   static constexpr int32_t kEnd = 256;
 
-  // Bytes, and an end of text.
+  // Bytes, and an end-of-text token.
   class Tokens final : public Tokenizer {
    public:
     using Tokenizer::encode;

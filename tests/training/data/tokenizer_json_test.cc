@@ -1,4 +1,4 @@
-// The fixtures have what Hugging Face's `tokenizers` makes of texts: make_tokenizer_fixtures.py.
+// The fixtures contain the results of Hugging Face's `tokenizers`: make_tokenizer_fixtures.py.
 #include "training/data/tokenizer_json.h"
 
 #include <gmock/gmock.h>
@@ -108,7 +108,7 @@ TEST_F(TokenizerJsonTest, TextsMayBeCut) {
   }
 }
 
-// Invalid UTF-8 too, which Python's strings cannot have.
+// Includes invalid UTF-8, which Python's strings cannot represent.
 TEST_F(TokenizerJsonTest, BytesComeBack) {
   for (const std::string name : {"gpt2", "llama3", "digits", "metaspace"}) {
     const BpeTokenizer tokenizer = made(name);
@@ -146,7 +146,7 @@ TEST_F(TokenizerJsonTest, KnowsTheEndOfText) {
   EXPECT_EQ(made("llama3").end_of_text(), 1);
 }
 
-// `transformers` puts these tokens around a text by default.
+// `transformers` adds these tokens around a text by default.
 TEST_F(TokenizerJsonTest, KnowsWhatStandsAroundATextOnce) {
   Json json = described("llama3");
   const auto frame = [&](const Json& post_processor) {
@@ -206,7 +206,7 @@ TEST_F(TokenizerJsonTest, NamesWhatItDoesNotKnow) {
   expect_refused(changed([](Json& json) { json["model"]["merges"] = Json::array({"a b c"}); }),
                  "not of two tokens");
   expect_refused(changed([](Json& json) { json["pre_tokenizer"] = nullptr; }), "byte_fallback");
-  expect_refused(Json::array({1}), "an array is where an object should be");
+  expect_refused(Json::array({1}), "expected an object, found an array");
   EXPECT_THAT(error_of([&] { read_tokenizer_json(path("absent")); }), HasSubstr(path("absent")));
   EXPECT_THAT(error_of([&] { read_tokenizer_json(write("bad", "{")); }), HasSubstr("parse error"));
 }

@@ -33,7 +33,7 @@ TEST(WordSplitterTest, KnowsUnicode) {
   EXPECT_THAT(splitter().split("naïve Straße"), ElementsAre("naïve", " Straße"));
   EXPECT_THAT(splitter().split("日本語、です"), ElementsAre("日本語", "、", "です"));
   EXPECT_THAT(splitter().split("²½ 😀x"), ElementsAre("²½", " 😀", "x"));
-  // White space: U+00A0, U+3000, U+0085. None: U+180E and U+200B.
+  // White space: U+00A0, U+3000, U+0085. Not white space: U+180E and U+200B.
   EXPECT_THAT(splitter().split("a\u00a0\u3000\u0085"), ElementsAre("a", "\u00a0\u3000\u0085"));
   EXPECT_THAT(splitter().split("a \u180e\u200b"), ElementsAre("a", " \u180e\u200b"));
 }
@@ -64,7 +64,7 @@ TEST(WordSplitterTest, TheLastCutIsBeforeWhiteSpaceAfterAWord) {
   EXPECT_EQ(splitter().last_cut("一。\n二"), 6u);
 }
 
-// Texts at random of what the pattern tells apart: cutting them changes nothing, whatever follows.
+// Random texts of the pattern's character classes: splitting is the same whatever text follows.
 class CutsTest : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(CutsTest, DoNotChangeTheWords) {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Unpacks the installed tree into an empty folder, builds the training examples there with nothing but pkg-config's flags, and
-# again by CMake after the tree was moved, and runs them on two ranks.
+# Unpacks the installed tree into an empty folder, builds the training examples there with nothing
+# but pkg-config's flags, and again by CMake after moving the tree, and runs them on two ranks.
 #
 # usage: examples_test.sh INSTALL_TARBALL TRAINING_TARBALL TUTTI
 set -euo pipefail
@@ -21,7 +21,8 @@ cp -r "$work/prefix/share/tutti/examples/training" "$work/examples"
 cd "$work"
 export TUTTI_TIMEOUT=60 OMP_NUM_THREADS=1
 
-# run PROGRAM PREFIX: on two ranks, with the libraries of that prefix. Both have learnt what there is to learn.
+# run PROGRAM PREFIX: runs on two ranks with the libraries of that prefix. Both must reach a low
+# loss.
 run() {
   LD_LIBRARY_PATH=$2/lib timeout 100 "$tutti" run -n 2 -- "$1" >output.txt 2>&1 || fail "$1: exit code $?: $(cat output.txt)"
   cat output.txt
@@ -41,18 +42,18 @@ for source in examples/*.cc; do
   run "$program" "$work/prefix"
 done
 
-# A model with DDP takes less than 60 lines, comments and what is included not counted.
+# A model with DDP takes less than 60 lines, not counting comments and includes.
 lines=$(grep -cvE '^ *//|^#include|^$' examples/own_model.cc)
 [ "$lines" -lt 60 ] || fail "own_model.cc has $lines lines"
 
-# Every header that is installed finds what it includes.
+# Every installed header finds its includes.
 (cd "$work/prefix/include/tutti" && find training -name '*.h' | sed 's,.*,#include <tutti/&>,') >all.cc
 c++ -std=c++20 -fsyntax-only $(pkg-config --cflags tutti-training) all.cc
 
-# There is one Communicator in a process: the training layer takes it from libtutti.so.
+# A process has one Communicator class: the training layer uses that of libtutti.so.
 nm -C --defined-only "$work/prefix/lib/libtutti_training.so" | grep -E ' tutti::Communicator::(init|split|barrier)\(' &&
   fail "the training layer has a Communicator of its own"
-# Of ours it exports nothing beside its headers' names.
+# It exports only its headers' names.
 foreign=$(nm -D --defined-only "$work/prefix/lib/libtutti_training.so" | awk '/5tutti/ && $3 !~ /@@?TUTTI_TRAINING_/ {print $3}')
 [ -z "$foreign" ] || fail "the library exports more than its interface: $foreign"
 
@@ -67,7 +68,7 @@ for example in own_model regression own_optimizer; do
   run "$work/build/$example" "$work/moved"
 done
 
-# Where the training layer is not installed, CMake says so.
+# CMake reports if the training layer is not installed.
 rm moved/lib/cmake/tutti/tutti-training.cmake
 ! cmake -S examples -B other -DCMAKE_PREFIX_PATH="$work/moved" >cmake.txt 2>&1 || fail "CMake found what is not there"
 grep -q "Tutti is installed here without training" cmake.txt || fail "$(cat cmake.txt)"

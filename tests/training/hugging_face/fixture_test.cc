@@ -1,4 +1,4 @@
-// What transformers computes with its own models, to their last steps.
+// Tests models against the results of transformers, up to the last training step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +40,8 @@ std::unique_ptr<Model> model_for(const Directory& directory, int64_t context,
   return make_model(configuration, {.place = place});
 }
 
-// The model with the directory's values and the fixture's batch: contexts shorter than the model's.
+// The model with the directory's values and the fixture's batch, whose contexts are shorter than
+// the model's.
 struct Rig {
   static constexpr int64_t kContext = 24;
 
@@ -88,7 +89,7 @@ TEST_P(HuggingFaceFixtureTest, Logits) {
   for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 1e-5) << i;
 }
 
-// Both ranks have the heads of keys that they share, and each makes a part of their gradient.
+// Both ranks have the key heads that they share, and each computes a part of their gradient.
 void sum_partial_gradients(Rig& rig) {
   if (rig.test.pass.mesh == nullptr) return;
   for (int i = 0; i < rig.parameters.size(); ++i) {
@@ -98,7 +99,7 @@ void sum_partial_gradients(Rig& rig) {
   }
 }
 
-// The sum of the losses that the pass's units have added, which are then forgotten.
+// Returns and resets the sum of the losses that the pass's units have added.
 double balance_loss(Pass& pass) {
   double sum = 0;
   for (const NamedLoss& loss : pass.losses) sum += loss.sum.get() * pass.sample_scale;
@@ -106,7 +107,7 @@ double balance_loss(Pass& pass) {
   return sum;
 }
 
-// Step by step, of a rank that is alone, or one of several that share the model.
+// Compares each step of a single rank, or of one of several ranks that share the model.
 void expect_twenty_losses(Rig& rig) {
   PlainAdamW optimizer(rig.model->parameters(), rig.parameters, {.beta2 = 0.99});
   const std::vector<double> losses = values_of<double>(rig.expected, "losses");

@@ -1,4 +1,4 @@
-// Models into a run's directory and out again.
+// Tests import of models into a run's directory, and export.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::string fixture(const std::string& name) {
   return "tests/training/fixtures/hugging_face/" + name;
 }
 
-// All tensors of a directory, with their types, shapes and bits.
+// Returns all tensors of a directory with their types, shapes and bits.
 std::map<std::string, std::string> tensors_in(const std::string& directory) {
   std::map<std::string, std::string> tensors;
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(All, RoundTripTest,
                                            "mixtral", "qwen2moe", "qwen3moe", "olmoe"),
                          [](const auto& info) { return info.param; });
 
-// What is said of the model beside its sizes, and its tokenizer.
+// The model's additional configuration, and its tokenizer.
 TEST(HuggingFaceExport, WhatCameWithTheModelGoesWithIt) {
   const Scratch scratch;
   fs::copy(fixture("llama"), scratch.path("in"));

@@ -1,4 +1,4 @@
-// Directories that are damaged, of other models, or meant to do harm.
+// Tests directories that are damaged, of other models, or malicious.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 class StrangersTest : public ::testing::Test {
  protected:
-  // A copy of a fixture, to be spoilt.
+  // A copy of a fixture, to be modified.
   std::string copy_of(const std::string& name) {
     const std::string copy = scratch_.path(std::to_string(++copies_));
     fs::copy("tests/training/fixtures/hugging_face/" + name, copy);
@@ -37,7 +37,7 @@ class StrangersTest : public ::testing::Test {
     fs::remove(path);
     write_bytes(path, json.dump());
   }
-  // What is said of the fixture with another configuration.
+  // Returns the error for the fixture with a modified configuration.
   std::string refusal(const std::string& name, const std::function<void(Json&)>& change) {
     const std::string copy = copy_of(name);
     change_json(copy + "/config.json", change);
@@ -61,7 +61,7 @@ TEST_F(StrangersTest, AnIndexBesideTheOneFileIsLeftOver) {
   EXPECT_FALSE(Directory(copy).names().empty());
 }
 
-// As transformers reads it: 4096 where nothing is said, and all of a context for null.
+// As in transformers: 4096 if absent, and the whole context for null.
 TEST_F(StrangersTest, WindowsThatAreNotSaidOrNone) {
   const auto window = [&](const std::function<void(Json&)>& change) {
     const std::string copy = copy_of("mistral");
@@ -112,7 +112,7 @@ TEST_F(StrangersTest, TensorsOfAnotherModel) {
               HasSubstr("surplus: model.layers.1."));
   EXPECT_THAT(refusal("llama", [](Json& config) { config["intermediate_size"] = 25; }),
               AllOf(HasSubstr("another shape"), HasSubstr("24 x 16, not 25 x 16")));
-  // One with an output layer of its own cannot be said to have none.
+  // A model with its own output layer cannot be declared as tied.
   EXPECT_THAT(refusal("llama", [](Json& config) { config["tie_word_embeddings"] = true; }),
               HasSubstr("surplus: lm_head.weight"));
 }
@@ -156,7 +156,7 @@ TEST_F(StrangersTest, ValuesThatAreNotFinite) {
   EXPECT_FALSE(fs::exists(scratch_.path("run")));
 }
 
-// As transformers 4 writes them.
+// The format of transformers 4.
 TEST_F(StrangersTest, EarlierRotaryPositions) {
   const auto model_of = [&](const Json& scaling) {
     const std::string copy = copy_of("llama");
@@ -177,7 +177,7 @@ TEST_F(StrangersTest, EarlierRotaryPositions) {
   EXPECT_EQ(dynamic.at("rope_original_context"), 32);
 }
 
-// Where a file says a thing twice, transformers 5.24 was asked which one holds.
+// If a file contradicts itself, the choice of transformers 5.24 applies.
 TEST_F(StrangersTest, ContradictionsAreReadAsTransformersReadsThem) {
   const auto model_of = [&](const char* name, const std::function<void(Json&)>& change) {
     const std::string copy = copy_of(name);

@@ -1,4 +1,4 @@
-// Blocked attention against the whole softmax in double. (Gradients: self_attention_test.cc.)
+// Tests blocked attention against the whole softmax in double. (Gradients: self_attention_test.cc.)
 #include "training/kernels/attention.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,8 @@ Result run(const AttentionShape& shape, ConstTensor qkv) {
   return run(shape, split_qkv(shape, qkv));
 }
 
-// softmax(q k^T / sqrt(head_size)) v, each row on the rows up to it, or on those from starts on.
+// softmax(q k^T / sqrt(head_size)) v, where each row attends to the rows up to it, or to those from
+// `starts` on.
 Result whole_softmax(const AttentionShape& shape, ConstTensor all) {
   const ConstQkv qkv = split_qkv(shape, all);
   Result result = result_of(shape, DType::f64);
@@ -117,7 +118,7 @@ TEST(AttentionTest, HeadsOfKeysServeGroupsOfQueries) {
   }
 }
 
-// Documents one after the other, some of which end and begin within a block, and some with it.
+// Consecutive documents, some of which begin or end within a block, and some at its border.
 TEST(AttentionTest, NobodySeesADocumentBeforeHisOwn) {
   AttentionShape shape{.samples = 2, .context = 300, .heads = 2, .head_size = 4, .key_heads = 1};
   std::vector<int32_t> starts;
@@ -135,7 +136,7 @@ TEST(AttentionTest, NobodySeesADocumentBeforeHisOwn) {
   EXPECT_LT(relative_distance(blocked.lse, whole.lse), 2e-6);
 }
 
-// A document has the gradients that it has alone.
+// A document has the same gradients as alone.
 TEST(AttentionTest, GradientsStayWithinADocument) {
   constexpr int64_t kFirst = 131, kSecond = 70, kAll = kFirst + kSecond;
   const auto gradients = [](const AttentionShape& shape, ConstTensor qkv, ConstTensor dy) {
@@ -162,7 +163,7 @@ TEST(AttentionTest, GradientsStayWithinADocument) {
   }
 }
 
-// Rows one after the other, and in pieces, on keys and values in memory for more of them.
+// Rows one after another, and in pieces, on keys and values in memory for more of them.
 TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
   constexpr int64_t kRows = 200, kRoom = 256;
   const AttentionShape whole{
@@ -193,18 +194,18 @@ TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
 
 // --- keys in parts ---
 
-// The range of a part of the keys that each query of a part sees.
+// The range of keys within a part that each query of a part attends to.
 struct Bounds {
   std::vector<int32_t> starts, ends;
 };
 
-// Queries and keys of one sample, each of which sees the keys from `starts` on (empty: from 0).
+// Queries and keys of one sample; each query attends to the keys from `starts` on (empty: from 0).
 struct InParts {
   AttentionShape whole{.samples = 1, .context = 300, .heads = 4, .head_size = 6, .key_heads = 2};
   DType type = DType::f32;
   std::vector<int32_t> starts = {};
 
-  // The shape of the queries [first, first + rows) on the keys [key, key + keys). It refers to
+  // Returns the shape of queries [first, first + rows) on keys [key, key + keys). It refers to
   // `bounds`.
   AttentionShape shape(int64_t first, int64_t rows, int64_t key, int64_t keys,
                        Bounds& bounds) const {
@@ -245,7 +246,7 @@ ConstQkv rows_of_qkv(const ConstQkv& all, int64_t first, int64_t rows, int64_t k
           all.values.row_range(key, keys)};
 }
 
-// Some queries see nothing of a part, and others all of it.
+// Some queries attend to nothing of a part, others to all of it.
 TEST(AttentionTest, PartsOfTheKeysMergeIntoAll) {
   for (const InParts& p : problems_in_parts()) {
     Arena arena(size_t{1} << 26);
@@ -296,7 +297,7 @@ TEST(AttentionTest, WhatSeesNoKeyHasNoOutput) {
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(get(result.output, 2, i), get(keys, 0, i));
 }
 
-// With the outputs of all keys, each part gives its part of the gradients.
+// With the outputs over all keys, each part contributes its part of the gradients.
 TEST(AttentionTest, GradientsOfPartsAddUp) {
   for (const InParts& p : problems_in_parts()) {
     if (p.type != DType::f32) continue;
@@ -340,7 +341,7 @@ TEST(AttentionTest, GradientsOfPartsAddUp) {
   }
 }
 
-// Each key beats those before it by far: the maximum moves in every row and every block.
+// Each key's score far exceeds those before it: the maximum changes in every row and every block.
 TEST(AttentionTest, GrowingAndHugeScores) {
   const AttentionShape shape{1, 300, 1, 2};
   for (const double step : {0.5, 1e4, -1e4}) {

@@ -1,5 +1,5 @@
-// Convolutions of any shape: the right values, and nothing written outside of the memory that they
-// have. All numbers are whole and small, so every sum is exact.
+// Tests convolutions of any shape: correct values, and no write outside their memory. All numbers
+// are small integers, so every sum is exact.
 #include "training/kernels/convolution.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::string describe(const Case& c) {
                         : "");
 }
 
-// A tensor that ends where memory does.
+// A tensor at the end of accessible memory.
 class Fenced {
  public:
   Fenced(DType dtype, int64_t rows, int64_t cols) {
@@ -95,8 +95,8 @@ std::vector<double> rounded(const std::vector<double>& exact, DType dtype) {
   return doubles(tensor);
 }
 
-// On threads of their own, with which their primitives and oneDNN's workspace go: one that was made
-// for a larger shape would hide that another is too small.
+// On separate threads, which own their primitives and oneDNN's workspace: a workspace made for a
+// larger shape would hide that another is too small.
 Results convolved_anew(const Case& c, DType dtype) {
   Results found;
   std::thread([&] {
@@ -138,8 +138,8 @@ TEST(FencedAllocationsDeathTest, EndWhereMemoryEnds) {
 }
 
 // The shortcuts of a residual network with few channels. oneDNN's implementations for 1x1 windows
-// write past their workspace: for AVX2 with less than 8 channels, for AVX-512 with less than 16
-// where images are large.
+// write beyond their workspace: on AVX2 with fewer than 8 channels, on AVX-512 with fewer than 16
+// if images are large.
 TEST(ConvolutionKernelTest, ShortcutsOfFewChannels) {
   const Window every_other{.height = 1, .width = 1, .stride = 2, .padding = 0};
   expect_right({{{8, 8, 4}, every_other, 8}, 2});
@@ -149,8 +149,8 @@ TEST(ConvolutionKernelTest, ShortcutsOfFewChannels) {
   expect_right({{{64, 128, 15}, {.height = 1, .width = 1, .stride = 3, .padding = 0}, 4}, 2});
 }
 
-// Those for bf16 do for strides that are longer than windows, or than images are wide; or they add
-// what lay in their memory before.
+// Those for bf16 do so for strides longer than windows, or than images are wide, or they add the
+// previous contents of their memory.
 TEST(ConvolutionKernelTest, LongStrides) {
   expect_right({{{64, 17, 40}, {.height = 1, .width = 7, .stride = 3, .padding = 0}, 32}, 3});
   expect_right({{{64, 40, 17}, {.height = 2, .width = 2, .stride = 4, .padding = 1}, 15}, 1});
@@ -160,7 +160,7 @@ TEST(ConvolutionKernelTest, LongStrides) {
   expect_right({{{8, 1, 31}, {.height = 3, .width = 3, .stride = 3, .padding = 1}, 32}, 4, 3});
 }
 
-// Windows each of which reaches into the image, and all of it is before or in them.
+// Windows that each overlap the image, and together cover it.
 WindowTile random_tile(const ConvolutionShape& shape, std::mt19937_64& random) {
   const auto below = [&](int64_t end) {
     return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
@@ -176,7 +176,7 @@ WindowTile random_tile(const ConvolutionShape& shape, std::mt19937_64& random) {
           places(shape.input.width, left, window.columns_spanned())};
 }
 
-// CONVOLUTION_CASES: how many to draw; CONVOLUTION_SEED: from where.
+// CONVOLUTION_CASES: number of random cases; CONVOLUTION_SEED: their seed.
 TEST(ConvolutionKernelTest, AnyShape) {
   const auto setting = [](const char* variable, uint64_t otherwise) {
     const char* const text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)

@@ -111,7 +111,8 @@ TEST(CrossEntropyTest, RefusesTargetsThatAreNoClass) {
   }
 }
 
-// The rows that count are as they were alone; the others are nothing, whatever is in them.
+// The other rows' results are as without the ignored ones; ignored rows give zeros, whatever their
+// contents.
 TEST(CrossEntropyTest, TargetsBelowZeroAreIgnored) {
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     const HostTensor two = random_tensor(type, 2, 5, 1, 3);

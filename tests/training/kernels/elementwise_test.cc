@@ -1,4 +1,4 @@
-// Elementwise kernels against formulas in double.
+// Tests elementwise kernels against formulas in double.
 #include "training/kernels/elementwise.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array kTypes = {DType::f64, DType::f32, DType::bf16, DType::f16};
 
-// Relative to the largest value: one rounding to the type, and a little for the computation.
+// Relative to the largest value: one rounding to the type, plus a little for the computation.
 double tolerance_of(DType type) {
   switch (type) {
     case DType::f64:
@@ -30,7 +30,7 @@ double tolerance_of(DType type) {
   }
 }
 
-// Sizes around the vectors' width.
+// Sizes near the vectors' width.
 constexpr std::array<int64_t, 6> kSizes = {1, 7, 16, 17, 33, 1000};
 
 // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u))
@@ -87,7 +87,7 @@ TEST(ElementwiseTest, SwigluAndAdd) {
   }
 }
 
-// Far from 0, where exp overflows or vanishes.
+// Far from 0, where exp overflows or underflows.
 TEST(ElementwiseTest, ActivationsFarFromZero) {
   for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
     for (const double x : {1e4, 1e15}) {
@@ -173,7 +173,7 @@ TEST(ElementwiseTest, Convert) {
 TEST(ElementwiseTest, ColumnSumsAreAddedInFloat) {
   for (const DType type : kTypes) {
     Arena arena(1 << 20);
-    // 1000 quarters: alone, a bf16 sum would stop growing at 64.
+    // 1000 quarters: a pure bf16 sum would stop growing at 64.
     const HostTensor dy(type, 1000, 3, 2);
     assign(dy, std::vector<double>(3000, 0.25));
     HostTensor sums(value_type(type), 1, 3);
@@ -184,7 +184,7 @@ TEST(ElementwiseTest, ColumnSumsAreAddedInFloat) {
   }
 }
 
-// The elements that are kept are those whose random number is large enough.
+// The elements whose random number is large enough are kept.
 TEST(ElementwiseTest, DropoutIsAFunctionOfSeedStreamAndIndex) {
   constexpr double kP = 0.3;
   constexpr DropoutAt kAt{.seed = 5, .stream = 9, .index = (uint64_t{1} << 40) + 3};

@@ -1,4 +1,4 @@
-// Matrix products against plain loops in double.
+// Tests matrix products against plain loops in double.
 #include "training/kernels/gemm.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ double unit_of(DType type) {
   }
 }
 
-// Inputs lie in [-1, 1), so no partial sum exceeds k + 1.
+// Inputs are in [-1, 1), so no partial sum exceeds k + 1.
 double tolerance_of(const Problem& p) {
   const double sums = unit_of(p.in == DType::f64 ? DType::f64 : DType::f32);
   const auto length = static_cast<double>(p.k + 2);
@@ -114,7 +114,7 @@ TEST(GemmTest, OneRowOneColumnOneTerm) {
 
 TEST(GemmTest, LargerThanBlocks) { check_all(70, 65, 130); }
 
-// Large enough to be cut into tiles, whose sizes do not divide these.
+// Large enough to be divided into tiles, whose sizes do not divide these.
 TEST(GemmTest, Tiles) {
   ThreadPool pool(2);
   const UseThreads use(pool);
@@ -125,7 +125,7 @@ TEST(GemmTest, Tiles) {
   check({.m = 300, .n = 411, .k = 90, .in = DType::f16, .out = DType::f16, .gap = 3});
 }
 
-// Such operands are copied, a part of the terms at a time.
+// Such operands are copied, some of the terms at a time.
 TEST(GemmTest, RowsAPageApart) {
   using Mode = Problem::Mode;
   for (const Mode mode : {Mode::overwrite, Mode::bias, Mode::accumulate}) {
@@ -142,7 +142,7 @@ TEST(GemmTest, NoRowsNoColumns) {
   check_all(5, 0, 4);
 }
 
-// A sum of no terms is 0, or the bias, or what was there.
+// A sum of no terms is 0, the bias, or the previous value.
 TEST(GemmTest, NoTerms) { check_all(5, 4, 0); }
 
 TEST(GemmTest, PartsOfMatrices) {
@@ -170,7 +170,7 @@ TEST(GemmTest, PartsOfMatrices) {
   }
 }
 
-// 16-bit sums run in f32: in bf16, ones would add up to 256 at most, in f16 to 2048.
+// 16-bit types accumulate in f32: in bf16, ones would sum to at most 256, in f16 to 2048.
 TEST(GemmTest, SumsOf16BitTypesAreWide) {
   for (const DType type : {DType::bf16, DType::f16}) {
     const HostTensor ones(type, 1, 4096), c(DType::f32, 1, 1);
@@ -196,7 +196,7 @@ TEST(GemmTest, EveryThreadGetsTheSameBits) {
   for (const HostTensor& result : results) EXPECT_TRUE(same_bits(result, results.front()));
 }
 
-// The product of `p` with these numbers of values between the rows of a, b and c.
+// Returns the product of `p` with gaps between the rows of a, b and c.
 HostTensor product_with_gaps(const Problem& p, const std::array<int64_t, 3>& gaps) {
   const HostTensor a =
       random_tensor(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, 1, 1, gaps[0]);

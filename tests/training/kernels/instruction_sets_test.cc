@@ -1,4 +1,4 @@
-// The loops of each instruction set that this processor has against the plain ones. Sums run in the
+// Tests the loops of each instruction set of this processor against the plain ones. Sums use the
 // same lanes; only contraction to fused multiply-adds may differ.
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using kernels::Loops;
 constexpr int64_t kRows = 5;
 constexpr std::array<int64_t, 4> kWidths = {1, 7, 33, 130};
 
-// Runs one loop of a table on a kRows x cols problem and returns all that it wrote.
+// Runs one loop of a table on a kRows x cols problem and returns everything that it wrote.
 struct Case {
   DType type;
   int64_t cols;
@@ -117,7 +117,7 @@ std::map<std::string, Run> row_loops() {
          const HostTensor x = c.in(1), gain = c.in(2), bias = c.in(3), y = c.out();
          const HostTensor dy = c.in(4), dx = c.out(), dgain = c.values(5), dbias = c.values(6);
          HostTensor statistics(value_type(c.type), kRows, 2);
-         // A large epsilon: at width 1 the normal one makes rounding large.
+         // A large epsilon: at width 1 the usual one amplifies rounding.
          loops.layer_norm(x.view().data, gain.view().data, bias.view().data, y.view().data,
                           statistics.view().data, kRows, c.cols, 0.1);
          loops.layer_norm_backward(x.view().data, gain.view().data, dy.view().data,
@@ -194,8 +194,8 @@ std::map<std::string, Run> attention_loops() {
   };
 }
 
-// Of the largest value: a fused multiply-add here and there, then one rounding to the type, which
-// may go the other way.
+// Relative to the largest value: a few fused multiply-adds, then one rounding to the type, which
+// may differ in direction.
 double tolerance_of(DType type) {
   switch (type) {
     case DType::f64:

@@ -1,4 +1,4 @@
-// An observer of kernel calls sees each call once, with its operations and bytes.
+// Tests that an observer of kernel calls is notified of each call once, with operations and bytes.
 #include "training/kernels/observer.h"
 
 #include <gmock/gmock.h>
@@ -73,7 +73,7 @@ TEST_F(Observer, CountsOperationsAndBytesOfProducts) {
   EXPECT_EQ(seen_.calls[2].bytes, 4 * (5 * 3 + 2 * 7 * 3 + 5 * 7)) << "what is added to is read";
 }
 
-// Its products are not calls of their own.
+// The products inside attention are not separate calls.
 TEST_F(Observer, CountsAttentionByTheKeysThatQueriesSee) {
   AttentionShape shape{.samples = 2, .context = 4, .heads = 2, .head_size = 8};
   const Tensor all = zeros(shape.rows(), 3 * shape.width());

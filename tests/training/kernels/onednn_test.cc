@@ -42,8 +42,7 @@ TEST(Cache, IsAsItWasAfterAFailure) {
   EXPECT_EQ(cache.get(1, [](int) { return 11; }), 10);
 }
 
-// More shapes than there is room for: those that were made before are made anew, with the same
-// bits.
+// More shapes than the cache holds: evicted primitives are created again, with the same bits.
 TEST(Primitives, OfAnyNumberOfShapesGiveTheSameBits) {
   const auto product = [](int64_t rows) {
     const testing::HostTensor a = testing::random_tensor(DType::f32, rows, 3, 1);
@@ -59,7 +58,7 @@ TEST(Primitives, OfAnyNumberOfShapesGiveTheSameBits) {
   EXPECT_EQ(product(1), before);
 }
 
-// Where handlers of a signal ran, of one thread.
+// Stack positions at which one thread's signal handlers ran.
 struct Stack {
   const char* low = nullptr;
   const char* high = nullptr;
@@ -82,8 +81,8 @@ void find_stack() {
   stack.high = stack.low + size;
 }
 
-// Some of oneDNN's products use the stack pointer as one to their memory; what a handler wrote
-// there would overwrite what lies before that.
+// Some of oneDNN's products use the stack pointer as a pointer to their memory; a handler would
+// overwrite the memory before it.
 TEST(Primitives, AreNotInterruptedBySignals) {
   struct sigaction ours = {}, before = {};
   ours.sa_handler = note_stack;

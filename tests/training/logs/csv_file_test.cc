@@ -41,7 +41,7 @@ TEST_F(CsvFileTest, ARunThatGoesOnAddsAfterTheLastWholeLine) {
   CsvFile file(path("a.csv"), columns_, 1);
   file.write({2, {{"loss", 4}}});
   EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,loss,lr\n1,2,3\n2,4,\n");
-  // Where nothing is yet, there are the names first.
+  // A new file begins with the names of the columns.
   CsvFile other(path("b.csv"), columns_, 4);
   other.write({5, {{"lr", 1}}});
   EXPECT_EQ(file_text(path("b.csv"), FileKind::losses), "step,loss,lr\n5,,1\n");

@@ -22,7 +22,7 @@ using tutti::testing::Result;
 
 class EventFileTest : public FolderTest {
  protected:
-  // By a decoder that shares nothing with the writer.
+  // Decodes with code that shares nothing with the writer.
   static std::vector<Json> events(const std::string& directory) {
     const Result result =
         Process({"python3", "tests/training/logs/read_events.py", directory}).finish();

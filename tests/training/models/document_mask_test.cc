@@ -1,4 +1,4 @@
-// Documents that share a window, with masks, are learnt as if each had a window of its own.
+// Tests that masked documents in one window are learnt as if each had its own window.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,14 +29,14 @@ class DocumentMaskTest : public FolderTest {
  protected:
   DocumentMaskTest() : model_(kModel), parameters_(model_.parameters(), DType::f64, 0.4) {}
 
-  // The first window of a file with these tokens.
+  // Returns the first window of a file with these tokens.
   Batch window(std::vector<int32_t> tokens, bool masks, bool marks = false) const {
     tokens.resize(200, 1);
     TokenWriter writer(path("a.bin"),
                        {.vocabulary = 7, .end_of_text = kEnd, .marks_unpredicted = marks});
     writer.write(tokens);
     writer.finish();
-    // Held-out windows are not moved.
+    // Held-out windows are not shifted.
     const TokenWindows set(Tokens(TokenFile(path("a.bin")), TokenFile(path("a.bin"))), kContext, 1,
                            masks);
     Batch batch;

@@ -1,4 +1,4 @@
-// The tiny GPTs of tests/training/fixtures, as PyTorch computed them in float64.
+// Tests the tiny GPTs of tests/training/fixtures against PyTorch's results in float64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// What the scripts that made the fixtures state.
+// Values stated by the scripts that made the fixtures.
 constexpr GptConfig kGpt2{
     .layers = 2, .heads = 2, .width = 24, .context = 13, .vocabulary = 61, .hidden = 96};
 constexpr GptConfig kLlama{.layers = 2,

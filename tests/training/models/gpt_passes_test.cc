@@ -1,5 +1,5 @@
-// What must not change a bit: recomputation, putting weight gradients off, several micro-batches
-// under way, and how samples are cut into micro-batches (to rounding).
+// Tests options that must not change a bit: recomputation, deferred weight gradients, and several
+// micro-batches in flight; and the division of samples into micro-batches (up to rounding).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -71,7 +71,7 @@ struct Outcome {
   std::unique_ptr<Rig> rig;
 };
 
-// One after the other, each in slot 0, with nothing put off.
+// One after another, each in slot 0, without deferred work.
 Outcome plain(const Case& c) {
   Outcome outcome{{}, std::make_unique<Rig>(c)};
   TwoPasses two(c.dtype);
@@ -149,7 +149,7 @@ TEST_P(GptPassesTest, TwoMicroBatchesUnderWay) {
   expect_same(outcome, plain(GetParam()));
 }
 
-// Backward by units in turns, as pipelines do: unit by unit over both micro-batches.
+// Backward unit by unit, alternating between both micro-batches, as in pipelines.
 TEST_P(GptPassesTest, UnitsInTurns) {
   Outcome outcome{{}, std::make_unique<Rig>(GetParam())};
   TwoPasses two(GetParam().dtype);

@@ -1,4 +1,5 @@
-// Models in f32, bf16 and f16 against the same model in f64, from the same (rounded) parameters.
+// Tests models in f32, bf16 and f16 against the same model in f64 with the same (rounded)
+// parameters.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +12,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// Of the largest value: a few roundings in each of some ten layers.
+// Relative to the largest value: a few roundings in each of about ten layers.
 struct Tolerance {
   double logits;
   double gradients;
@@ -44,7 +45,7 @@ void check(const GptConfig& config, DType type, bool one_pass) {
     pass->batch = batch.micro_batch;
     pass->pass.loss_scale = 1.0 / static_cast<double>(batch.targets.size());
   }
-  // Without a scale, f16's gradients would vanish.
+  // Without a scale, f16's gradients would underflow.
   constexpr double kScale = 1024;
   test.pass.loss_scale *= kScale;
   const Tolerance tolerance = tolerance_of(type);

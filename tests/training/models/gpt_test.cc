@@ -78,7 +78,7 @@ TEST(GptTest, InitialDeviations) {
 }
 
 TEST(GptTest, FlopsPerSample) {
-  // A token: 6 times 12 width^2 a layer and vocabulary x width; 12 width context a layer.
+  // Per token: 6 times 12 width^2 per layer and vocabulary x width; 12 width context per layer.
   GptConfig config{.layers = 3, .heads = 2, .width = 8, .context = 16, .vocabulary = 32};
   const double expected = 16.0 * (6 * (3 * 12 * 64 + 32 * 8) + 12 * 3 * 8 * 16);
   EXPECT_EQ(Gpt(config).flops_per_sample(), expected);
@@ -87,7 +87,7 @@ TEST(GptTest, FlopsPerSample) {
   EXPECT_EQ(Gpt(config).flops_per_sample(), expected);
 }
 
-// Of parameters that are all 0 come logits that are all 0.
+// If all parameters are 0, all logits are 0.
 TEST(GptTest, KnowsNothingWithoutParameters) {
   Gpt model(kTiny);
   const BoundParameters parameters(model.parameters(), DType::f64);
@@ -114,7 +114,7 @@ TEST(GptTest, NoTokenSeesLaterOnes) {
     test.batch = batch.micro_batch;
     test.batch.targets = {};  // logits only
     const HostTensor before = rounded_to(DType::f32, forward(model, test.pass));
-    batch.tokens[3] = (batch.tokens[3] + 1) % 7;  // of the first sample
+    batch.tokens[3] = (batch.tokens[3] + 1) % 7;  // a token of the first sample
     const Tensor after = forward(model, test.pass);
     for (int64_t row = 0; row < 10; ++row) {
       EXPECT_EQ(same_bits(before.view().row_range(row, 1), after.row_range(row, 1)),

@@ -28,7 +28,7 @@ LlamaConfig tiny(const std::function<void(LlamaConfig&)>& change = {}) {
   return config;
 }
 
-// The value that training minimizes, for a pass whose forward has run.
+// The minimized value of a pass whose forward has run.
 double minimized(const LlamaConfig& config, Pass& pass) {
   double sum = pass.loss_scale * pass.loss.get().sum;
   for (const NamedLoss& loss : pass.losses) {
@@ -40,8 +40,8 @@ double minimized(const LlamaConfig& config, Pass& pass) {
   return sum;
 }
 
-// `first_sample`: of tokens for which no two experts are so close that the differences change a
-// choice.
+// `first_sample` selects tokens for which no two experts are so close that the finite differences
+// change a choice.
 void check_gradients(const LlamaConfig& config, uint64_t first_sample = 5) {
   Llama model(config);
   SCOPED_TRACE(in_words(model.configuration()));
@@ -113,7 +113,7 @@ TEST(MixtureTest, GradientsOfNormsOfHeads) {
   }
 }
 
-// DeepSeek-V3's.
+// DeepSeek-V3's routing.
 TEST(MixtureTest, GradientsOfGroups) {
   check_gradients(tiny([](LlamaConfig& config) {
     config.router = {.experts = 6,

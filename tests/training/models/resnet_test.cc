@@ -111,7 +111,7 @@ TEST(ResNetTest, NamesAndShapes) {
             "width=5 classes=4");
 }
 
-// Central differences with a step so small that hardly any ReLU is crossed.
+// Central differences with a step so small that hardly any ReLU changes its branch.
 TEST(ResNetTest, Gradients) {
   Bound bound(small_config());
   const ImageBatch batch(small_config(), 3);
@@ -146,7 +146,7 @@ TEST(ResNetTest, OtherTypesNearDoubles) {
   struct Tolerance {
     DType dtype;
     double loss;       // relative
-    double gradients;  // of the largest
+    double gradients;  // relative to the largest
   };
   for (const Tolerance tolerance :
        {Tolerance{DType::f32, 1e-6, 1e-5}, Tolerance{DType::bf16, 0.02, 0.06},
@@ -167,7 +167,7 @@ TEST(ResNetTest, EvaluationUsesRunningStatistics) {
   const std::vector<double> alone = doubles(bound.runner.predict(one.micro_batch(), bound.hooks));
   const std::vector<double> together =
       doubles(bound.runner.predict(three.micro_batch(), bound.hooks));
-  // An image's logits do not depend on what else is in the batch, and nothing is learnt from it.
+  // An image's logits do not depend on the rest of the batch, and no statistics are updated.
   EXPECT_LT(relative_distance(alone, std::vector<double>(together.begin(), together.begin() + 4)),
             1e-6);
   EXPECT_EQ(bound.buffers(), buffers);

@@ -86,7 +86,7 @@ TEST(BatchNormTest, Gradients) {
   }
 }
 
-// The module with its ReLU is the module without, and a ReLU.
+// The module with its ReLU equals the module without, followed by a ReLU.
 TEST(BatchNormTest, Relu) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     for (const int64_t channels : {3, 17}) {
@@ -164,7 +164,7 @@ TEST(BatchNormTest, OneValuePerChannel) {
   EXPECT_EQ(bound.buffer(1), (std::vector<float>{0.9f, 0.9f}));
 }
 
-// The variance of large values that hardly differ: sums of squares in float would lose it.
+// The variance of large values that hardly differ, which a sum of squares in float would lose.
 TEST(BatchNormTest, LargeMean) {
   Bound bound(1, DType::f32, {.epsilon = 0});
   assign(bound.parameters.value(0), std::vector<double>{1});
@@ -208,8 +208,8 @@ TEST(BatchNormTest, OtherTypesEqualDoubles) {
 
 // ---- SyncBN ----
 
-// Small whole numbers, and as many pixels as a power of two: all sums are exact, so ranks together
-// get the whole batch's bits.
+// Small integers, and a power of two of pixels: all sums are exact, so the ranks together get the
+// whole batch's bits.
 HostTensor whole_numbers(int64_t rows, int64_t cols, uint64_t stream) {
   HostTensor x = random_tensor(DType::f32, rows, cols, stream, 8);
   for (int64_t i = 0; i < rows * cols; ++i) {
@@ -223,7 +223,7 @@ struct OnRanks {
   std::vector<float> mean, variance;
 };
 
-// One thread a rank; each has its part of the rows, in order. Ranks without rows have NaNs, of
+// One thread per rank; each has its part of the rows, in order. Ranks without rows have NaNs with
 // weight 0.
 OnRanks run_on_ranks(const std::vector<int64_t>& rows_of_rank, int64_t channels, ConstTensor x,
                      ConstTensor dy, bool synchronized) {
@@ -291,7 +291,7 @@ TEST(SyncBatchNormTest, RanksEqualTheWholeBatch) {
     // Rounded to float on each rank.
     EXPECT_LT(relative_distance(parts.gradients, whole.gradients), 1e-6);
   }
-  // Without it, ranks differ.
+  // Without synchronization, ranks differ.
   EXPECT_NE(run_on_ranks({4, 4}, kChannels, x, dy, false).y, whole.y);
 }
 

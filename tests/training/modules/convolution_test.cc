@@ -38,7 +38,7 @@ std::vector<Case> cases() {
       }
     }
   }
-  // What vector code is written for: whole blocks of channels, and one channel.
+  // The cases of vector code: whole blocks of channels, and one channel.
   all.push_back({2, {6, 6, 16}, {.outputs = 32, .kernel = 3, .stride = 2, .padding = 1}});
   all.push_back({2, {6, 6, 1}, {.outputs = 16, .kernel = 3, .stride = 1, .padding = 1}});
   return all;
@@ -50,7 +50,7 @@ std::vector<Case> cases() {
                               << c.options.stride << ", padding " << c.options.padding;
 }
 
-// Two channels; the second counts hundredfold.
+// Two channels; the second has a weight of one hundred.
 TEST(ConvolutionTest, Values) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     SCOPED_TRACE(name(dtype));
@@ -88,7 +88,7 @@ TEST(ConvolutionTest, Gradients) {
   }
 }
 
-// Sums are made in float; 16-bit results are rounded once. All types get the same rounded inputs.
+// Sums are in float; 16-bit results are rounded once. All types get the same rounded inputs.
 TEST(ConvolutionTest, OtherTypesEqualDoubles) {
   struct Tolerance {
     DType dtype;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kSamples = 6, kPerSample = 35;
 
-// Ones that went through dropout: the mask.
+// Ones after dropout: the mask.
 HostTensor mask(double p, uint64_t stream, uint64_t seed, uint64_t first_sample, int64_t samples,
                 int64_t per_sample = kPerSample) {
   TestPass test;

@@ -50,7 +50,7 @@ TEST(EmbeddingTest, Gradients) {
   }
 }
 
-// In bf16 alone, the sum of ones would stop at 256.
+// A pure bf16 sum of ones would stop at 256.
 TEST(EmbeddingTest, RepeatedTokensAreAddedUpInFloat) {
   ParameterTable table;
   const Embedding embedding(table, "e", 2, 1, 0.02);
@@ -79,7 +79,7 @@ TEST(EmbeddingTest, RefusesUnknownTokens) {
   }
 }
 
-// Weights are copied as they are: of another type they would be read as nonsense.
+// Weights are copied without conversion, so another type would be misinterpreted.
 TEST(EmbeddingTest, RefusesAnotherTypeThanTheWeights) {
   ParameterTable table;
   const Embedding embedding(table, "e", 5, 3, 0.02);

@@ -71,7 +71,7 @@ TEST(LinearTest, NoRows) {
   EXPECT_EQ(doubles(parameters.gradient(1)), std::vector<double>(4));
 }
 
-// Into the caller's memory, and each half of backward by itself.
+// Into the caller's memory, and each half of the backward pass separately.
 TEST(LinearTest, InParts) {
   ParameterTable table;
   const Linear linear(table, "l", 7, 5);
@@ -92,7 +92,7 @@ TEST(LinearTest, InParts) {
   EXPECT_TRUE(same_bits(apart, again.gradient(0)));
 }
 
-// 4099 rows of ones: a sum that no 16-bit type can count to.
+// 4099 rows of ones: a sum beyond what any 16-bit type can count to.
 TEST(LinearTest, GradientsAreAddedUpInF32) {
   for (const DType type : {DType::bf16, DType::f16}) {
     ParameterTable table;

@@ -58,7 +58,7 @@ TEST(MlpTest, Gradients) {
   }
 }
 
-// Backward with the activation computed anew, bit by bit.
+// Backward with a recomputed activation, bit by bit.
 TEST(MlpTest, Recomputed) {
   for (const MlpKind kind : {MlpKind::gelu, MlpKind::swiglu}) {
     for (const DType type : {DType::f32, DType::bf16}) {

@@ -55,7 +55,7 @@ TEST(NormTest, Gradients) {
   }
 }
 
-// The mean is large against the deviation: a variance by the difference of two squares would be
+// The mean is large compared to the deviation: a variance as the difference of two squares would be
 // lost in f32.
 TEST(NormTest, LargeMean) {
   ParameterTable table, wide_table;

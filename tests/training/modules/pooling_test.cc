@@ -17,7 +17,7 @@ Differentiable differentiable(const Pooling& pooling, Pooling::Saved& saved) {
           [&](Pass& pass, ConstTensor dy) { return pooling.backward(pass, dy, saved); }};
 }
 
-// Values further apart than the differences of the check reach: the largest stays the largest.
+// Values further apart than the step of the finite differences: the maximum does not change.
 HostTensor distinct_values(int64_t rows, int64_t cols) {
   HostTensor x(DType::f64, rows, cols);
   for (int64_t i = 0; i < rows * cols; ++i) {
@@ -89,7 +89,7 @@ TEST(GlobalAverageTest, IsTheMeanOfEachChannel) {
   for (size_t i = 0; i < 140; ++i) ASSERT_EQ(y[i], static_cast<double>(i % 70) + 3.5);
 }
 
-// The first of equals gets the gradient; overlapping windows add up before they are rounded.
+// The first of equal values gets the gradient; overlapping windows are summed before rounding.
 TEST(PoolingTest, EqualValuesAndRounding) {
   const ImageShape input{1, 3, 1};
   const Pooling pooling(PoolingKind::max, input, {1, 2, 1, 0});
@@ -124,7 +124,7 @@ TEST(PoolingTest, BadWindows) {
   EXPECT_NO_THROW(make({16, 16, 1, 0}));
   EXPECT_THROW(make({16, 17, 1, 0}), Error);  // too many places
   EXPECT_THROW(make({21, 1, 1, 0}), Error);
-  EXPECT_THROW(make({2, 2, 1, 2}), Error);  // could lie in the padding alone
+  EXPECT_THROW(make({2, 2, 1, 2}), Error);  // could be in the padding alone
   EXPECT_THROW(make({2, 2, 0, 0}), Error);
 }
 

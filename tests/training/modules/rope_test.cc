@@ -16,7 +16,7 @@ TEST(RopeTest, EqualsComplexRotation) {
   constexpr int64_t kContext = 5, kHeads = 2, kSize = 6, kHalf = kSize / 2;
   const Rope rope(kContext, kSize, {.base = 100});
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-    // Two samples; a third head, which is left alone.
+    // Two samples; the third head is not rotated.
     const HostTensor x = random_tensor(type, 2 * kContext, 3 * kSize, 3);
     const HostTensor y = rounded_to(type, x);
     rope.rotate(y, kHeads, kContext);
@@ -59,7 +59,7 @@ TEST(RopeTest, KeepsLengthsAndHasAnInverse) {
   EXPECT_LT(relative_distance(y, x), 1e-14);
 }
 
-// What it is for: a product of two rotated rows depends on the distance of their places only.
+// Purpose of RoPE: the product of two rotated rows depends only on their distance.
 TEST(RopeTest, ProductsDependOnTheDistance) {
   const Rope rope(50, 8);
   const HostTensor query(DType::f64, 50, 8), key(DType::f64, 50, 8);
@@ -90,7 +90,7 @@ TEST(RopeTest, LaterRowsAreAtLaterPositions) {
   EXPECT_TRUE(same_bits(whole, part));
 }
 
-// By how much the pairs are slowed down, from how far (1, 0) turns at position 1.
+// Returns the factor by which each pair is slowed down, from the rotation of (1, 0) at position 1.
 std::vector<double> slowdowns(const RopeOptions& options, int64_t context = 2) {
   constexpr int64_t kSize = 8, kHalf = kSize / 2;
   const HostTensor row(DType::f64, 1, kSize);
@@ -128,7 +128,7 @@ TEST(RopeTest, Llama3ScalingSlowsSlowPairs) {
 TEST(RopeTest, DynamicScalingTakesALargerBaseBeyondTheOriginalContext) {
   const RopeOptions options{.scaling = RopeScaling::dynamic, .factor = 2, .original_context = 16};
   EXPECT_NEAR(slowdowns(options, 16)[2], 1, 1e-9);
-  // base * (2 * 2 - 1)^(8 / 6), of which pair i gets the power i / 4
+  // The base becomes base * (2 * 2 - 1)^(8 / 6), and pair i has its power i / 4.
   EXPECT_NEAR(slowdowns(options, 32)[2], std::pow(std::pow(3, 8.0 / 6), 0.5), 1e-9);
 }
 

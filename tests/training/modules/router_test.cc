@@ -41,8 +41,8 @@ struct Rig {
   std::vector<int32_t> zeros;
 };
 
-// transformers 5.24's DeepseekV3TopkRouter, with a bias below all scores: of other groups than the
-// best nothing is chosen all the same.
+// transformers 5.24's DeepseekV3TopkRouter, with a bias below all scores: still, no expert outside
+// the best groups is chosen.
 TEST(RouterTest, ChoosesAsDeepSeekV3Does) {
   Rig rig({.experts = 8,
            .topk = 3,
@@ -78,7 +78,7 @@ TEST(RouterTest, ChoosesTheFirstOfEquals) {
   EXPECT_NEAR(rig.saved.weights[0], 0.5, 1e-7);
 }
 
-// Four tokens of one sample prefer expert 2, which takes two choices of them.
+// Four tokens of one sample prefer expert 2, which has capacity for two of their choices.
 TEST(RouterTest, DropsWhatAFullExpertCannotTake) {
   std::vector<double> logits(32);
   for (size_t token = 0; token < 4; ++token) {

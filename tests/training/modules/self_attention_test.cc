@@ -56,8 +56,7 @@ TEST(SelfAttentionTest, Gradients) {
   }
 }
 
-// Heads of keys that serve one, two or four of queries, of a size of their own, in layers of their
-// own.
+// Key heads that serve one, two or four query heads, with their own size, in separate layers.
 TEST(SelfAttentionTest, GradientsOfGroupedQueries) {
   for (const int64_t key_heads : {1, 2, 4}) {
     for (const bool bias : {false, true}) {
@@ -82,7 +81,7 @@ TEST(SelfAttentionTest, GradientsOfOddHeads) {
   check({.width = 3, .heads = 3}, 4, 1, {});
 }
 
-// Blocks are of 128 rows.
+// Blocks have 128 rows.
 TEST(SelfAttentionTest, GradientsOverSeveralBlocks) {
   for (const int64_t context : {128, 129, 257}) {
     check({.width = 6, .heads = 3, .rope = std::make_shared<Rope>(context, 2)}, context, 1,
@@ -91,7 +90,7 @@ TEST(SelfAttentionTest, GradientsOverSeveralBlocks) {
   check({.width = 4, .heads = 1}, 257, 2, {.every = 61});
 }
 
-// Gradients of 16-bit types pass through roundings of probabilities and of each layer.
+// Gradients of 16-bit types include roundings of probabilities and of each layer.
 TEST(SelfAttentionTest, SmallTypesAreNearTheWideOne) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     const double tolerance = type == DType::f32 ? 5e-6 : type == DType::bf16 ? 0.03 : 0.004;

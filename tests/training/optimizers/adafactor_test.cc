@@ -11,8 +11,8 @@
 namespace tutti::training {
 namespace {
 
-// Five steps of torch.optim.Adafactor (PyTorch 2.15, lr = 0.05, weight_decay = 0.1) on the made-up
-// numbers of one_owner.h; the third step's gradients are ten times as large.
+// Five steps of torch.optim.Adafactor (PyTorch 2.15, lr = 0.05, weight_decay = 0.1) on the
+// synthetic numbers of one_owner.h; the third step's gradients are ten times as large.
 const std::vector<std::vector<float>> kExpected = {
     {-0.227777332F, -0.113517925F, 0.0295856986F, 0.212663934F, -0.425042719F, -0.112806037F,
      0.255621791F, 0.065394178F, -0.444275826F, 0.14965862F, -0.246055529F, -0.0535512082F,
@@ -47,7 +47,7 @@ TEST(Adafactor, KeepsRowsAndColumns) {
   EXPECT_TRUE(adafactor.state_names().empty());
 }
 
-// Larger than what a thread takes at a time.
+// Larger than a thread's share.
 TEST(Adafactor, SignsAreThoseOfTheGradients) {
   Adafactor adafactor;
   OneOwner trained(adafactor, {{.name = "weight", .shape = {100, 700}}}, 1);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr AdamWOptions kOptions{.moments = {.beta2 = 0.99}, .weight_decay = 0.1};
 
-// A parameter that one owner has, with gradients that differ from step to step.
+// A parameter of a single owner, with gradients that differ in each step.
 class Trained {
  public:
   std::vector<float> values;
@@ -87,8 +87,8 @@ TEST(AdamW8Bit, SmallParametersHaveTheBitsOfAdamW) {
   }
 }
 
-// The last block is smaller. Moments as bitsandbytes updates them: values take them before they are
-// rounded.
+// The last block is smaller. Moments are updated as by bitsandbytes: values use them before they
+// are rounded.
 TEST(AdamW8Bit, RoundsMomentsAfterTheUpdate) {
   constexpr int64_t kCount = 5000;
   Trained trained = in_8_bits({kCount});

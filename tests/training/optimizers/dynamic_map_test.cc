@@ -1,4 +1,4 @@
-// The 8-bit data types against their definition, with the bits of bitsandbytes.
+// Tests the 8-bit data types against their definition, with the bits of bitsandbytes.
 #include "training/optimizers/dynamic_map.h"
 
 #include <gtest/gtest.h>
@@ -50,8 +50,8 @@ TEST(DynamicMap, HasTheBitsOfBitsandbytes) {
   EXPECT_EQ(without[255], 1);
 }
 
-// The search of bitsandbytes' kernels (quantize_2D), step for step, and what its block-wise
-// optimizers do with signs afterwards. Of a block of zeros the code is that of 0.
+// The search of bitsandbytes' kernels (quantize_2D), step by step, followed by the block-wise
+// optimizers' treatment of signs. A block of zeros has the code of 0.
 uint8_t reference_code(const std::array<float, 256>& map, float x) {
   int pivot = 127, upper_pivot = 255, lower_pivot = 0;
   float lower = map[0], upper = map[255], value = map[127];
@@ -109,7 +109,7 @@ std::vector<const optimizer_loops::Loops*> all_loops() {
   return all;
 }
 
-// Blocks of values of very different sizes, of subnormal ones, and of zeros.
+// Blocks of values of very different magnitudes, of subnormal values, and of zeros.
 std::vector<float> example(size_t count) {
   std::mt19937 random(3);
   std::vector<float> values(count);
@@ -123,7 +123,7 @@ std::vector<float> example(size_t count) {
   return values;
 }
 
-// Midpoints of all neighbours, and the floats beside them, in blocks with a 1.
+// Midpoints of all neighbours, and the floats next to them, in blocks with a 1.
 std::vector<float> ties(const std::array<float, 256>& map) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> values;
@@ -189,7 +189,7 @@ TEST(DynamicMap, ZerosStayZeros) {
   }
 }
 
-// A moment that is not finite must not lead outside of the table.
+// A non-finite moment must not index outside the table.
 TEST(DynamicMap, ValuesThatAreNotFiniteHaveSomeCode) {
   std::vector<float> values(kBlock, 1);
   values[3] = std::numeric_limits<float>::infinity();

@@ -49,7 +49,7 @@ TEST(ExactSumTest, CutsTinyTermsOffEachByItself) {
   EXPECT_EQ(sum_of({std::numeric_limits<double>::denorm_min()}), 0);
 }
 
-// Over 112 bits __float128 is exact, and so a reference.
+// Over 112 bits __float128 is exact, so it serves as a reference.
 TEST(ExactSumTest, EqualsAWideFloatInEveryOrder) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 50; ++round) {
@@ -81,7 +81,7 @@ TEST(ExactSumTest, DoesNotDependOnTheGrouping) {
     ExactSum merged;
     for (const ExactSum& sum : sums) merged.add(sum);
     EXPECT_EQ(merged.value(), expected);
-    // As an all-reduce does it.
+    // As an all-reduce does.
     std::vector<int64_t> total(ExactSum::kLimbs);
     for (ExactSum& sum : sums) {
       for (size_t i = 0; i < total.size(); ++i) total[i] += sum.limbs()[i];

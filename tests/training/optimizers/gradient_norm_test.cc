@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// The norm of the example gradients, as each owner gets it.
+// Returns the norm of the example gradients as each owner gets it.
 std::vector<double> norms(const std::vector<ParameterSpec>& specs, const LayoutOptions& options,
                           float spoil = 0) {
   const Layout layout = make_layout(specs, options);

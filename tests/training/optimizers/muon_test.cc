@@ -1,4 +1,4 @@
-// Muon against NumPy, and the dealing out of matrices: see
+// Tests Muon against NumPy, and the assignment of matrices to owners: see
 // tests/training/fixtures/make_muon_fixture.py.
 #include "training/optimizers/muon.h"
 

@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// |G_B|^2 is expected to be |G|^2 + S / B.
+// The expectation of |G_B|^2 is |G|^2 + S / B.
 TEST(NoiseScaleTest, IsExactForExpectedNorms) {
   NoiseScale scale(0.5);
   EXPECT_TRUE(std::isnan(scale.value()));
@@ -35,7 +35,7 @@ TEST(NoiseScaleTest, IsUnknownWhileTheNoiseHidesTheGradient) {
   EXPECT_TRUE(std::isnan(scale.value()));
 }
 
-// Gradients of a sample: (3, 0, 0, 0 ...) plus normal noise of variance 4 in each of 20 dimensions.
+// A sample's gradient: (3, 0, 0, 0 ...) plus normal noise of variance 4 in each of 20 dimensions.
 TEST(NoiseScaleTest, FindsTheNoiseOfSamples) {
   constexpr int kDimensions = 20, kSmall = 8, kBatches = 4;
   std::mt19937_64 random(1);

@@ -1,4 +1,4 @@
-// Parameters that one owner has, trained on made-up numbers that tests' references have too.
+// Parameters of a single owner, trained on synthetic numbers that the tests' references also use.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace tutti::training {
 
-// Floats in [-0.5, 0.5) of a linear congruential generator: x = 1664525 x + 1013904223 modulo 2^32,
-// of which the upper 24 bits count.
+// Floats in [-0.5, 0.5) from a linear congruential generator: x = 1664525 x + 1013904223 modulo
+// 2^32, of which the upper 24 bits are used.
 inline std::vector<float> made_up(int64_t count, uint32_t seed) {
   std::vector<float> values;
   for (int64_t i = 0; i < count; ++i) {
@@ -24,7 +24,7 @@ inline std::vector<float> made_up(int64_t count, uint32_t seed) {
 
 class OneOwner {
  public:
-  // Parameter k begins with made_up(count, k + 1).
+  // Parameter k starts as made_up(count, k + 1).
   OneOwner(Optimizer& optimizer, std::vector<ParameterSpec> specs, int units)
       : optimizer_(optimizer), specs_(std::move(specs)), units_(units) {
     for (size_t k = 0; k < specs_.size(); ++k) {

@@ -1,4 +1,5 @@
-// Every instruction set gives the same bits, and so does every place of an element in an array.
+// Tests that every instruction set, and every position of an element in an array, gives the same
+// bits.
 #include "training/optimizers/optimizer_loops.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr int64_t kCount = 200;
 
-// Four arrays that a loop may read and write. The last one holds squares: it is not negative.
+// Four arrays that a loop may read and write. The last one holds squares, which are not negative.
 struct Arrays {
   std::vector<float> a, b, c, d;
   bool operator==(const Arrays& other) const {

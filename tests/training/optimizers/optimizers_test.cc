@@ -1,4 +1,4 @@
-// First steps in closed form, the options, and what is refused. pytorch_test.cc has more steps,
+// Tests first steps in closed form, the options, and errors. pytorch_test.cc has more steps,
 // same_bits_test.cc layouts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A matrix (3, 4) and a bias (0, 2, 0), so that weight decay can be told apart. Norm of the
-// matrix: 5.
+// A matrix (3, 4) and a bias (0, 2, 0), which distinguish weight decay. Norm of the matrix: 5.
 class OptimizersTest : public testing::Test {
  protected:
   void step(Optimizer& optimizer, double learning_rate, float gradient) {
@@ -96,7 +95,7 @@ TEST_F(OptimizersTest, PlainSgdScalesGradients) {
 TEST_F(OptimizersTest, AdamWsFirstStepHasTheSizeOfTheLearningRate) {
   AdamW adamw({.moments = {.epsilon = 0}, .weight_decay = 0.5});
   step(adamw, 0.5, -3);
-  // Within the rounding of 1 - 0.9 and so on to float.
+  // Up to the rounding of constants such as 1 - 0.9 to float.
   EXPECT_FLOAT_EQ(matrix_[0], 3 * 0.75f + 0.5f);
   EXPECT_FLOAT_EQ(bias_[1], 2.5f);
 }
@@ -196,7 +195,7 @@ TEST_F(OptimizersTest, RefusesOptionsOutOfRange) {
 
 class RefusedStepTest : public OptimizersTest {
  protected:
-  // The second piece is wrong; the first one must stay as it is.
+  // The second piece is invalid; the first one must not be modified.
   void expect_refused(Optimizer& optimizer, const std::function<void(OwnedPiece&)>& spoil,
                       const char* words) {
     states_.resize(optimizer.state_names().size(), std::vector<float>(64));

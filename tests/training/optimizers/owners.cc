@@ -94,7 +94,7 @@ class Owner {
                      reducer);
   }
 
-  // `starts`: where each parameter's elements begin in `bits`, per element `words` words.
+  // `starts`: where each parameter's elements begin in `bits`, with `words` words per element.
   void collect(std::span<const int64_t> starts, size_t words, std::vector<uint32_t>& bits) const {
     for (const OwnedPiece& owned : places_) {
       const Piece& piece = owned.piece;

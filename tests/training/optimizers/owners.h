@@ -26,10 +26,10 @@ class ThreadReducers {
   std::vector<std::unique_ptr<NormReducer>> reducers_;
 };
 
-// Runs `body` for each owner, in a thread of its own.
+// Runs `body` for each owner in a separate thread.
 void run_owners(int owners, const std::function<void(int owner, NormReducer&)>& body);
 
-// How a model is trained, but for its layout.
+// A model's training, except for its layout.
 struct Training {
   std::vector<ParameterSpec> specs;
   std::function<std::unique_ptr<Optimizer>()> make_optimizer;
@@ -40,15 +40,15 @@ struct Training {
   bool stochastic_rounding = false;
 };
 
-// Bits of all masters, values and states at the end, by parameter and element, whatever the layout.
+// Returns the bits of all masters, values and states at the end, by parameter and element, for any
+// layout.
 std::vector<uint32_t> train(const Training& training, const LayoutOptions& layout);
 
-// The model that is trained starts and its gradients are like this: made-up numbers of different
-// sizes.
+// Initial values and gradients of the trained model: synthetic numbers of different magnitudes.
 float example_value(const ParameterSpec& spec, int64_t element);
 float example_gradient(const ParameterSpec& spec, int64_t element, int64_t step);
 
-// Matrices and vectors of odd sizes, among them some of less than a block.
+// Matrices and vectors of odd sizes, some of them smaller than a block.
 std::vector<ParameterSpec> example_specs();
 
 }  // namespace tutti::training

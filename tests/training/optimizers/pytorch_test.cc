@@ -1,4 +1,4 @@
-// Six steps of every optimizer against what PyTorch computes in float64: see
+// Tests six steps of every optimizer against PyTorch in float64: see
 // tests/training/fixtures/make_optimizer_fixture.py for options and formulas.
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::vector<double> read_as(std::ifstream& file, size_t bytes) {
   return {values.begin(), values.end()};
 }
 
-// All tensors by name, flat.
+// Returns all tensors by name, flattened.
 std::map<std::string, std::vector<double>> read_fixture() {
   std::ifstream file(kFile, std::ios::binary);
   uint64_t header_bytes = 0;

@@ -1,4 +1,5 @@
-// Every optimizer gives the same bits however the parameters are cut among owners and buckets.
+// Tests that every optimizer gives the same bits for any division of the parameters among owners
+// and buckets.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -14,9 +14,9 @@ namespace tutti::training {
 namespace {
 
 // 25 steps of SOAP (pytorch-optimizer 4.1.0 with PyTorch 2.15, f32, lr = 0.01, weight_decay = 0.1,
-// max_precondition_dim = 5) on the made-up numbers of one_owner.h: bases are updated twice. Of a
-// matrix of 4 x 7 only the side of 4 is preconditioned: the products over 7 columns of one gradient
-// with 4 rows have no eigenvectors of their own for the other 3 dimensions, and libraries differ.
+// max_precondition_dim = 5) on the synthetic numbers of one_owner.h: bases are updated twice. Only
+// the side of 4 of a 4 x 7 matrix is preconditioned: the 7 x 7 products of one gradient with 4 rows
+// do not determine eigenvectors for the other 3 dimensions, and libraries differ.
 const std::vector<std::vector<float>> kExpected = {
     {-0.263482273F, -0.159576207F,  -0.0165729579F, 0.203154579F,  -0.478692532F,
      -0.102439784F, 0.221524894F,   0.038546171F,   -0.472711712F, 0.180349231F,

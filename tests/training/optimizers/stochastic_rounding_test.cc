@@ -38,7 +38,7 @@ TEST(RoundToBf16Test, LeavesSpecialValues) {
   }
 }
 
-// A thousand steps of 2^-14 down from 1, where bf16's unit of the last place is 2^-8.
+// A thousand steps of 2^-14 down from 1, where bf16's unit in the last place is 2^-8.
 class WithoutMastersTest : public testing::Test {
  protected:
   double mean_after_steps(bool stochastic_rounding) {

@@ -1,5 +1,5 @@
-// Attention over ranks is attention: of any packing of documents, heads and window, on any number
-// of ranks, forward and backward.
+// Tests attention over ranks for any packing of documents, heads and windows, on any number of
+// ranks, forward and backward.
 #include "training/modules/attention_over_ranks.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ Problem random_problem(std::mt19937& random) {
   return problem;
 }
 
-// Inputs and results of the attention on all tokens, computed by one rank.
+// Inputs and results of the attention over all tokens, computed by one rank.
 struct Whole {
   HostTensor inputs, output, output_gradient, gradients;
 };
@@ -159,7 +159,7 @@ TEST(AttentionOverRanks, IsAttentionOfAllTokens) {
   }
 }
 
-// The keys that a rank holds at once are its own, and those of two others.
+// A rank holds at most its own keys and those of two other ranks at a time.
 TEST(AttentionOverRanks, NoRankOfARingHoldsAllKeys) {
   constexpr int kRanks = 8;
   constexpr int64_t kTokens = 2048, kWidth = 64;
@@ -185,8 +185,8 @@ TEST(AttentionOverRanks, NoRankOfARingHoldsAllKeys) {
   });
 }
 
-// By heads each rank sends (p - 1) / p of its queries, keys, values and outputs. A ring would send
-// (p - 1) times its keys and values; of one causal sample a quarter of them is seen by nobody.
+// By heads, each rank sends (p - 1) / p of its queries, keys, values and outputs. A ring would send
+// (p - 1) times its keys and values; for one causal sample, a quarter of them is never attended to.
 TEST(AttentionOverRanks, BytesAreThoseOfTheFormulas) {
   constexpr int kRanks = 4;
   constexpr int64_t kTokens = 64, kHeads = 4, kSize = 8, kRows = kTokens / kRanks;

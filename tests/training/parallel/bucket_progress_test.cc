@@ -1,4 +1,4 @@
-// Which bucket of gradients is complete, and when.
+// Tests which bucket of gradients is complete, and when.
 #include "training/parallel/bucket_progress.h"
 
 #include <gmock/gmock.h>

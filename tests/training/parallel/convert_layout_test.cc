@@ -1,5 +1,5 @@
-// Every conversion between layouts, of rows and columns that cannot be shared evenly, also where
-// some ranks have none.
+// Tests every conversion between layouts, with rows and columns that are not evenly divisible and
+// with ranks that have none.
 #include "training/parallel/convert_layout.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ using testing::HostTensor;
 using testing::TestPass;
 using tutti::testing::run_ranks;
 
-// Element (r, c) of the whole; a rank's part of a partial sum is (rank + 1) times it, over the sum
-// of these factors: whole numbers, which are added up exactly.
+// Element (r, c) of the whole. A rank's part of a partial sum is (rank + 1) times it, divided by
+// the sum of these factors: integers, which are added exactly.
 double whole_at(int64_t row, int64_t col, int64_t cols) {
   return static_cast<double>(row * cols + col + 1);
 }
@@ -35,7 +35,8 @@ HostTensor part_of(const WholeShape& whole, Spread spread, const MeshPlace& plac
   HostTensor tensor(DType::f32, rows.count, cols.count);
   for (int64_t r = 0; r < rows.count; ++r) {
     for (int64_t c = 0; c < cols.count; ++c) {
-      // Parts: 1 times the value on all ranks but the first, which has what is left of 10 times it.
+      // Parts: the value itself on all ranks except the first, which has the rest of 10 times the
+      // value.
       const double value = whole_at(rows.first + r, cols.first + c, whole.cols);
       const double factor = spread != Spread::partial ? 10 : rank > 0 ? 1 : 11 - ranks;
       testing::set(tensor, r, c, factor * value);
@@ -95,7 +96,7 @@ TEST(ConvertLayout, ThatIsNoneIsRefused) {
   });
 }
 
-// A model that is measured alone has the shapes of a mesh that is not there.
+// A model that is measured alone has the shapes of a mesh that does not exist.
 TEST(ConvertLayout, WithoutAMeshWhatOthersHaveIsNothing) {
   TestPass test(DType::f32);
   const MeshPlace place{.sizes = {3, 1, 1, 1, 1, 1}, .places = {1, 0, 0, 0, 0, 0}};
@@ -112,7 +113,7 @@ TEST(ConvertLayout, WithoutAMeshWhatOthersHaveIsNothing) {
   }
 }
 
-// Numbers whose sum depends on the order: of 2, 4 and 8 ranks it is one tree.
+// Numbers whose sum depends on the order: 2, 4 and 8 ranks use the same tree.
 TEST(SumInOrder, IsOneTreeForEveryNumberOfRanks) {
   const auto term = [](int slice, int64_t i) {
     return static_cast<float>(1 + slice) / static_cast<float>(3 + i) +

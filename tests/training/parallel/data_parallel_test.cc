@@ -24,8 +24,8 @@ using ::testing::Not;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// Three units that compute nothing; the last one uses the first one's parameter too. Of odd sizes,
-// and one parameter is smaller than a shard's alignment.
+// Three units that compute nothing; the last one also uses the first one's parameter. The sizes are
+// odd, and one parameter is smaller than a shard's alignment.
 class Still : public Model {
  public:
   Still() {
@@ -55,7 +55,7 @@ class Still : public Model {
 
 enum Unit : int { kFirst, kMiddle, kLast };
 
-// Buckets are numbered as backward finishes them: c, b, a.
+// Buckets are numbered in the order in which backward finishes them: c, b, a.
 StorageOptions one_bucket_each(int stage) {
   return {.stage = stage, .one_pass = true, .bucket_elements = 1, .first_bucket_elements = 1};
 }
@@ -67,7 +67,7 @@ struct Rank {
         storage(communicator, model.parameters(), storage_options),
         parallel(model, storage, options, std::move(hook)) {}
 
-  // What a unit's backward does: adds `value` to all its gradients.
+  // A unit's backward: adds `value` to all its gradients.
   void backward(int unit, float value) {
     parallel.before_backward(unit);
     add_gradients(unit, value);
@@ -87,7 +87,7 @@ struct Rank {
     parallel.after_backward(unit);
     parallel.after_weights(unit);
   }
-  // The sum, of each parameter that this rank has a part of; 0 where its elements differ.
+  // The sum of each parameter of which this rank has a part; 0 if its elements differ.
   std::vector<float> sums() const {
     std::vector<float> sums(3, -1);
     for (const OwnedPiece& piece : storage.owned()) {
@@ -105,7 +105,7 @@ struct Rank {
   DataParallel parallel;
 };
 
-// -1: the rank has none of it.
+// -1: the rank has no part of it.
 bool equal_where_owned(const std::vector<float>& sums, const std::vector<float>& expected) {
   return std::ranges::equal(sums, expected, [](float a, float b) { return a == -1 || a == b; });
 }
@@ -146,7 +146,7 @@ TEST_P(Stages, PassesAreAccumulatedAndRanksMayHaveFewer) {
         rank.parallel.begin_step(2);
         for (int pass = 0; pass < 2; ++pass) {
           for (const int unit : {kLast, kMiddle, kFirst}) {
-            // Rank 2 has but one micro-batch.
+            // Rank 2 has only one micro-batch.
             if (pass == 1 && job.rank == 2) {
               rank.shadow_backward(unit);
             } else {
@@ -246,7 +246,7 @@ TEST(Stage3, KeepsNoMoreThanAUnitAndTheNext) {
 
 // --- the order of sums ---
 
-// Writes down what it is asked for, and sums nothing.
+// Records the requests, and sums nothing.
 class Recorder : public CommunicationHook {
  public:
   Recorder(std::vector<int>& started, std::vector<int>& finished)
@@ -322,7 +322,7 @@ TEST(Hooks, AreForStage0Only) {
   }
 }
 
-// --- what backward does not reach ---
+// --- parameters that backward does not reach ---
 
 TEST_P(Stages, UnusedParametersAreNamedOnEveryRank) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) {

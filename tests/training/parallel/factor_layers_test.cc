@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// A dense layer of `outputs` x `inputs`, with `rows` of each sample. It is never run.
+// A dense layer of `outputs` x `inputs`, with `rows` per sample. It is never run.
 class Dense : public Unit {
  public:
   Dense(ParameterTable& table, const std::string& name, int64_t outputs, int64_t inputs,
@@ -54,7 +54,7 @@ std::vector<std::string> names(const std::vector<FactorTraffic>& layers) {
 
 using Names = std::vector<std::string>;
 
-// K (M + N) values against 2 M N: for 64 x 64 K is below 64, for 4 x 256 below 7.9.
+// K (M + N) values against 2 M N: for 64 x 64 K must be below 64, for 4 x 256 below 7.9.
 TEST(FactorLayers, AreChosenByCountedBytes) {
   const DenseModel model;
   for (const int ranks : {2, 3, 8}) {
@@ -87,8 +87,8 @@ TEST(FactorLayers, AreNoneOnOneRankUnlessAllAreAskedFor) {
   EXPECT_EQ(factor_layers(model, {FactorLayers::all, 1}, {}, 1).size(), 3u);
 }
 
-// Where values are gathered anyway (ZeRO 1), gradients are sent once; factors are of the
-// activations' type, and sums of several micro-batches in f32.
+// If values are gathered anyway (ZeRO 1), gradients are sent once. Factors have the activations'
+// type, and sums of several micro-batches are in f32.
 TEST(FactorLayers, CountWhatIsSentInTheirPlace) {
   const DenseModel model;
   const auto first = [&](const StorageOptions& storage) {

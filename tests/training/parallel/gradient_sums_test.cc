@@ -1,4 +1,4 @@
-// The order in which deterministic mode adds up gradients.
+// Tests the order in which deterministic mode sums gradients.
 #include "training/parallel/gradient_sums.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace tutti::training {
 namespace {
 
-// Sums of these depend on their order.
+// Numbers whose sum depends on the order.
 float number(int i) { return 1.0F / static_cast<float>(3 + i * i % 101); }
 
 TEST(GradientTree, IsTheOneOfAllOrders) {

@@ -1,5 +1,5 @@
-// Layers of images that are cut over a grid of ranks: as of whole images, whatever the windows and
-// the grid.
+// Tests layers of images that are cut over a grid of ranks: they equal those of whole images for
+// any windows and grid.
 #include "training/modules/image_grid.h"
 
 #include <gtest/gtest.h>
@@ -28,10 +28,10 @@ using tutti::testing::run_ranks;
 
 const HaloExchange kHalos(Axis::spatial);
 
-// What a layer made of whole images, or of this rank's tiles of them.
+// Results of a layer for whole images, or for this rank's tiles.
 struct Results {
   std::vector<double> output, input_gradient;
-  std::vector<std::vector<double>> gradients;  // of the parameters
+  std::vector<std::vector<double>> gradients;  // gradients of the parameters
 };
 
 // The same layer on a grid; `forward` and `backward` as those of modules.
@@ -55,7 +55,7 @@ HostTensor tile_of(ConstTensor images, const ImageShape& whole, const ImageGrid&
   return tile;
 }
 
-// Small whole numbers: sums are exact in any order, in f32 too.
+// Small integers: sums are exact in any order, also in f32.
 HostTensor numbers(DType dtype, int64_t rows, int64_t cols, unsigned seed) {
   HostTensor tensor(dtype, rows, cols);
   std::minstd_rand random(seed);
@@ -179,8 +179,8 @@ bool fits(const ImageShape& input, const ConvolutionOptions& options) {
          std::min(input.height, input.width) + 2 * options.padding >= spanned;
 }
 
-// The whole table of kernels and strides; paddings and dilations in turn. Images of uneven heights,
-// some with fewer rows than a halo has.
+// The whole table of kernels and strides, with paddings and dilations in turn. Images of uneven
+// heights, some with fewer rows than a halo.
 std::vector<Case> convolutions() {
   std::vector<Case> all;
   int64_t number = 0;
@@ -231,7 +231,7 @@ std::vector<Case> poolings() {
     for (const Window& window :
          {Window{2, 2, 2, 0}, Window{3, 3, 2, 1}, Window{3, 3, 1, 1}, Window{2, 4, 1, 0},
           Window{4, 4, 4, 0}, Window{1, 1, 2, 0}, Window{2, 2, 3, 1}}) {
-      // Only by 1, 2, 4 or 8 pixels a mean of whole numbers is exact.
+      // Only a mean of integers over 1, 2, 4 or 8 pixels is exact.
       const bool is_exact =
           std::has_single_bit(static_cast<uint64_t>(window.height * window.width));
       if (kind == PoolingKind::average && !is_exact) continue;

@@ -1,4 +1,4 @@
-// Ranks as a grid.
+// Tests meshes of ranks.
 #include "training/parallel/mesh.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// The world ranks that this one meets in a group, in its order.
+// The world ranks that this rank finds in a group, in the group's order.
 std::vector<int32_t> met(Mesh& mesh, AxisSet axes) {
   Communicator& group = mesh.group(axes);
   std::vector<int32_t> ranks(static_cast<size_t>(group.size()));
@@ -93,7 +93,7 @@ TEST(MeshTest, GroupsAreOverAnySetOfAxes) {
     }
     Mesh copy = mesh;
     EXPECT_EQ(&copy.group({Axis::data, Axis::expert}), &mesh.group({Axis::expert, Axis::data}));
-    // An axis of one place makes no group of its own.
+    // An axis with one place does not create a separate group.
     EXPECT_EQ(&mesh.group({Axis::data, Axis::tensor}), &mesh.along(Axis::data));
     EXPECT_TRUE(mesh.place().first_along({Axis::tensor, Axis::pipeline}));
     EXPECT_EQ(mesh.place().first_along({Axis::context, Axis::data}),
@@ -114,7 +114,7 @@ TEST(MeshTest, OneAxisMayBeOpen) {
   EXPECT_THAT(sizes({}, 1), ElementsAre(1, 1, 1, 1, 1, 1));
 }
 
-// Over data ranks where their number allows, else over context or tensor ranks too.
+// Over data ranks if their number allows, otherwise also over context or tensor ranks.
 TEST(MeshTest, ExpertsLieOverSomeOfAStagesRanks) {
   const auto expect = [](const MeshShape& shape, int ranks, AxisSet axes, int of_data) {
     const MeshPlace place = mesh_place(shape, ranks);
@@ -133,7 +133,7 @@ TEST(MeshTest, ExpertsLieOverSomeOfAStagesRanks) {
   expect({.tensor = 2, .context = 3, .expert = 3}, 6, data | AxisSet{Axis::context}, 1);
   expect({.tensor = 2, .context = 3, .expert = 12}, 12, data | AxisSet{Axis::context, Axis::tensor},
          2);
-  // Data ranks are numbered as they are without experts.
+  // Data ranks are numbered as without experts.
   const MeshPlace rank = mesh_place({.tensor = 2, .expert = 2}, 8).of_rank(5);
   EXPECT_EQ(rank.number_along(kSampleAxes), 2);
   EXPECT_EQ(rank.place(Axis::expert), 0);
@@ -163,7 +163,7 @@ TEST(MeshTest, ShapesThatDoNotFitAreRefused) {
               AllOf(HasSubstr("4 ranks cannot share out"), HasSubstr("[--ep]"),
                     HasSubstr("give one of 1, 2, 3, 6")));
   EXPECT_THAT(refusal({.expert = 0}, 6), HasSubstr("0 ranks cannot share out"));
-  // The product of these is 6, but for an overflow.
+  // Their product is 6 modulo overflow.
   EXPECT_THAT(refusal({.tensor = 1 << 16, .data = 1 << 16, .pipeline = 6}, 6),
               HasSubstr("do not make a mesh"));
 }

@@ -1,4 +1,4 @@
-// Rows that are summed while the next ones are computed come to what a conversion makes of them.
+// Tests that rows summed while the next ones are computed equal the result of a conversion.
 #include "training/parallel/sum_over_ranks.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using testing::HostTensor;
 using testing::TestPass;
 using tutti::testing::run_ranks;
 
-// Whole numbers, whose sums are exact. Rank r has (r + 1) times it.
+// Integers, whose sums are exact. Rank r has (r + 1) times the value.
 double value_at(int64_t row, int64_t col) { return static_cast<double>((row * 7 + col) % 100); }
 
 void fill(Tensor part, const Share& rows, int rank) {

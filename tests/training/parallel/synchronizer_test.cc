@@ -1,5 +1,5 @@
-// Local SGD, which averages values every few steps: as the library's, and as a synchronizer of a
-// program's own.
+// Tests local SGD, which averages values every few steps: the library's, and a user-defined
+// synchronizer.
 #include "training/parallel/synchronizer.h"
 
 #include <gmock/gmock.h>
@@ -32,14 +32,14 @@ using testing::TinyRun;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// Local SGD as a program's own, without options of the library's.
+// Local SGD as a user-defined synchronizer, without the library's options.
 SynchronizerFactory averaging_every(int64_t steps) {
   return [steps](Model&, ParameterStorage& storage, const DataParallelOptions&) {
     return std::make_unique<LocalSgd>(storage, averages_every(steps));
   };
 }
 
-// Every 0: gradients are summed.
+// `every` 0: gradients are summed.
 TinyRun run_of(int64_t every, double momentum = 0) {
   TinyRun run;
   run.replica.sync = averages_every(every);
@@ -58,7 +58,7 @@ std::vector<float> values_of(const Replica& replica) {
   return all;
 }
 
-// By rank, the values after each step from `rank.done` on.
+// By rank: the values after each step from `rank.done` on.
 using Values = std::vector<std::vector<std::vector<float>>>;
 constexpr int kRanks = 2;
 
@@ -99,7 +99,7 @@ TEST(LocalSgdTest, RanksDifferBetweenAverages) {
   }
 }
 
-// Values in 16 bits are those of masters that are averaged.
+// 16-bit values are those of averaged masters.
 TEST(LocalSgdTest, AveragesMasters) {
   TinyRun run = run_of(4);
   run.replica.storage.dtype = DType::bf16;
@@ -122,7 +122,7 @@ TEST(LocalSgdTest, SendsInEachFourthStepAlone) {
   });
 }
 
-// All ranks leave a step out in which one of them has a gradient that is not finite.
+// All ranks skip a step in which one of them has a non-finite gradient.
 TEST(LocalSgdTest, OneRanksBrokenGradientStopsAll) {
   const auto errors = run_ranks_catching(kRanks, [&](const Job& job) {
     TinyRank rank(job, run_of(4));
@@ -151,7 +151,7 @@ constexpr int kSavedAt = 6;
 
 using LocalSgdState = FolderTest;
 
-// With momentum each rank has a state of its own, too.
+// With momentum each rank also has its own optimizer state.
 TEST_F(LocalSgdState, GoesOnBetweenTwoAverages) {
   const TinyRun run = run_of(4, 0.5);
   const Values expected = trained(run);
@@ -173,8 +173,8 @@ TEST_F(LocalSgdState, GoesOnBetweenTwoAverages) {
   });
 }
 
-// What is saved under the model's own names, and what is validated, is the mean of the ranks'
-// values, which stay as they are.
+// The values saved under the model's own names, and validated, are the mean of the ranks' values,
+// which are not changed.
 TEST_F(LocalSgdState, TheMeanIsValidatedAndSaved) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const std::string directory = path(std::string(name(dtype)));
@@ -229,7 +229,7 @@ TEST_F(LocalSgdState, OtherRanksBeginWithTheMean) {
   });
 }
 
-// A run whose gradients were summed goes on with averages, from values that are alike.
+// A run with summed gradients continues with averages, starting from equal values.
 TEST_F(LocalSgdState, MayBeginWithARunOfSums) {
   std::vector<std::vector<float>> saved(kRanks);
   run_ranks(kRanks, [&](const Job& job) {
@@ -245,7 +245,8 @@ TEST_F(LocalSgdState, MayBeginWithARunOfSums) {
   });
 }
 
-// What both ranks say: whoever throws first ends the other, which may not have come to the check.
+// Returns both ranks' messages: the rank that throws first ends the other, which may not have
+// reached the check.
 std::string refusal_of(const TinyRun& run) {
   const auto errors = run_ranks_catching(kRanks, [&](const Job& job) { TinyRank rank(job, run); });
   std::string all;

@@ -1,5 +1,5 @@
-// The memory of a real model's activations on each stage of a pipeline: what the checker promises,
-// to the byte.
+// Tests the memory of a real model's activations on each stage of a pipeline: it equals the
+// checker's promise to the byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,15 +22,15 @@ using training::testing::TinyRank;
 using training::testing::TinyRun;
 using tutti::testing::run_ranks;
 
-// What one stage took for a step.
+// Memory used by one stage in a step.
 struct Taken {
   int activations = 0;        // micro-batches, of any chunk
   std::vector<size_t> slots;  // bytes of each
   size_t bytes() const { return std::accumulate(slots.begin(), slots.end(), size_t{0}); }
 };
 
-// Stages of a model whose blocks are all alike: each chunk has one, the first and the last chunk
-// something more.
+// Stages of a model with identical blocks: each chunk has one, the first and the last chunk have
+// additional layers.
 std::vector<Taken> take_a_step(const Schedule& schedule, int micro_batches, bool recompute) {
   TinyRun run;
   run.model = {.layers = schedule.chunks, .heads = 2, .width = 16, .context = 8, .vocabulary = 128};
@@ -126,7 +126,7 @@ TEST(ActivationsTest, AreAllMicroBatchesInGpipeAndThePipelinesDepthIn1f1b) {
   }
 }
 
-// Each unit's output, and nothing else: whatever else its forward takes is needed once.
+// Each unit's output and nothing else: other memory of its forward pass is needed only once.
 TEST(ActivationsTest, RecomputationKeepsOutputsAlone) {
   const std::vector<Taken> all = take_a_step(one_f_one_b(4, 6), 6, false);
   const std::vector<Taken> outputs = take_a_step(one_f_one_b(4, 6), 6, true);

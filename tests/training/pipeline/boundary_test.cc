@@ -1,4 +1,4 @@
-// Tensors between stages, whole and in the parts of tensor-parallel ranks.
+// Tests tensors between stages, whole and in the parts of tensor-parallel ranks.
 #include "training/pipeline/boundary.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ std::vector<float> message(int64_t size, int number) {
   return values;
 }
 
-// Sizes that `replicas` ranks share evenly, unevenly, and so that some have nothing.
+// Sizes that `replicas` ranks share evenly, unevenly, and such that some have nothing.
 constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 12, 1000, 4097};
 
 TEST(BoundaryTest, TensorsArriveWholeAndEachRankSendsItsPart) {
@@ -78,7 +78,7 @@ TEST(BoundaryTest, NarrowTypesAndNothing) {
   });
 }
 
-// Several on their way at once, in both directions, as in a pipeline.
+// Several messages in flight at once, in both directions, as in a pipeline.
 TEST(BoundaryTest, MessagesAreUnderWayTogether) {
   for (const int replicas : {1, 3}) {
     run_ranks(2 * replicas, [&](const Job& job) {

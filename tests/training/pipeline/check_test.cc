@@ -1,4 +1,5 @@
-// All schedules are proved; plans with planted faults are refused with the place.
+// Tests that all schedules are proved, and that plans with planted faults are refused with the
+// place.
 #include "training/pipeline/check.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +29,7 @@ using testing::two_way_table;
 
 std::vector<Action>& actions(Plan& plan, size_t rank) { return plan.ranks.at(rank).actions; }
 
-// The first action of this kind about this entry.
+// Returns the first action of this kind for this entry.
 size_t find(const Plan& plan, size_t rank, Action::Kind kind, const Entry& entry) {
   const std::vector<Action>& all = plan.ranks.at(rank).actions;
   const auto found = std::ranges::find_if(
@@ -47,7 +48,7 @@ std::string refusal(const Plan& plan) {
   return "not refused";
 }
 
-// Something of everything: whole and split backward, loops, two directions, both rules of updates.
+// Samples of everything: whole and split backward, loops, two directions, both rules of updates.
 std::vector<Plan> samples() {
   std::vector<Plan> plans;
   for (const Schedule& schedule :
@@ -59,7 +60,7 @@ std::vector<Plan> samples() {
   return plans;
 }
 
-// Calls `change(plan, rank, action)` on a copy for every action; it says whether it planted a
+// Calls `change(plan, rank, action)` on a copy for every action; it returns true if it planted a
 // fault.
 template <typename Change>
 void expect_refused_everywhere(Change change) {
@@ -131,7 +132,7 @@ TEST(Check, BoundsOfGPipeAndOneFOneB) {
   }
 }
 
-// What an entry uses and what the next one will.
+// The inputs of an entry, and of the next one.
 TEST(Check, BoundsOfReceives) {
   const Bounds bounds = check(make_plan(gpipe_table(3, 4)));
   EXPECT_EQ(bounds.ranks[0].received, 2);
@@ -322,7 +323,7 @@ TEST(CheckRefuses, UpdateInAFlushedSchedule) {
   EXPECT_THAT(refusal(plan), HasSubstr("(update to version 1): there is no update in this"));
 }
 
-// Micro-batch 2 asks for the weights after update 0, and is under way before that.
+// Micro-batch 2 requests the weights after update 0, and is in flight before that.
 TEST(CheckRefuses, VersionThatIsNotThereYet) {
   EXPECT_THAT(refusal(make_plan(asynchronous_table(Updates::delayed, 4, 8, 1))),
               HasSubstr("(F2): needs version 1 of the weights, but the newest one is 0"));
@@ -362,7 +363,7 @@ TEST(CheckRefuses, HoldersThatDoNotHold) {
   EXPECT_THAT(refusal(faulty), HasSubstr("a plan for 1 ranks"));
 }
 
-// A right plan, but of another table.
+// A correct plan of another table.
 TEST(CheckRefuses, PlanOfAnotherTable) {
   Plan plan = make_plan(gpipe_table(2, 4));
   plan.schedule = one_f_one_b_table(2, 4);

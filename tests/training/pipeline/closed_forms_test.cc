@@ -1,5 +1,5 @@
-// What the papers say of their schedules' idle time, against the simulator: exactly, wherever they
-// say it, and for no shape beside.
+// Tests the papers' idle times of their schedules against the simulator: exact where they apply,
+// and not claimed for other shapes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +40,7 @@ Costs all_of(double forward, double backward_input, double backward_weight) {
           .backward_weight = {backward_weight}};
 }
 
-// Whatever a forward and a backward take.
+// For any durations of forward and backward.
 TEST(ClosedForms, GPipeAndOneFOneB) {
   for_each_shape([](int p, int m) {
     for (const Costs& costs : {all_of(1, 1, 1), all_of(2, 1, 1), all_of(5, 1, 2)}) {
@@ -66,7 +66,7 @@ TEST(ClosedForms, Interleaved) {
   });
 }
 
-// Micro-batches that do not fill a group cost no more than a full group would.
+// Micro-batches that do not fill a group cost no more than a full group.
 TEST(ClosedForms, InterleavedInPartCostsNoMoreThanRoundedUp) {
   for_each_shape([](int p, int m) {
     for (int v = 2; v <= kMaxVirtualStages; ++v) {
@@ -77,7 +77,7 @@ TEST(ClosedForms, InterleavedInPartCostsNoMoreThanRoundedUp) {
   });
 }
 
-// The time that a rank is idle in a step: (p - 1) t against 3 (p - 1) t.
+// The idle time of a rank in a step: (p - 1) t against 3 (p - 1) t.
 TEST(ClosedForms, ZeroBubbleH1IsIdleForAThirdOf1F1B) {
   for_each_shape([](int p, int m) {
     if (m < p) return;
@@ -109,7 +109,7 @@ TEST(ClosedForms, Chimera) {
   });
 }
 
-// What people are shown beside the simulator's figure: said to apply exactly where it is right.
+// The formula shown beside the simulator's figure is claimed exactly where it is right.
 TEST(ClosedForms, ApplyWhereTheyAreRight) {
   for (const ScheduleKind& kind : all_schedules()) {
     const Costs costs = kind.name == "chimera" ? all_of(2, 1, 1) : all_of(1, 1, 1);
@@ -129,8 +129,9 @@ TEST(ClosedForms, ApplyWhereTheyAreRight) {
   }
 }
 
-// A processor for each rank: as by simulate(). One for all: what is computed in all, since some
-// rank can always go on. Fewer than ranks: between what they must compute and that on one.
+// With a processor per rank: as by simulate(). With one for all ranks: the total computation, since
+// some rank can always continue. With fewer than ranks: between the longest rank's computation and
+// the total.
 TEST(Processors, ThatRanksShare) {
   for (const std::string_view name : {"gpipe", "1f1b", "zb-h1"}) {
     for (int p = 1; p <= 6; ++p) {

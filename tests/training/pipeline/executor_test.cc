@@ -1,4 +1,4 @@
-// What a rank of a pipeline computes, in which order, from what, and what it tells when it cannot.
+// Tests what a pipeline rank computes, in which order and from which inputs, and its errors.
 #include "training/pipeline/executor.h"
 
 #include <gmock/gmock.h>
@@ -25,8 +25,8 @@ using ::testing::HasSubstr;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// Stands in for a model. Each output, and each gradient, says in all its elements where it comes
-// from; what an entry is given must be the right one, and stay what it is for as long as promised.
+// Replaces a model. All elements of an output or gradient encode its origin; an entry's inputs must
+// be the right ones and stay valid for as long as promised.
 class Numbers : public StageWork {
  public:
   explicit Numbers(int chunks) : chunks_(chunks) {}
@@ -69,7 +69,7 @@ class Numbers : public StageWork {
   const std::vector<int>& updates() const { return updates_; }
   // Called at each entry.
   std::function<void(const Entry&)> at_entry = [](const Entry&) {};
-  // Nothing is kept: outputs live until the next call.
+  // Nothing is saved: outputs live until the next call.
   bool forward_only = false;
 
  private:
@@ -124,7 +124,7 @@ class Numbers : public StageWork {
       EXPECT_TRUE(slot.output_gradient.empty());
     }
   }
-  // Whoever still reads the output gets what is wrong.
+  // A later reader of the output finds wrong values.
   static void release(Slot& slot) {
     std::ranges::fill(slot.output, 1e9f);
     slot.used = false;
@@ -137,7 +137,7 @@ class Numbers : public StageWork {
   std::vector<int> updates_;
 };
 
-// Every rank of the pipeline runs the plan twice: nothing is left over from the first time.
+// Every rank of the pipeline runs the plan twice: nothing remains from the first time.
 void run(const Plan& plan, bool forward_only = false) {
   SCOPED_TRACE(cat(plan.schedule.name, " on ", plan.schedule.ranks, ", ",
                    plan.schedule.micro_batches, " micro-batches"));
@@ -169,7 +169,7 @@ void run(const Plan& plan, bool forward_only = false) {
   });
 }
 
-// One of each, where there is one.
+// One schedule of each kind that exists.
 std::vector<Schedule> schedules(int p, int m) {
   std::vector<Schedule> all;
   for (const ScheduleKind& kind : all_schedules()) {

@@ -1,5 +1,5 @@
-// A stage that is killed, stopped, stuck or wrong at any of its entries: all other stages end, and
-// say who it was and where they were. Ranks are processes.
+// Tests a stage that is killed, stopped, stuck or wrong at any of its entries: all other stages end
+// and report which rank it was and where they were. Ranks are processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -41,10 +41,10 @@ enum class Fault { kill, stop, loop, error };
 struct Planted {
   Fault fault = Fault::kill;
   int rank = 0;
-  size_t entry = 0;  // of the rank's table, instead of which it happens
+  size_t entry = 0;  // entry of the rank's table at which the failure occurs
 };
 
-// Ranks that have begun their plan; in memory that the processes of a run share.
+// Number of ranks that have begun their plan, in memory shared by the processes of a run.
 std::atomic<int>& begun() {
   static void* const memory = ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -74,7 +74,7 @@ class FaultyStage : public StageWork {
     if (rank_ == planted_.rank && entries_++ == planted_.entry) fail();
     return tensor_at(&value_, DType::f32, 1, 1);
   }
-  // Not before all are where they know their place.
+  // Not before all ranks have reached their place.
   void fail() const {
     while (begun() < kRanks) std::this_thread::yield();
     switch (planted_.fault) {
@@ -111,7 +111,7 @@ Plan plan() { return make_plan(one_f_one_b(kRanks, kMicroBatches)); }
     Executor executor(Boundary(stages, alone));
     FaultyStage stage(planted, stages.rank());
     executor.run(plan(), stage);
-  } catch (const std::exception& error) {  // what was half done has been destroyed by now
+  } catch (const std::exception& error) {  // unfinished work has been destroyed by now
     text = error.what();
   }
   [[maybe_unused]] const ssize_t written = ::write(report, text.data(), text.size());
@@ -132,7 +132,7 @@ struct Rank {
   std::string text;  // "ok", or its error
 };
 
-// The one with the fault ends last, if need be by force.
+// The faulty rank ends last, if necessary by force.
 std::vector<Rank> run(const Planted& planted) {
   begun() = 0;
   tutti::testing::LocalRendezvous rendezvous;
@@ -165,7 +165,7 @@ std::vector<Rank> run(const Planted& planted) {
   return ranks;
 }
 
-// By rank: whether it needs something, directly or not, of what `planted` leaves out.
+// By rank: true if it needs, directly or indirectly, something that `planted` omits.
 std::vector<bool> in_need(const Plan& plan, const Planted& planted) {
   const Schedule& schedule = plan.schedule;
   std::vector<size_t> done(schedule.table.size(), 0);
@@ -195,7 +195,7 @@ std::vector<bool> in_need(const Plan& plan, const Planted& planted) {
 
 class Failure : public ::testing::Test {
  protected:
-  // `what` each other stage says of the one with the fault.
+  // Checks each other stage's message about the faulty rank.
   template <typename What>
   void expect_all_told(const Planted& planted, const What& what) {
     SCOPED_TRACE(cat("rank ", planted.rank, ", entry ", planted.entry));
@@ -205,7 +205,7 @@ class Failure : public ::testing::Test {
     for (int r = 0; r < kRanks; ++r) {
       if (r == planted.rank) continue;
       const std::string& text = ranks[static_cast<size_t>(r)].text;
-      // One that needed nothing more may have been through before.
+      // A rank that needed nothing more may have completed before.
       if (text == "ok" && !needs[static_cast<size_t>(r)]) continue;
       EXPECT_THAT(text, what(cat("rank ", planted.rank, " \\([^,]*, pid ", faulty.pid, "\\)")));
       EXPECT_THAT(text, ContainsRegex(cat("rank ", r, " \\([^,]*, pid [0-9]+\\), stage ", r,
@@ -233,7 +233,7 @@ TEST_F(Failure, OfAStoppedStage) {
   for (const size_t entry : {0, 3}) {
     for (int rank = 0; rank < kRanks; ++rank) {
       expect_all_told({Fault::stop, rank, entry}, [](const std::string& who) {
-        // Questions to other ranks go by way of rank 0.
+        // Questions to other ranks pass through rank 0.
         return AllOf(
             HasSubstr(" gave up after 1.5 s in "),
             ContainsRegex(cat("(waiting for|is behind) ", who, ", which does not answer")));

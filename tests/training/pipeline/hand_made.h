@@ -1,4 +1,4 @@
-// Plans and times made by hand, for what only shows them.
+// Hand-written plans and times, for tests of their presentation.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,8 @@ inline Shown two_ranks() {
                 {1, {backward, 1, 1}, 5, 7}});
 }
 
-// Two ways through two ranks, each rank holding both chunks (Chimera); backward as long as forward.
+// Two directions through two ranks, each rank with both chunks (Chimera); backward as long as
+// forward.
 //
 //   rank 0  F0 F1 B1 B0
 //   rank 1  F1 F0 B0 B1

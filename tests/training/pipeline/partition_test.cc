@@ -50,14 +50,14 @@ class Exhaustive {
     return 2 * link_time(link, static_cast<double>(
                                    layers_[static_cast<size_t>(end - 1)].activation_bytes));
   }
-  // Per micro-batch, of what m workers do in turn and then sum.
+  // Time per micro-batch of m workers that take turns and then sum gradients.
   double shared(double alone, int m, double bytes, const Link& link) const {
     const bool sums = m > 1 && bytes > 0;
     return std::max(alone, sums ? 2 * (m - 1) * link_time(link, bytes) : 0.0) / m;
   }
   int layers() const { return static_cast<int>(layers_.size()); }
 
-  // Layers from `first` on, on what is left of the nodes.
+  // Layers from `first` on, on the remaining nodes.
   void nodes(int first, int left, double slowest) {
     if (first == layers()) {
       best_ = std::min(best_, slowest);
@@ -73,7 +73,7 @@ class Exhaustive {
       }
     }
   }
-  // All ways to run layers [first, end) on the ranks that a node has left.
+  // Visits all ways to run layers [first, end) on the remaining ranks of a node.
   void ranks(int first, int end, int left, double slowest,
              const std::function<void(double)>& found) {
     if (first == end) return found(slowest);
@@ -138,7 +138,7 @@ void expect_consistent(const Partition& partition, size_t layers, const Cluster&
 }
 
 TEST(Partition, SplitsEqualLayersEvenly) {
-  // Too many parameters to sum, and little to hand over.
+  // Too many parameters to sum, and small activations.
   const std::vector<Layer> layers(8, layer("block", 4, 1, 1000));
   const Partition found = partition(layers, node_of(4));
   EXPECT_THAT(shape(found), ElementsAre("0-1 on 0", "2-3 on 1", "4-5 on 2", "6-7 on 3"));
@@ -150,7 +150,7 @@ TEST(Partition, SplitsEqualLayersEvenly) {
 }
 
 TEST(Partition, ReplicatesWhatHasFewParameters) {
-  // Activations that do not fit through the link, and next to nothing to sum.
+  // Activations too large for the link, and hardly any gradients to sum.
   const std::vector<Layer> layers(6, layer("convolution", 4, 1000, 1));
   const Partition found = partition(layers, node_of(3));
   EXPECT_THAT(shape(found), ElementsAre("0-5 on 0-2"));
@@ -179,7 +179,7 @@ TEST(Partition, KeepsLargeParametersOnOneRank) {
 }
 
 TEST(Partition, PrefersTheFastLinks) {
-  // What the two halves hand over fits between the nodes, gradients do not.
+  // The activations between the halves fit the link between the nodes, gradients do not.
   const std::vector<Layer> layers = {layer("a", 8, 100, 10), layer("b", 8, 1, 10),
                                      layer("c", 8, 100, 10), layer("d", 8, 1, 10)};
   const Cluster cluster = {
@@ -192,7 +192,7 @@ TEST(Partition, PrefersTheFastLinks) {
 }
 
 TEST(Partition, ReplicatesNodesWithStagesInside) {
-  // Inside, gradients are too many for the links; between nodes they are not.
+  // Inside a node there are too many gradients for the links, between nodes there are not.
   const std::vector<Layer> layers(2, layer("block", 8, 1, 10));
   const Cluster cluster = {.nodes = 3,
                            .ranks_per_node = 2,

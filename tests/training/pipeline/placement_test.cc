@@ -1,4 +1,4 @@
-// Which part of a model a rank of a pipeline has.
+// Tests which part of a model each rank of a pipeline has.
 #include "training/pipeline/placement.h"
 
 #include <gmock/gmock.h>
@@ -208,7 +208,7 @@ TEST(PlacementTest, PassesAreThoseOfTheTable) {
 TEST(PlacementTest, EstimatesCountMatricesThatAreMultipliedWith) {
   Gpt model = gpt(true);
   const std::vector<double> costs = estimated_costs(model);
-  // Embeddings are looked up. A block has 12 x width^2; the tied output layer vocabulary x width.
+  // Embeddings are look-ups. A block has 12 x width^2, the tied output layer vocabulary x width.
   EXPECT_THAT(costs, ElementsAre(0, 768, 768, 768, 128));
 }
 

@@ -1,4 +1,4 @@
-// Plans of tables small enough to write down, and tables that have none.
+// Tests plans of tables small enough to write down, and tables without a plan.
 #include "training/pipeline/plan.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::looped_table;
 using testing::one_f_one_b_table;
 using testing::two_way_table;
 
-// "F1<0": the receive of what F1 needs, from rank 0; "F1>2": the send of its result; "F1": itself;
+// "F1<0": the receive of F1's input from rank 0; "F1>2": the send of its result; "F1": itself;
 // "U2": update to version 2.
 std::string messages(const Plan& plan, size_t rank, bool with_chunk = false) {
   std::string text;
@@ -38,7 +38,7 @@ std::string messages(const Plan& plan, size_t rank, bool with_chunk = false) {
   return text;
 }
 
-// "F1/0": in slot 0. What is asked of `part`.
+// "F1/0": in slot 0. `part` selects the field.
 std::string computed(const Plan& plan, size_t rank, int Action::*part) {
   std::string text;
   for (const Action& action : plan.ranks.at(rank).actions) {
@@ -83,7 +83,7 @@ TEST(Plan, NoMessagesWithinARank) {
   EXPECT_EQ(plan.ranks[0].slots, 2);  // one for each chunk
 }
 
-// Both directions of one channel: activations to the next rank and, round the corner, gradients.
+// Both directions of one channel: activations to the next rank and, around the loop, gradients.
 TEST(Plan, ChunksInALoop) {
   const Plan plan = make_plan(looped_table(1));
   EXPECT_EQ(messages(plan, 0, true),
@@ -141,7 +141,7 @@ TEST(Plan, ForwardAloneNeedsOneSlot) {
   EXPECT_EQ(plan.ranks[1].versions, 1);
 }
 
-// PipeDream (Narayanan et al., 2019, section 3.3): backward takes the weights of its forward.
+// PipeDream (Narayanan et al., 2019, section 3.3): backward uses the weights of its forward.
 TEST(Plan, LatestVersions) {
   const Plan plan = make_plan(asynchronous_table(Updates::latest, 2, 4, 1));
   EXPECT_EQ(computed(plan, 0, &Action::version),
@@ -191,7 +191,7 @@ TEST(Plan, RefusesWhatIsDoubled) {
   schedule.table[1].push_back({Kind::forward, 0, 1});
   EXPECT_THAT(refusal(schedule), HasSubstr("rank 1, entry 4 (F0): forward of micro-batch 0 through "
                                            "chunk 1 was computed already, at rank 1, entry 0"));
-  // A whole backward makes the weights' gradient as well.
+  // A whole backward also computes the weights' gradient.
   schedule = one_f_one_b_table(2, 2);
   schedule.table[1].push_back({Kind::backward_weight, 0, 1});
   EXPECT_THAT(refusal(schedule), HasSubstr("rank 1, entry 4 (W0): "));

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// --- Units that say what they are given ---
+// --- Units that record their inputs ---
 
 struct Call {
   OutputShape input;
@@ -89,7 +89,7 @@ class LoggingUnit : public Unit {
   const Parameter* parameter_ = nullptr;
 };
 
-// start -> three alike -> a wider one -> another after it -> end, which has start's parameter too
+// start -> three alike -> a wider one -> another after it -> end, which also has start's parameter
 class LoggedModel : public Model {
  public:
   LoggedModel() {

@@ -1,5 +1,5 @@
-// The tables themselves, each kind over its whole range: what they hold and in which order, that
-// they can run, and how many micro-batches are under way. check_test.cc proves plans made of them.
+// Tests the tables, each kind over its whole range: their contents and order, that they can run,
+// and the number of micro-batches in flight. check_test.cc proves plans made of them.
 #include "training/pipeline/schedules.h"
 
 #include <gtest/gtest.h>
@@ -57,8 +57,8 @@ bool adds_to_weights(const Entry& entry) {
   return entry.kind == Kind::backward || entry.kind == Kind::backward_weight;
 }
 
-// The most micro-batches of any chunk on this rank whose forward was and whose last backward is yet
-// to be.
+// Returns the largest number of micro-batches of a chunk on this rank that are between their
+// forward and their last backward.
 int most_under_way(const Schedule& schedule, int rank) {
   int now = 0;
   int most = 0;
@@ -71,7 +71,7 @@ int most_under_way(const Schedule& schedule, int rank) {
 
 using Done = std::set<std::tuple<Kind, int, int>>;  // kind, micro-batch, chunk
 
-// Of what has been computed, with `backward` standing for backward_input too.
+// `backward` also represents backward_input.
 bool can_run(const Schedule& schedule, const Entry& entry, const Done& done) {
   const auto [kind, micro_batch, chunk] = entry;
   const auto has = [&](Kind needed, int of_chunk) {
@@ -88,7 +88,7 @@ bool can_run(const Schedule& schedule, const Entry& entry, const Done& done) {
   }
 }
 
-// Runs all ranks as far as they come; returns the number of entries that could not be run.
+// Runs all ranks as far as possible; returns the number of entries that could not run.
 size_t left_over(const Schedule& schedule) {
   Done done;
   std::vector<size_t> next(schedule.table.size());
@@ -154,7 +154,7 @@ TEST(Schedules, EveryPassTakesMicroBatchesInAscendingOrder) {
 
 TEST(Schedules, RunToTheirEnd) {
   for_each_shape([](const ScheduleKind& kind, const Shape& shape) {
-    // The updates make no difference to the order.
+    // The updates do not affect the order.
     if (shape.accumulated == shape.micro_batches || kind.updates == Updates::flushed) {
       ASSERT_EQ(left_over(kind.make(shape)), 0u);
     }
@@ -228,8 +228,8 @@ TEST(Schedules, AsynchronousOnesAreOneFOneB) {
   EXPECT_EQ(made("pipedream-2bw", {4, 12, 1, 4}).table, flushed.table);
 }
 
-// What Updates::delayed asks, read off the table: the weights that update u - 2 leaves are there
-// when the forwards of update u begin.
+// The condition of Updates::delayed, read off the table: the weights after update u - 2 exist when
+// the forwards of update u begin.
 bool has_delayed_weights(const Schedule& schedule) {
   return std::ranges::all_of(schedule.table, [&](const std::vector<Entry>& entries) {
     int backwards = 0;
@@ -249,7 +249,7 @@ TEST(Schedules, TwoVersionsDoExactlyWherePipedream2bwSaysSo) {
     for (int m = 1; m <= kMaxMicroBatches; ++m) {
       for (int a = 1; a <= m; ++a) {
         if (m % a != 0) continue;
-        // Three times as long: of the first two updates, nothing is asked.
+        // Three times as long: there is no condition for the first two updates.
         const bool is_offered = kind.why_not({p, m, 1, a}).empty();
         EXPECT_EQ(is_offered, has_delayed_weights(pipedream_2bw(p, 3 * m, a)))
             << "p=" << p << " m=" << m << " a=" << a;
@@ -272,7 +272,7 @@ TEST(Schedules, AsynchronousOnesKeepAsManyVersionsAsTheirPapersSay) {
       }
       const int under_way = shape.ranks - rank;
       ASSERT_LE(versions, under_way);
-      // Each micro-batch under way has its own, once the pipeline is full.
+      // Each micro-batch in flight has its own, once the pipeline is full.
       if (shape.accumulated == 1 && shape.micro_batches >= 2 * under_way - 1) {
         ASSERT_EQ(versions, under_way);
       }
@@ -290,7 +290,7 @@ TEST(Schedules, RoundUpToWhatThereIsATableFor) {
   EXPECT_EQ(rounded("chimera", {4, 5}), 5);
   EXPECT_EQ(rounded("pipedream", {4, 5, 1, 3}), 6);
   EXPECT_EQ(rounded("pipedream-2bw", {4, 6, 1, 3}), 6);
-  // The least: nothing between that and what was asked for has a table.
+  // Minimal: no smaller value has a table.
   for (const ScheduleKind& kind : all_schedules()) {
     for (int m = 1; m <= kMaxMicroBatches; ++m) {
       for (int a = 1; a <= (kind.updates == Updates::flushed ? 1 : 8); ++a) {
@@ -329,7 +329,7 @@ TEST(Schedules, HaveNamesAndAliases) {
   for (const auto& [alias, name] : aliases) EXPECT_EQ(schedule_named(alias).name, name) << alias;
 }
 
-// What the error says of a shape that a kind has no table for.
+// Returns the error for a shape without a table of this kind.
 std::string refusal(std::string_view name, const Shape& shape) {
   try {
     made(name, shape);

@@ -1,4 +1,4 @@
-// Times that can be worked out by hand.
+// Tests times that can be computed by hand.
 #include "training/pipeline/simulate.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ Timeline timed(const Schedule& schedule, const Costs& costs = {}) {
   return simulate(make_plan(schedule), costs);
 }
 
-// PipeDream-flush and GPipe wait equally long, whatever a forward and a backward take.
+// PipeDream-flush and GPipe are idle equally long, for any durations of forward and backward.
 TEST(Simulate, BubbleOfGPipeAndOneFOneBIsTheClosedForm) {
   const Costs costs{.forward = {2}, .backward_input = {3}, .backward_weight = {2}};
   for (int p = 1; p <= 8; ++p) {
@@ -35,7 +35,7 @@ TEST(Simulate, BubbleOfGPipeAndOneFOneBIsTheClosedForm) {
       const Timeline in_turns = timed(one_f_one_b_table(p, m), costs);
       EXPECT_DOUBLE_EQ(in_turns.makespan, 7. * (m + p - 1));
       EXPECT_NEAR(in_turns.bubble, expected, 1e-12);
-      // Rank 0 begins and ends each step: without a barrier nothing is won.
+      // Rank 0 begins and ends each step, so omitting the barrier gains nothing.
       EXPECT_DOUBLE_EQ(in_turns.period, in_turns.makespan);
       EXPECT_NEAR(in_turns.steady_bubble, expected, 1e-12);
     }
@@ -64,7 +64,7 @@ TEST(Simulate, SpansOfTheTableInOrder) {
   EXPECT_DOUBLE_EQ(timeline.bubble, 1. / 3);
 }
 
-// The gradient leaves after backward_input: rank 0 is one unit earlier, twice.
+// The gradient is sent after backward_input: rank 0 is one unit earlier, twice.
 TEST(Simulate, NobodyWaitsForBackwardWeight) {
   const Timeline timeline = timed(one_f_one_b_table(2, 2, true));
   EXPECT_EQ(timeline.spans.at(2).start, 3);  // I0 of rank 0
@@ -74,12 +74,12 @@ TEST(Simulate, NobodyWaitsForBackwardWeight) {
 TEST(Simulate, MessagesTakeTimeButNoRank) {
   // One micro-batch over 3 ranks: every message is waited for.
   EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5}}).makespan, 9 + 4 * 0.5);
-  // By boundary, each there and back; the last chunk's has no meaning.
+  // By boundary, each in both directions; the last chunk's has no meaning.
   EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5, 2}}).makespan, 9 + 5);
   EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5, 2, 100}}).makespan, 9 + 5);
-  // Many: they overlap with compute, so that only the fill and the drain grow.
+  // Many micro-batches: messages overlap with computation, so only the fill and the drain grow.
   EXPECT_EQ(timed(gpipe_table(3, 8), {.message = {0.5}}).makespan, 3 * (8 + 2) + 4 * 0.5);
-  // Several may be under way at once: each comes 5 after it is made.
+  // Several messages may be in flight: each arrives 5 after it is produced.
   EXPECT_EQ(timed(gpipe_table(2, 3), {.message = {5}}).makespan, 3 * (3 + 1) + 2 * 5);
 }
 
@@ -94,7 +94,7 @@ TEST(Simulate, NoMessagesOnOneRank) {
 }
 
 TEST(Simulate, ChunksOfDifferentLength) {
-  // The slow chunk is in the middle: 1 + 8 * 4 + 1 forward, and again backward.
+  // The slow chunk is in the middle: 1 + 8 * 4 + 1 forward, and the same backward.
   const Costs costs{
       .forward = {1, 4, 1}, .backward_input = {1, 2, 1}, .backward_weight = {0, 2, 0}};
   const Timeline timeline = timed(gpipe_table(3, 8), costs);
@@ -116,7 +116,7 @@ TEST(Simulate, TwoDirections) {
   EXPECT_EQ(timeline.bubble, 0);
 }
 
-// Forward alone drains while the next one fills: idle in the makespan, but not in the long run.
+// Forward only: it drains while the next one fills, idle in the makespan, but not in steady state.
 TEST(Simulate, StepsFollowWithoutABarrier) {
   const Timeline timeline = timed(forward_only(gpipe_table(4, 5)));
   EXPECT_EQ(timeline.makespan, 8);
@@ -129,8 +129,8 @@ TEST(Simulate, StepsFollowWithoutABarrier) {
   EXPECT_DOUBLE_EQ(uneven.steady_bubble, 1 - 12. / 18);
 }
 
-// A slanted table: each rank ends as much later as it begins later, so that no rank ever waits for
-// the other once it runs, as in ZB-H2 (Qi et al., Zero Bubble Pipeline Parallelism, section 3).
+// A slanted table: each rank ends as much later as it begins later, so that no rank waits for
+// another in steady state, as in ZB-H2 (Qi et al., Zero Bubble Pipeline Parallelism, section 3).
 TEST(Simulate, SlantedTableHasNoSteadyBubble) {
   Schedule schedule = empty_table("slanted", 2, 3, 2);
   using enum Kind;

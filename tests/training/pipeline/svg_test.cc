@@ -31,7 +31,7 @@ size_t boxes(const pugi::xml_document& document, const std::string& kind) {
   return document.select_nodes(cat("//rect[@class='", kind, "']").c_str()).size();
 }
 
-// The box of the entry so described.
+// Returns the box of the entry with this title.
 pugi::xml_node box(const pugi::xml_document& document, const std::string& title) {
   const pugi::xpath_node found = document.select_node(cat("//g[title='", title, "']/rect").c_str());
   EXPECT_TRUE(found) << title;

@@ -1,5 +1,5 @@
-// Tables for the tests of what is derived from tables: written here a second time, in the plainest
-// way, so that these tests stand without the makers of schedules.
+// Tables for tests of what is derived from tables: written a second time, in the simplest way, so
+// that these tests do not depend on the generators of schedules.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ inline Schedule gpipe_table(int p, int m) {
   return schedule;
 }
 
-// p - 1 - rank forwards, then one forward and one backward in turns, then the backwards that are
-// left. `split`: each backward as backward_input and, at once, backward_weight.
+// p - 1 - rank forwards, then alternately one forward and one backward, then the remaining
+// backwards. `split`: each backward as backward_input directly followed by backward_weight.
 inline Schedule one_f_one_b_table(int p, int m, bool split = false) {
   Schedule schedule = empty_table("1f1b", p, m, p);
   for (int rank = 0; rank < p; ++rank) {
@@ -46,7 +46,7 @@ inline Schedule one_f_one_b_table(int p, int m, bool split = false) {
   return schedule;
 }
 
-// 1F1B with weights that change on the way.
+// 1F1B with weights that are updated between flushes.
 inline Schedule asynchronous_table(Updates updates, int p, int m, int accumulated) {
   Schedule schedule = one_f_one_b_table(p, m);
   schedule.updates = updates;
@@ -54,7 +54,7 @@ inline Schedule asynchronous_table(Updates updates, int p, int m, int accumulate
   return schedule;
 }
 
-// Rank 0 and 1, two chunks each: 0 and 2, 1 and 3. GPipe order, in blocks of the chunk.
+// Ranks 0 and 1 with two chunks each: 0 and 2, 1 and 3. GPipe order, grouped by chunk.
 inline Schedule looped_table(int m) {
   Schedule schedule = empty_table("looped", 2, m, 4);
   for (int rank = 0; rank < 2; ++rank) {

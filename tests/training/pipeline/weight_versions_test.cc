@@ -1,4 +1,4 @@
-// Versions of weights come, are looked at, and go, without a pipeline around them.
+// Tests the creation, use and release of weight versions without a pipeline.
 #include "training/pipeline/weight_versions.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using tutti::testing::run_ranks;
 
-// A parameter of which each version has another value in all elements.
+// A parameter whose versions have different values in all elements.
 struct Weights {
   explicit Weights(const Job& job)
       : weight(table.add("w", {5}, {Initial::Kind::constant, 0})),
@@ -23,13 +23,13 @@ struct Weights {
         versions(storage) {
     set(0);
   }
-  // What the optimizer does: it writes the storage's own memory.
+  // The optimizer's update: writes the storage's own memory.
   void set(float value) { std::ranges::fill(storage.owned().front().master, value); }
   void update(float value) {
     versions.before_update();
     set(value);
   }
-  // What an entry of the plan sees.
+  // Returns the value that an entry of the plan uses.
   float compute(int version) {
     versions.use(version);
     const float seen = weight->value.values<float>().back();
@@ -43,7 +43,7 @@ struct Weights {
   WeightVersions versions;
 };
 
-// Entries by the versions they take; when updates come does not matter to begin().
+// Entries by the versions they use; begin() does not depend on when updates happen.
 RankPlan plan_of(const std::vector<int>& computed, int updates) {
   RankPlan plan;
   for (const int version : computed) {

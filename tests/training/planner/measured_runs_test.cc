@@ -1,5 +1,5 @@
-// Tables of runs: what rows mean, what is wrong with them, and how near predictions are to runs
-// that others have published, where these are there.
+// Tests tables of runs: the meaning of rows, their errors, and the accuracy of predictions for
+// published runs, if present.
 #include "training/planner/measured_runs.h"
 
 #include <gmock/gmock.h>
@@ -80,7 +80,7 @@ TEST(MeasuredRuns, TellWhyTheyCannotBePredicted) {
       HasSubstr("TFLOP/s of a processor that has 312"));
 }
 
-// Numbers that no int holds, and products that no int64_t does.
+// Numbers beyond int, and products beyond int64_t.
 TEST(MeasuredRuns, SurviveAbsurdCounts) {
   const std::string model = "gpt,48,6144,24576,48,48,51200";
   for (const char* axis : {"4294967296", "4294967297", "999999999999"}) {
@@ -112,7 +112,7 @@ TEST(MeasuredRuns, RefuseTablesThatAreNone) {
   EXPECT_THAT(error_of("gpu,gpus,model,seq,gbs\n\"A100"), HasSubstr("opens a quote"));
 }
 
-// A machine that is a third slower than the efficiencies say is found to be.
+// A machine that is a third slower than its efficiencies is recognized.
 TEST(MeasuredRuns, AreFitted) {
   std::string table = kColumns;
   for (const int micro_batch : {1, 2, 4, 8}) {
@@ -138,7 +138,7 @@ double part_of(std::vector<double> errors, double part) {
   return errors[static_cast<size_t>(part * static_cast<double>(errors.size() - 1))];
 }
 
-// Runs that others have published and that no efficiency was fitted to.
+// Published runs to which no efficiency was fitted.
 TEST(MeasuredRuns, OfOthersArePredicted) {
   const std::filesystem::path folder = testing::test_data("plan");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;

@@ -1,4 +1,5 @@
-// Bytes: the course's arithmetic, ZeRO's at every number of ranks, the formulas of activations.
+// Tests memory: the arithmetic of textbooks, ZeRO's at every number of ranks, and formulas of
+// activations.
 #include "training/planner/memory.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +44,7 @@ Job gpt_job(int64_t layers, int64_t hidden, int64_t heads) {
   return job;
 }
 
-// s b h (10 + 24 / t + 5 a s / (h t)), by the way of keeping them (Korthikanti et al., 2022).
+// s b h (10 + 24 / t + 5 a s / (h t)), by what is saved (Korthikanti et al., 2022).
 TEST(Memory, OfActivationsFollowsTheFormulas) {
   const double s = 2048, b = 4, h = 6144, a = 64, t = 8;
   const Job job = gpt_job(48, 6144, 64);
@@ -71,7 +72,7 @@ TEST(Memory, OfPipelinesIsThatOfTheirSchedules) {
   EXPECT_NEAR(measured_memory(job, layout, rules) / block, 96 * (1 + 7.0 / (8 * 3)), 1e-9);
 }
 
-// 18 bytes a parameter, or 6 + 12 / dp with the optimizer cut.
+// 18 bytes per parameter, or 6 + 12 / dp with the optimizer sharded.
 TEST(Memory, OfStatesIsCutByZero) {
   Job job = gpt_job(4, 1024, 16);
   job.software = Software::megatron;

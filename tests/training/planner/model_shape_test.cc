@@ -1,4 +1,4 @@
-// Sizes of models: the counts that their authors publish, those of our own models, and files.
+// Tests sizes of models: published counts, those of our own models, and files.
 #include "training/planner/model_shape.h"
 
 #include <gmock/gmock.h>

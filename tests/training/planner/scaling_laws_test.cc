@@ -1,4 +1,4 @@
-// Models for a budget: the course's table, and a law that is found again from its own losses.
+// Tests models for a budget: a published table, and a law recovered from its own losses.
 #include "training/planner/scaling_laws.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// C = 4.3e23: G, N and D (1e9) by each approach, as "are we optimal?" has them.
+// C = 4.3e23: G, N and D (1e9) by each approach, as in "are we optimal?".
 TEST(ScalingLaws, GiveTheCoursesTable) {
   constexpr std::array<std::array<double, 3>, 7> kTable = {{{1.3447, 28.2, 2540.6},
                                                             {0.9846, 263.6, 271.9},
@@ -34,7 +34,7 @@ TEST(ScalingLaws, GiveTheCoursesTable) {
   }
 }
 
-// No other split of the operations has a smaller loss.
+// No other division of the operations has a smaller loss.
 TEST(ScalingLaws, OptimaAreOptimal) {
   for (const ScalingLaw& law : chinchilla()) {
     const double C = 1e21;

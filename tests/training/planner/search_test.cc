@@ -1,4 +1,5 @@
-// The search for layouts: the best of all legal ones, by walking them in another way.
+// Tests the search for layouts: it finds the best of all valid ones, compared with exhaustive
+// search.
 #include "training/planner/search.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +26,7 @@ Job job_on(const std::string& cluster, const std::string& model, int64_t batch, 
   return job;
 }
 
-// Every value of every axis, kept where nothing forbids it.
+// Every value of every axis, unless forbidden.
 PlannedLayout exhaustive(const Job& job, double memory) {
   PlannedLayout best;
   const int ranks = job.cluster.ranks();
@@ -117,7 +118,7 @@ TEST(Search, NamesTheSmallestWhereNothingFits) {
   }
 }
 
-// Tensor parallelism stays inside a host, and data parallelism gets what is left (Narayanan et al.,
+// Tensor parallelism stays inside a host, and data parallelism gets the rest (Narayanan et al.,
 // 2021, table 1).
 TEST(Search, PicksThePapersShapeForWeakScaling) {
   struct Row {

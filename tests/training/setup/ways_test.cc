@@ -1,6 +1,6 @@
-// A setting is the same in each way that it can be given: in a configuration file, by --set, as an
-// option, and as a value in C++ (which only the table of settings checks). What one refuses, all
-// do.
+// Tests that a setting is the same in each way of giving it: in a configuration file, by --set, as
+// an option, and as a value in C++ (checked only by the table of settings). A value refused in one
+// way is refused in all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ Outcome outcome_of(const std::string& way, const std::string& key, Read read) {
   }
 }
 
-// A configuration with this setting over `others`.
+// A configuration with this setting in addition to `others`.
 Json with(const Json& others, const std::string& key, const Json& value) {
   Json all = others;
   set_member(all, key, value);
@@ -52,7 +52,7 @@ std::string words_of(const Json& value) {
   return text;
 }
 
-// As the first of its options; none where there is no option for the value.
+// The field's first option; nullopt if there is no option for the value.
 std::optional<std::vector<std::string>> option_of(const Field& field, const Json& value) {
   const Field::Traits& traits = field.traits();
   if (traits.flags.empty()) return std::nullopt;
@@ -82,7 +82,7 @@ std::vector<Outcome> in_all_ways(const Field& field, const Json& value, const Js
   return outcomes;
 }
 
-// Other values than the default, of the field's type; and some that no field of the type takes.
+// Non-default values of the field's type, and some that no field of the type accepts.
 std::vector<Json> samples_of(const Field& field) {
   switch (field.type()) {
     case Field::Type::truth:
@@ -114,7 +114,7 @@ void expect_alike(const Field& field, const Json& value, const Json& others) {
         << outcome.way << ": " << outcome.error.value_or("taken") << "\n"
         << outcomes[0].way << ": " << outcomes[0].error.value_or("taken");
     EXPECT_EQ(outcome.value, outcomes[0].value) << outcome.way;
-    // The name as people know it.
+    // The name as users know it.
     if (outcome.error) {
       const std::string last = field.key().substr(field.key().rfind('.') + 1);
       EXPECT_THAT(*outcome.error, ::testing::AnyOf(HasSubstr(last), HasSubstr(field.short_name()),
@@ -124,7 +124,7 @@ void expect_alike(const Field& field, const Json& value, const Json& others) {
   }
 }
 
-// Configurations with what some settings depend on: a directory, a schedule, a precision.
+// Configurations with prerequisites of some settings: a directory, a schedule, a precision.
 const std::vector<Json>& bases() {
   static const std::vector<Json> all = {
       Json{{"data", {{"files", {"t.txt"}}}}},
@@ -150,7 +150,7 @@ TEST(Ways, EverySettingIsTheSameInAFileInSetAndAsAnOption) {
   ASSERT_GT(schema.fields().size(), 45u);
   for (const Json& base : bases()) {
     for (const Field& field : schema.fields()) {
-      // A run's own configuration says it; people say what it follows from.
+      // A run's own configuration contains it; users give the settings that determine it.
       if (field.key() == "training.samples") continue;
       for (const Json& value : samples_of(field)) {
         if (value == field.get()) continue;  // a file may say what is so anyhow
@@ -160,7 +160,7 @@ TEST(Ways, EverySettingIsTheSameInAFileInSetAndAsAnOption) {
   }
 }
 
-// The limits are the table's own: whoever fills in options in C++ reads them from there.
+// The limits are the table's: C++ callers read them from there.
 TEST(Ways, TheTableRefusesWhatAFileCannotSay) {
   RunOptions options;
   Schema schema;

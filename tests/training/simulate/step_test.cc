@@ -1,5 +1,5 @@
-// Training steps in virtual time: pipelines and sums of gradients against what they take by hand,
-// each alone and all on the same links.
+// Tests simulated training steps: pipelines and sums of gradients against times computed by hand,
+// separately and on shared links.
 #include "training/simulate/step.h"
 
 #include <gmock/gmock.h>
@@ -66,8 +66,8 @@ SimulatedStep play(const Case& c) {
   return simulate_step(schedule_of(c, network), network, {});
 }
 
-// 2 (alpha (p - 1) + beta n (p - 1) / p) on links of 10 GB/s, of which a way over a switch has two
-// of 1 us.
+// 2 (alpha (p - 1) + beta n (p - 1) / p) on links of 10 GB/s; a path over a switch has two links of
+// 1 us.
 constexpr double kBytesPerUs = 1e4;
 double ring_us(int ranks, double bytes) {
   return 2 * (2.0 * (ranks - 1) + bytes / kBytesPerUs * (ranks - 1) / ranks);
@@ -113,7 +113,7 @@ TEST(Step, ByZero3ParametersAreGatheredBeforeEachForwardAndBackward) {
   const double many = half_ring_us(4, 8e6);
   ASSERT_GT(many, kForward + kBackward);
   EXPECT_NEAR(play_zero(3, 8e6).network.time_us, many + many + kBackward + many, 1e-6);
-  // Of two micro-batches four: the third begins when the first forward is over.
+  // Four gathers for two micro-batches: the third begins when the first forward has ended.
   EXPECT_NEAR(play_zero(3, 8e6, 2).network.time_us, 4 * many + kBackward + many, 1e-6);
   EXPECT_EQ(play_zero(3, 8e6, 2).network.messages - play_zero(2, 8e6, 2).network.messages,
             3 * 4 * 3);
@@ -182,8 +182,8 @@ TEST(Step, BubblesOfGPipeAnd1F1BAreThoseOfTheirFormula) {
   }
 }
 
-// What `tutti pipeline` says of the same costs: of all schedules that are flushed, with messages
-// that take no time, and where nothing shares a link also with those that do.
+// Equals the figures of `tutti pipeline` for the same costs: for all schedules with flushes, with
+// messages that take no time, and if no link is shared also with others.
 TEST(Step, PipelinesTakeWhatTheirOwnSimulatorSays) {
   for (const pipeline::ScheduleKind& kind : pipeline::all_schedules()) {
     if (kind.updates != pipeline::Updates::flushed) continue;
@@ -217,16 +217,16 @@ TEST(Step, ActivationsAndTheirGradientsAreWaitedFor) {
   EXPECT_EQ(step.network.messages, 2);
 }
 
-// Messages from one rank to another go one after the other, 100 us each, and are 2 us on their way.
-// Activations come after 102, 202 and 302 us; backwards of 10 us end after 312, 322 and 332;
-// gradients come after 414, 514 and 614.
+// Messages from one rank to another are serialized, 100 us each, with a latency of 2 us.
+// Activations arrive after 102, 202 and 302 us; backwards of 10 us end after 312, 322 and 332;
+// gradients arrive after 414, 514 and 614.
 TEST(Step, MessagesOverOneBoundaryQueue) {
   Case c{.network = star(2), .schedule = "gpipe", .shape = {2, 3}, .work = work(1e6)};
   c.work.costs = {.forward = {0}, .backward_input = {0}, .backward_weight = {10}};
   EXPECT_NEAR(play(c).network.time_us, 624, 1e-9);
 }
 
-// Four ranks; a bucket's sum takes less than the half of backward that it can hide behind, or more.
+// Four ranks; a bucket's sum takes less, or more, than the half of backward that can hide it.
 TEST(Step, BucketsAreSummedWhileBackwardGoesOn) {
   const auto exposed = [&](double gradients, int buckets) {
     return play({.network = star(4),
@@ -244,7 +244,7 @@ TEST(Step, BucketsAreSummedWhileBackwardGoesOn) {
 }
 
 TEST(Step, TheLastBucketOfAChunkMayBeSmaller) {
-  // 1 MB, 1 MB and 0.5 MB. The first one is there after two fifths of the backward.
+  // 1 MB, 1 MB and 0.5 MB. The first one is ready after two fifths of the backward.
   const SimulatedStep step =
       play({.network = star(2), .shape = {1, 1}, .work = work(0, 2.5e6, 1e6)});
   const double first = 0.4 * kBackward;
@@ -253,7 +253,7 @@ TEST(Step, TheLastBucketOfAChunkMayBeSmaller) {
   EXPECT_EQ(step.network.messages, 3 * 4);
 }
 
-// Where backward is taken apart, gradients are made in its part for weights.
+// With a split backward, gradients are computed in its part for weights.
 TEST(Step, WeightsOfASplitBackwardMakeTheBuckets) {
   Case c{.network = star(8), .schedule = "zb-h1", .shape = {4, 8}, .work = work(0, 4e5, 2e5)};
   const SimulatedStep step = play(c);
@@ -262,7 +262,7 @@ TEST(Step, WeightsOfASplitBackwardMakeTheBuckets) {
       << "messages of two pipelines, and of two buckets on eight ranks";
 }
 
-// Chimera's stages hold the chunks of two directions, which four ranks sum: two of each.
+// Chimera's stages have the chunks of two directions, which four ranks sum: two of each.
 TEST(Step, ChimerasPairsSumTogether) {
   Case c{.network = star(8), .schedule = "chimera", .shape = {4, 4}, .work = work(0, 4e5)};
   const SimulatedStep with = play(c);
@@ -272,7 +272,7 @@ TEST(Step, ChimerasPairsSumTogether) {
       << "two chunks on each rank, each one bucket, in a ring of four";
 }
 
-// Two data x two pipeline ranks below two switches, stages across:
+// Two data x two pipeline ranks below two switches, each stage spanning both:
 //
 //   0 ──┐             ┌── 1      activations and their gradients stay below a switch,
 //       a ─────────── b          sums cross the one link between the two
@@ -293,7 +293,7 @@ double time_on_links_of_their_own(Case c) {
   return play(c).network.time_us;
 }
 
-// Both begin after 10 us, and are two messages of 400 us each way alone.
+// Both begin after 10 us; alone, they are two messages of 400 us in each direction.
 TEST(Step, SumsOfTwoStagesShareALink) {
   const Case c = on_two_switches(0);
   EXPECT_NEAR(time_on_links_of_their_own(c), 10 + 2 * 400, 1e-9);
@@ -301,16 +301,16 @@ TEST(Step, SumsOfTwoStagesShareALink) {
 }
 
 // 400 us: the activations. 10: the second stage's backward. 800: the gradients of the activations,
-// which share a rank's link with the first message of the second stage's sum. 800: its second one,
-// which shares the link between the switches with the first of the first stage's sum. 400: the
-// last.
+// which share a rank's link with the first message of the second stage's sum. 800: its second
+// message, which shares the link between the switches with the first one of the first stage's sum.
+// 400: the last.
 TEST(Step, MessagesOfThePipelineShareLinksWithSums) {
   const Case c = on_two_switches(4e6);
   EXPECT_NEAR(time_on_links_of_their_own(c), 400 + 10 + 400 + 2 * 400, 1e-9);
   EXPECT_NEAR(time_on_two_switches(c), 400 + 10 + 800 + 800 + 400, 1e-9);
 }
 
-// By rings.
+// Tensor sums use rings.
 StepWork with_tensor(StepWork work, int ranks, int blocks, bool shares_rows = false) {
   work.tensor = {
       .ranks = ranks,
@@ -323,8 +323,8 @@ StepWork with_tensor(StepWork work, int ranks, int blocks, bool shares_rows = fa
   return work;
 }
 
-// Each block is waited for twice forward and twice backward, as Megatron has it; halves of these
-// sums take as long, and carry as many bytes.
+// Each block waits twice in forward and twice in backward, as in Megatron; halves of these sums
+// take as long together, and carry as many bytes.
 TEST(Step, TensorRanksWaitForTheSumsOfEachBlock) {
   const double bytes = 4e6;
   const int micro_batches = 3;
@@ -348,7 +348,7 @@ TEST(Step, TensorRanksWaitForTheSumsOfEachBlock) {
   }
 }
 
-// The time that a processor takes to send counts as exposed communication, not as bubble.
+// A processor's time for sending counts as exposed communication, not as bubble.
 TEST(Step, OverheadOfMessagesIsExposed) {
   const Case c{.network = star(4), .shape = {1, 2}, .work = with_tensor(work(1e6), 4, 1)};
   Network network(parse_structure(c.network, {}));
@@ -358,12 +358,12 @@ TEST(Step, OverheadOfMessagesIsExposed) {
   EXPECT_GT(step.exposed_us, 2 * 4 * ring_us(4, 1e6));
 }
 
-// Each tensor rank sends its part to its counterpart; what each needs whole is put together there.
+// Each tensor rank sends its part to its counterpart; the receivers gather what they need whole.
 TEST(Step, TensorRanksSendPartsOverABoundary) {
   const double bytes = 8e6;
-  const double part = 1 + bytes / 4 / kBytesPerUs;  // of a link of its own, to the next stage
+  const double part = 1 + bytes / 4 / kBytesPerUs;  // time on a separate link to the next stage
   const double gather = 3 * (1 + bytes / 4 / kBytesPerUs);
-  const double half = gather;  // of a sum
+  const double half = gather;  // half of an all-reduce
   const auto time = [&](bool shares_rows) {
     return play({.network = "full:8,bandwidth=10,latency=1us",
                  .shape = {2, 1},
@@ -376,7 +376,7 @@ TEST(Step, TensorRanksSendPartsOverABoundary) {
   EXPECT_NEAR(time(false), compute + sums + 2 * (part + gather), 1e-6);
 }
 
-// Where backward is taken apart, tensor ranks sum in its part for inputs alone.
+// With a split backward, tensor ranks sum only in its part for inputs.
 TEST(Step, TensorRanksDoNotSumGradientsOfWeights) {
   const auto messages = [](const char* schedule) {
     return play({.network = star(8),
@@ -388,7 +388,7 @@ TEST(Step, TensorRanksDoNotSumGradientsOfWeights) {
   EXPECT_EQ(messages("zb-h1"), messages("1f1b"));
 }
 
-// The ranks with one place on the tensor axis sum their gradients.
+// The ranks with the same place on the tensor axis sum their gradients.
 TEST(Step, TensorRanksSumTheirPartsOfGradientsByPlace) {
   const pipeline::Plan plan = plan_of({.shape = {2, 2}});
   EXPECT_THAT(ranks_that_sum(plan, 2, 2), ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3),

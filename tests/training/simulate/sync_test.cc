@@ -1,5 +1,5 @@
-// Ways in which data-parallel ranks keep together, in virtual time, against what they take by hand:
-// with messages that take no time, and on links of a known bandwidth.
+// Tests synchronization of data-parallel ranks in virtual time against times computed by hand: with
+// messages that take no time, and on links of a known bandwidth.
 #include "training/simulate/sync.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ constexpr double kBytesPerUs = 1e4;
 constexpr int64_t kUpdates = 12;
 const std::vector<int> kWorlds = {1, 2, 3, 4, 8};
 
-// Links of 10 GB/s and 1 us, of which each message has two.
+// Links of 10 GB/s and 1 us; each message passes two.
 std::string star(int ranks) { return cat("switch:", ranks, ",bandwidth=10,latency=1us"); }
 double message_us(double bytes) { return 2 + bytes / kBytesPerUs; }
 double ring_us(int ranks, double bytes) {
@@ -54,7 +54,7 @@ SimulatedSync play(const SyncWork& work, const SimulationOptions& options = {}) 
 
 SimulatedSync play_idle(const SyncWork& work) { return play(work, {.instant_messages = true}); }
 
-// Messages take no time. By worker: when its steps end.
+// Messages take no time. Returns, by worker, the ends of its steps.
 std::vector<std::vector<double>> ends_of(const SyncWork& work) {
   Network network(parse_structure(star(work.ranks()), {}));
   const std::vector<int64_t> steps(static_cast<size_t>(work.roles().workers()), work.updates);
@@ -75,7 +75,7 @@ std::vector<std::vector<double>> ends_of(const SyncWork& work) {
   return ends;
 }
 
-// All but the last rank take a step of kStep.
+// All except the last rank take kStep per step.
 std::vector<double> last_is_slow(int ranks, double factor = 4) {
   std::vector<double> slowdowns(static_cast<size_t>(ranks), 1);
   slowdowns.back() = factor;
@@ -124,7 +124,7 @@ TEST(Sync, WorkersAreAheadByTheBound) {
   }
 }
 
-// By hand: the time at which the workers' parts, one after the other on each, are `all`.
+// By hand: the time at which the workers, one part after another each, have completed `all` parts.
 double time_of_parts(const std::vector<double>& step_us, int64_t all) {
   std::vector<double> times;
   for (const double us : step_us) {
@@ -147,7 +147,7 @@ TEST(Sync, AsynchronousWorkersWaitForNobody) {
   }
 }
 
-// Messages take longer than computing, so that all workers do about as many parts.
+// Messages take longer than computation, so all workers complete about equally many parts.
 TEST(Sync, ASlowNetworkMakesAsynchronousWorkersAlike) {
   const SimulatedSync played = play(work_of("async:1", {1, 1, 1, 20, 1}, kUpdates, 1e9));
   EXPECT_EQ(std::accumulate(played.steps.begin(), played.steps.end(), int64_t{0}), kUpdates * 4);
@@ -160,12 +160,12 @@ TEST(Sync, LocalRanksWaitEachKUpdates) {
   EXPECT_THAT(ends[0], ElementsAre(kStep, 2 * kStep, round, round + kStep, round + 2 * kStep,
                                    2 * round, 2 * round + kStep));
   EXPECT_EQ(ends_of(work_of("diloco:3", last_is_slow(4), 7)), ends);
-  // After as many all-reduces of gradients.
+  // After that many all-reduces of gradients.
   EXPECT_THAT(ends_of(work_of("post-local:3@2", last_is_slow(4), 5))[0],
               ElementsAre(4 * kStep, 8 * kStep, 9 * kStep, 10 * kStep, 5 * 4 * kStep));
 }
 
-// Two fragments of four updates, each used one update after it was sent.
+// Two fragments every four updates, each used one update after it was sent.
 TEST(Sync, AFragmentIsWaitedForWhenItIsUsed) {
   const double fast = kStep, slow = 4 * kStep;
   const auto ends = ends_of(work_of("diloco:4,2,1", last_is_slow(2), 6));

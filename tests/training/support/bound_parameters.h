@@ -10,12 +10,12 @@
 
 namespace tutti::training::testing {
 
-// Points the table's views at memory of its own, while it lives.
+// Points the table's views at its own memory during its lifetime.
 class BoundParameters {
  public:
-  // initial_values(), and to each a random number in [-spread, spread): zeros and ones hide
-  // mistakes. Gradients start at 0. As in training (StorageOptions::one_pass), they are in f32, or
-  // in the values' type where one micro-batch is all that is added to them.
+  // Sets initial_values() plus a random number in [-spread, spread) each, because zeros and ones
+  // hide errors. Gradients start at 0. As in training (StorageOptions::one_pass), they are in f32,
+  // or in the values' type if only one micro-batch is added to them.
   BoundParameters(ParameterTable& table, DType dtype, double spread = 0.5, bool one_pass = false);
   ~BoundParameters();
   BoundParameters(const BoundParameters&) = delete;
@@ -25,7 +25,7 @@ class BoundParameters {
   Tensor value(int index) const { return values_[static_cast<size_t>(index)]; }
   Tensor gradient(int index) const { return gradients_[static_cast<size_t>(index)]; }
   void clear_gradients();
-  // Values of another binding of the same parameters, rounded to this one's type.
+  // Copies the values of another binding of the same parameters, rounded to this one's type.
   void copy_values(const BoundParameters& other);
 
  private:
@@ -34,7 +34,7 @@ class BoundParameters {
   std::vector<HostTensor> gradients_;
 };
 
-// Bits of all gradients; the tables are alike.
+// Compares the bits of all gradients; the tables are alike.
 bool same_gradients(const BoundParameters& a, const BoundParameters& b);
 
 struct TestPass {

@@ -31,7 +31,7 @@ struct Bound {
   ModelRunner runner;
 };
 
-// A slice's values, from those of the whole parameter.
+// Returns a slice's values from those of the whole parameter.
 std::vector<double> sliced(const std::vector<double>& all, const Slice& slice) {
   std::vector<double> values;
   for_each_run(slice, 0, slice.count(), [&](const Slice::Run& run, int64_t) {
@@ -48,8 +48,8 @@ void take_values(const Bound& whole, Bound& own) {
   }
 }
 
-// The largest distance of a rank's gradients, summed over the ranks that have parts of them, from
-// the whole model's.
+// Returns the largest distance of a rank's gradients, summed over the ranks that have parts of
+// them, from the whole model's.
 double distance_of_gradients(const Bound& whole, const Bound& own, Mesh& mesh) {
   double largest = 0;
   for (int index = 0; index < own.parameters.size(); ++index) {

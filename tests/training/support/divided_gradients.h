@@ -1,5 +1,5 @@
-// Gradients of a model whose layers are divided over tensor ranks, beside those of the undivided
-// one, in float64.
+// Compares the gradients of a model whose layers are divided over tensor ranks with those of the
+// undivided one, in float64.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct RandomImages {
 };
 RandomImages random_images(int64_t size, int64_t classes, int64_t samples);
 
-// Expects that losses, gradients and predictions on so many tensor ranks are those of the model of
-// one rank, also after a micro-batch of weight 0.
+// Expects losses, gradients and predictions on `ranks` tensor ranks to equal those of one rank's
+// model, also after a micro-batch of weight 0.
 void check_divided_gradients(int ranks,
                              const std::function<std::unique_ptr<Model>(const MeshPlace&)>& make,
                              const RandomImages& images, bool recomputes);

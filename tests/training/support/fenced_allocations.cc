@@ -17,7 +17,7 @@ struct Page {
   std::byte bytes[4096];
 };
 
-constexpr size_t kPages = size_t{1} << 28;  // of addresses, none of which is used twice
+constexpr size_t kPages = size_t{1} << 28;  // address range in pages, each used only once
 constexpr auto kPattern = std::byte{0xa5};
 
 struct Block {
@@ -34,7 +34,7 @@ struct Block {
   }
 };
 
-// Nothing here may allocate memory.
+// Code here must not allocate memory.
 template <typename T>
 T* reserve(int protection) {
   void* const start = ::mmap(nullptr, kPages * sizeof(T), protection,
@@ -47,7 +47,7 @@ struct Region {
   Page* const pages = reserve<Page>(PROT_NONE);
   Block* const blocks = reserve<Block>(PROT_READ | PROT_WRITE);  // by the page of their start
   std::atomic<size_t> taken = 0;
-  std::atomic<int64_t> damaged = 0;  // of those that were freed
+  std::atomic<int64_t> damaged = 0;  // damaged allocations among freed ones
 };
 
 Region& region() {
@@ -62,7 +62,7 @@ void* allocate(size_t alignment, size_t size) {
   const size_t unit = std::max(alignment, sizeof(Page));
   const size_t bytes = rounded_up(std::max<size_t>(size, 1), unit);
   const size_t pages = bytes / sizeof(Page);
-  // With the page behind it, and what the alignment of the first one skips.
+  // Includes the guard page, and the space skipped for the first block's alignment.
   const size_t taken = all.taken.fetch_add(pages + 1 + unit / sizeof(Page));
   const size_t first = rounded_up(taken, unit / sizeof(Page));
   if (first + pages >= kPages) return nullptr;
@@ -101,7 +101,7 @@ int64_t damaged_blocks() {
 
 }  // namespace tutti::training::testing
 
-// In place of the C library's.
+// Replaces the C library's function.
 extern "C" int posix_memalign(void** memory, size_t alignment, size_t size) noexcept {
   *memory = tutti::training::testing::allocate(alignment, size);
   return *memory == nullptr ? ENOMEM : 0;

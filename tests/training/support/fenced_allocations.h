@@ -1,8 +1,8 @@
-// Memory that cannot be written past its end, in programs that are linked with this: all that
-// posix_memalign() gives, as oneDNN takes its own. No sanitizer sees what code does that is
-// generated when the program runs; the processor does.
+// Guarded memory in programs that link this: everything from posix_memalign(), by which oneDNN
+// allocates, cannot be written beyond its end. Sanitizers do not see what code generated at run
+// time does; the processor does.
 //
-//   |  may be touched: whole pages          |  may not  |
+//   |  accessible: whole pages              | guard page |
 //   | pattern |  the block        | pattern |           |
 //                                   ^ the alignment's rest
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace tutti::training::testing {
 
-// Blocks, alive or freed, whose surroundings were written to within their pages.
+// Returns the number of blocks, alive or freed, whose surroundings within their pages were written.
 int64_t damaged_blocks();
 
 }  // namespace tutti::training::testing

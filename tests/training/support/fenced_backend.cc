@@ -38,7 +38,7 @@ const T& on_host(const T& other) {
   return other;
 }
 
-// What a kernel finds is told when it is waited for.
+// Errors found by a kernel are reported when it is waited for.
 template <typename T>
 Later<T> told_late(Later<T> found) {
   return Later<T>::when([found] {
@@ -47,7 +47,7 @@ Later<T> told_late(Later<T> found) {
   });
 }
 
-// The CPU's kernel, where the elements are.
+// Runs the CPU's kernel on the elements' real location.
 template <auto kernel>
 struct There;
 template <typename Result, typename... Arguments, Result (*kernel)(Arguments...)>

@@ -1,5 +1,5 @@
-// A second backend, whose memory nothing but its own kernels can touch, like a device's: it shows
-// that what is above the kernels knows no memory.
+// A second backend whose memory only its own kernels can access, like a device's. It shows that
+// code above the kernels does not access memory.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace tutti::training::testing {
 
-// Elements lie at a fixed distance from their addresses, where nobody may read or write: whoever
-// does is killed. Its kernels are the CPU's, on the elements; what they find is told when it is
-// waited for. It has some gigabytes, which are never given back.
+// Elements are at a fixed distance from their addresses, which are inaccessible: an access kills
+// the process. Its kernels are the CPU's, on the elements; errors are reported when a kernel is
+// waited for. It has a few gigabytes, which are never released.
 const Backend& fenced_backend();
 
-// How often, in this process.
+// Counts of calls in this process.
 struct FencedCalls {
   int64_t kernels = 0;
   int64_t waits = 0;  // for what a kernel has found

@@ -11,7 +11,7 @@
 namespace tutti::training::testing {
 namespace {
 
-constexpr double kNoise = 1e-10;  // what differences of doubles cannot tell from 0
+constexpr double kNoise = 1e-10;  // differences of doubles below this count as 0
 
 double dot(ConstTensor a, ConstTensor b) {
   const std::vector<double> left = doubles(a), right = doubles(b);

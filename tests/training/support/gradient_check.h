@@ -1,4 +1,4 @@
-// Gradients against central differences in float64.
+// Compares gradients with central differences in float64.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 namespace tutti::training::testing {
 
 struct GradientCheck {
-  double tolerance = 1e-7;  // of the largest derivative
+  double tolerance = 1e-7;  // relative to the largest derivative
   int64_t every = 1;        // look at each element, or each second one, ...
 };
 
@@ -17,15 +17,15 @@ struct GradientCheck {
 void expect_gradient(const std::string& what, Tensor values, ConstTensor gradient,
                      const std::function<double()>& loss, const GradientCheck& check = {});
 
-// What is under test: input -> output, and output gradient -> input gradient. Whatever it saves is
-// its own.
+// The module under test: input -> output, and output gradient -> input gradient. It owns what it
+// saves.
 struct Differentiable {
   std::function<Tensor(Pass&, ConstTensor)> forward;
   std::function<Tensor(Pass&, ConstTensor)> backward;
 };
 
-// Expects the derivatives of sum(weights * output) with respect to the input and to every
-// parameter, and that gradients of parameters are added to.
+// Expects the derivatives of sum(weights * output) with respect to the input and every parameter,
+// and that gradients of parameters are accumulated.
 void expect_gradients(const Differentiable& module, ParameterTable& table, TestPass& test,
                       Tensor input, const GradientCheck& check = {});
 

@@ -1,4 +1,4 @@
-// Runs of a tiny GPT whose ranks meet only now and then (SyncOptions).
+// Runs of a tiny GPT whose ranks synchronize only occasionally (SyncOptions).
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,20 @@ inline constexpr uint64_t kLateFlush = 8;  // steps between two meetings
 TrainOptions late_options(const std::string& way);
 
 struct LateRun {
-  std::vector<double> losses;  // of each step
+  std::vector<double> losses;  // losses, by step
   TrainResult result;
   std::vector<float> values;  // that the rank owns, at the end
 };
 
-// On this rank, where each worker is a mesh of that shape. `before`, where given, is called before
-// the first step.
+// Trains on this rank, where each worker is a mesh of the given shape. `before`, if given, is
+// called before the first step.
 LateRun train_late(const Job& job, const TrainOptions& options, const MeshShape& worker = {},
                    const std::function<void(Replica&)>& before = {});
-// On ranks that are threads; by rank. Fails the test where ranks are told of other losses.
+// Trains on ranks that are threads; returns the runs by rank. Fails the test if ranks report
+// different losses.
 std::vector<LateRun> train_late_on(int ranks, const TrainOptions& options,
                                    const MeshShape& worker = {});
-// What the first rank throws, where all of them do; fails the test where one does not.
+// Returns the error of the first rank if all ranks throw; fails the test otherwise.
 std::string late_refusal(int ranks, const TrainOptions& options, const MeshShape& worker = {});
 
 }  // namespace tutti::training::testing

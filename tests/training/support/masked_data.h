@@ -1,4 +1,4 @@
-// The text of small runs, some of whose targets are ignored.
+// The text of small runs, with some ignored targets.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace tutti::training::testing {
 
-// How many of an example's first targets are ignored.
+// Returns how many of an example's first targets are ignored.
 using Ignored = int64_t (*)(uint64_t example);
 
 class MaskedData : public DataSet {

@@ -50,7 +50,7 @@ TinyRun run_of(const std::string& kind, const Grid& grid, ComputeOptions compute
               .data = grid.data,
               .pipeline = grid.stages,
               .expert = kind == "experts" ? grid.experts : 1};
-  run.model.context = kTinyContext;  // of the data
+  run.model.context = kTinyContext;  // context length of the data
   run.other_model = [kind, compute, dropout](const MeshPlace& place) {
     return decoder(kind, place, compute, dropout);
   };

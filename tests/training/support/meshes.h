@@ -24,10 +24,10 @@ struct Grid {
 
 std::string describe(const Grid& grid);
 
-// GPT-2 with packed queries, keys and values and a tied embedding ("gpt2"); Llama, whose heads of
-// keys serve two of queries each ("llama"); one whose two heads of keys are fewer than some
-// meshes' tensor ranks ("few keys"); and one with experts, of which all tokens share one, and norms
-// of heads ("experts"). All have 8 heads, and no vocabulary can be cut evenly.
+// GPT-2 with packed queries, keys and values and a tied embedding ("gpt2"); Llama, with one key
+// head per two query heads ("llama"); a model whose two key heads are fewer than some meshes'
+// tensor ranks ("few keys"); and one with experts, of which one is shared by all tokens, and
+// normalized heads ("experts"). All have 8 heads, and no vocabulary is evenly divisible.
 std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,
                                const ComputeOptions& compute = {}, double dropout = 0);
 

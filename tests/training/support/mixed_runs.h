@@ -1,4 +1,4 @@
-// Runs of models whose layers are divided over tensor ranks, for the tests of mixes.
+// Runs of models whose layers are divided over tensor ranks, for tests of mixes.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@ namespace tutti::training::testing {
 
 using MakeMixed = std::function<std::unique_ptr<Model>(const MeshPlace&)>;
 
-// 6 steps of 10 images with the shape and classes of `images`, the last one of 4: a rank is without
-// a micro-batch, and one has 4 samples.
+// 6 steps of 10 images with the shape and classes of `images`, the last one of 4: one rank has no
+// micro-batch, and one has 4 samples.
 TinyRun mixed_run(const MakeMixed& make, const ResNetConfig& images, int tensor, int data,
                   int zero);
 
-// Bytes that the first of so many tensor ranks sends in a step of one micro-batch, by units and by
+// Returns the bytes that the first tensor rank sends in a step of one micro-batch, by units and by
 // gradient sums.
 std::pair<double, double> sent_by(const MakeMixed& make, const ResNetConfig& images, int ranks,
                                   int64_t samples);
 
 // Trains 2 steps on two ranks and saves them in a directory. Returns the losses of three more.
 std::vector<double> losses_behind_save(const TinyRun& run, const std::string& directory);
-// Expects these losses of a run of so many ranks that goes on from there.
+// Expects these losses of a run on `ranks` ranks that resumes there.
 void expect_goes_on(const TinyRun& run, int ranks, const std::string& directory,
                     const std::vector<double>& losses);
 

@@ -1,4 +1,4 @@
-// A model's units by hand: one micro-batch after the other, on one rank.
+// Runs a model's units by hand: one micro-batch after another, on one rank.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tutti::training::testing {
 
-// Random tokens and targets of a language model; owns what the micro-batch refers to.
+// Random tokens and targets of a language model; owns the data that the micro-batch refers to.
 struct TokenBatch {
   // Sample i is a function of first_sample + i.
   TokenBatch(int64_t samples, int64_t context, int64_t vocabulary, uint64_t first_sample = 0);
@@ -19,9 +19,9 @@ struct TokenBatch {
   MicroBatch micro_batch;
 };
 
-// Through all units; returns the logits. What the units save lies in the pass's arena.
+// Runs all units; returns the logits. The units save into the pass's arena.
 Tensor forward(Model& model, Pass& pass);
-// Backward of this pass's forward; put-off work is left in the pass.
+// Runs the backward pass of this pass's forward; deferred work stays in the pass.
 void backward(Model& model, Pass& pass);
 void finish_weights(Pass& pass);
 

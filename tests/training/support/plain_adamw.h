@@ -1,4 +1,5 @@
-// Loshchilov, Hutter: Decoupled weight decay regularization, 2019, in double, by hand.
+// AdamW by its definition in double: Loshchilov, Hutter: Decoupled weight decay regularization,
+// 2019.
 #pragma once
 
 #include <cmath>
@@ -13,12 +14,12 @@ struct PlainAdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double decay = 0;  // of parameters that decay
+  double decay = 0;  // weight decay, for parameters with decay
 };
 
 class PlainAdamW {
  public:
-  // Both outlive it.
+  // Both arguments must outlive it.
   PlainAdamW(const ParameterTable& table, const BoundParameters& parameters,
              const PlainAdamWOptions& options)
       : table_(table),

@@ -1,4 +1,4 @@
-// What a checkpoint holds.
+// Contents of a checkpoint.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace tutti::training::testing {
 
-// All tensors by name: model, optimizer and running statistics.
+// Returns all tensors by name: model, optimizer and running statistics.
 inline std::map<std::string, std::vector<float>> saved_tensors(const Checkpoint& checkpoint) {
   std::map<std::string, std::vector<float>> tensors;
   for (const std::string& name : checkpoint.names()) {

@@ -11,7 +11,7 @@
 
 namespace tutti::training::testing {
 
-// Sums in the order of the ranks. Each rank has a reducer, for its own thread.
+// Sums in rank order. Each rank has a reducer for its own thread.
 class SharedSum {
  public:
   explicit SharedSum(int ranks) : parts_(static_cast<size_t>(ranks)), barrier_(ranks) {

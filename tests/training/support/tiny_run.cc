@@ -17,7 +17,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// Images of noise around a grey that tells their class.
+// Images of noise around a grey level that identifies their class.
 class TinyImages : public DataSet {
  public:
   explicit TinyImages(const ResNetConfig& config) : config_(config) {}
@@ -44,18 +44,18 @@ class TinyImages : public DataSet {
   ResNetConfig config_;
 };
 
-// Neighbouring elements of a whole parameter's values or state, or of a buffer, on one rank.
+// A range of a parameter's values or state, or of a buffer, on one rank.
 struct Part {
   size_t index = 0;
   size_t first = 0;
   std::vector<float> values;
 };
 
-// What one rank of a run saw, and has in the end.
+// Observations and final state of one rank of a run.
 struct Seen {
-  Outcome same;                          // what must be the same on all ranks
+  Outcome same;                          // results that must be equal on all ranks
   std::vector<std::vector<Part>> parts;  // by kind (Replica::kinds), then of buffers
-  std::vector<size_t> parameter_sizes;   // of the whole ones
+  std::vector<size_t> parameter_sizes;   // sizes of the whole parameters
   std::vector<size_t> buffer_sizes;
 };
 
@@ -105,7 +105,7 @@ Seen train_as_rank(const Job& job, const TinyRun& run) {
   return seen;
 }
 
-// Puts `part` into the whole, unless another rank's is there already: that must be the same.
+// Inserts `part` into the whole, or compares it with another rank's copy.
 bool fits(const Part& part, Whole& whole) {
   std::vector<float>& all = whole.at(part.index);
   bool same = true;
@@ -135,7 +135,7 @@ Whole put_together(const std::vector<Seen>& seen, size_t kind, const std::vector
   return whole;
 }
 
-// Where two lists of lists differ first; "" if they do not.
+// Returns the first difference of two lists of lists; "" if there is none.
 template <typename Number>
 std::string first_place(const std::vector<std::vector<Number>>& found,
                         const std::vector<std::vector<Number>>& expected) {

@@ -45,23 +45,23 @@ struct TinyRun {
   MeshShape mesh;
   int ranks_of_a_host = 0;  // hosts that ranks are said to be on; 0: this one
   GptConfig model = tiny_gpt();
-  // In place of it, on the same text, or on images of noise whose mean tells their class.
+  // Alternative model, on the same text, or on images of noise whose mean identifies their class.
   std::optional<MlpModelConfig> mlp;
   std::optional<ResNetConfig> resnet;
   std::optional<UNetConfig> unet;  // on images of shapes
-  // Or others.
+  // Another alternative.
   std::function<std::unique_ptr<Model>(const MeshPlace&)> other_model;
   std::function<std::unique_ptr<DataSet>()> other_data;
   bool sync_batch_norm = false;
   ReplicaOptions replica;        // its passes follow from the batch
-  bool whole_gradients = false;  // of one micro-batch too
+  bool whole_gradients = false;  // also with one micro-batch
   std::optional<PowerSgdOptions> powersgd;
   Json optimizer = {{"name", "adamw"}};
   double learning_rate = 3e-3;
   uint64_t batch = 4;
   uint64_t micro_batch = 1;
   uint64_t steps = 20;
-  uint64_t last_batch = 0;          // of the last step; 0: as the others
+  uint64_t last_batch = 0;          // batch size of the last step; 0: as in the others
   uint64_t validation_samples = 0;  // after the last step; 0: no evaluation
 };
 
@@ -69,20 +69,20 @@ std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statist
                                   const MeshPlace& place = {});
 std::unique_ptr<DataSet> make_data(const TinyRun& run);
 
-// Of each parameter, or buffer, all elements, whichever rank has them.
+// All elements of each parameter or buffer, whichever rank has them.
 using Whole = std::vector<std::vector<float>>;
 
 struct Outcome {
   std::vector<double> losses;
   std::vector<double> correct;
-  std::vector<double> norms;                         // of gradients; 0 in steps that were skipped
+  std::vector<double> norms;                         // gradient norms; 0 in skipped steps
   std::map<std::string, std::vector<double>> named;  // units' losses
   Whole parameters;
-  std::vector<Whole> states;  // of the optimizer
+  std::vector<Whole> states;  // optimizer states
   Whole buffers;
   double validation = 0;
 
-  // Bit for bit; NaN is never the same.
+  // Bit for bit; NaN never equals.
   bool operator==(const Outcome&) const = default;
 };
 
@@ -90,7 +90,7 @@ struct Outcome {
 struct TinyRank {
   TinyRank(const Job& job, const TinyRun& run);
   StepResult step();      // the next one
-  void skip(int64_t to);  // goes on after step `to`
+  void skip(int64_t to);  // continues after step `to`
   Evaluation evaluate();
 
   TinyRun run;
@@ -104,14 +104,14 @@ struct TinyRank {
   int64_t done = 0;
 };
 
-// Trains on `ranks` threads. Fails the test if ranks see different losses or norms, if two that
-// have the same parameters, states or buffers have others, or if some are nowhere.
+// Trains on `ranks` threads. Fails the test if ranks report different losses or norms, if copies of
+// parameters, states or buffers differ, or if parts are missing.
 Outcome train(int ranks, const TinyRun& run);
 
-// The parts of an outcome that differ, and the first place: "" if none do.
+// Returns the parts of an outcome that differ and the first place; "" if there are none.
 std::string difference(const Outcome& found, const Outcome& expected);
 
-// The largest |a - b| / |b| of two lists of losses.
+// Returns the largest |a - b| / |b| of two lists of losses.
 double relative_difference(std::span<const double> a, std::span<const double> b);
 
 }  // namespace tutti::training::testing

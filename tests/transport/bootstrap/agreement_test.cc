@@ -1,5 +1,5 @@
-// Agreements over a channel that loses, delays and reorders messages, among members that die: in
-// simulated time, thousands of runs.
+// Tests agreements over a channel that loses, delays and reorders messages, among members that die:
+// thousands of runs in simulated time.
 #include "transport/bootstrap/membership/agreement.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class World {
                            if (error != nullptr) own.outcome.error = *error;
                          });
   }
-  // Each rank hears of it at some time of its own. `certain`: that it has ended.
+  // Each rank learns of it at its own time. `certain`: it is known that the rank has ended.
   void kill(int rank, bool certain) {
     ranks_[static_cast<size_t>(rank)]->dead = true;
     for (int hearer = 0; hearer < size(); ++hearer) {
@@ -72,12 +72,12 @@ class World {
   }
   void cut(std::function<bool(int, int)> separated) { separated_ = std::move(separated); }
   void lose(int percent) { lost_ = percent; }
-  // Ranks of one number live on one host. From now on agreements separate.
+  // Ranks with equal numbers are on one host. From now on agreements may separate hosts.
   void live_on(std::vector<int> hosts) {
     separates_ = true;
     for (const int host : hosts) hosts_.push_back(cat("host ", host));
   }
-  // For data: messages of agreements arrive.
+  // Breaks the data path; messages of agreements still arrive.
   void break_path(int from, int to) { ranks_[static_cast<size_t>(from)]->unreached.insert(to); }
   void have_launcher() { has_launcher_ = true; }
   void run() {
@@ -174,7 +174,7 @@ TEST(Agreements, AreAlikeOnAllThatAreLeft) {
     std::optional<Agreed> first;
     for (int rank = 0; rank < world.size(); ++rank) {
       const World::Outcome& outcome = world.outcome(rank);
-      // What the dead were told before counts as well: somebody may have acted on it.
+      // Decisions that dead ranks had received count as well, since they may have acted on them.
       if (world.dead(rank) && !outcome.agreed) continue;
       ASSERT_TRUE(outcome.agreed) << "rank " << rank << ": "
                                   << (outcome.error ? outcome.error->what() : "still waits");
@@ -191,7 +191,7 @@ TEST(Agreements, AreAlikeOnAllThatAreLeft) {
   }
 }
 
-// Both sides take the other for dead, and messages between them are lost.
+// Both sides consider the other dead, and messages between them are lost.
 TEST(Agreements, GoOnAtOneSideOfACut) {
   for (uint32_t seed = 0; seed < 500; ++seed) {
     for (const int size : {2, 3, 4, 5, 8}) {
@@ -232,8 +232,8 @@ TEST(Agreements, GoOnAtOneSideOfACut) {
   }
 }
 
-// Ranks 0 and 1 decide as the half with the first member; then one of them is killed, which the
-// launcher tells everybody, and the other half has two of three that are left.
+// Ranks 0 and 1 decide as the half with the first member. Then one of them is killed, which the
+// launcher reports to all, and the other half has two of the three that are left.
 TEST(Agreements, AreNotDecidedAgainWhenSomeOfTheQuorumHaveEnded) {
   for (const int victim : {0, 1}) {
     for (uint32_t seed = 0; seed < 20; ++seed) {
@@ -250,7 +250,7 @@ TEST(Agreements, AreNotDecidedAgainWhenSomeOfTheQuorumHaveEnded) {
         world.at(milliseconds(1000), [&, rank] { world.start(rank, 1); });
       }
       world.at(milliseconds(2000), [&] { world.kill(victim, true); });
-      // Once nobody of the first half is left, the second half may decide.
+      // Once no rank of the first half is left, the second half may decide.
       world.at(milliseconds(20'000), [&] {
         for (const int rank : {2, 3}) {
           ASSERT_TRUE(world.outcome(rank).error) << "decided anew";
@@ -272,7 +272,7 @@ TEST(Agreements, AreNotDecidedAgainWhenSomeOfTheQuorumHaveEnded) {
   }
 }
 
-// Hosts {2, 3} and {4, 5} cannot talk, and both reach {0, 1}.
+// Hosts {2, 3} and {4, 5} cannot communicate, and both reach {0, 1}.
 TEST(Agreements, PartHostsThatCannotReachEachOther) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(seed);
@@ -327,7 +327,7 @@ TEST(Agreements, CanBeTriedAgain) {
   }
 }
 
-// The launcher saw rank 0 end, but says so late; or it did not.
+// The launcher saw rank 0 end but reports it late; or it did not.
 TEST(Agreements, WaitForWordThatOthersHaveEnded) {
   for (const bool has_ended : {true, false}) {
     World world(2, 1);

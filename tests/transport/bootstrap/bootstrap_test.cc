@@ -1,4 +1,4 @@
-// Ranks that find each other, and everything that may be in the way.
+// Tests the rendezvous of ranks and its failures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -28,12 +28,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// For a rank that is to fail.
+// For a rank that must fail.
 constexpr std::chrono::milliseconds kShort{200};
 
 const auto kJoin = [](const Job& job) { Control::connect(job); };
 
-// What Control::connect() says against the job; empty if nothing.
+// Returns the error of Control::connect(); empty if it succeeds.
 std::string failure_of(const Job& job) {
   try {
     Control::connect(job);
@@ -48,7 +48,7 @@ std::future<std::string> in_background(const Job& job) {
   return std::async(std::launch::async, [job] { return failure_of(job); });
 }
 
-// Somebody who is not Tutti.
+// A client that is not Tutti.
 class Stranger {
  public:
   explicit Stranger(uint16_t port) {
@@ -66,7 +66,7 @@ class Stranger {
                             Deadline::after(kPatience));
     return message;
   }
-  // True once the other side has dropped the connection.
+  // Returns true once the other side has closed the connection.
   bool dropped() const {
     std::array<std::byte, 4096> block;
     return bootstrap::read_exactly(socket_.get(), block, Deadline::after(kPatience)) ==
@@ -83,9 +83,8 @@ TEST(Refusal, AnotherTokenFailsThatRankOnly) {
   Job intruder = rendezvous.job(1, 2);
   intruder.token = "something else";
   intruder.init_timeout = kShort;
-  EXPECT_THAT(failure_of(intruder),
-              AllOf(HasSubstr(cat("rank 0 at 127.0.0.1:", rendezvous.port())),
-                    HasSubstr("refused this rank: it was started with another token")));
+  EXPECT_THAT(failure_of(intruder), AllOf(HasSubstr(cat("rank 0 at 127.0.0.1:", rendezvous.port())),
+                                          HasSubstr("refused this rank: it uses another token")));
   EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");
   EXPECT_EQ(zero.get(), "");
 }
@@ -126,7 +125,7 @@ TEST(Refusal, ADuplicateRank) {
   }
   auto failure = first_failure.get_future();
   ASSERT_EQ(failure.wait_for(kPatience), std::future_status::ready);
-  EXPECT_THAT(failure.get(), HasSubstr("it has a rank 1 already"));
+  EXPECT_THAT(failure.get(), HasSubstr("rank 1 is already connected"));
   EXPECT_EQ(failure_of(rendezvous.job(2, 3)), "");
   EXPECT_EQ(zero.get(), "");
   twins.clear();
@@ -193,7 +192,7 @@ TEST(Missing, ASilentRankZeroIsNamed) {
   LocalRendezvous listens_only;
   Job job = listens_only.job(1, 2);
   job.init_timeout = std::chrono::milliseconds(200);
-  EXPECT_THAT(failure_of(job), HasSubstr("took the connection but said nothing"));
+  EXPECT_THAT(failure_of(job), HasSubstr("accepted the connection but sent nothing"));
 }
 
 TEST(Missing, RankZeroMayComeLast) {
@@ -221,7 +220,7 @@ TEST(Strangers, GarbageSilenceAndHalfAHelloStopNobody) {
   const Stranger late(rendezvous.port());
   late.say(std::string(100'000, 'x'));
   EXPECT_TRUE(late.dropped());
-  // The right words with a proof that is none.
+  // The right message with an invalid proof.
   const Stranger forger(rendezvous.port());
   bootstrap::Hello hello{.version = kWireVersion, .rank = 1, .size = 2};
   forger.say(std::string_view(reinterpret_cast<const char*>(&hello), sizeof(hello)));
@@ -302,7 +301,7 @@ TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
   Job hasty = local_job(1, 2, file, "token");
   hasty.init_timeout = std::chrono::milliseconds(200);
   EXPECT_THAT(failure_of(hasty), AllOf(HasSubstr("did not find rank 0 within 0.2 s"),
-                                       HasSubstr("started with another token")));
+                                       HasSubstr("uses another token")));
   auto one = in_background(local_job(1, 2, file, "token"));
   EXPECT_EQ(failure_of(local_job(0, 2, file, "token")), "");
   EXPECT_EQ(one.get(), "");
@@ -310,7 +309,7 @@ TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
   EXPECT_EQ(other_zero.get(), "");
 }
 
-// As of a caller that has a store of its own.
+// A caller's own key-value store.
 class StoreInMemory final : public Rendezvous {
  public:
   void set(const std::string& key, const std::string& value) override {
@@ -350,7 +349,7 @@ TEST(Rendezvous, ThroughTheCallersStore) {
   EXPECT_TRUE(store->empty());
 }
 
-// Who cannot read the store is still a stranger.
+// A process that cannot read the store is still a stranger.
 TEST(Rendezvous, ThatTellsTheTokenToo) {
   const auto store = std::make_shared<StoreInMemory>();
   std::vector<Job> jobs;
@@ -379,9 +378,9 @@ TEST(Rendezvous, ThatTellsNothingIsSaid) {
   Job job = local_job(1, 2, std::string(), "token");
   job.rendezvous = std::make_shared<StoreInMemory>();
   job.init_timeout = std::chrono::milliseconds(100);
-  EXPECT_THAT(failure_of(job), HasSubstr("the rendezvous does not tell yet where rank 0 is"));
+  EXPECT_THAT(failure_of(job), HasSubstr("the rendezvous does not have rank 0's address yet"));
   job.rendezvous->set(bootstrap::kRankZeroKey, "nonsense");
-  EXPECT_THAT(failure_of(job), HasSubstr("'nonsense' is no address of rank 0"));
+  EXPECT_THAT(failure_of(job), HasSubstr("'nonsense' is not an address of rank 0"));
 }
 
 TEST(Rendezvous, InAFolderThatIsNotThereIsSaid) {
@@ -407,7 +406,7 @@ TEST(Rendezvous, OverIpv6) {
   }
 }
 
-// A rank that has left one job may be early for the next at the same address.
+// A rank that has left one job may be early for the next one at the same address.
 TEST(Rendezvous, TwiceAtTheSameAddress) {
   LocalRendezvous rendezvous;
   const std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
@@ -423,7 +422,7 @@ TEST(Rendezvous, TwiceAtTheSameAddress) {
   }
 }
 
-// Without it, it is a stranger's, whatever it says: rank 0 is still to be looked for.
+// Without a proof the message is a stranger's: the search for rank 0 must continue.
 TEST(Verdict, NeedsAProof) {
   using namespace bootstrap;
   const Challenge challenge = make_challenge();
@@ -443,7 +442,7 @@ TEST(Verdict, NeedsAProof) {
   } catch (const NotThisJob&) {
     ADD_FAILURE() << "rank 0 knows the token";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("it has a rank 1 already"));
+    EXPECT_THAT(error.what(), HasSubstr("rank 1 is already connected"));
   }
 }
 

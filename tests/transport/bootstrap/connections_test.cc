@@ -1,4 +1,5 @@
-// Data connections, the parts that make and keep them, and communicators that have gone.
+// Tests data connections, the components that establish and keep them, and communicators that were
+// destroyed.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,7 +81,7 @@ TEST(Connections, OfSeveralLanesToSeveralPeersAtATime) {
   });
 }
 
-// Nobody is suspected for having left: the client can ask for that.
+// A rank that has left is not suspected; the client can query that.
 TEST(Connections, ToARankThatHasLeftComeToNothing) {
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
@@ -172,7 +173,7 @@ TEST(Kept, OnlyAsLongAsACommunicatorMayCome) {
   EXPECT_EQ(table.entries(), 1U);
 }
 
-// A peer that refuses the connection is told of by the connector; so is one that is not there.
+// The connector reports a peer that refuses the connection, and one that does not exist.
 TEST(Connector, TellsOfFailuresAndGoesOn) {
   using namespace bootstrap;
   const Fd listener = listen_on(resolve("127.0.0.1", 0).front());
@@ -218,11 +219,11 @@ TEST(Connector, TellsOfFailuresAndGoesOn) {
   EXPECT_THAT(opened, ::testing::ElementsAre("9 1 4"));
   EXPECT_THAT(failed, ::testing::UnorderedElementsAre(
                           HasSubstr("9 2 connect to rank 2 at 127.0.0.1:"),
-                          HasSubstr("refused this rank: it was started with another token")));
+                          HasSubstr("refused this rank: it uses another token")));
 }
 
-// More of them than the acceptor lets wait, all silent. The newcomer gets in long before the first
-// of them is late; turns are counted, so that a slow machine has its time.
+// More of them than the acceptor keeps waiting, all silent. The newcomer is admitted long before
+// the first of them times out; turns are counted, so that a slow machine has enough time.
 TEST(Acceptor, LetsNewcomersInPastACrowdOfStrangers) {
   using namespace bootstrap;
   constexpr rlim_t kCrowd = 600;

@@ -1,4 +1,4 @@
-// The control channel among ranks that are threads.
+// Tests the control channel among ranks that are threads.
 #include "transport/bootstrap/control/control.h"
 
 #include <fcntl.h>
@@ -47,7 +47,7 @@ TEST(Tree, RoutesAlongParentsAndChildren) {
   }
 }
 
-// Whoever is left reaches all that are left, and nobody's parent is above it twice.
+// Every surviving rank reaches all others, and no rank has a parent twice.
 TEST(Tree, RoutesAmongThoseThatAreLeft) {
   constexpr int kRanks = 24;
   for (const int fanout : {1, 2, 3, 32}) {
@@ -72,7 +72,7 @@ TEST(Tree, RoutesAmongThoseThatAreLeft) {
   }
 }
 
-// Whoever is stopped reads nothing, and what its system has no room for would break the link.
+// A stopped process reads nothing, and data beyond its system's buffers would break the link.
 TEST(Link, AsksNoMoreOfWhoSaysNothing) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
@@ -118,7 +118,7 @@ TEST_P(WorldTest, EveryRankKnowsAll) {
     for (int rank = 0; rank < size(); ++rank) {
       EXPECT_EQ(control.peer(rank).pid, ::getpid());
       EXPECT_EQ(control.peer(rank).host_id, control.peer(0).host_id);
-      // A job of one rank has nobody to tell.
+      // A job of one rank has no peers to notify.
       if (size() > 1) {
         EXPECT_EQ(control.peer(rank).domain, domain_of(rank));
       }
@@ -156,8 +156,8 @@ TEST_P(WorldTest, PoisonReachesAllOfOneCommunicator) {
   });
 }
 
-// A client that takes its time, as one may that writes to a file system that hangs, keeps nobody
-// below it in the tree from hearing.
+// A client that is slow, for instance because it writes to a hanging file system, does not delay
+// the ranks below it in the tree.
 TEST(Poison, IsPassedOnBeforeItIsTaken) {
   class SlowClient final : public ControlClient {
    public:
@@ -197,7 +197,7 @@ TEST(Poison, IsPassedOnBeforeItIsTaken) {
   });
 }
 
-// Ranks leave in any order; nobody takes it for a death.
+// Ranks leave in any order, and no rank takes that for a death.
 TEST_P(WorldTest, LeavingIsNoDeath) {
   run([&](Control& control) {
     AttachedClient client(control, kWorld, everybody(size()));
@@ -236,7 +236,7 @@ TEST(Descriptors, FetchWaitsForTheOffer) {
     if (control->rank() == 1) {
       control->offer("early", memory_with("early bytes").get());  // the offer keeps its own copy
       step.wait();
-      // Ranks 0 and 2 ask for this one; they may do so before it is there.
+      // Ranks 0 and 2 request this offer, possibly before it exists.
       control->offer("late", memory_with("late bytes").get());
     } else {
       step.wait();
@@ -267,7 +267,7 @@ TEST(Poison, IsKeptForAClientThatComesLater) {
     const std::shared_ptr<Control> control = Control::connect(job);
     if (control->rank() == 0) {
       control->poison(9, Error(ErrorCode::aborted, "no more"));
-      // On the same links, so the poison has arrived when this is answered.
+      // The same links carry both, so the abort has arrived when this is answered.
       AttachedClient client(*control, kWorld, everybody(2));
       control->ask(kWorld, 1, 1);
       client->wait_for_answer(1, 1);
@@ -283,7 +283,8 @@ TEST(Poison, IsKeptForAClientThatComesLater) {
   });
 }
 
-// Nor a question: whoever asks hears that there is none, as soon as it is known.
+// A query is not kept either: it is answered as soon as it is known that the communicator will not
+// exist.
 TEST(Poison, IsNotKeptForACommunicatorThatDoesNotCome) {
   Barrier step(2);
   run_ranks(2, [&](const Job& job) {

@@ -1,4 +1,4 @@
-// Ranks as processes: one of them dies, and the others hear how.
+// Tests ranks in separate processes: one of them dies, and the other ranks report how.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ struct Pipe {
     EXPECT_EQ(::write(write_end.get(), text.data(), text.size()),
               static_cast<ssize_t>(text.size()));
   }
-  // Up to the end of the line, or what there was when everybody had closed the other end.
+  // Reads to the end of the line, or until all writers have closed the pipe.
   std::string read_line() const {
     std::string line;
     char byte = 0;
@@ -85,7 +85,7 @@ class Processes {
   std::string line_from(int rank) const { return reports_[rank].read_line(); }
   void order(int rank) const { orders_[rank].write("go\n"); }
   void launcher_says(int rank, const std::string& line) const { launcher_[rank].write(line); }
-  // Waits for the end of the process; its status.
+  // Waits for the end of the process; returns its status.
   int reap(int rank) {
     int status = 0;
     if (pids_[rank] > 0) ::waitpid(pids_[rank], &status, 0);
@@ -124,7 +124,7 @@ class Processes {
   std::vector<pid_t> pids_;
 };
 
-// Says when it is there, and then what it hears.
+// Reports that it is ready, and then the abort that it receives.
 void listen_for_abort(Control& control, const Pipe& report, const Pipe&) {
   AttachedClient client(control, kWorld, everybody(control.size()));
   report.write("ready\n");
@@ -134,7 +134,7 @@ void listen_for_abort(Control& control, const Pipe& report, const Pipe&) {
 
 class DeathTest : public ::testing::TestWithParam<int> {};
 
-// Of rank 1, which has others below it where the tree has several levels.
+// The death of rank 1, which has children if the tree has several levels.
 TEST_P(DeathTest, IsHeardByEveryRank) {
   constexpr int kRanks = 6;
   Processes job(kRanks, GetParam(), false, listen_for_abort);
@@ -172,7 +172,7 @@ TEST_P(DeathTest, IsExplainedByTheLauncher) {
   }
 }
 
-// It dies after the ranks have found each other, and before it has made what rank 1 asks it for.
+// It dies after the rendezvous and before it has created what rank 1 requests.
 TEST_P(DeathTest, IsWhatWhoeverAsksForAnOfferHears) {
   const auto ask = [](Control& control, const Pipe& report, const Pipe& orders) {
     report.write("ready\n");
@@ -188,8 +188,8 @@ TEST_P(DeathTest, IsWhatWhoeverAsksForAnOfferHears) {
                                       HasSubstr("vanished: its connection broke")));
 }
 
-// Rank 2 and rank 3 share a communicator of their own, and rank 2 ends because rank 1 has died:
-// rank 3 hears of the cause. Without rank 0, all links are gone where the tree is flat.
+// Ranks 2 and 3 share a communicator, and rank 2 ends because rank 1 has died: rank 3's
+// error names the cause. Without rank 0, a flat tree has no links left.
 TEST_P(DeathTest, IsTheCauseOfWhatFollows) {
   for (const int killed : {0, 1}) {
     SCOPED_TRACE(killed);
@@ -214,7 +214,7 @@ TEST_P(DeathTest, IsTheCauseOfWhatFollows) {
   }
 }
 
-// Of rank 1 as well as of rank 3, in one breath.
+// The deaths of ranks 1 and 3, at once.
 TEST_P(DeathTest, OfTwoIsToldOfBoth) {
   Processes job(4, GetParam(), true, listen_for_abort);
   job.wait_until_all_are_there();
@@ -233,8 +233,8 @@ TEST_P(DeathTest, OfTwoIsToldOfBoth) {
   }
 }
 
-// Ranks die through which others were linked, one after the other. An abort then reaches all that
-// are left, and so does a question.
+// Ranks that linked others die one after another. An abort then reaches all survivors, and so does
+// a question.
 TEST_P(DeathTest, LeavesNobodyCutOff) {
   const std::vector<std::vector<int>> orders_of_death = {{0},    {1},          {0, 1},
                                                          {1, 0}, {0, 1, 2, 3}, {3, 1, 0, 2}};
@@ -268,7 +268,7 @@ TEST_P(DeathTest, LeavesNobodyCutOff) {
   }
 }
 
-// A rank that has left serves those below it for a while only.
+// A rank that has left serves the ranks below it for a limited time only.
 TEST_P(DeathTest, IsHeardAfterOthersHaveLeft) {
   constexpr int kRanks = 6;
   Processes job(kRanks, GetParam(), false,
@@ -315,7 +315,7 @@ TEST(Exit, AfterLeavingIsNone) {
   });
   job.wait_until_all_are_there();
   for (const int rank : {0, 1, 2}) EXPECT_EQ(job.line_from(rank), "left");
-  // Lines are taken in order: if the first counted, it would be the one that is heard.
+  // Lines are processed in order: if the first counted, it would be the reported one.
   for (const int rank : {0, 1, 2}) {
     job.launcher_says(rank, cat("signal 3 ", job.pid(3), " 9\nsignal 1 ", job.pid(1), " 15\n"));
     job.order(rank);
@@ -325,7 +325,8 @@ TEST(Exit, AfterLeavingIsNone) {
   }
 }
 
-// Rank 0 is gone, so rank 1's goodbye has no way to the others; the launcher tells them of its end.
+// Rank 0 has ended, so rank 1's leave message has no path to the others; the launcher reports its
+// end.
 TEST(Exit, AfterLeavingIsNoneWhereNoGoodbyeArrives) {
   Processes job(4, 32, true, [](Control& control, const Pipe& report, const Pipe& orders) {
     report.write("ready\n");
@@ -343,7 +344,7 @@ TEST(Exit, AfterLeavingIsNoneWhereNoGoodbyeArrives) {
   const pid_t first = job.pid(1);
   job.order(1);
   EXPECT_EQ(job.reap(1), 0);
-  // The death of rank 3 would come second, were rank 1's end one: both wait equally long.
+  // If rank 1's end counted, the death of rank 3 would be second: both wait equally long.
   job.launcher_says(2, cat("exit 1 ", first, " 0\nexit 3 ", job.pid(3), " 1\n"));
   EXPECT_THAT(job.line_from(2), AllOf(HasSubstr("rank 3 ("), HasSubstr("exit code 1")));
 }
@@ -367,7 +368,7 @@ TEST(Death, BeforeAttachIsToldByAttachToMembersOnly) {
   for (const int rank : {0, 1}) EXPECT_EQ(job.line_from(rank), "10");
 }
 
-// Room for the socket, but not for what comes through it.
+// A descriptor is left for the socket, but not for what is passed through it.
 TEST(Descriptors, ThatThisProcessHasNoRoomForAreNotBlamedOnThePeer) {
   Processes job(2, 32, false, [](Control& control, const Pipe& report, const Pipe& orders) {
     if (control.rank() == 0) {
@@ -392,12 +393,12 @@ TEST(Descriptors, ThatThisProcessHasNoRoomForAreNotBlamedOnThePeer) {
   });
   job.wait_until_all_are_there();
   job.order(1);
-  EXPECT_THAT(job.line_from(1),
-              AllOf(HasSubstr("this process has as many open files"), HasSubstr("ulimit -n")));
+  EXPECT_THAT(job.line_from(1), AllOf(HasSubstr("this process has reached its limit of open files"),
+                                      HasSubstr("ulimit -n")));
   job.order(0);
 }
 
-// A rank that the launcher sees die before the job is complete ends the wait.
+// A rank whose death the launcher observes before the job is complete ends the wait.
 TEST(Death, DuringTheBootstrap) {
   const Pipe launcher;
   LocalRendezvous rendezvous;

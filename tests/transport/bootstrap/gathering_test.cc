@@ -1,5 +1,5 @@
-// What goes wrong while ranks gather and get the table: deaths, disagreement, and missing ranks, of
-// ranks that rank 0 holds and of those that it has released.
+// Tests failures while ranks gather and receive the rank table: deaths, disagreement, and missing
+// ranks, both of ranks that rank 0 holds and of those that it has released.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -24,8 +24,8 @@ using namespace bootstrap;  // NOLINT(google-build-using-namespace)
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Longer than any of these tests may take, shorter than their patience: what is noticed only when
-// this is over fails the test.
+// Longer than these tests may take, shorter than their time limit: a failure that is noticed only
+// by this timeout fails the test.
 constexpr std::chrono::seconds kInitTimeout{20};
 constexpr std::chrono::seconds kSoon{10};
 
@@ -57,7 +57,7 @@ void expect_death(std::future<Outcome>& rank, const ::testing::Matcher<std::stri
   EXPECT_TRUE(outcome.soon);
 }
 
-// The words of a rank up to its arrival, by hand.
+// A rank's messages up to its arrival, by hand.
 ByteStream arrive(const Job& job) {
   Fd socket;
   const Deadline deadline = Deadline::after(kPatience);
@@ -115,7 +115,7 @@ TEST(DeathWhileJoining, OfARankWithTheTableButNoParentEndsAllOthers) {
   ByteStream three = arrive(jobs[3]);
   ASSERT_TRUE(wait_for(three.get(), POLLIN, Deadline::after(kPatience)));
   three.reset();
-  // Rank 2 waits for it; the others have all that they need.
+  // Rank 2 waits for it; the others have everything that they need.
   expect_death(ranks[2], HasSubstr("rank 3 (node7, pid 4711) vanished"));
 }
 
@@ -157,7 +157,7 @@ TEST(Disagreement, AboutTheSizeOfTheWorldEndsAllRanks) {
     EXPECT_TRUE(outcome.soon);
   }
   const Outcome outcome = two.get();
-  EXPECT_THAT(outcome.text, HasSubstr("this rank says the world has 3 ranks"));
+  EXPECT_THAT(outcome.text, HasSubstr("this rank expects a world of 3 ranks"));
   EXPECT_TRUE(outcome.soon);
 }
 
@@ -176,11 +176,10 @@ TEST(Missing, RanksOfWhichOthersCameTwiceSayIt) {
   auto one = join_in_background(rendezvous.job(1, 3));
   auto twin = join_in_background(rendezvous.job(1, 3));
   EXPECT_THAT(failure.get(), AllOf(HasSubstr("2 of 3 did not arrive"),
-                                   HasSubstr("of rank 1 there was more than one")));
+                                   HasSubstr("of rank 1 more than one process was started")));
 }
 
-// A job of which rank 0 holds nobody but rank 1, its only child: the others wait at their own
-// listeners.
+// A job in which rank 0 holds only rank 1, its only child: the others wait at their own listeners.
 class Released : public ::testing::Test {
  protected:
   static constexpr int kRanks = 5;
@@ -205,7 +204,7 @@ class Released : public ::testing::Test {
   std::vector<std::future<Outcome>> ranks_;
 };
 
-// Nothing more is said on the first connection.
+// No further message arrives on the first connection.
 void wait_for_release(ByteStream& first) {
   std::string body;
   ASSERT_EQ(read_frame(first, body, kMaxFrameBytes, Deadline::after(kPatience)),
@@ -237,7 +236,7 @@ TEST_F(Released, RanksHearOfWhoIsMissing) {
   expect_all_hear(HasSubstr("rank 4 of 5 did not arrive within 1 s"));
 }
 
-// Its parent finds it gone, and tells those that are below it.
+// Its parent detects the death and reports it to the ranks below.
 TEST_F(Released, RankThatDiesIsNoticedWhereTheTableGoesDown) {
   auto zero = join_in_background(jobs_[0]);  // has all that it needs
   for (const int rank : {1, 3, 4}) join(rank);

@@ -1,5 +1,5 @@
-// Ranks that others have taken for dead, but live. The last rank of each job is played by the test,
-// which speaks the protocol of the control links by itself.
+// Tests ranks that others consider dead although they live. The test plays the last rank of each
+// job and implements the control links' protocol itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -34,7 +34,7 @@ constexpr uint64_t kWorld = 1;
 constexpr int kRanks = 4;
 constexpr int kPlayed = kRanks - 1;
 
-// A link to `rank`, as one that takes the place of another. Throws if that rank refuses it.
+// Opens a link to `rank` that replaces another one. Throws if that rank refuses it.
 Link move_to(const Membership& membership, int rank) {
   const Deadline deadline = Deadline::after(kPatience);
   const PeerInfo& peer = membership.peers.at(static_cast<size_t>(rank));
@@ -133,7 +133,7 @@ class GivingUp : public ::testing::Test {
   void SetUp() override { settings().set("TUTTI_NETWORK_TIMEOUT", "2"); }
 };
 
-// The network of its host was cut, and heals: it takes the others for dead, and would say so.
+// Its host's network was cut and recovers: it considers the others dead and would report that.
 TEST_F(GivingUp, RefusesTheLinksOfWhoWasTakenForDead) {
   Barrier heard(kRanks);
   run(
@@ -152,26 +152,26 @@ TEST_F(GivingUp, RefusesTheLinksOfWhoWasTakenForDead) {
             ADD_FAILURE() << "rank " << rank << " takes a link of a rank that was given up";
           } catch (const Error& error) {
             EXPECT_EQ(error.code(), ErrorCode::connection_lost);
-            EXPECT_THAT(error.what(), HasSubstr("given up"));
+            EXPECT_THAT(error.what(), HasSubstr("excluded"));
           }
         }
       });
 }
 
-// Both reach rank 1, which believes what its own link to rank 0 says.
+// Both reach rank 1, which believes its own link to rank 0.
 TEST_F(GivingUp, OfTwoThatCannotTalkTakesTheOneThatMoves) {
   run(
       [&](Control& control, RecordingClient& client) {
         const Error error = client.wait_for_abort();
         EXPECT_EQ(error.rank(), kPlayed) << error.what();
-        EXPECT_THAT(error.what(), HasSubstr("is given up: it cannot reach rank 0"));
+        EXPECT_THAT(error.what(), HasSubstr("is excluded from the job: it cannot reach rank 0"));
         for (int rank = 0; rank < kPlayed; ++rank) EXPECT_FALSE(control.has_died(rank));
       },
       [&](Membership& membership) {
         Link link = move_to(membership, 1);
         tell_death(link, 0);
-        // Rank 1 closes it when it gives this rank up, without a word that this rank is dead: its
-        // own part of the job may be the one that continues.
+        // Rank 1 closes it when it gives this rank up, without reporting its death: its own part of
+        // the job may be the one that continues.
         bool told = false;
         const auto take = [&](std::string_view body) {
           told |= FrameReader(body).type() == FrameType::death;
@@ -185,8 +185,8 @@ TEST_F(GivingUp, OfTwoThatCannotTalkTakesTheOneThatMoves) {
       });
 }
 
-// The last rank takes part in the control channel, and answers nobody who connects to it. Rank 1,
-// whose data connection to it has failed, says so.
+// The last rank takes part in the control channel but accepts no data connections. Rank 1, whose
+// connection to it has failed, reports that.
 TEST_F(GivingUp, IsAgreedOnWhereTwoLiveButCannotConnect) {
   const Contribution contribution{.members = everybody(kRanks), .flags = 1, .separates = true};
   run(

@@ -1,4 +1,4 @@
-// Environments as launchers make them (taken from real ones), and what is read from them.
+// Tests environments of launchers (taken from real ones) and the job descriptions read from them.
 #include "transport/bootstrap/discovery/job_sources.h"
 
 #include <gmock/gmock.h>
@@ -135,7 +135,7 @@ TEST(JobSources, SlurmsPortsDifferByJobAndStep) {
   }
 }
 
-// It is told SLURM_PROCID=0 and the number of tasks that its steps may have.
+// It has SLURM_PROCID=0 and the number of tasks that its steps may have.
 TEST(JobSources, ABatchScriptOfSlurmIsNoRank) {
   Variables script = kSlurm;
   script.erase("SLURM_STEP_ID");
@@ -157,7 +157,7 @@ TEST(JobSources, ATaskOfSlurmThatLacksItsStepIsNamed) {
   }
 }
 
-// salloc opens a shell as a step of its own, with this number.
+// salloc opens a shell as a separate step with this number.
 TEST(JobSources, AStepOfOneTaskIsAlone) {
   const auto job = find(with(
       kSlurm,
@@ -223,7 +223,7 @@ TEST(JobSources, KubernetesTellsTheIndexAndTheManifestHowMany) {
   EXPECT_EQ(job->size, 4);
 }
 
-// mpirun in an allocation starts its daemons by srun, which tells them their numbers.
+// In an allocation, mpirun starts its daemons by srun, which sets their numbers.
 TEST(JobSources, WhoeverStartedTheProcessLastWins) {
   EXPECT_EQ(find(with(kSlurm, kOpenMpi))->source, "Open MPI");
   EXPECT_EQ(find(with(kSlurm, kHydra))->source, "PMI");

@@ -130,7 +130,7 @@ TEST_F(JobTest, AnAddressSparesTheLaunchersStore) {
   set("PMI_RANK", "1");
   set("PMI_SIZE", "2");
   set("PMI_FD", "99999");
-  EXPECT_THAT(failure(), AllOf(HasSubstr("PMI (PMI_FD) cannot be used"), HasSubstr("MASTER_ADDR")));
+  EXPECT_THAT(failure(), AllOf(HasSubstr("PMI (PMI_FD) is unusable"), HasSubstr("MASTER_ADDR")));
   set("MASTER_ADDR", "10.0.0.1");
   EXPECT_THAT(failure(), HasSubstr("MASTER_ADDR is set, but MASTER_PORT is not"));
   set("MASTER_PORT", "1234");
@@ -151,7 +151,7 @@ TEST_F(JobTest, WhereTheLauncherPlacedIt) {
   settings().set("TUTTI_DOMAIN", "numa:1,cache:3");
   EXPECT_EQ(job_from_environment().domain, (Domain{.numa_node = 1, .cache = 3}));
   settings().set("TUTTI_DOMAIN", "upstairs");
-  EXPECT_THAT(failure(), HasSubstr("TUTTI_DOMAIN='upstairs' is no place on a host"));
+  EXPECT_THAT(failure(), HasSubstr("invalid location TUTTI_DOMAIN='upstairs'"));
 }
 
 TEST_F(JobTest, WhereItsHostIsInTheNetwork) {
@@ -164,7 +164,7 @@ TEST_F(JobTest, WhereItsHostIsInTheNetwork) {
   EXPECT_EQ(job_from_environment().rack, "row1.rack2");
   for (const std::string wrong : {"row1..rack2", ".", "rack 2", "rack\033[2J"}) {
     settings().set("TUTTI_RACK", wrong);
-    EXPECT_THAT(failure(), HasSubstr("is no place in a network"));
+    EXPECT_THAT(failure(), HasSubstr("invalid rack"));
   }
 }
 
@@ -222,7 +222,7 @@ TEST_F(JobTest, WhichRankOfItsHostIsTheLaunchersToTell) {
   EXPECT_EQ(known(0, 4).local_rank, std::nullopt);
 }
 
-// Half of it may be set, for something else.
+// Half of the variables may be set for another purpose.
 TEST_F(JobTest, WhatTheCallerKnowsIsNotLookedFor) {
   set("WORLD_SIZE", "7");
   set("MASTER_PORT", "nonsense");

@@ -1,4 +1,4 @@
-// What goes wrong at the door: crowds, and a want of descriptors.
+// Tests failures of joining: crowds, and lack of descriptors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -29,7 +29,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// An acceptor and everybody who wants to get in, each one to be turned by hand.
+// An acceptor and its clients, each progressed by hand.
 class Door {
  public:
   explicit Door(int world_size) : connector_("key", world_size) {
@@ -77,14 +77,15 @@ class Door {
   std::vector<std::string> failed_;
 };
 
-// All ranks of a large world at once: they are no strangers whose crowd has to be thinned out.
+// All ranks of a large world at once are not strangers to be dropped.
 TEST(Crowd, OfRanksGetsIn) {
   constexpr int kWorld = 1000;
   constexpr int kTurns = 3000;
   if (!reserve_descriptors(3 * kWorld)) GTEST_SKIP() << "too few descriptors are allowed here";
   Door door(kWorld);
   for (int rank = 1; rank < kWorld; ++rank) door.knock(rank, kWorld);
-  for (int turn = 0; turn < 100; ++turn) door.turn_acceptor();  // nobody has said who he is yet
+  for (int turn = 0; turn < 100; ++turn)
+    door.turn_acceptor();  // no client has identified itself yet
   for (int turn = 0; turn < kTurns && door.opened() < kWorld - 1; ++turn) {
     door.turn_connector();
     door.turn_acceptor();
@@ -93,7 +94,7 @@ TEST(Crowd, OfRanksGetsIn) {
   EXPECT_EQ(door.opened(), kWorld - 1);
 }
 
-// Whoever is dropped before the verdict was too much for the acceptor, and comes again.
+// A rank dropped before the verdict exceeded the acceptor's limit and tries again.
 TEST(Crowd, ThatDropsSomebodySeesHimAgain) {
   Fd listener = listen_on(resolve("127.0.0.1", 0).front());
   PeerInfo peer;
@@ -123,8 +124,8 @@ TEST(Crowd, ThatDropsSomebodySeesHimAgain) {
   EXPECT_EQ(failure, "");
 }
 
-// Runs `body` in a process of its own with room for `free` more descriptors, which is final unless
-// `hard`; it exits with 0.
+// Runs `body` in a child process with room for `free` more descriptors; the limit is a hard one if
+// `hard`. The child exits with 0.
 template <typename Body>
 [[noreturn]] void with_few_descriptors(rlim_t free, bool hard, const Body& body) {
   const auto lowest_free = static_cast<rlim_t>(Fd(::dup(0)).get());
@@ -138,8 +139,8 @@ template <typename Body>
   ::_exit(0);
 }
 
-// The undefined-behaviour sanitizer, which runs beside the address sanitizer, looks at objects by
-// means of a pipe, and takes them for wrong where there is no descriptor for it.
+// The undefined-behaviour sanitizer, which runs with the address sanitizer, inspects objects
+// through a pipe and reports errors if there is no descriptor for it.
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool kSanitizerNeedsDescriptors = true;
 #else
@@ -172,8 +173,8 @@ TEST_F(Descriptors, ThatAreWantingAreThisRanksOwnError) {
     std::fputs(door.failed().at(0).c_str(), stderr);
   };
   EXPECT_EXIT(with_few_descriptors(2, true, body), ::testing::ExitedWithCode(0),
-              "connect to rank 0 at .*Too many open files.*this process has as many files open as "
-              "it may have.*ulimit -n");
+              "connect to rank 0 at .*Too many open files.*this process has reached its limit of "
+              "open files.*ulimit -n");
 }
 
 TEST_F(Descriptors, ThatAreWantingKeepRankZeroFromWaitingInVain) {
@@ -189,7 +190,7 @@ TEST_F(Descriptors, ThatAreWantingKeepRankZeroFromWaitingInVain) {
               "connections to 99 ranks.*Too many open files.*ulimit -n");
 }
 
-// There is room for one at the door: the others wait in the queue, and nobody is lost.
+// The acceptor has room for one: the others wait in the queue, and none is lost.
 TEST_F(Descriptors, ThatAreWantingOnAcceptMakeNobodyFail) {
   if (kSanitizerNeedsDescriptors) GTEST_SKIP() << kNoneLeft;
   constexpr int kGuests = 10;
@@ -210,7 +211,7 @@ TEST_F(Descriptors, ThatAreWantingOnAcceptMakeNobodyFail) {
     std::fprintf(stderr, "%zu came in, %zu failed", let_in, door.failed().size());
   };
   EXPECT_EXIT(with_few_descriptors(kGuests + 20, true, body), ::testing::ExitedWithCode(0),
-              "for now this rank cannot accept.*(.|\n)*10 came in, 0 failed");
+              "this rank cannot accept.*(.|\n)*10 came in, 0 failed");
 }
 
 TEST(Master, KnownHereAsLoopbackIsHiddenFromOthers) {

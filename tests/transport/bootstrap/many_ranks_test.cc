@@ -1,4 +1,5 @@
-// Hundreds of ranks find each other, call and leave; rank 0 has few descriptors.
+// Tests hundreds of ranks that find each other, make a call and leave, with few descriptors on rank
+// 0.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -24,13 +25,13 @@ namespace {
 
 constexpr int kRanks = 512;
 constexpr int kMostHeld = 32;
-// Of rank 0: for its children, those that it holds, and those in the handshake. Far fewer than
-// there are ranks.
+// Limit of rank 0: for its children, those that it holds, and those in the handshake. Far below the
+// number of ranks.
 constexpr rlim_t kDescriptors = 200;
 constexpr std::chrono::minutes kInitTimeout{4};
 
-// Processes that wait for each other until all have closed their ends for writing, or ended. With
-// few cores the last one gets its turn long after the first one has its result.
+// Processes that wait until all have closed their write ends, or ended. With few cores the last one
+// runs long after the first one has its result.
 class Finish {
  public:
   Finish() {
@@ -56,8 +57,8 @@ void expect_few_messages(const InitStats& stats, const Job& job) {
               kRanks, stats.seconds, static_cast<unsigned long>(stats.all.messages),
               static_cast<unsigned long>(stats.all.bytes), stats.most_held);
   std::fflush(stdout);
-  // First connections: a handshake of three, arrival and release. Links: a handshake, the table,
-  // which is each one's only message that grows with the job, and word that it went all the way.
+  // First connections: a handshake of three messages, arrival and release. Links: a handshake, the
+  // table (the only message that grows with the job), and a confirmation.
   EXPECT_LE(stats.all.messages, 10 * (kRanks - 1));
   EXPECT_LE(stats.all.bytes, kRanks * (kRanks * 50 + 2000));
   EXPECT_LE(stats.most_held, job.fanout + kMostHeld);

@@ -8,7 +8,7 @@
 namespace tutti::bootstrap {
 namespace {
 
-// As ranks (bits) see it that reach each other, while these have ended.
+// The decision of ranks (bits) that reach each other while these have ended.
 bool decides(int size, unsigned present, unsigned ended) {
   std::vector<int> members(static_cast<size_t>(size));
   std::iota(members.begin(), members.end(), 0);
@@ -18,7 +18,7 @@ bool decides(int size, unsigned present, unsigned ended) {
       .decides();
 }
 
-// Whoever else has ended: of two that do not meet at most one decides.
+// Whichever others have ended: of two disjoint sets at most one decides.
 TEST(Quorum, MeetsEveryOtherUnlessItsMembersHaveEnded) {
   for (int size = 1; size <= 7; ++size) {
     const unsigned all = (1U << size) - 1;

@@ -1,4 +1,4 @@
-// Data connections over several networks, as which addresses of the loopback network serve here.
+// Tests data connections over several networks, represented by addresses of the loopback network.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr int kLanes = 5;
 
 std::string address_of_rail(int rail) { return cat("127.0.0.", rail + 1); }
 
-// Ranks that meet at rail 0, each with so many rails.
+// Ranks that meet at rail 0, each with this many rails.
 std::vector<Job> jobs_with_rails(LocalRendezvous& meeting, const std::vector<int>& rails) {
   std::vector<Job> jobs;
   for (size_t rank = 0; rank < rails.size(); ++rank) {
@@ -63,7 +63,7 @@ TEST(Rails, CarryLanesInTurnsAsFarAsBothRanksHaveThem) {
   for (const auto& error : errors) EXPECT_FALSE(error.has_value()) << error->what();
 }
 
-// What goes on where a connection went silent passes over its rail, as do first ones from then on.
+// Connections that replace a silent one avoid its rail, and so do new ones from then on.
 TEST(Rails, ThatWentSilentArePassedOver) {
   LocalRendezvous meeting;
   Barrier done(2);
@@ -95,11 +95,11 @@ TEST(Rails, ThatARankDoesNotHaveEndItByName) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bootstrap);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("TUTTI_INTERFACE names 'no-such-rail'"),
-                                    HasSubstr(host_name()), HasSubstr("remedy: see `ip address`")));
+                                    HasSubstr(host_name()), HasSubstr("remedy: run `ip address`")));
   }
 }
 
-// No packet from a loopback address gets to the network of the documentation.
+// Packets from a loopback address do not reach the documentation network.
 TEST(Rails, ThatDoNotReachThePeerAreLostConnectionsThatNameBothAddresses) {
   using namespace bootstrap;
   PeerInfo peer;

@@ -1,4 +1,4 @@
-// A ControlClient that remembers what it hears and lets a test wait for it.
+// A ControlClient that records its notifications and lets a test wait for them.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace tutti::testing {
 
-// How long a test waits for what must come, before it fails.
+// Time limit of a test's waits.
 inline constexpr std::chrono::seconds kPatience{20};
 
 class RecordingClient final : public ControlClient {
@@ -54,7 +54,7 @@ class RecordingClient final : public ControlClient {
     std::lock_guard lock(mutex_);
     return error_.has_value();
   }
-  // The first error; throws when none comes.
+  // Returns the first error; throws if none arrives.
   Error wait_for_abort() {
     std::unique_lock lock(mutex_);
     wait(lock, "an abort", [&] { return error_.has_value(); });
@@ -65,7 +65,7 @@ class RecordingClient final : public ControlClient {
     wait(lock, "an answer", [&] { return answers_.contains({rank, call}); });
     return answers_[{rank, call}];
   }
-  // A question may be lost while the channel mends itself: it is asked again, as callers do.
+  // A question may be lost while the channel is repaired: it is repeated, as callers do.
   void ask_until_answered(Control& control, uint64_t communicator, int rank) {
     constexpr std::chrono::milliseconds kAskAgain{20};
     const Deadline deadline = Deadline::after(kPatience);
@@ -103,7 +103,7 @@ class RecordingClient final : public ControlClient {
   std::map<std::pair<int, int>, ByteStream> opened_;
 };
 
-// Attached for its lifetime.
+// Attached during its lifetime.
 class AttachedClient {
  public:
   AttachedClient(Control& control, uint64_t communicator, std::vector<int> members)
@@ -128,7 +128,7 @@ inline std::vector<int> everybody(int size) {
   return ranks;
 }
 
-// Until every rank of the test has come here; ranks are threads.
+// Waits until every rank of the test has arrived; ranks are threads.
 class Barrier {
  public:
   explicit Barrier(int ranks) : ranks_(ranks) {}

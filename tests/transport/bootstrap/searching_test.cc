@@ -1,4 +1,4 @@
-// Ranks that look for rank 0 and meet somebody else: another program on its port, or another job.
+// Tests ranks that look for rank 0 and find another program on its port, or another job.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -23,7 +23,7 @@ using namespace bootstrap;  // NOLINT(google-build-using-namespace)
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// As torchrun tells it, whose own store listens on the port before `first_port`.
+// The job described by torchrun, whose store listens on the port before `first_port`.
 Job torchruns_job(int rank, int size, uint16_t first_port) {
   const std::array<std::pair<const char*, std::string>, 6> variables = {
       {{"RANK", cat(rank)},
@@ -40,7 +40,7 @@ Job torchruns_job(int rank, int size, uint16_t first_port) {
   return job;
 }
 
-// What Control::connect() says against the job; empty if nothing.
+// Returns the error of Control::connect(); empty if it succeeds.
 std::string failure_of(const Job& job) {
   try {
     Control::connect(job);
@@ -52,7 +52,7 @@ std::string failure_of(const Job& job) {
 
 const auto kJoin = [](const Job& job) { Control::connect(job); };
 
-// Somebody who had the port before rank 0 came.
+// A process that had the port before rank 0 started.
 class Squatter {
  public:
   enum class Manner { silent, garbage, closing, other_version, half_a_word, refusing };
@@ -79,7 +79,7 @@ class Squatter {
       }
     }
   }
-  // In words that rank 0 could say; but it would prove that it knows the key.
+  // With a message that rank 0 could send, but without a proof that it knows the key.
   static void refuse(int guest) {
     const Challenge challenge = make_challenge();
     const Verdict verdict{.refusal = Refusal::wrong_size, .size = 7};
@@ -92,7 +92,7 @@ class Squatter {
   const Manner manner_;
   LocalRendezvous rendezvous_;
   const Fd listener_;
-  std::vector<Fd> guests_;  // who still wait for the rest
+  std::vector<Fd> guests_;  // connections that still wait for the others
   std::jthread thread_;
 };
 
@@ -114,13 +114,13 @@ TEST(TorchrunsPorts, OfWhichNoneIsFreeAreNamed) {
   std::optional<Fd> other;
   try {
     other = listen_on(resolve("127.0.0.1", one.port() + 1).front());
-  } catch (const Error&) {  // somebody has it already
+  } catch (const Error&) {  // the address is already in use
   }
   EXPECT_THAT(failure_of(job), AllOf(HasSubstr(cat(one.port(), "-", one.port() + 1)),
                                      HasSubstr("Address already in use")));
 }
 
-// Nobody but rank 0 can tell its key.
+// Only rank 0 can provide its key.
 TEST(TorchrunsPorts, MayBelongToAnotherJobsRankZero) {
   LocalRendezvous other;
   auto other_zero = std::async(std::launch::async, [job = other.job(0, 2)] { kJoin(job); });
@@ -152,7 +152,7 @@ TEST(Address, ThatAnEarlierStartStillHas) {
   one.get();
 }
 
-// Any of the ports may have been given to another rank of the job, which knows the token, too.
+// Any of the ports may have been assigned to another rank of the job, which also knows the token.
 TEST(TorchrunsPorts, MayBelongToARankThatIsNotRankZero) {
   LocalRendezvous rendezvous;
   const std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
@@ -179,7 +179,7 @@ TEST(Address, ThatAnotherJobKeepsIsSaid) {
   job.init_timeout = std::chrono::seconds(3);
   ::testing::internal::CaptureStderr();
   EXPECT_THAT(failure_of(job), AllOf(HasSubstr("rank 1 did not find rank 0 within 3 s"),
-                                     HasSubstr("started with another token")));
+                                     HasSubstr("uses another token")));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("still looking for rank 0"), HasSubstr("another token")))
       << "not only at the end";

@@ -12,7 +12,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<size_t, size_t>>;
 
-// `hosts`: a letter a member, small where it has gone. Those that stay.
+// `hosts`: a letter per member, lower case if it has left. Returns the members that stay.
 std::string left(const std::string& hosts, const Pairs& broken) {
   std::vector<bool> living;
   std::vector<std::string> names;

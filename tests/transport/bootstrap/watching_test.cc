@@ -1,4 +1,4 @@
-// Watching a job from outside: who may, what it hears, and what it cannot do.
+// Tests watching a job from outside: authorization, information, and the limits of a watcher.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using tutti::testing::run_ranks;
 constexpr uint64_t kWorld = 1;
 constexpr int kRanks = 7;
 
-// Its activity tells which rank it is.
+// Its activity identifies the rank.
 class BusyClient final : public ControlClient {
  public:
   explicit BusyClient(int rank) : rank_(rank) {}
@@ -120,7 +120,7 @@ TEST(Watching, TakesTheToken) {
   });
 }
 
-// Whoever knows the token, and leaves TLS out, would be answered in the clear.
+// Otherwise a client that knows the token but skips TLS would be answered in plain text.
 TEST(Watching, IsNotInTheClearWhereThereIsAToken) {
   watch([](Job& job, Control& control) {
     Fd socket;
@@ -145,14 +145,14 @@ TEST(Watching, IsForAFewAtATime) {
       try {
         EXPECT_THAT(watch_from(control, 0, job.token).look(), SizeIs(kRanks));
         break;
-      } catch (const Error&) {  // it has not seen yet that one has gone
+      } catch (const Error&) {  // it has not yet detected that one has left
       }
     }
     EXPECT_FALSE(deadline.passed());
   });
 }
 
-// What they send is not the tree's: it can neither abort nor declare deaths.
+// Watchers' messages are not the tree's: they can neither abort nor declare deaths.
 TEST(Watching, IsAllThatWatchersCanDo) {
   watch([](Job& job, Control& control) {
     for (const std::string& frame :

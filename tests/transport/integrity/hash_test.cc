@@ -23,7 +23,7 @@ std::vector<InstructionSet> available() {
   return sets;
 }
 
-// Hosts of different processors verify each other's.
+// Hosts with different processors verify each other's hashes.
 TEST(IntegrityHash, IsTheSameByAllInstructionSets) {
   for (const size_t size : {0, 1, 8, 48, 240, 241, 1023, 1024, 4097, 512 << 10}) {
     const std::vector<std::byte> bytes = random_bytes(size + 1);

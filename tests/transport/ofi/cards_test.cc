@@ -1,4 +1,4 @@
-// Which network card of libfabric's a rank takes, on hosts that have several.
+// Tests which libfabric network card a rank uses on hosts with several.
 #include "transport/ofi/cards.h"
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What fi_getinfo() would have found, and the system's files about it.
+// Results of fi_getinfo(), and the system's files about the cards.
 class Cards : public ::testing::Test {
  protected:
   Cards() : sys_(fs::path(::testing::TempDir()) / cat("cards-", ::getpid())) {
@@ -62,7 +62,7 @@ class Cards : public ::testing::Test {
     card.info.addr_format = FI_SOCKADDR_IN;
     card.info.src_addr = &card.address;
   }
-  // In the bus's slot of that number, beside these processors.
+  // In the bus slot with this number, near these processors.
   void add_efa(const std::string& name, uint8_t slot, const std::string& processors) {
     Card& card = add("efa", name);
     card.bus.bus_type = FI_BUS_PCI;

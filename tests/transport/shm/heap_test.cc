@@ -1,4 +1,4 @@
-// Memory that others read in place: how it is handed out, taken back, and found by the others.
+// Tests memory that others read in place: allocation, release, and look-up by others.
 #include "transport/shm/heap.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ namespace {
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
-// A file that ranks share, and what of it is mapped here.
+// A file shared by ranks, and its mapping here.
 class SharedFile {
  public:
   explicit SharedFile(uint64_t bytes) {
@@ -87,7 +87,7 @@ class HeapTest : public ::testing::Test {
   shm::PeerMemory peers_{shared_.file()};
 };
 
-// Runs `body` in a process of its own with only so many bytes of address space left.
+// Runs `body` in a child process with only `left` bytes of address space left.
 void with_addresses(uint64_t left, const std::function<bool()>& body) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -187,7 +187,7 @@ TEST_F(HeapTest, AdoptsWholePagesAndGivesThemBack) {
     std::memcpy(&memory[i], &i, sizeof(i));
   }
   const std::vector<std::byte> before(memory.begin(), memory.end());
-  // Without sanitizers' and debuggers' price for each byte.
+  // Avoids the per-byte cost of sanitizers and debuggers.
   const auto is_as_before = [&] { return std::memcmp(memory.data(), before.data(), kBytes) == 0; };
   const uint64_t number = heap_.adopt(memory);
   EXPECT_TRUE(is_as_before());
@@ -218,7 +218,7 @@ TEST_F(HeapTest, RefusesWhatIsNotPlainMemory) {
   heap_.release(0);
 }
 
-// By memcmp: without sanitizers' and debuggers' price for each byte.
+// By memcmp, to avoid the per-byte cost of sanitizers and debuggers.
 bool all_are(std::span<const std::byte> bytes, int value) {
   return bytes.front() == static_cast<std::byte>(value) &&
          std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
@@ -377,8 +377,8 @@ TEST_F(HeapTest, AChildOfForkTakesNothingFromItsParent) {
   heap_.free(memory);
 }
 
-// A thousand ranks of a host: what is reserved for them is a part of the file, not of memory nor of
-// addresses.
+// A thousand ranks of a host: their reservations are part of the file, not of memory or address
+// space.
 TEST(Heaps, OfManyRanksHaveRoomForMoreThanMachinesHave) {
   constexpr int kRanks = 1000;
   constexpr uint64_t kStart = 12345;

@@ -1,4 +1,4 @@
-// Messages that are read where they lie: lent, taken back, and revoked while somebody reads.
+// Tests messages read in place: lent, taken back, and revoked during a read.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -102,7 +102,7 @@ TEST_F(Lending, WaitsWhereTheConnectionIsFull) {
   EXPECT_GE(ranks_[0]->lend(peers, 0, {.call = 1, .bytes = 4096}, {data, 4096}), 0);
 }
 
-// What rank 0 lends to rank 1, all of it `value`.
+// Rank 0's loan to rank 1, filled with `value`.
 constexpr size_t kBytes = 32 << 10;
 constexpr std::array kReader = {1};
 
@@ -147,8 +147,8 @@ TEST_F(Lending, LaterLoansAreNotThoseThatWereRevoked) {
   EXPECT_TRUE(ranks_[0]->take_back(loan));
 }
 
-// Whenever the loan ends while the reader is at it: what it believes is what was lent, and it never
-// undoes what the owner writes after.
+// Whenever the loan ends during a read, the reader accepts only what was lent, and never overwrites
+// what the owner writes afterwards.
 TEST(LendingRace, ARevokedLoanIsNeverBelievedNorWrittenTo) {
   constexpr int kTurns = 300;
   const shm::Geometry geometry(2, 2);
@@ -187,7 +187,7 @@ TEST(LendingRace, ARevokedLoanIsNeverBelievedNorWrittenTo) {
   RecordProperty("believed", believed);
 }
 
-// The message comes although its reader cannot map it.
+// The message arrives although its reader cannot map it.
 TEST_F(Lending, WhatCannotBeMappedIsCopied) {
   constexpr size_t kMuch = 256 << 20;
   std::byte* const data = heap_.allocate(kMuch);

@@ -17,7 +17,7 @@
 namespace tutti::shm {
 namespace {
 
-// Two ranks of one host, with parts of one file.
+// Two ranks of one host with parts of one file.
 class RegionTables : public ::testing::Test {
  protected:
   static constexpr uint64_t kPart = uint64_t{64} << 20;

@@ -1,5 +1,5 @@
-// Bytes that change on the way, as TCP's checksum does not show: they are an error, and nobody gets
-// them.
+// Tests bytes that change in transit without affecting TCP's checksum: they cause an error and are
+// never delivered.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,14 +22,14 @@ using testing::Network;
 using testing::swap_words;
 using testing::Talk;
 
-// The message that has this byte.
+// Returns the message that contains this byte.
 size_t message_at(size_t byte, const std::vector<size_t>& sizes) {
   size_t message = 0;
   for (size_t end = kFrameBytes + sizes[0]; byte >= end;) end += kFrameBytes + sizes[++message];
   return message;
 }
 
-// All before the damaged message come, and nothing else.
+// All messages before the damaged one arrive, and nothing else.
 void expect_found(Network& network, size_t message, const std::vector<size_t>& sizes) {
   Talk talk(network, sizes);
   talk.hold();
@@ -39,7 +39,7 @@ void expect_found(Network& network, size_t message, const std::vector<size_t>& s
   EXPECT_TRUE(network.lost().empty());
 }
 
-// In magic, version, header, hashes and payload, and across the borders between them.
+// In magic, version, header, hashes and payload, and across their borders.
 TEST(CheckedConnection, FindsWordsThatChangePlacesAnywhere) {
   for (const size_t distance : {2, 6, 56}) {
     size_t found = 0;
@@ -64,7 +64,7 @@ TEST(CheckedConnection, FindsWordsThatChangePlacesAnywhere) {
         continue;
       }
       ++found;
-      // Where only one of the two words' bytes differ, the damage may begin a byte later.
+      // If only one byte of the two words differs, the damage may begin a byte later.
       const size_t message = message_at(at, kFewSizes);
       ASSERT_TRUE(talk.came() == message || talk.came() == message_at(at + 1, kFewSizes));
     }
@@ -82,7 +82,7 @@ TEST(CheckedConnection, FindsThemInLargeMessages) {
   }
 }
 
-// The control of the tests above.
+// Control experiment for the tests above.
 TEST(CheckedConnection, DeliversThemWhereItIsNotChecked) {
   Network network({.checked = false, .sent = swap_words(kFrameBytes + kFrameBytes + 4, 2)});
   Talk talk(network, kFewSizes);
@@ -106,7 +106,7 @@ TEST(CheckedConnection, FindsAMessageThatIsMissingOrComesTwice) {
   expect_found(with_two, 2, sizes);
 }
 
-// The reader's system has confirmed the damaged bytes, so that they are not sent again.
+// The reader's system has acknowledged the damaged bytes, so they are not sent again.
 TEST(CheckedConnection, FindsThemWhereItIsResumedInTheMidstOfTheMessage) {
   const std::vector<size_t> sizes = {30, 200, 40};
   const size_t second = kFrameBytes + 30;

@@ -20,8 +20,8 @@ std::string control_of(const Fd& socket) {
   return name.data();
 }
 
-// What a connection to this host, with that congestion control, has after avoid_pacing(); empty:
-// the system does not let us choose it.
+// Returns the congestion control of a connection to this host after avoid_pacing(), starting from
+// `before`; empty if the system does not let us choose it.
 std::string after(const std::string& before) {
   const LoopbackListener listener;
   const Fd writer = listener.connect();

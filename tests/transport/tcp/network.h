@@ -1,6 +1,6 @@
-// Two TCP transports, and between them a network of this test's: it carries from one socket to
-// another, to the byte as far as it is told, takes no more than it carries, and damages what it is
-// told to.
+// Two TCP transports with a simulated network in between: it forwards exactly as
+// many bytes between sockets as a test allows, accepts no more than it forwards, and damages bytes
+// on request.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ struct Pair {
   Fd inner;  // the network's
 };
 
-// A change of the `size` bytes (at most 4096) from byte `at` on, of those that go one way.
+// A change of the `size` bytes (at most 4096) from byte `at` on, in one direction.
 struct Damage {
   size_t at = 0;
   size_t size = 0;
@@ -68,7 +68,7 @@ class Cable {
   Fd take_reader() { return std::move(reader_.outer); }
   void carry_all() { left_ = SIZE_MAX; }
   void set(size_t carries) { left_ = carries; }
-  // Takes so much more than it delivers before it breaks.
+  // Accepts this many bytes more than it delivers before it breaks.
   void swallow(size_t bytes) { swallowed_ = bytes; }
   void damage_sent(const std::optional<Damage>& damage) { there_.damage = damage; }
   void damage_answer(const std::optional<Damage>& damage) { back_.damage = damage; }
@@ -88,7 +88,7 @@ class Cable {
     std::optional<Damage> damage;
   };
 
-  // How many of the bytes that are there go next, and whether it is these that are damaged.
+  // Returns how many of the available bytes are forwarded next, and whether they are to be damaged.
   static std::pair<size_t, bool> next(const Way& way, size_t there) {
     if (!way.damage || way.damage->at < way.carried || way.damage->at >= way.carried + there) {
       return {there, false};
@@ -117,7 +117,7 @@ class Cable {
     swallowed_ -= static_cast<size_t>(std::max<ssize_t>(got, 0));
     return swallowed_ > 0;
   }
-  // Bytes that it has not taken stay unconfirmed as long as the socket is there.
+  // Bytes that it has not accepted stay unacknowledged as long as the socket exists.
   void tear() {
     broken_ = true;
     ::shutdown(sender_.inner.get(), SHUT_RDWR);
@@ -141,7 +141,7 @@ struct Wiring {
   std::optional<Damage> answer = {};  // on the second one, of what the reader says
 };
 
-// Two ranks, and what is sent from the first to the second.
+// Two ranks, and what the first sends to the second.
 class Network {
  public:
   explicit Network(Wiring wiring) : wiring_(std::move(wiring)) {
@@ -178,12 +178,12 @@ class Network {
   void withhold() { withholds_ = true; }
   void deliver() { reader().accept(kSender, kLane, 1, std::move(withheld_)); }
 
-  // A turn of everybody's.
+  // Progresses everything once.
   void turn() {
     bool moved = sender().progress();
     moved |= reader().progress();
     for (const auto& cable : cables_) moved |= cable->carry();
-    // Whoever has nothing to do would sleep, and looks at its connections before.
+    // An idle rank would sleep, and checks its connections first.
     if (moved) return;
     for (const auto& end : ends_) end->arm(set_);
   }
@@ -237,14 +237,14 @@ class Network {
   std::vector<std::unique_ptr<Cable>> cables_;
 };
 
-// Messages of these sizes, every second one straight from the caller's memory; taken in place or
-// read by turns.
+// Messages of these sizes, every second one directly from the caller's memory, alternately taken in
+// place and read.
 class Talk {
  public:
   Talk(Network& network, std::vector<size_t> sizes)
       : network_(network), sizes_(std::move(sizes)), into_(*std::ranges::max_element(sizes_)) {}
 
-  // Until all have come, or a connection fails.
+  // Runs until all have arrived, or a connection fails.
   void hold() {
     const Deadline deadline = Deadline::after(kPatience);
     while (came_ < sizes_.size() && !network_.failed()) {

@@ -1,4 +1,4 @@
-// That a network which goes away is noticed is in tests/tools/cli/rails_test.cc.
+// Detection of a network that disappears is tested in tests/tools/cli/rails_test.cc.
 #include "transport/tcp/outage.h"
 
 #include <gtest/gtest.h>

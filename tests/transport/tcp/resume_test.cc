@@ -1,4 +1,4 @@
-// Connections that break and go on, by a network of this test's.
+// Tests connections that break and resume, over a simulated network.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -20,7 +20,7 @@ using testing::Network;
 using testing::Pair;
 using testing::Talk;
 
-class Resume : public ::testing::TestWithParam<bool> {};  // of connections that are checked
+class Resume : public ::testing::TestWithParam<bool> {};  // parameter: with integrity checks
 
 INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::Bool(), [](const auto& info) {
   return std::string(info.param ? "checked" : "unchecked");
@@ -53,8 +53,8 @@ TEST_P(Resume, AfterABreakAtAnyByteOfAnEncryptedConnection) {
   }
 }
 
-// The breaks are anywhere, also before a reader's word has come, which takes no byte of the
-// sender's.
+// Breaks occur anywhere, also before a reader's message, which accepts none of the sender's bytes,
+// has arrived.
 TEST_P(Resume, AgainAndAgain) {
   std::mt19937 random(7);
   for (const bool encrypted : {false, true}) {
@@ -98,7 +98,7 @@ TEST(ResumedConnection, IsNotWhereBytesWereConfirmedThatDidNotArrive) {
   Talk talk(network, std::vector<size_t>(10, 200 << 10));
   talk.hold();
   ASSERT_EQ(network.lost().size(), 1U);
-  EXPECT_NE(network.lost().front().find("bytes got lost"), std::string::npos);
+  EXPECT_NE(network.lost().front().find("bytes were lost"), std::string::npos);
 }
 
 TEST(ResumedConnection, IsNotOfAPeerThatHasGone) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "bench/measure.h"
+#include "bench/neighbours.h"
 #include "bench/peers/peer_process.h"
 #include "collectives/communicator.h"
 #include "collectives/interchange/resolve.h"
@@ -21,6 +23,7 @@
 #include "tools/tutti/bench/report.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/named.h"
+#include "training/setup/command_line.h"
 
 namespace tutti::tool {
 
@@ -149,6 +152,7 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
     check(series[i], c, row.algorithm);
     row.time_us = median(series[i].times_us);
     row.min_us = *std::ranges::min_element(series[i].times_us);
+    row.p90_us = percentile(series[i].times_us, 0.9);
     const double factor = bus_factor(c.collective, comm.size());
     row.algbw = algbw(row.bytes, row.time_us);
     row.busbw = row.algbw * factor;
@@ -162,7 +166,10 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
     row.is_auto = options.all() && row.algorithm == choice;
     for (size_t peer = algorithms.size(); peer < series.size(); ++peer) {
       row.peer_us.emplace_back();
-      if (!series[peer].times_us.empty()) row.peer_us.back() = median(series[peer].times_us);
+      row.peer_p90_us.emplace_back();
+      if (series[peer].times_us.empty()) continue;
+      row.peer_us.back() = median(series[peer].times_us);
+      row.peer_p90_us.back() = percentile(series[peer].times_us, 0.9);
     }
     rows.push_back(std::move(row));
   }
@@ -243,6 +250,27 @@ void check_algorithm(const bench::Case& c, int ranks) {
               {.remedy = cat("see `tutti bench ", name(c.collective), " --algorithm list`")});
 }
 
+void check_shared(const BenchOptions& options) {
+  if (!options.is_shared() || options.is_beside) return;
+  if (!is_launched() && options.ranks > 1) return;
+  throw UsageError("--load and --quota: only with -n of 2 or more, and without a launcher");
+}
+
+// Starts the ranks, and what they share this host with.
+int launch_beside(const BenchOptions& options) {
+  if (!options.is_shared()) return launch_self({.ranks = options.ranks});
+  const bench::BusyProcesses neighbours(options.load);
+  std::optional<bench::ProcessorQuota> quota;
+  try {
+    if (options.quota > 0) quota.emplace(options.quota);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    std::printf("tutti bench: skipped: --quota: %s\n", error.what());
+    return 0;
+  }
+  return launch_self({.ranks = options.ranks}, {"--beside"});
+}
+
 int run(const BenchOptions& options) {
   if (options.algorithm == "list") {
     list_algorithms(options);
@@ -255,12 +283,13 @@ int run(const BenchOptions& options) {
   check_peers(options, c);
   check_in_place(options, c);
   check_plot(options, c);
+  check_shared(options);
   if (!options.transport.empty()) settings().set("TUTTI_TRANSPORT", options.transport);
   if (is_launched() || options.ranks <= 1) return run_rank(options, c);
   check_algorithm(c, options.ranks);
   bench::choose_peers(options.peers, c.on_device);
   const BenchReport writable(options, c, nullptr);
-  return launch_self({.ranks = options.ranks});
+  return launch_beside(options);
 }
 
 }  // namespace
@@ -329,6 +358,14 @@ void add_bench(CommandLine& line) {
       .between(1, 1 << 30);
   bench.add_option("--iterations", o->iterations, "timed calls per turn (default: by size)")
       .between(1, 1 << 30);
+  bench.add_option("--load", o->load, "number of busy processes beside the ranks (with -n)")
+      .between(0, 1 << 10);
+  bench
+      .add_option(
+          "--quota", o->quota,
+          "processor time of all ranks, in processors: 1.5 (with -n; makes a control group)")
+      .between(0.01, 1 << 20);
+  bench.add_flag("--beside", o->is_beside).group("");  // for the ranks: --load and --quota are done
   bench.add_option("--json", o->json, "write the results to this file");
   bench.add_option("--csv", o->csv, "write the table to this file");
   bench.add_option("--plot", o->plot,

@@ -28,12 +28,17 @@ struct BenchOptions {
   bool deterministic = false;
   std::string wire = "plain";
   std::vector<std::string> peers;
-  int rounds = 0;      // 0: by what is timed
-  int iterations = 0;  // 0: by size
+  int rounds = 0;          // 0: by what is timed
+  int iterations = 0;      // 0: by size
+  int load = 0;            // busy processes beside the ranks
+  double quota = 0;        // processors; 0: no limit
+  bool is_beside = false;  // a rank whose launcher has taken care of both
   std::string json;
   std::string csv;
   std::string plot;
 
+  // Calls are delayed by what else runs: their 90th percentile is shown.
+  bool is_shared() const { return load > 0 || quota > 0; }
   bool all() const { return algorithm == "all"; }
 };
 

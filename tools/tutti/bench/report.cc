@@ -110,11 +110,15 @@ void BenchReport::print_header() const {
               std::string(name(selected_instruction_set())).c_str(),
               case_.graph ? ", as a graph" : "", case_.deterministic ? ", deterministic" : "",
               case_.wire == WireFormat::plain ? "" : cat(", as ", name(case_.wire)).c_str());
+  if (options_.load > 0) std::printf("# beside %d busy processes\n", options_.load);
+  if (options_.quota > 0) std::printf("# within the time of %g processors\n", options_.quota);
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
+  if (options_.is_shared()) std::printf(" %12s", "p90 us");
   if (options_.in_place) std::printf(" %12s %10s", "in-place us", "busbw GB/s");
   for (const std::string& peer : options_.peers) {
     std::printf(" %12s %7s", (peer + " us").c_str(), "ratio");
+    if (options_.is_shared()) std::printf(" %12s", "p90 us");
   }
   if (options_.digest) std::printf(" %-64s", "digest");
   std::printf("\n");
@@ -132,9 +136,11 @@ void BenchReport::print(const BenchRow& row) const {
               static_cast<unsigned long>(row.bytes), static_cast<unsigned long>(row.count),
               std::string(name(case_.dtype)).c_str(), row.algorithm.c_str(), row.time_us,
               row.min_us, row.algbw, row.busbw, static_cast<unsigned long>(row.wrong));
+  if (options_.is_shared()) std::printf(" %12.2f", row.p90_us);
   if (options_.in_place) std::printf(" %12.2f %10.3f", row.in_place_us, row.in_place_busbw);
   for (size_t i = 0; i < row.peer_us.size(); ++i) {
     std::printf(" %12s %7s", fixed(row.peer_us[i], 2).c_str(), fixed(row.ratio(i), 3).c_str());
+    if (options_.is_shared()) std::printf(" %12s", fixed(row.peer_p90_us[i], 2).c_str());
   }
   if (options_.digest) std::printf(" %s", row.digest.c_str());
   if (row.is_best || row.is_auto) std::printf("  %s", note(row).c_str());
@@ -230,11 +236,14 @@ void BenchReport::write_json() {
   if (options_.buffers != "user") document["buffers"] = options_.buffers;
   if (case_.on_device) document["device"] = options_.device;
   if (case_.graph) document["graph"] = true;
+  if (options_.load > 0) document["load"] = options_.load;
+  if (options_.quota > 0) document["quota"] = options_.quota;
   if (case_.wire != WireFormat::plain) document["wire"] = name(case_.wire);
   for (const BenchRow& row : rows_) {
-    Json result = {{"bytes", row.bytes},      {"count", row.count},   {"algorithm", row.algorithm},
-                   {"time_us", row.time_us},  {"min_us", row.min_us}, {"algbw_GBps", row.algbw},
-                   {"busbw_GBps", row.busbw}, {"wrong", row.wrong}};
+    Json result = {
+        {"bytes", row.bytes},      {"count", row.count},      {"algorithm", row.algorithm},
+        {"time_us", row.time_us},  {"min_us", row.min_us},    {"p90_us", row.p90_us},
+        {"algbw_GBps", row.algbw}, {"busbw_GBps", row.busbw}, {"wrong", row.wrong}};
     if (options_.in_place) {
       result["in_place"] = {{"time_us", row.in_place_us}, {"busbw_GBps", row.in_place_busbw}};
     }
@@ -246,6 +255,7 @@ void BenchReport::write_json() {
     }
     for (size_t i = 0; i < row.peer_us.size(); ++i) {
       result["peers"][options_.peers[i]] = {{"time_us", or_null(row.peer_us[i])},
+                                            {"p90_us", or_null(row.peer_p90_us[i])},
                                             {"ratio", or_null(row.ratio(i))}};
     }
     document["results"].push_back(std::move(result));

@@ -22,7 +22,8 @@ struct BenchRow {
   std::string algorithm;
   double time_us = 0;  // the median
   double min_us = 0;
-  double algbw = 0;  // GB/s
+  double p90_us = 0;  // the 90th percentile
+  double algbw = 0;   // GB/s
   double busbw = 0;
   uint64_t wrong = 0;
   double in_place_us = 0;  // --in-place: the median
@@ -30,6 +31,7 @@ struct BenchRow {
   std::string digest;  // --digest
   // Medians, in the order of the peers; nothing where a peer does not have the collective.
   std::vector<std::optional<double>> peer_us;
+  std::vector<std::optional<double>> peer_p90_us;
   // --algorithm all:
   bool is_best = false;
   bool is_auto = false;

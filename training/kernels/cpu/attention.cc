@@ -18,7 +18,7 @@ struct KeyRange {
   int64_t end = 0;
 };
 
-// One head of one sample's keys and values, and the heads of queries that it serves.
+// One key head of one sample, and the query heads that it serves.
 struct Group {
   const AttentionShape& shape;
   int64_t sample;
@@ -40,18 +40,18 @@ struct Group {
     return all.row_range(sample * shape.keys_in_memory(), shape.keys_in_memory())
         .col_range(key_head * shape.head_size, shape.head_size);
   }
-  // Of a head's statistics: those of one query.
+  // Row of a query's statistics among those of all heads.
   int64_t row_of(int64_t head, int64_t query) const {
     return (sample * shape.heads + head) * shape.context + query;
   }
-  // By query, from this one on; null where all see the same.
+  // Bounds by query, beginning with this one; null if there are none.
   const int32_t* starts(int64_t query) const { return from(shape.starts, query); }
   const int32_t* ends(int64_t query) const { return from(shape.ends, query); }
   const int32_t* from(std::span<const int32_t> bounds, int64_t query) const {
     if (bounds.empty()) return nullptr;
     return &bounds[static_cast<size_t>(sample * shape.context + query)];
   }
-  // Some of these queries see keys of [first, end) alone.
+  // These queries attend only to keys in the returned range.
   KeyRange seen(int64_t query, int64_t rows) const {
     const int32_t* const first = starts(query);
     const int32_t* const last = ends(query);
@@ -59,13 +59,13 @@ struct Group {
     return {first == nullptr ? 0 : std::max(0, *std::min_element(first, first + rows)),
             std::min(end, shape.keys_in_memory())};
   }
-  // What these queries see of the keys from `key` on.
+  // Bounds of these queries in a block of keys that begins at `key`.
   kernels::Visible visible(int64_t query, int64_t key) const {
     return {query + 1 - key, starts(query), ends(query), key};
   }
 };
 
-// Groups of samples are what threads share: body(group) for each, in any order.
+// Calls body(group) for each group, in any order; threads share the groups.
 template <typename Body>
 void for_each_group(const AttentionShape& shape, Body&& body) {
   parallel_for(shape.samples * shape.groups(), [&](int64_t index) {
@@ -78,9 +78,9 @@ class Scratch {
  public:
   Scratch(Arena& arena, DType dtype, int64_t rows, int64_t cols)
       : all_(arena.take(dtype, threads_here() * rows, cols)), rows_(rows) {}
-  // The calling thread's.
+  // The calling thread's part.
   Tensor own() const { return all_.row_range(ThreadPool::thread_index() * rows_, rows_); }
-  // The same memory as another matrix.
+  // The same memory, with another shape.
   Tensor own(int64_t rows, int64_t cols) const {
     return tensor_at(own().data, all_.dtype, rows, cols);
   }
@@ -90,9 +90,8 @@ class Scratch {
   int64_t rows_;
 };
 
-// Blocks that begin at multiples of kBlock, the last one at `end` or where memory ends: what no
-// query sees costs little, and products of few different shapes are made. None where `end` is not
-// behind `first`.
+// Calls body for blocks that begin at multiples of kBlock and end at `end` or where memory ends:
+// masked keys cost little, and products have few different shapes. No blocks if end <= first.
 template <typename Body>
 void for_each_block(int64_t first, int64_t end, int64_t in_memory, Body&& body) {
   for (int64_t at = first / kBlock * kBlock; at < end; at += kBlock) {
@@ -108,7 +107,7 @@ void fill(Tensor tensor, double value) {
   }
 }
 
-// A contiguous rows x cols block of f32 or f64 into rows of `to`.
+// Converts a contiguous rows x cols block of f32 or f64 into rows of `to`.
 void store_values(ConstTensor from, Tensor to) {
   const kernels::Loops& loops = kernels::loops(to.dtype);
   for (int64_t row = 0; row < from.rows; ++row) {
@@ -116,7 +115,7 @@ void store_values(ConstTensor from, Tensor to) {
   }
 }
 
-// gemm() with bits of one kind.
+// gemm() with a given BitsOf.
 struct Multiply {
   BitsOf bits;
   void operator()(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b,
@@ -248,7 +247,7 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
   const Scratch dk_memory(arena, wide, keys_there, shape.head_size);
   const Scratch dv_memory(arena, wide, keys_there, shape.head_size);
   const Multiply multiply{shape.bits};
-  // One block of queries on one of keys.
+  // Adds one block of queries times one of keys.
   const auto add_block = [&](const Group& group, int64_t head, int64_t q, int64_t rows, int64_t k,
                              int64_t cols) {
     const Tensor scores = score_memory.own(rows, cols);

@@ -49,7 +49,7 @@ constexpr KernelTable kKernels = {
     .average_pool_backward = average_pool_backward,
 };
 
-// What it is asked for is done when the call returns.
+// Synchronous: calls return when their work is done.
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }

@@ -15,10 +15,10 @@ void check(ConstTensor x, ConstTensor statistics, ConstTensor other) {
                  "batch_norm");
 }
 
-// Any floating-point row in double.
+// Converts a row of any floating-point type to double.
 std::span<double> doubles_of(ConstTensor row, Arena& arena) {
   const Tensor copy = arena.take(DType::f64, 1, row.cols);
-  // By way of floats, if it is in a 16-bit type.
+  // 16-bit types are converted to float first.
   const Tensor values = arena.take(value_type(row.dtype), 1, row.cols);
   kernels::loops(row.dtype).to_values(row.data, values.data, row.cols);
   const auto result = copy.values<double>();
@@ -30,7 +30,7 @@ std::span<double> doubles_of(ConstTensor row, Arena& arena) {
   return result;
 }
 
-// What loops take for elements of `type`.
+// Converts numbers to the `values` that loops take for elements of `type`.
 Tensor values_of(std::span<const double> source, DType type, Arena& arena) {
   const Tensor values = arena.take(value_type(type), 1, std::ssize(source));
   if (values.dtype == DType::f64) {
@@ -42,7 +42,7 @@ Tensor values_of(std::span<const double> source, DType type, Arena& arena) {
   return values;
 }
 
-// Null for an empty tensor.
+// Returns null for an empty tensor.
 const void* row_of(ConstTensor tensor, int64_t row) {
   return tensor.empty() ? nullptr : tensor.at(row, 0);
 }

@@ -21,7 +21,7 @@ constexpr int64_t kFloatBytes = sizeof(float);
 
 enum class Kind { forward, backward_input, backward_weight };
 
-// What a primitive is made for.
+// Identity of a cached primitive.
 struct ConvolutionKey {
   Kind kind = Kind::forward;
   int64_t samples = 0;
@@ -66,15 +66,15 @@ std::string describe(const ConvolutionKey& key) {
              name(key.dtype));
 }
 
-// A convolution with weights in the order that oneDNN likes best for it, and the way there (or,
-// for gradients of weights, back): four times as fast as with weights as they are, and more.
+// A convolution with weights in oneDNN's preferred order, and the reordering to it (or, for weight
+// gradients, from it): at least four times as fast as with weights in plain order.
 struct Convolution {
   onednn::Primitive convolution;
   onednn::Primitive reorder;  // weights from DNNL_ARG_FROM to DNNL_ARG_TO
-  int64_t weight_bytes;       // in that order
+  int64_t weight_bytes;       // of the reordered weights
 };
 
-// Groups are a dimension of their own.
+// Groups are a separate dimension.
 Dims weight_shape(const ConvolutionKey& key) {
   Dims shape{key.outputs / key.groups, key.inputs / key.groups, key.window_height,
              key.window_width};
@@ -91,8 +91,8 @@ onednn::Primitive make_reorder(const Descriptor& from, const Descriptor& to) {
           {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
-// Implementations of oneDNN 2.6.3 that write past their memory, or add up some that nobody has
-// written, for some shapes: those that tests/training/kernels/convolution_test.cc found.
+// Unsound implementations of oneDNN 2.6.3: for some shapes they write out of bounds, or sum
+// uninitialized memory. tests/training/kernels/convolution_test.cc found these.
 bool is_unsound(const ConvolutionKey& key, std::string_view implementation) {
   constexpr int64_t kBlock = 16;  // channels
   const int64_t inputs = key.inputs / key.groups, outputs = key.outputs / key.groups;
@@ -100,7 +100,7 @@ bool is_unsound(const ConvolutionKey& key, std::string_view implementation) {
   const bool is_1x1 = implementation.find("_1x1:") != std::string_view::npos;
   const bool is_jit_bf16 = key.dtype == DType::bf16 && implementation.starts_with("jit");
   switch (key.kind) {
-    case Kind::forward:  // windows between which the stride skips rows
+    case Kind::forward:  // a stride larger than the window
       return implementation.starts_with("brgconv:avx512_core_amx") &&
              key.window_height < key.stride;
     case Kind::backward_input:  // jit_bf16_1x1
@@ -108,17 +108,17 @@ bool is_unsound(const ConvolutionKey& key, std::string_view implementation) {
     case Kind::backward_weight:
       break;
   }
-  // The pixels that the stride leaves are gathered in a workspace. Addresses in it are those of
-  // whole blocks of channels, 8 (jit_1x1:avx2) or 16 (jit_1x1:avx512_core,
-  // jit_bf16_1x1:avx512_core), but it has room for the channels alone. In oneDNN 3.12 still
+  // Pixels are gathered by stride in a workspace. Its addresses assume whole blocks of channels, 8
+  // (jit_1x1:avx2) or 16 (jit_1x1:avx512_core, jit_bf16_1x1:avx512_core), but it is allocated for
+  // the actual channels only. oneDNN 3.12 still has the bug
   // (https://github.com/uxlfoundation/oneDNN/issues/6035).
   if (is_1x1 && key.stride > 1 && inputs < kBlock) return true;
-  // jit_bf16 and jit:avx512_core_amx_bf16: images narrower than the stride, dilated windows, and
-  // blocks of channels that are not full.
+  // jit_bf16 and jit:avx512_core_amx_bf16 fail for images narrower than the stride, dilated
+  // windows, and partial blocks of channels.
   return is_jit_bf16 && (key.width < key.stride || key.dilation > 1 || !fills_blocks);
 }
 
-// The first implementation that keeps to its memory.
+// Returns the first sound implementation.
 template <typename Found>
 Found sound(const ConvolutionKey& key, Found found) {
   while (is_unsound(key, found.impl_info_str())) {
@@ -140,9 +140,9 @@ Convolution make_convolution(const ConvolutionKey& key) {
   const Descriptor weight(shape, type, Tag::any);
   const Descriptor bias = key.bias ? Descriptor({key.outputs}, type, Tag::a) : Descriptor();
   const Dims strides{key.stride, key.stride};
-  const Dims dilation{key.dilation - 1, key.dilation - 1};  // pixels that are skipped
+  const Dims dilation{key.dilation - 1, key.dilation - 1};  // number of skipped pixels
   const Dims padding{key.top, key.left};
-  // On the right and below: what the windows reach, which may be less than the padding.
+  // Padding on the right and below: what windows reach, which may be less than the padding.
   const Dims padding_end{(key.output_height - 1) * key.stride +
                              (key.window_height - 1) * key.dilation + 1 - key.height - key.top,
                          (key.output_width - 1) * key.stride +
@@ -181,8 +181,8 @@ Convolution make_convolution(const ConvolutionKey& key) {
           static_cast<int64_t>(best.get_size())};
 }
 
-// Threads share the samples, in equal parts, so that all have the same primitive and the same order
-// of weights; how many parts follows from the shape.
+// Threads share the samples in equal parts, so that all use one primitive and one order of weights;
+// the number of parts depends on the shape alone.
 int64_t parts_of(const ConvolutionShape& shape, int64_t samples) {
   constexpr int64_t kMostParts = 8;
   constexpr int64_t kSmall = 1 << 23;  // multiplications: some 0.1 ms
@@ -199,7 +199,7 @@ int64_t weight_bytes(const ConvolutionKey& key) {
   return bytes;
 }
 
-// From the arena.
+// Returns the reordered weights, from the arena.
 Tensor ordered_weights(const ConvolutionKey& key, ConstTensor weight, Arena& arena) {
   Tensor ordered;
   onednn::run(key, make_convolution, describe, [&](Convolution& made) {
@@ -291,7 +291,7 @@ void convolution_backward_weight(const ConvolutionShape& shape, ConstTensor x, C
     return cpu::convolution_backward_weight(shape, to_f32(x, arena), to_f32(dy, arena),
                                             weight_gradient, arena);
   }
-  // Each part has its sums, which together take no more memory than the images.
+  // Each part has its own sums, which together must not exceed the images' memory.
   const auto images = static_cast<int64_t>(x.bytes() + dy.bytes());
   int64_t parts = parts_of(shape, x.rows);
   while (parts > 1 && parts * weight_gradient.size() * kFloatBytes > images) parts /= 2;

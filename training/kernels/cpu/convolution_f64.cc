@@ -21,8 +21,8 @@ void for_each_pixel(const ConvolutionShape& shape, int64_t top, int64_t left, Bo
   }
 }
 
-// Calls body(image element, im2col element) for all that one image's windows hold. The im2col
-// matrix has a row for each window, and columns in the order of the weights, group by group.
+// Calls body(image element, im2col element) for all elements in one image's windows. The im2col
+// matrix has a row per window, and columns in the order of the weights, group by group.
 template <typename Body>
 void for_each_window(const ConvolutionShape& shape, Body&& body) {
   const WindowTile windows = shape.windows();
@@ -53,7 +53,7 @@ Tensor columns_of(const ConvolutionShape& shape, ConstTensor image, Arena& arena
   return columns;
 }
 
-// One image's output as pixels x channels.
+// Views one image's output as pixels x channels.
 template <typename AnyTensor>
 AnyTensor as_pixels(const ConvolutionShape& shape, AnyTensor row) {
   const ImageShape output = shape.output();
@@ -63,7 +63,7 @@ AnyTensor as_pixels(const ConvolutionShape& shape, AnyTensor row) {
 // A group's part of each of the three matrices.
 struct GroupParts {
   int64_t columns, first_column;  // of the im2col matrix
-  int64_t outputs, first_output;  // of outputs: columns; of weights: rows
+  int64_t outputs, first_output;  // columns of outputs, rows of weights
 
   template <typename AnyTensor>
   AnyTensor of_columns(AnyTensor all) const {

@@ -19,7 +19,7 @@ void check_targets(int64_t classes, std::span<const int32_t> targets) {
   }
 }
 
-// Some numbers of f32 or f64 for each row.
+// Computes losses and statistics; V is f32 or f64.
 template <typename V>
 Loss finish(ConstTensor sums, std::span<const int32_t> targets, std::span<double> losses,
             std::span<V> statistics) {

@@ -32,7 +32,7 @@ bool alike(ConstTensor a, ConstTensor b) {
          b.contiguous();
 }
 
-// Of gradient checks: not worth threads.
+// For gradient checks only, so it is not parallel.
 template <typename From, typename To>
 void cast(std::span<const From> x, std::span<To> y) {
   std::ranges::transform(x, y.begin(), [](From value) { return static_cast<To>(value); });

@@ -23,7 +23,7 @@ namespace {
 
 using Descriptor = dnnl::memory::desc;
 
-// A product as it is: what a primitive is made for.
+// Identity of a cached primitive: one product.
 struct GemmKey {
   int64_t m = 0, n = 0, k = 0;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
@@ -33,7 +33,7 @@ struct GemmKey {
   auto operator<=>(const GemmKey&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
 };
 
-// rows x cols as the product sees it; stored as its transpose or not.
+// Describes a matrix of rows x cols, possibly stored as its transpose.
 Descriptor matrix(int64_t rows, int64_t cols, int64_t stride, bool transposed, DType type) {
   using Dims = dnnl::memory::dims;
   const Dims strides = transposed ? Dims{1, stride} : Dims{stride, 1};
@@ -72,7 +72,7 @@ struct Described {
   }
 };
 
-// The implementation that oneDNN picks for matrices with gaps between their rows: it takes any
+// The implementation that oneDNN picks for matrices with gaps between rows, which supports any
 // strides.
 std::string implementation_for_any_strides(GemmKey key) {
   key.stride_a *= 2;
@@ -99,7 +99,7 @@ std::string describe_product(const GemmKey& key) {
              name(key.in));
 }
 
-// BLAS counts columns first: it computes the transpose of everything.
+// BLAS is column-major, so it computes the transpose of everything.
 void product_f64(const GemmKey& key, ConstTensor a, ConstTensor b, Tensor c, ConstTensor bias) {
   double beta = key.accumulate ? 1 : 0;
   if (key.bias) {
@@ -118,7 +118,8 @@ void product_f64(const GemmKey& key, ConstTensor a, ConstTensor b, Tensor c, Con
          &lda, &beta, reinterpret_cast<double*>(c.data), &ldc);
 }
 
-// An operand as contiguous f32, in memory that is the calling thread's until its next use.
+// Converts an operand to contiguous f32, in memory of the calling thread that is valid until its
+// next use.
 ConstTensor as_f32(ConstTensor source, std::vector<float>& memory) {
   if (source.dtype == DType::f32) return source;
   memory.resize(static_cast<size_t>(source.size()));
@@ -154,7 +155,7 @@ void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose 
   });
 }
 
-// A column whose values lie close together.
+// A contiguous copy of a column.
 class CloseColumn {
  public:
   explicit CloseColumn(ConstTensor column)
@@ -176,8 +177,8 @@ class CloseColumn {
   Tensor values_;
 };
 
-// A product of one column: oneDNN has an order of its own where its values lie close together, as
-// those of any can.
+// A product with one column: oneDNN uses another order of summation for a contiguous column, so the
+// column is always copied into one.
 void gemm_of_a_column(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b,
                       Tensor c, GemmMode mode, ConstTensor bias) {
   const CloseColumn close_c(c);
@@ -187,7 +188,7 @@ void gemm_of_a_column(ConstTensor a, Transpose transpose_a, ConstTensor b, Trans
   close_c.copy_to(c);
 }
 
-// A product without terms (oneDNN leaves c as it is, BLAS refuses the strides).
+// A product with k = 0 (oneDNN leaves c unchanged, BLAS rejects the strides).
 void set_rows(Tensor c, ConstTensor bias) {
   for (int64_t row = 0; row < c.rows; ++row) {
     if (bias.empty()) {
@@ -198,22 +199,22 @@ void set_rows(Tensor c, ConstTensor bias) {
   }
 }
 
-// A product is cut into tiles of c: rows first, since packing b for each costs next to nothing,
-// then columns. The tiles follow from the shape alone. Never along k: that would change sums (but
-// see terms_at_once(): of copied operands, unless the bits are to be the shape's).
+// Division of a product into tiles of c: rows first, since packing b for each tile costs almost
+// nothing, then columns. Tiles depend on the shape alone. k is not divided here, as that would
+// change sums (terms_at_once() divides it for copied operands, unless BitsOf::shape).
 struct Tiles {
-  int64_t rows, cols;  // of one
+  int64_t rows, cols;  // of one tile
   int64_t down, across;
 };
 
 constexpr int64_t kBestRows = 256;
 constexpr int64_t kLeastRows = 128;  // a few percent slower
 constexpr int64_t kLeastCols = 192;
-constexpr int64_t kMostCols = 4096;  // of b, which stay in a cache
+constexpr int64_t kMostCols = 4096;  // of b, to stay in a cache
 constexpr int64_t kEnoughTiles = 8;
 constexpr int64_t kSmallProduct = 1 << 23;  // multiplications: some 0.1 ms
 
-// The largest power of two that leaves parts of `least`.
+// The largest power of two of parts that have at least `least` elements each.
 int64_t halved(int64_t size, int64_t least) {
   int64_t parts = 1;
   while (size / (2 * parts) >= least) parts *= 2;
@@ -222,7 +223,7 @@ int64_t halved(int64_t size, int64_t least) {
 
 Tiles tiles_of(const GemmKey& key) {
   if (key.m * key.n * key.k < kSmallProduct) return {key.m, key.n, 1, 1};
-  // Even shares, of whole vectors.
+  // Even shares, rounded up to whole vectors.
   const auto share = [](int64_t size, int64_t parts) {
     constexpr int64_t kVector = 32;
     return ((size + parts - 1) / parts + kVector - 1) / kVector * kVector;
@@ -237,7 +238,7 @@ Tiles tiles_of(const GemmKey& key) {
   return tiles;
 }
 
-// Rows and columns of op(a), from a.
+// The part of `a` that begins at row and column (row, col) of op(a).
 ConstTensor part_of(ConstTensor a, bool transposed, int64_t row, int64_t col) {
   a.data = transposed ? a.at(col, row) : a.at(row, col);
   return a;
@@ -252,19 +253,19 @@ void multiply(const GemmKey& key, ConstTensor a, ConstTensor b, void* c, const v
   });
 }
 
-// Rows that lie a multiple of a page apart, or of half of one, have their columns in the same few
-// lines of a cache. A product that reads such a matrix row after row for each column takes up to
-// twice as long, and reads a copy instead whose rows lie otherwise. With AVX-512 oneDNN reads more
-// of each row at once: half a page does no harm then.
+// If the distance between rows is a multiple of a page, or of half a page, the elements of a column
+// share a few cache sets. Products that read such a matrix column by column take up to twice as
+// long, so they read a copy with another stride. With AVX-512, oneDNN reads more of each row at
+// once, and half a page is harmless.
 bool collides(const GemmKey& key, int64_t stride) {
   static const int64_t distance =
       dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 4096 : 2048;
   return key.in == DType::f32 && stride * static_cast<int64_t>(sizeof(float)) % distance == 0;
 }
 
-// Rows of a matrix, copied into memory that is the calling thread's until its next use.
+// Copies rows with a gap, into memory of the calling thread that is valid until its next use.
 ConstTensor spread_out(ConstTensor rows, std::vector<float>& memory) {
-  constexpr int64_t kGap = 16;  // a line of a cache
+  constexpr int64_t kGap = 16;  // a cache line
   const int64_t stride = rows.cols + kGap;
   memory.resize(std::max(memory.size(), static_cast<size_t>(rows.rows * stride)));
   ConstTensor copied =
@@ -277,7 +278,7 @@ ConstTensor spread_out(ConstTensor rows, std::vector<float>& memory) {
   return copied;
 }
 
-// Which operands of a tile are copied: where a copy is small beside the products of its elements.
+// The operands of a tile that are copied: those for which a copy is cheap beside the products.
 struct Copied {
   bool left, right;
 
@@ -293,8 +294,8 @@ struct Copied {
   static constexpr int64_t kUses = 64;
 };
 
-// Returns how many terms are added at once: as many as let a copy stay in a cache. Where sums are
-// to have one order it is all of them, or 0 where these are too many for a copy.
+// Returns the number of terms (elements of k) per product with copies: as many as keep the copies
+// in a cache. For BitsOf::shape it is all of them, or 0 (no copies) if these are too many.
 int64_t terms_at_once(const GemmKey& key, const Copied& copied) {
   constexpr int64_t kValues = 1 << 20;
   constexpr int64_t kLeast = 256;
@@ -332,7 +333,7 @@ void multiply_copies(GemmKey key, const Copied& copied, ConstTensor a, ConstTens
 
 void compute_tile(GemmKey key, const Tiles& tiles, int64_t tile, ConstTensor a, ConstTensor b,
                   Tensor c, ConstTensor bias) {
-  // Down a column of tiles first: they share their part of b.
+  // Tiles of one column of tiles are adjacent: they share their part of b.
   const int64_t row = tile % tiles.down * tiles.rows;
   const int64_t col = tile / tiles.down * tiles.cols;
   const ConstTensor left = part_of(a, key.transpose_a, row, 0);

@@ -7,7 +7,7 @@
 namespace tutti::training {
 namespace {
 
-// A gain's values; those of one group serve all.
+// The values of a gain; if it has one group's, they serve all groups.
 template <typename Value>
 class Gain {
  public:
@@ -24,7 +24,7 @@ class Gain {
   int64_t count_;
 };
 
-// body(row, number of the group, its first column) for all groups.
+// Calls body(row, number of the group, its first column) for all groups.
 template <typename Body>
 void for_each_group(ConstTensor x, int64_t size, const Body& body) {
   const int64_t groups = x.cols / size;

@@ -1,5 +1,5 @@
-// The CPU's kernels, as the headers in kernels/ describe them, for each other's use: tensors are in
-// the host's memory, and nothing asks which.
+// The CPU's kernels, described by the headers in kernels/, for direct calls among them: all tensors
+// must be in the host's memory; the memory space is not checked.
 #pragma once
 
 #include "training/core/backend.h"
@@ -7,7 +7,7 @@
 
 namespace tutti::training::cpu {
 
-// The host's memory and these kernels: the backend that null stands for.
+// The backend of the host's memory and these kernels, for which null stands.
 const Backend& backend();
 
 decltype(training::gelu) gelu;

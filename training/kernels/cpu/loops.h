@@ -1,6 +1,6 @@
-// The loops behind elementwise.h, normalization.h, attention.h ..., as each instruction set offers
-// them for each element type. Pointers are to elements of the type, unless a name says `values`:
-// those are float, or double for f64. Out and in may be the same memory where their shapes agree.
+// Table of the loops behind elementwise.h, normalization.h, attention.h ..., per instruction set
+// and element type. Pointers are to elements of the type, except those named `values`: float, or
+// double for f64. Outputs may alias inputs of the same shape.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace tutti::training::kernels {
 
-// The counter of the first element's random number.
+// Counter of the first element's random number.
 struct RandomAt {
   uint64_t seed = 0;
   uint64_t stream = 0;
   uint64_t index = 0;
 };
 
-// Heads side by side in a row: element (row, head, i) at data[row * stride + head * head_size + i].
+// Heads are side by side in a row: element (row, head, i) is data[row * stride + head * head_size +
+// i].
 struct Heads {
   int64_t rows = 0;
   int64_t stride = 0;
@@ -24,8 +25,8 @@ struct Heads {
   int64_t head_size = 0;
 };
 
-// Windows that slide over samples x height x width pixels of `channels` values; those of the
-// padding are not there.
+// Windows that slide over samples x height x width pixels of `channels` values; padding pixels are
+// absent.
 struct Pooling {
   int64_t samples = 0;
   int64_t height = 0, width = 0, channels = 0;
@@ -33,8 +34,8 @@ struct Pooling {
   int64_t window_height = 0, window_width = 0, stride = 0, top = 0, left = 0;
 };
 
-// What the rows of a block of attention's scores see of its columns: row r those from starts[r] -
-// first_col on, below ends[r] - first_col. Null: from the first on; below valid + r.
+// Columns of a block of attention scores that its rows attend to: row r attends to columns
+// [starts[r] - first_col, ends[r] - first_col). Null: to columns [0, valid + r).
 struct Visible {
   int64_t valid = 0;
   const int32_t* starts = nullptr;
@@ -62,7 +63,7 @@ struct Loops {
   void (*dropout)(const void* x, void* y, int64_t n, uint32_t threshold, double keep_scale,
                   RandomAt random);
 
-  // Row by row. statistics: two values a row, mean and 1 / deviation (RMSNorm: the latter only).
+  // By rows. statistics: two values per row, mean and 1 / deviation (RMSNorm: only the latter).
   void (*layer_norm)(const void* x, const void* gain, const void* bias, void* y, void* statistics,
                      int64_t rows, int64_t cols, double epsilon);
   void (*layer_norm_backward)(const void* x, const void* gain, const void* dy,
@@ -85,7 +86,7 @@ struct Loops {
   void (*rope)(const void* x, void* y, Heads heads, int64_t context, const void* cos_sin,
                int direction);
 
-  // One block of online softmax: cpu/attention.cc says how they go together.
+  // One block of online softmax: cpu/attention.cc explains how these functions work together.
   void (*attention_softmax)(const void* score_values, void* probabilities, int64_t rows,
                             int64_t cols, Visible visible, double scale, void* max_values,
                             void* sum_values, void* output_values, int64_t head_size);
@@ -103,13 +104,13 @@ struct Loops {
   void (*attention_delta)(const void* y, const void* dy, int64_t stride, void* delta_values,
                           int64_t rows, int64_t head_size);
 
-  // Batch normalization, by columns. sums += x, squares += x^2, in double in the rows' order.
+  // Batch normalization, by columns. sums += x, squares += x^2, in double, in the order of rows.
   void (*column_moments)(const void* x, double* sums, double* squares, int64_t rows, int64_t cols);
-  // y = (x - mean) * factor + bias, cut off at 0 if `relu`.
+  // y = (x - mean) * factor + bias, clamped to >= 0 if `relu`.
   void (*batch_norm)(const void* x, const void* mean_values, const void* factor_values,
                      const void* bias_values, bool relu, void* y, int64_t rows, int64_t cols);
-  // With g = dy, or 0 where y is not above 0 (y null: nowhere):
-  // sums += g, products += g (x - mean), in double in the rows' order.
+  // With g = dy, or 0 where y <= 0 (null y: g = dy): sums += g, products += g (x - mean), in
+  // double, in the order of rows.
   void (*batch_norm_sums)(const void* x, const void* mean_values, const void* y, const void* dy,
                           double* sums, double* products, int64_t rows, int64_t cols);
   // dx = g * factor - (x - mean) * slope - offset
@@ -117,15 +118,15 @@ struct Loops {
                               const void* factor_values, const void* slope_values,
                               const void* offset_values, void* dx, int64_t rows, int64_t cols);
 
-  // `places` says for each output which pixel of its window was the (first) largest.
+  // places: for each output, the index of the (first) largest pixel in its window.
   void (*max_pool)(const Pooling& shape, const void* x, void* y, uint8_t* places);
   void (*max_pool_backward)(const Pooling& shape, const void* dy, const uint8_t* places, void* dx);
   // The sum over a window, times `factor`.
   void (*average_pool)(const Pooling& shape, const void* x, void* y, double factor);
   void (*average_pool_backward)(const Pooling& shape, const void* dy, void* dx, double factor);
 
-  // The logits are those of the classes from `first_class` on. Each row has three sums;
-  // `statistics` are its maximum and the logarithm of its sum (cross_entropy.h).
+  // Column c is the logit of class first_class + c. Each row has three sums; `statistics` are its
+  // maximum and the logarithm of its sum (cross_entropy.h).
   void (*cross_entropy_sums)(const void* logits, const int32_t* targets, int64_t first_class,
                              void* sums, int64_t rows, int64_t cols, int64_t stride);
   void (*cross_entropy_backward)(const void* logits, const int32_t* targets, int64_t first_class,
@@ -133,8 +134,8 @@ struct Loops {
                                  double scale);
 };
 
-// For f16, bf16, f32 or f64 on the selected instruction set (TUTTI_CPU). Throws Error(unsupported)
-// for another type.
+// Returns the table for f16, bf16, f32 or f64 on the selected instruction set (TUTTI_CPU). Throws
+// Error(unsupported) for another type.
 const Loops& loops(DType type);
 
 inline constexpr int kFloatTypes = 4;  // f16, bf16, f32, f64, in the order of DType

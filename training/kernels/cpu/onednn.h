@@ -1,5 +1,5 @@
-// What the kernels that oneDNN computes have in common: one engine, one thread a call, primitives
-// that each thread makes once for each shape, and the library's failures as Error(internal).
+// Common parts of the kernels that use oneDNN: one engine, one thread per call, primitives that
+// each thread caches by shape, and translation of the library's failures into Error(internal).
 #pragma once
 
 #include <algorithm>
@@ -19,15 +19,15 @@ namespace tutti::training::onednn {
 
 const dnnl::engine& engine();
 
-// bf16 as it is, everything else as f32.
+// bf16 for bf16, f32 for all other types.
 dnnl::memory::data_type data_type(DType type);
 
-// Whether oneDNN computes in this type here. f16, and bf16 on a processor without AVX-512, are
-// to be converted to f32; f64 is not for oneDNN at all.
+// True if oneDNN computes in this type on this processor. f16, and bf16 without AVX-512, must be
+// converted to f32; oneDNN does not support f64.
 bool computes_in(DType type);
 
-// What a primitive of the kind P does, by its `problem` (of a backward one: with the `forward` that
-// it belongs to). oneDNN 2 wants an object of its own for the problem, P::desc, oneDNN 3 does not.
+// Describes a primitive of kind P for `problem` (a backward primitive: with its `forward`). oneDNN
+// 2 needs an object for the problem, P::desc; oneDNN 3 does not.
 template <typename P, typename... Problem>
 typename P::primitive_desc primitive_descriptor(const dnnl::primitive_attr& attributes,
                                                 const Problem&... problem) {
@@ -37,7 +37,7 @@ typename P::primitive_desc primitive_descriptor(const dnnl::primitive_attr& attr
     return {engine(), problem..., attributes};
   }
 }
-// The same, by the implementation of that name; by oneDNN's first one where it is not there.
+// Likewise, with the named implementation; with oneDNN's first one if that does not exist.
 template <typename P, typename... Problem>
 typename P::primitive_desc primitive_descriptor_by(const std::string& implementation,
                                                    const dnnl::primitive_attr& attributes,
@@ -65,7 +65,7 @@ typename P::primitive_desc backward_descriptor(const Forward& forward, const Pro
   }
 }
 
-// While it lives, oneDNN computes on the calling thread alone: we cut the work ourselves, by its
+// While it exists, oneDNN computes on the calling thread alone: the kernels divide the work by its
 // shape (thread_pool.h), and bits must not depend on OMP_NUM_THREADS.
 class OneThread {
  public:
@@ -78,15 +78,15 @@ class OneThread {
   int before_;
 };
 
-// A primitive with its arguments (DNNL_ARG_...); only their addresses change from call to call.
+// A primitive with its arguments (DNNL_ARG_...), whose addresses may change from call to call.
 class Primitive {
  public:
   using Descriptors = std::initializer_list<std::pair<int, dnnl::memory::desc>>;
   using Addresses = std::initializer_list<std::pair<int, const void*>>;
 
-  // An argument whose descriptor is empty is left out.
+  // An argument whose descriptor is empty is skipped.
   Primitive(dnnl::primitive primitive, Descriptors arguments);
-  // Returns when it is done. Arguments that the primitive was made without are ignored.
+  // Blocks until done. Ignores arguments that the primitive was created without.
   void run(Addresses addresses);
 
  private:
@@ -95,13 +95,13 @@ class Primitive {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-// What was made, by key: the `most` that were used last.
+// LRU cache: keeps at most `most` objects by key.
 template <typename Key, typename Made>
 class Cache {
  public:
   explicit Cache(size_t most) : most_(most) {}
 
-  // What make(key) made, now or at an earlier call; valid until the next one.
+  // Returns the cached object for `key`, or creates it by make(key). Valid until the next call.
   template <typename Make>
   Made& get(const Key& key, Make&& make) {
     auto found = all_.find(key);
@@ -118,7 +118,7 @@ class Cache {
  private:
   struct Entry {
     Made made;
-    uint64_t used = 0;  // the number of the last call for it
+    uint64_t used = 0;  // sequence number of its last use
   };
   auto least_recently_used() {
     return std::ranges::min_element(all_, {}, [](const auto& at) { return at.second.used; });
@@ -129,14 +129,14 @@ class Cache {
   uint64_t uses_ = 0;
 };
 
-// A model has a few hundred shapes of each kind of primitive at most.
+// A model has at most a few hundred shapes of each kind of primitive.
 inline constexpr size_t kMostPrimitives = 512;
 
 [[noreturn]] void throw_failure(const std::string& what, const dnnl::error& error);
 
-// use(made), on the calling thread's primitive (or what holds several) for `key`, which make(key)
-// made at the first call, or anew after many others. describe(key) says in an Error what failed ("a
-// product of ...").
+// Calls use(made) with the calling thread's cached primitive (or struct of several) for `key`,
+// which make(key) creates at the first use and after eviction. describe(key) names the failed
+// operation in an Error ("a product of ...").
 template <typename Key, typename Make, typename Describe, typename Use>
 void run(const Key& key, Make&& make, Describe&& describe, Use&& use) {
   thread_local Cache<Key, std::invoke_result_t<Make, const Key&>> all_made(kMostPrimitives);

@@ -35,7 +35,7 @@ double share(const PoolingShape& shape) {
   return 1 / static_cast<double>(shape.window.height * shape.window.width);
 }
 
-// body(geometry, first) for ranges of some samples.
+// Calls body(geometry, first) for ranges of samples.
 template <typename Body>
 void by_samples(const PoolingShape& shape, ConstTensor x, ConstTensor y, Body&& body) {
   const kernels::Pooling all = geometry(shape, x, y);

@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix: in chunks of so many rows, each by itself in the rows' order, and
-// then the chunks' sums one after the other. Chunks follow from the shape alone, so do the bits.
+// Deterministic sums over the rows of a matrix: each chunk of kSummedRows rows is summed in order,
+// then the chunks' sums are added in order. Chunks, and so the bits, depend on the shape alone.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace tutti::training {
 
 inline constexpr int64_t kSummedRows = 256;
 
-// `width` sums of `type` (f32 or f64), from the arena. add(first, count, sums) adds those of rows
-// [first, first + count) to its zeroed sums.
+// Returns `width` sums of `type` (f32 or f64) from the arena. add(first, count, sums) adds rows
+// [first, first + count) to `sums`, which starts at zero.
 template <typename Add>
 Tensor sum_over_rows(int64_t rows, DType type, int64_t width, Arena& arena, Add&& add) {
   const int64_t chunks = rows <= kSummedRows ? 1 : (rows + kSummedRows - 1) / kSummedRows;

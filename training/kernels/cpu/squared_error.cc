@@ -3,7 +3,7 @@
 namespace tutti::training::cpu {
 namespace {
 
-// Predictions become errors.
+// Replaces predictions by errors; returns the sum of squares.
 template <typename Value>
 double subtract(std::span<Value> values, std::span<const float> targets) {
   double sum = 0;

@@ -1,9 +1,9 @@
-// What the loops have in common: element types, exp, sums by lanes. Compiled once per instruction
-// set; all of it sits in an anonymous namespace, so that no function built with wide instructions
-// can be linked in place of a plain one.
+// Helpers of the loops: element types, exp, sums by lanes. Compiled once per instruction set, in an
+// anonymous namespace, so that the linker cannot replace a plain function by one built with wide
+// instructions.
 //
-// Plain loops, which the compiler turns into vector code. Sums run in a fixed number of lanes, so
-// their order, and their bits, depend on the instruction set at most.
+// These are plain loops that the compiler vectorizes. Sums have a fixed number of lanes, so their
+// order, and their bits, depend at most on the instruction set.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace tutti::training::kernels {
 namespace {
 
-// What is in memory (Stored), and what is computed with (Value).
+// The type in memory (Stored), and the type for computation (Value).
 template <typename Format>
 struct Small {
   using Stored = typename Format::Bits;
@@ -37,9 +37,8 @@ using F32 = Plain<float>;
 using F64 = Plain<double>;
 
 // exp by argument reduction to [-ln2/2, ln2/2] and a polynomial (Cephes, expf): within 2 ulp; 0
-// below -104, infinity above 88.8, NaN for NaN. Bounding the argument is all it takes, without a
-// branch: compilers turn selects on the result into jumps, and then no loop around it is vector
-// code.
+// below -104, infinity above 88.8, NaN for NaN. Bounding the argument suffices and needs no branch:
+// compilers turn selects on the result into jumps, which prevents vectorization.
 inline float exp_of(float x) {
   constexpr float kLog2E = 1.44269504088896341f;
   constexpr float kLn2High = 0.693359375f;
@@ -76,7 +75,7 @@ inline Value sigmoid_of(Value x) {
   return Value{1} / (Value{1} + exp_of(-x));
 }
 
-// A sum in 16 lanes: term(i) for i in [0, count).
+// Sums term(i) for i in [0, count) in 16 lanes.
 template <typename Value, typename Term>
 inline Value sum_of(int64_t count, Term&& term) {
   constexpr int64_t kLanes = 16;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kUpdateTag = 0;
 constexpr int kRowTag = 1;
-constexpr int64_t kEnd = -1;  // in place of an update: the thread is to end
+constexpr int64_t kEnd = -1;  // instead of an update: asks the thread to end
 constexpr std::chrono::nanoseconds kForever{0};
 
 ConstBuffer sent(std::span<const float> row) { return {row.data(), row.size(), DType::f32}; }
@@ -43,7 +43,7 @@ AdPsgd::~AdPsgd() {
   turned_.notify_all();
   try {
     requests_.send({&kEnd, 1, DType::i64}, requests_.rank(), {.tag = kUpdateTag});
-  } catch (const std::exception&) {  // it has failed, and with it the thread
+  } catch (const std::exception&) {  // the communicator has failed, and the thread with it
   }
   thread_.join();
 }
@@ -78,7 +78,7 @@ void AdPsgd::begin_stretch(int64_t steps) {
   turned_.notify_all();
 }
 
-// All averages are over once each rank has done its updates.
+// All averages are complete once each rank has done its updates.
 void AdPsgd::finish_values() {
   if (!std::exchange(in_stretch_, false)) return;
   throw_failure();
@@ -128,7 +128,7 @@ void AdPsgd::exchange(int64_t update) {
   observe_span("average of values", 0, from);
 }
 
-// The update was computed from values that this rank had before others averaged with it.
+// Adds an update that was computed from values before others averaged with this rank.
 void AdPsgd::take_update() {
   std::ranges::transform(row(0), row(2), row(0).begin(), std::plus<>());
   std::ranges::copy(row(0), row(1).begin());
@@ -147,7 +147,7 @@ void AdPsgd::ask(int64_t update) {
   count_sent(row(0).size_bytes());
 }
 
-// The thread of a rank that answers.
+// Body of the thread on a rank that answers.
 void AdPsgd::answer_all() {
   try {
     for (;;) {
@@ -180,7 +180,7 @@ void AdPsgd::answer(int from, int64_t update) {
   replies_.send(sent(row(4)), from);
 }
 
-// Of a replay the one whose turn it is: another one would have to be held back.
+// Without a replay any rank; with one, the rank whose turn it is, so that none must be held back.
 int AdPsgd::next_source() {
   if (options().replay.empty()) return kAnySource;
   std::unique_lock lock(mutex_);

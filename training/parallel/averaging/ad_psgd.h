@@ -1,16 +1,16 @@
-// Asynchronous decentralized SGD: each second rank, when it has its gradients, averages its values
-// with those of a random one of the others, which goes on computing meanwhile, and then updates
-// them by gradients that are of values from before. Nobody waits for a slow rank.
+// Asynchronous decentralized SGD: half of the ranks, on completion of their gradients, average
+// their values with a random one of the other half, which continues computing meanwhile; each rank
+// then updates its values by gradients of older values. No rank waits for a straggler.
 //
 //   rank 0 (asks)     compute | average with 1 | update | compute | average with 3 | update
 //   rank 1 (answers)  compute ........ | averaged | ....... | update | compute ...
 //
-// Even ranks ask and odd ones answer, so that no two wait for each other; the answers come from a
-// thread of their own. An average leaves the sum of both ranks' values, so the mean of all stays.
-// Ranks meet where losses are told; then all averages are over.
+// Even ranks ask and odd ones answer, so that no two ranks wait for each other; a separate thread
+// answers. Averaging preserves the sum of both ranks' values, and so the mean of all values. When
+// ranks meet to exchange losses, all averages are complete.
 //
-// The order in which an odd rank was averaged and updated is what a replay keeps
-// (replay/update_order.h): of its own updates, and of those that asked.
+// A replay preserves the order in which an odd rank was averaged and updated
+// (replay/update_order.h): the order of its own updates and of the requests.
 //
 // Lian, Zhang, Zhang, Liu: Asynchronous decentralized parallel stochastic gradient descent, ICML
 // 2018, algorithm 1 and its section on deadlocks.
@@ -56,8 +56,8 @@ class AdPsgd : public Averaging {
   bool is_next(const AppliedPush& push) const;
   StretchOrder stretch();
   void throw_failure();
-  // 0: this rank's values; 1: those that the model computes with; 2: an update; 3: another rank's
-  // values; 4: those that are sent to it.
+  // 0: this rank's values; 1: the values that the model computes with; 2: an update; 3: another
+  // rank's values; 4: values to send to it.
   std::span<float> row(size_t index) const { return {memory_.get() + index * count(), count()}; }
   size_t count() const { return static_cast<size_t>(values_.size()); }
 
@@ -66,17 +66,17 @@ class AdPsgd : public Averaging {
   Memory<float> memory_;
   OrderFiles files_;
   bool in_stretch_ = false;
-  int64_t first_ = 1;  // updates of the stretch
+  int64_t first_ = 1;  // updates in the stretch
   int64_t last_ = 0;
 
-  std::mutex mutex_;  // of what follows, and of row 0 where this rank answers
+  std::mutex mutex_;  // guards what follows, and row 0 on a rank that answers
   std::condition_variable turned_;
-  UpdateOrder order_;                      // of the stretch, where this rank answers
-  const UpdateOrder* recorded_ = nullptr;  // that it is to be
-  std::exception_ptr failure_;             // of the thread
+  UpdateOrder order_;                      // in the stretch, on a rank that answers
+  const UpdateOrder* recorded_ = nullptr;  // the order to replay
+  std::exception_ptr failure_;             // in the thread
   bool ends_ = false;
 
-  // After the memory that messages in flight use: calls end with them.
+  // Declared after the memory of messages in flight: the communicators are destroyed first.
   Communicator requests_;
   Communicator replies_;
   std::thread thread_;

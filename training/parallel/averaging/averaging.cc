@@ -21,8 +21,8 @@ Averaging::Averaging(ParameterStorage& storage, const SyncOptions& options)
 
 void Averaging::after_update() { exchange(++updates_); }
 
-// Without a number of updates, each step made one; without a kind, values of a rank's own are those
-// of local SGD.
+// Defaults for older checkpoints: without a number of updates, each step made one; without a kind,
+// it is local SGD.
 void Averaging::visit_state(StateVisitor& visitor) {
   visitor.number("sync.updates", updates_, visitor.step());
   auto kind = static_cast<int64_t>(options_.kind);

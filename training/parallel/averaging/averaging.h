@@ -1,6 +1,6 @@
-// Ranks with values of their own: each updates them by its own gradients, and then exchanges them
-// with all others now and then (local_sgd.h, diloco.h, easgd.h, federated.h), or with some of them
-// (gossip.h, push_sum.h, ad_psgd.h).
+// Base of synchronizers with values that differ between ranks: each rank updates its values by its
+// own gradients, and now and then exchanges them with all others (local_sgd.h, diloco.h, easgd.h,
+// federated.h), or with some of them (gossip.h, push_sum.h, ad_psgd.h).
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace tutti::training {
 
 class Averaging : public Synchronizer {
  public:
-  // `storage`, of stage 0 with f32 values or masters, outlives it.
+  // `storage`, of stage 0 with f32 values or masters, must outlive it.
   Averaging(ParameterStorage& storage, const SyncOptions& options);
 
   void begin_step(const std::vector<int64_t>&) override { storage_.zero_gradients(); }
@@ -31,8 +31,8 @@ class Averaging : public Synchronizer {
 
   // The number of updates so far.
   void visit_state(StateVisitor& visitor) override;
-  // False once a state of another way, or of workers that were cut otherwise, was read: then all
-  // ranks begin with the mean of the values.
+  // False once the state of another way, or of differently cut workers, was read: all ranks then
+  // start from the mean of the values.
   bool takes_own_values() const override { return same_way_; }
 
   int64_t bytes() const override;
@@ -41,17 +41,17 @@ class Averaging : public Synchronizer {
   void observe(const Observer& observer) override { observer_ = observer; }
 
  protected:
-  // After each update, on all ranks; the first one has the number 1.
+  // Called after each update, on all ranks; updates count from 1.
   virtual void exchange(int64_t update) = 0;
 
   ParameterStorage& storage() { return storage_; }
   Communicator& ranks() { return ranks_; }
   const SyncOptions& options() const { return options_; }
   int64_t updates() const { return updates_; }
-  // The buffer becomes the mean of the ranks' buffers.
+  // Replaces the buffer by the mean of the ranks' buffers.
   void average(Buffer buffer);
   void all_reduce(Buffer buffer, ReduceOp op);
-  // Own values become their mean with another rank's.
+  // Replaces own values by their mean with another rank's.
   static void average_pair(std::span<float> own, std::span<const float> other);
   void count_all_reduce(uint64_t bytes);
   void count_sent(uint64_t bytes) { bytes_sent_ += static_cast<double>(bytes); }
@@ -59,7 +59,7 @@ class Averaging : public Synchronizer {
   void exchange_rows(std::span<const float> row, int to, std::span<float> other, int from);
   Work send_async(std::span<const float> row, int to);
   void observe_span(const char* what, int part, std::chrono::steady_clock::time_point from) const;
-  // Adds its own lifetime to the time that this rank waited.
+  // Adds its lifetime to the time that this rank waited.
   class Waiting {
    public:
     explicit Waiting(Averaging& owner) : owner_(owner) {}
@@ -83,7 +83,8 @@ class Averaging : public Synchronizer {
   Observer observer_;
 };
 
-// `options` has a kind with own values; `seed` is that of random peers and clients.
+// `options` has a kind with values that differ between ranks; `seed` is for random peers and
+// clients.
 std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const SyncOptions& options,
                                              uint64_t seed);
 

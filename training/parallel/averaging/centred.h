@@ -1,5 +1,5 @@
-// Ranks with values of their own and a centre: a row of f32 values that all ranks have alike, and
-// from which a way of averaging measures what each rank has learned.
+// Base of ways of averaging with a centre: a row of f32 values, equal on all ranks, relative to
+// which they measure each rank's progress.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Centred : public Averaging {
  public:
   Centred(ParameterStorage& storage, const SyncOptions& options);
 
-  // Values that were filled or loaded become the centre, unless a checkpoint had one.
+  // Initial or loaded values become the centre, unless a checkpoint had one.
   void publish_values() override;
   void visit_state(StateVisitor& visitor) override;
 
@@ -26,7 +26,7 @@ class Centred : public Averaging {
   std::span<float> span_of(const Memory<float>& row) const {
     return {row.get(), static_cast<size_t>(count())};
   }
-  // Shows a row that all ranks have alike.
+  // Shows a row that is equal on all ranks.
   void visit_row(StateVisitor& visitor, const char* name, std::span<float> row) const;
 
  private:

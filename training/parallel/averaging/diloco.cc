@@ -36,7 +36,7 @@ DiLoCo::~DiLoCo() {
     if (std::uncaught_exceptions() > 0) ranks().abort("training was ended by an error");
     mean_->wait();
   } catch (const std::exception&) {
-    // A call that failed has ended, too.
+    // A call that failed has ended as well.
   }
 }
 
@@ -77,7 +77,7 @@ void DiLoCo::wait_for_mean() {
   mean_.reset();
 }
 
-// A sum that fails throws before anything changes.
+// If the sum fails, it throws before anything changes.
 void DiLoCo::apply_mean(int64_t fragment) {
   const auto from = std::chrono::steady_clock::now();
   wait_for_mean();
@@ -93,7 +93,7 @@ void DiLoCo::apply_mean(int64_t fragment) {
     values().write(first, outer);
   } else {
     const auto share = static_cast<float>(options().own_share);
-    const std::span<float> merged = delta;  // which is no longer needed
+    const std::span<float> merged = delta;  // delta is no longer needed
     values().read(first, merged);
     std::ranges::transform(merged, outer, merged.begin(), [share](float own, float all) {
       return share * own + (1 - share) * all;
@@ -104,7 +104,7 @@ void DiLoCo::apply_mean(int64_t fragment) {
   observe_span("mean of a fragment", static_cast<int>(fragment), from);
 }
 
-// False where a state was read whose fragments are others, or sent at other updates.
+// False if the state that was read has other fragments, or sends them at other updates.
 bool DiLoCo::has_same_schedule(StateVisitor& visitor) const {
   bool same = true;
   for (const auto& [name, own] :
@@ -117,7 +117,7 @@ bool DiLoCo::has_same_schedule(StateVisitor& visitor) const {
   return same;
 }
 
-// The mean of a fragment in flight is saved, and applied when its time comes.
+// Saves the mean of a fragment in flight, to be applied at its time after resuming.
 void DiLoCo::visit_state(StateVisitor& visitor) {
   Centred::visit_state(visitor);
   wait_for_mean();

@@ -1,19 +1,19 @@
-// DiLoCo: each rank makes H updates of its own. Then the mean over ranks of the differences between
-// outer and own values is the gradient of an outer optimizer, SGD with Nesterov's momentum, and all
-// ranks continue from the outer values.
+// DiLoCo: each rank makes H updates of its own. The mean over ranks of the differences between
+// outer and own values is then the gradient of an outer optimizer, SGD with Nesterov momentum, and
+// all ranks continue from the outer values.
 //
 //   delta = outer values - own values      mean over ranks
 //   momentum = m momentum + delta;  outer values -= rate (delta + m momentum)
 //   own values = share own + (1 - share) outer values
 //
-// Streaming: the row of values is cut into P fragments, which are sent one after the other, H / P
-// updates apart; its mean is applied TAU updates after a fragment was sent.
+// Streaming: the row of values is divided into P fragments, which are sent one after the other, H /
+// P updates apart; the mean of a fragment is applied TAU updates after it was sent.
 //
 //   update      H/P           2H/P           H
 //   fragment 0   | sent..applied
 //   fragment 1                  | sent..applied
 //
-// Differences may be sent in fewer bits (SyncOptions::wire): all ranks get the same mean.
+// Differences may be sent with fewer bits (SyncOptions::wire): all ranks get the same mean.
 //
 // Douillard et al.: DiLoCo, 2023, algorithm 1; Douillard et al.: Streaming DiLoCo with overlapping
 // communication, 2025, algorithm 2.
@@ -27,18 +27,18 @@
 
 namespace tutti::training {
 
-// The fragment that DiLoCo sends after this update (the first one is 1).
+// Returns the fragment that DiLoCo sends after this update; updates count from 1.
 std::optional<int64_t> fragment_sent_at(const SyncOptions& options, int64_t update);
 
 class DiLoCo : public Centred {
  public:
   DiLoCo(ParameterStorage& storage, const SyncOptions& options);
-  // Waits for the fragment in flight; after an error it aborts.
+  // Waits for the fragment in flight; aborts it after an error.
   ~DiLoCo() override;
   DiLoCo(const DiLoCo&) = delete;
   DiLoCo& operator=(const DiLoCo&) = delete;
 
-  // Lets a fragment in flight move on while the next step computes.
+  // Makes progress on a fragment in flight while the next step computes.
   void after_weights(int unit) override;
   void visit_state(StateVisitor& visitor) override;
 
@@ -58,8 +58,8 @@ class DiLoCo : public Centred {
   // The outer values are the centre.
   Memory<float> momentum_;
   Memory<float> delta_;
-  int64_t in_flight_ = -1;    // the fragment whose mean is not applied yet; -1: none
-  std::optional<Work> mean_;  // of that fragment, until it is there
+  int64_t in_flight_ = -1;    // the fragment whose mean has not been applied yet; -1: none
+  std::optional<Work> mean_;  // reduction of that fragment, until it is complete
 };
 
 }  // namespace tutti::training

@@ -1,23 +1,23 @@
-// Federated averaging: ranks are clients. A round is K updates; all clients begin it with the same
-// global values x and with an optimizer's state of zeros. At its end the new global values are the
-// mean of the values of the clients that were drawn for the round, weighted by the targets that
-// each learned from in it.
+// Federated averaging: ranks are clients. A round is K updates; all clients start it with the same
+// global values x and zeroed optimizer state. At its end the new global values are the mean of the
+// values of the clients drawn for the round, weighted by the number of targets that each processed
+// in it.
 //
 //   client 0   x | update ... update | 30 targets
 //   client 1   x | update ... update | not drawn       x = 3/4 (client 0's) + 1/4 (client 2's)
 //   client 2   x | update ... update | 10 targets
 //
-// A share of the clients, at least one, is drawn for each round by numbers of the run's seed. The
-// others train too, but what they did in the round does not count. The model that is validated and
-// saved is the global values.
+// At least one client, and a given fraction of them, is drawn for each round by the run's seed. The
+// others train too, but their work of the round is discarded. The global values are the model that
+// is validated and saved.
 //
-//   fedavg    as above. K = 1 and SGD: what summed gradients give, up to rounding
+//   fedavg    as above. With K = 1 and SGD it equals summed gradients, up to rounding
 //   fedprox   mu (own values - x) is added to each gradient
 //   fedadam   the mean d of (own values - x) is a gradient for Adam without correction of its bias:
 //             m = 0.9 m + 0.1 d;  v = 0.99 v + 0.01 d^2;  x += rate m / (sqrt(v) + tau)
 //             tau is 1e-3, and v begins with tau^2
 //
-// With SyncOptions::secure_sums sums are in fixed point, of masked values (secure_sum.h).
+// With SyncOptions::secure_sums sums are computed in fixed point on masked values (secure_sum.h).
 //
 // McMahan et al.: Communication-efficient learning of deep networks from decentralized data,
 // AISTATS 2017, algorithm 1; Li et al.: Federated optimization in heterogeneous networks, MLSys
@@ -46,7 +46,7 @@ class Federated : public Centred {
  private:
   void exchange(int64_t update) override;
   void end_round(int64_t round);
-  // `row` becomes its sum over clients.
+  // Replaces `row` by its sum over clients.
   void sum(std::span<float> row, const std::vector<bool>& drawn, int64_t round);
   int64_t sum_of_targets(int64_t own, const std::vector<bool>& drawn, int64_t round);
   void take_mean(std::span<const float> mean);
@@ -58,7 +58,7 @@ class Federated : public Centred {
   Memory<float> second_moment_;
   Memory<uint64_t> words_;  // secure sums
   int64_t step_targets_ = 0;
-  int64_t round_targets_ = 0;  // of the round's updates so far
+  int64_t round_targets_ = 0;  // in the round so far
   std::array<float, 2> saved_targets_ = {};
 };
 

@@ -1,9 +1,9 @@
-// Decentralized SGD: after each update a rank averages its values with those of a few others, by
-// weights whose sums over senders and over receivers are 1: so the mean of all values stays.
+// Decentralized SGD: after each update a rank averages its values with those of a few others. The
+// weights sum to 1 over senders and over receivers, which preserves the mean of all values.
 //
 //   ring      a third of its own and of both neighbours' values
 //   exp       half of its own, half of those of the rank 1, 2, 4 ... below it
-//   random    half of its own, half of those of its partner; partners are drawn for each exchange
+//   random    half of its own, half of its partner's; partners are drawn for each exchange
 //   complete  the mean of all
 //
 // Lian et al.: Can decentralized algorithms outperform centralized algorithms?, NeurIPS 2017;
@@ -26,13 +26,13 @@ class Gossip : public Averaging {
  private:
   void exchange(int64_t update) override;
   void average_with_neighbours();
-  // Own values become the mean of theirs and those that come from `from`.
+  // Replaces own values by their mean with those received from `from`.
   void average_with(int to, int from);
   std::span<float> row(int index) const;
 
   uint64_t seed_;
   ValueRow values_;
-  Memory<float> memory_;  // rows: own values, and what others sent
+  Memory<float> memory_;  // rows: own values, then received ones
 };
 
 }  // namespace tutti::training

@@ -37,7 +37,7 @@ void PushSum::exchange(int64_t update) {
   observe_span("push of values", 0, from);
 }
 
-// x / w is what the model had before its update, bit for bit.
+// x / w is bitwise the value that the model had before its update.
 void PushSum::take_update() {
   const std::span<float> updated = row(1).first(count());
   values_.read(0, updated);

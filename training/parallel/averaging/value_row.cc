@@ -11,7 +11,7 @@ ValueRow::ValueRow(ParameterStorage& storage) : storage_(storage) {
 template <typename Float, typename Visit>
 void ValueRow::each(int64_t first, std::span<Float> part, const Visit& visit) const {
   const int64_t last = first + std::ssize(part);
-  int64_t start = 0;  // of the piece in the row
+  int64_t start = 0;  // offset of the piece in the row
   for (const OwnedPiece& piece : storage_.owned()) {
     const int64_t from = std::max(first, start);
     const int64_t to = std::min(last, start + piece.piece.count);

@@ -1,4 +1,4 @@
-// All values that a rank updates, as one row of f32: so they are sent whole, and cut anywhere.
+// All values that a rank updates, as one row of f32, which can be sent whole and divided anywhere.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@ namespace tutti::training {
 
 class ValueRow {
  public:
-  // `storage`, of stage 0 with f32 values or masters, outlives it.
+  // `storage`, of stage 0 with f32 values or masters, must outlive it.
   explicit ValueRow(ParameterStorage& storage);
 
   int64_t size() const { return size_; }
-  // Elements [first, first + part.size()) of the row.
+  // Copies elements [first, first + part.size()) of the row into `part`.
   void read(int64_t first, std::span<float> part) const;
-  // Sets these elements, and the values in the model's type that are rounded from them.
+  // Sets these elements, and the model's values, which are rounded from them.
   void write(int64_t first, std::span<const float> part);
 
  private:
-  // visit(elements of the piece, the same elements of the part, the piece)
+  // Calls visit(elements of the piece, the same elements of the part, the piece).
   template <typename Float, typename Visit>
   void each(int64_t first, std::span<Float> part, const Visit& visit) const;
 

@@ -10,12 +10,12 @@
 
 namespace tutti::training {
 
-// Throws Error(invalid_argument) for gradients in f16: their loss scale changes from step to step,
-// so errors of one step cannot be added to the next. `what`: the compression, for the message.
+// Throws Error(invalid_argument) for gradients in f16: the loss scale changes from step to step, so
+// errors of one step cannot be added to the next. `what`: the compression, for the message.
 void check_error_feedback(std::string_view what, DType gradients);
 
-// This rank's errors of one bucket, one for each of its elements. Only the sum of all ranks' errors
-// matters, so another number of ranks may share it out anew.
+// This rank's errors of one bucket, one per element. Only the sum of all ranks' errors matters, so
+// another number of ranks may redistribute it.
 class BucketErrors {
  public:
   BucketErrors(const Layout& layout, const std::vector<ParameterSpec>& specs, size_t bucket);

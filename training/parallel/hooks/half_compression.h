@@ -1,12 +1,12 @@
-// Gradients go over the wire in 16 bits: half the bytes of f32.
+// Sends gradients in 16 bits: half the bytes of f32.
 //
-// Each rank rounds its gradients to the wire's type, these are summed in that type (sums in float,
-// rounded to the type, base/reduce.h), and the sum is converted back. Ranks' gradients are divided
-// by the global number of targets beforehand, so the sum needs no averaging.
+// Each rank rounds its gradients to the wire's type; they are summed in that type (sums in float,
+// rounded to the type, base/reduce.h), and the sum is converted back. Gradients are divided by the
+// global number of targets beforehand, so the sum needs no averaging.
 //
 // bf16 has the range of f32 and 8 bits of precision. f16 has 11 bits and a largest value of 65504:
-// a gradient or a sum beyond it becomes infinite, which the trainer finds in the gradients' norm,
-// and values below 6e-8 become zero.
+// a gradient or a sum beyond it becomes infinite, which the gradients' norm reveals, and values
+// below 6e-8 become zero.
 #pragma once
 
 #include <cstdint>

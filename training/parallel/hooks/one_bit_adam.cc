@@ -9,7 +9,7 @@ namespace tutti::training {
 
 namespace {
 
-// No gradient has reached it in the warm-up: its second moment is 0, and would be a divisor.
+// True if no gradient reached the value in the warm-up: its second moment, a divisor, is 0.
 bool is_masked(float momentum) { return momentum == 0; }
 
 }  // namespace
@@ -58,7 +58,7 @@ void OneBitAdam::finish(int bucket, Tensor gradients) {
     at.sent[i] = is_masked(momentum[i]) ? 0 : (told[i] - beta1_ * momentum[i]) / (1 - beta1_);
   }
   convert(f32_row(at.sent), gradients);
-  convert(gradients, f32_row(at.sent));  // as the optimizer has them
+  convert(gradients, f32_row(at.sent));  // as rounded for the optimizer
   std::vector<float>& errors = signs_.errors(bucket);
   for (size_t i = 0; i < at.sent.size(); ++i) {
     if (is_masked(momentum[i])) {

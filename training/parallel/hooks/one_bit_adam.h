@@ -1,16 +1,16 @@
-// 1-bit Adam: after a warm-up of plain Adam its second moment stays as it is (AdamMoments::
-// frozen_after), and ranks tell each other their first moments, of a bit a value.
+// 1-bit Adam: after a warm-up of plain Adam its second moment is constant
+// (AdamMoments::frozen_after), and ranks exchange their first moments with one bit per value.
 //
 //   warm-up    g = sum of gradients                   m = beta1 m + (1 - beta1) g
 //   after it   M = beta1 m / ranks + (1 - beta1) g of this rank, compressed with error feedback
 //              m' = sum of M            the optimizer gets g = (m' - beta1 m) / (1 - beta1),
 //              of which it makes m'
 //
-// A value that no gradient reaches in the warm-up stays as it is: Adam would divide by its second
-// moment of 0. What the optimizer's type cannot hold of m' comes later, as what was not sent does.
+// A value without gradients in the warm-up is not updated: Adam would divide by its second moment
+// of 0. The part of m' that the optimizer's type cannot represent is added to the error feedback.
 //
-// Sums are linear in gradients as long as every step multiplies them by the same factor: there must
-// be no clipping after the warm-up.
+// Sums are linear in gradients only if every step multiplies gradients by the same factor: clipping
+// must be off after the warm-up.
 //
 // Tang et al.: 1-bit Adam: communication efficient large-scale training with Adam's convergence
 // speed, 2021, algorithm 1.
@@ -29,11 +29,11 @@ namespace tutti::training {
 
 class OneBitAdam : public CommunicationHook {
  public:
-  // Arguments are not kept. `beta1` is the optimizer's.
+  // Arguments are not retained. `beta1` is the optimizer's.
   OneBitAdam(int64_t warm_up_steps, double beta1, const Layout& layout,
              const std::vector<ParameterSpec>& specs);
 
-  // Gradients are f32 or bf16 (as BlockCompression's).
+  // Gradients must be f32 or bf16 (see BlockCompression).
   void start(Communicator& communicator, int bucket, Tensor gradients) override;
   void finish(int bucket, Tensor gradients) override;
   bool remembers() const override { return true; }
@@ -43,7 +43,7 @@ class OneBitAdam : public CommunicationHook {
 
  private:
   struct BucketState {
-    BucketErrors momentum;  // of the sum of gradients: the same on all ranks
+    BucketErrors momentum;  // of the sum of gradients: equal on all ranks
     std::vector<float> sent;
     bool plain = true;
   };
@@ -56,7 +56,7 @@ class OneBitAdam : public CommunicationHook {
   PlainSums sums_;
   BlockCompression signs_;
   std::vector<BucketState> buckets_;
-  bool corrects_ = false;  // this rank has the errors that all ranks make alike
+  bool corrects_ = false;  // this rank keeps the errors that all ranks make equally
 };
 
 }  // namespace tutti::training

@@ -6,7 +6,7 @@
 namespace tutti::training {
 namespace {
 
-// What is left of a row that depends on the others is rounding: some units of 2^-24 of it.
+// The remainder of a dependent row is rounding error: a few units of 2^-24 of it.
 constexpr double kDependent = 1e-6;
 
 double dot(std::span<const float> a, std::span<const float> b) {

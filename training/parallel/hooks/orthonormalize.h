@@ -7,10 +7,10 @@
 
 namespace tutti::training {
 
-// Makes the rows of `rows` (f32, contiguous, finite) orthonormal and returns which of them depend
-// on those before: these become zero. Modified Gram-Schmidt, run twice ("twice is enough": Giraud
-// et al.: The loss of orthogonality in the Gram-Schmidt orthogonalization process, 2005). The bits
-// depend on the values alone.
+// Makes the rows of `rows` (f32, contiguous, finite) orthonormal. Returns the indices of rows that
+// depend on earlier ones; these become zero. Modified Gram-Schmidt, run twice ("twice is enough":
+// Giraud et al.: The loss of orthogonality in the Gram-Schmidt orthogonalization process, 2005).
+// The bits depend on the values alone.
 std::vector<int> orthonormalize(Tensor rows);
 
 }  // namespace tutti::training

@@ -23,7 +23,7 @@ Tensor row(const Memory<float>& memory, int64_t count) {
   return tensor_at(memory.get(), DType::f32, 1, count);
 }
 
-// Copies the parameters that are not compressed between the bucket and one dense row.
+// Copies the uncompressed parameters between the bucket and one dense row.
 template <typename Copy>
 void for_each_other(const std::vector<Slot>& slots, Tensor gradients, std::byte* packed,
                     Copy&& copy) {
@@ -204,7 +204,7 @@ void PowerSgd::decompress(BucketState& at, Matrix& matrix, Tensor gradient) {
   scale(own_q, own_q, -1);
   gemm(p, Transpose::yes, own_q, Transpose::no, error_of(at, matrix), GemmMode::accumulate);
 
-  // These rows of Q are zero and would stay so for ever.
+  // These rows of Q are zero and would remain so, so they are redrawn.
   for (const int row : matrix.dependent) draw_q(at, matrix, row);
 }
 

@@ -1,21 +1,21 @@
-// PowerSGD: matrices of gradients are summed over ranks in a factored form of low rank.
-// Vogels, Karimireddy, Jaggi: PowerSGD: Practical low-rank gradient compression for distributed
-// optimization, NeurIPS 2019, algorithms 1 and 2.
+// PowerSGD: sums matrices of gradients over ranks in a low-rank factored form. Vogels, Karimireddy,
+// Jaggi: PowerSGD: Practical low-rank gradient compression for distributed optimization, NeurIPS
+// 2019, algorithms 1 and 2.
 //
-// For each matrix (n x m) of a bucket, with Q (m x r) of the step before:
+// For each matrix (n x m) of a bucket, with Q (m x r) of the previous step:
 //
 //   M = gradient + error         on each rank
 //   P = sum of M Q               all-reduce of n r values   start()
 //   P = orthonormal columns of P
 //   Q = sum of M^T P             all-reduce of m r values   finish()
 //   gradient = P Q^T             the same bits on every rank
-//   error = M - P (M^T P)^T      what this rank's part of it lacks
+//   error = M - P (M^T P)^T      the part of M that this rank did not contribute
 //
-// so that over the steps no gradient is lost: the sum of all results is the sum of all gradients
-// less the ranks' present errors. Gradients of rank r or less come out exact up to rounding.
+// so that no gradient is lost over the steps: the sum of all results is the sum of all gradients
+// less the ranks' current errors. Gradients of rank r or less are exact up to rounding.
 //
-// Vectors, and matrices for which r (n + m) >= n m, are summed as they are. A bucket takes three
-// collectives, whatever the number of its parameters: all of its P, all of its Q, all the rest.
+// Vectors, and matrices with r (n + m) >= n m, are summed uncompressed. A bucket takes three
+// collectives for any number of parameters: all of its P, all of its Q, and the uncompressed rest.
 #pragma once
 
 #include <cstdint>
@@ -28,24 +28,24 @@ namespace tutti::training {
 
 struct PowerSgdOptions {
   int rank = 4;       // of the factors; 1 or more
-  uint64_t seed = 1;  // of the first Q
+  uint64_t seed = 1;  // for the first Q
 };
 
-// The errors are this rank's, Q is everybody's; both are in checkpoints. Only the sum of all ranks'
-// errors matters, so another number of ranks may share it out anew. When a sum is not finite, so
-// are the bucket's gradients, and its errors become zero.
+// Errors are local, Q is equal on all ranks; both are in checkpoints. Only the sum of all ranks'
+// errors matters, so another number of ranks may redistribute it. If a sum is not finite, the
+// bucket's gradients are not either, and its errors become zero.
 class PowerSgd : public CommunicationHook {
  public:
-  // Throws Error(invalid_argument) for a rank below 1. Arguments are not kept.
+  // Throws Error(invalid_argument) for a rank below 1. Arguments are not retained.
   PowerSgd(const Layout& layout, const std::vector<ParameterSpec>& specs,
            const PowerSgdOptions& options = {});
 
-  // Gradients are f32 or bf16. For f16 it throws Error(invalid_argument): their loss scale changes
-  // from step to step, and errors of one step could not be added to the next.
+  // Gradients must be f32 or bf16. For f16 it throws Error(invalid_argument): the loss scale
+  // changes from step to step, so errors of one step cannot be added to the next.
   void start(Communicator& communicator, int bucket, Tensor gradients) override;
-  // Begins the second all-reduce, so every rank finishes its buckets in the same order.
+  // Begins the second all-reduce, so all ranks must finish their buckets in the same order.
   void finish(int bucket, Tensor gradients) override;
-  // True only if finish() would begin nothing: when it does so may differ from rank to rank.
+  // True only if finish() begins no collective, as the time of this call differs between ranks.
   bool test(int bucket) override;
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
   int64_t bytes() const override;
@@ -53,7 +53,7 @@ class PowerSgd : public CommunicationHook {
   std::vector<HookState> states(Communicator& communicator, DType gradients) override;
 
  private:
-  // A matrix that is compressed. P and Q are kept as their transposes: r rows.
+  // A compressed matrix. P and Q are stored transposed, in r rows.
   struct Matrix {
     ParameterSpec spec;
     int64_t offset = 0;  // elements from the bucket's start
@@ -62,8 +62,8 @@ class PowerSgd : public CommunicationHook {
     int64_t p_offset = 0;
     int64_t q_offset = 0;
     int64_t error_offset = 0;
-    float draws = 0;             // of rows of Q: a state like the others, exact to 2^24
-    std::vector<int> dependent;  // columns of P, in this step
+    float draws = 0;             // number of drawn rows of Q: a state, exact up to 2^24
+    std::vector<int> dependent;  // columns of P that are dependent in this step
   };
 
   struct BucketState {
@@ -74,10 +74,10 @@ class PowerSgd : public CommunicationHook {
     int64_t other_size = 0;
     int64_t other_bytes = 0;
     std::vector<float> errors;  // between start() and finish(): M
-    // Made by the first start().
+    // Set by the first start().
     Communicator communicator;
     Memory<float> p;
-    Memory<float> q;      // sums: what the next step begins with
+    Memory<float> q;      // sums: the start of the next step
     Memory<float> own_q;  // this rank's part
     Memory<std::byte> other_values;
     Work p_sum;
@@ -89,12 +89,12 @@ class PowerSgd : public CommunicationHook {
   Tensor q_of(const Memory<float>& q, const Matrix& matrix) const;
   static Tensor matrix_in(Tensor bucket, const Matrix& matrix);
   static Tensor error_of(BucketState& at, const Matrix& matrix);
-  // f32 memory of the matrix's shape, until the next call.
+  // f32 memory of the matrix's shape, valid until the next call.
   Tensor scratch_for(const Matrix& matrix);
   void add_matrix(BucketState& at, const ParameterSpec& spec, const Slot& slot);
   void prepare(BucketState& at, Communicator& communicator, DType dtype);
   void draw_q(BucketState& at, Matrix& matrix, int row) const;
-  // From the sum of P: false, on every rank, if the sums are not finite.
+  // Computes Q from the sum of P. Returns false, on every rank, if the sums are not finite.
   bool sum_q(BucketState& at);
   void decompress(BucketState& at, Matrix& matrix, Tensor gradient);
   void start_anew(BucketState& at, Matrix& matrix, Tensor gradient);

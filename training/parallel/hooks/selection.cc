@@ -75,7 +75,7 @@ void Selection::pack(Communicator& communicator, Part& part, Tensor gradients) {
     part.memory = communicator.allocate<std::byte>(bytes);
     bytes_ += static_cast<int64_t>(bytes);
   }
-  // A format may have made something of what lies between parameters.
+  // Zero the gaps between parameters, which a compressed format may have changed.
   std::memset(part.memory.get(), 0, bytes);
   copy(part, gradients, false);
 }

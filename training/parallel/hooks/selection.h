@@ -1,5 +1,5 @@
-// Compression of some parameters: those whose names fit a pattern are taken out of their buckets
-// and compressed, the rest of the buckets is summed as it is.
+// Compresses some parameters only: those whose names match a pattern are extracted from their
+// buckets and compressed; the rest of each bucket is summed uncompressed.
 //
 //   bucket      | wte | ln.bias | attn.weight | ln.weight |
 //   compressed  | wte | attn.weight |         plain  | ln.bias | ln.weight |
@@ -17,16 +17,16 @@
 
 namespace tutti::training {
 
-// Comma-separated patterns of a shell ("*.weight,wte*"; fnmatch(3)).
+// Comma-separated shell patterns ("*.weight,wte*"; fnmatch(3)).
 bool fits(std::string_view name, const std::string& patterns);
-// Throws Error(invalid_argument) where no parameter fits.
+// Throws Error(invalid_argument) if no parameter matches.
 void check_patterns(const std::string& patterns, const std::vector<ParameterSpec>& specs);
 
 class Selection : public CommunicationHook {
  public:
-  // Makes the hook of what is chosen: its layout has the same buckets, without the rest.
+  // Creates the hook for the chosen parameters: its layout has the same buckets, without the rest.
   using Make = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
-  // Arguments are not kept.
+  // Arguments are not retained.
   Selection(const std::string& patterns, const Layout& layout,
             const std::vector<ParameterSpec>& specs, const Make& make);
 
@@ -40,7 +40,7 @@ class Selection : public CommunicationHook {
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
 
  private:
-  // Elements of the bucket that lie together, and where they are packed.
+  // Consecutive elements of the bucket, and their offset in packed memory.
   struct Run {
     int64_t from = 0;
     int64_t to = 0;

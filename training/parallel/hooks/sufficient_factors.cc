@@ -96,7 +96,7 @@ int64_t SufficientFactors::bytes() const {
   return bytes;
 }
 
-// Each rank's rows go to all others once, and not twice as the parts of an all-reduce.
+// Each rank's rows go to all others once, not twice as in an all-reduce.
 int64_t SufficientFactors::payload_bytes(int bucket, Tensor) const {
   const Layer& at = *layers_[static_cast<size_t>(bucket)];
   return at.rows * at.own.width() * static_cast<int64_t>(size_of(at.own.dtype())) / 2;

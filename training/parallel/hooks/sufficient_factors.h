@@ -1,13 +1,13 @@
-// Weight gradients of dense layers are sent as their factors (parallel/factor_layers.h): ranks
-// gather each other's rows, and each multiplies all of them in the order of the ranks.
+// Sends weight gradients of dense layers as their factors (parallel/factor_layers.h): ranks gather
+// each other's rows, and each multiplies all of them in the order of ranks.
 //
-//   backward    | rows of each micro-batch are kept (modules/factor_rows.h)
-//   start()     | ranks tell each other their numbers of rows, which may differ, or be 0
+//   backward    | keeps the rows of each micro-batch (modules/factor_rows.h)
+//   start()     | ranks exchange their numbers of rows, which may differ, or be 0
 //   proceed()   | ranks gather the rows
 //   finish()    | each rank computes dY^T X of all rows
 //
-// All ranks compute the same product, so that they have the same bits where their processors have
-// the same instruction set.
+// All ranks compute the same product, with the same bits if their processors have the same
+// instruction set.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ namespace tutti::training {
 class SufficientFactors : public CommunicationHook {
  public:
   // `parameters` each have a bucket of their own in `layout`; activations are of type `dtype`.
-  // `table` outlives it: its parameters are pointed at the hook's rows.
+  // `table` must outlive it: its parameters refer to the hook's rows.
   SufficientFactors(ParameterTable& table, const Layout& layout, const std::vector<int>& parameters,
                     DType dtype, Communicator ranks);
   ~SufficientFactors() override;
@@ -50,9 +50,9 @@ class SufficientFactors : public CommunicationHook {
     int64_t own_rows = 0;              // sent to all
     std::vector<int64_t> counts = {};  // rows of each rank
     Work counting = {};
-    bool gathers = false;  // the counts are known
+    bool gathers = false;  // true once the counts are known
     Work gather = {};
-    int64_t rows = 0;  // of all ranks
+    int64_t rows = 0;  // over all ranks
     Memory<std::byte> memory = nullptr;
     int64_t memory_bytes = 0;
   };
@@ -61,7 +61,7 @@ class SufficientFactors : public CommunicationHook {
 
   ParameterTable& table_;
   std::vector<std::unique_ptr<Layer>> layers_;  // by bucket; null: not taken
-  Layer* counted_ = nullptr;                    // the one whose rows are not gathered yet
+  Layer* counted_ = nullptr;                    // the layer whose rows are not being gathered yet
   std::chrono::nanoseconds computed_{0};
 };
 

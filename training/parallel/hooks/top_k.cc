@@ -14,7 +14,7 @@
 namespace tutti::training {
 namespace {
 
-// Ordered as magnitudes are, NaNs last.
+// Orders by magnitude, NaNs last.
 uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffffU; }
 
 }  // namespace
@@ -49,7 +49,7 @@ std::vector<HookState> TopK::states(Communicator&, DType gradients) {
   return states;
 }
 
-// A tie goes to the lower index.
+// Ties go to the lower index.
 void TopK::choose(BucketState& at) {
   std::vector<float>& errors = at.errors.values();
   const std::span<uint32_t> all = std::span(indices_).first(errors.size());

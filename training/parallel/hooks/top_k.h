@@ -1,10 +1,10 @@
-// Top-k compression: each rank sends the largest gradients of a bucket, and keeps the rest for
-// later steps.
+// Top-k compression: each rank sends the largest gradients of a bucket, and adds the rest to later
+// steps.
 //
 //   M = gradient + error       on each rank
 //   sent = the k largest |M|   as index and value, 8 bytes each: all-gather
 //   gradient = sum of all ranks' sent values, in the order of ranks: the same bits on every rank
-//   error = M, and 0 where it was sent
+//   error = M, but 0 for sent elements
 //
 // Aji and Heafield: Sparse communication for distributed gradient descent (2017); Stich,
 // Cordonnier, Jaggi: Sparsified SGD with memory (2018).
@@ -20,14 +20,14 @@
 
 namespace tutti::training {
 
-// Errors are kept as by BlockCompression.
+// Errors are handled as in BlockCompression.
 class TopK : public CommunicationHook {
  public:
   // `fraction` of each bucket's elements is sent, at least one. Throws Error(invalid_argument)
-  // unless it is above 0 and at most 1. Arguments are not kept.
+  // unless it is above 0 and at most 1. Arguments are not retained.
   TopK(double fraction, const Layout& layout, const std::vector<ParameterSpec>& specs);
 
-  // Gradients are f32 or bf16; for f16 it throws Error(invalid_argument).
+  // Gradients must be f32 or bf16; f16 throws Error(invalid_argument).
   void start(Communicator& communicator, int bucket, Tensor gradients) override;
   void finish(int bucket, Tensor gradients) override;
   bool test(int bucket) override { return state(bucket).gather.test(); }
@@ -45,8 +45,8 @@ class TopK : public CommunicationHook {
   struct BucketState {
     explicit BucketState(BucketErrors its) : errors(std::move(its)) {}
     BucketErrors errors;
-    size_t sent = 0;  // entries of a rank
-    // Made by the first start().
+    size_t sent = 0;  // number of entries per rank
+    // Set by the first start().
     int ranks = 0;
     int rank = 0;
     Memory<Entry> entries;  // of all ranks
@@ -55,7 +55,7 @@ class TopK : public CommunicationHook {
 
   BucketState& state(int bucket) { return buckets_.at(static_cast<size_t>(bucket)); }
   static void prepare(BucketState& at, Communicator& communicator);
-  // The entries to send, by index; their errors become 0.
+  // Selects the entries to send, in the order of indices, and zeroes their errors.
   void choose(BucketState& at);
 
   std::vector<BucketState> buckets_;

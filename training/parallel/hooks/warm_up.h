@@ -1,6 +1,6 @@
-// Gradients are sent whole in the first steps, and compressed in those after: early gradients
-// change fast, and errors that are fed back late harm most then (Lin et al.: Deep gradient
-// compression, 2018, section 3.3).
+// Sends uncompressed gradients in the first steps, and compressed ones afterwards: early gradients
+// change fast, so delayed errors do most harm then (Lin et al.: Deep gradient compression, 2018,
+// section 3.3).
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace tutti::training {
 
-// The steps that have begun, as a hook sees them: a bucket that starts again is in a new step.
+// Counts the steps that have begun: a bucket that starts again belongs to a new step.
 class StepCount {
  public:
-  // 0 in the first step.
+  // Returns the step that this bucket starts in; 0 is the first.
   int64_t at(int bucket);
   HookState state(const std::string& name);
 
  private:
   void end_step();
 
-  float before_ = 0;       // in checkpoints; exact for 2^24 steps
-  std::set<int> started_;  // buckets, in this step
+  float before_ = 0;       // earlier steps, in checkpoints; exact up to 2^24
+  std::set<int> started_;  // buckets started in this step
 };
 
-// The bucket's all-reduce as it is without a hook.
+// The all-reduce of buckets as without a hook.
 class PlainSums {
  public:
   void start(Communicator& communicator, int bucket, Tensor gradients);
@@ -40,7 +40,7 @@ class PlainSums {
 
 class WarmUp : public CommunicationHook {
  public:
-  // The first `steps` steps are plain ones.
+  // The first `steps` steps are uncompressed.
   WarmUp(int64_t steps, std::unique_ptr<CommunicationHook> hook);
 
   void start(Communicator& communicator, int bucket, Tensor gradients) override;
@@ -58,7 +58,7 @@ class WarmUp : public CommunicationHook {
   const std::unique_ptr<CommunicationHook> hook_;
   StepCount count_;
   PlainSums sums_;
-  std::vector<bool> plain_;  // by bucket, as it was started last
+  std::vector<bool> plain_;  // by bucket, as of its last start
 };
 
 }  // namespace tutti::training

@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// What the first rank does, which may fail, for all.
+// Runs `make` on the first rank; if it fails, all ranks throw.
 template <typename Make>
 void done_by_first(Communicator& ranks, const Make& make) {
   std::optional<Error> error;

@@ -1,5 +1,5 @@
-// The files of a run whose ranks do not wait for each other: where the order of what they apply is
-// written, and where one is read that they keep.
+// Files of a run whose ranks do not wait for each other: the recorded order of updates is written
+// to one file, or read from one and replayed.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace tutti::training {
 
-// Every call is made by all ranks, in one order. They throw what OrderRecorder and RecordedOrder
-// throw, on all ranks.
+// All calls are collective, in one order. They throw what OrderRecorder and RecordedOrder throw, on
+// all ranks.
 class OrderFiles {
  public:
-  // The files of `options`, if it has any.
+  // Uses the files that `options` name, if any.
   OrderFiles(Communicator ranks, const SyncOptions& options);
 
-  // The recorded order of the steps [wanted.first, wanted.last]; null where none is replayed.
+  // Returns the recorded order of steps [wanted.first, wanted.last]; null without a replay.
   const StretchOrder* replayed(const StretchOrder& wanted);
-  // That of the stretch that begins with the step, if one is replayed and has such a stretch.
+  // Returns the recorded stretch that begins with this step; null without one.
   const StretchOrder* replayed_from(int64_t first);
-  // Writes a stretch. `own`: what this rank applied, if it is one of the stretch's servers, which
-  // are ranks from `first_server` on.
+  // Writes a stretch. `own`: the updates that this rank applied, if it is one of the stretch's
+  // servers, which are the ranks from `first_server` on.
   void record(StretchOrder stretch, int first_server, const UpdateOrder& own);
 
  private:

@@ -90,7 +90,7 @@ void OrderRecorder::refuse() const {
               {.where = "--record", .remedy = "name a file in a directory that can be written"});
 }
 
-// Half a line at the end, which a process that was killed may have left, is no stretch.
+// An incomplete last line, from a process that was killed, is ignored.
 RecordedOrder::RecordedOrder(const std::string& text, std::string name) : name_(std::move(name)) {
   int number = 0;
   for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {

@@ -1,11 +1,11 @@
-// What workers and servers tell each other.
+// Messages between workers and servers.
 //
 //   worker                                   server
-//   Push, its gradients of the shard  --->   an update of the shard, now or when others are there
-//                                     <---   Answer, with the shard's values if they were asked for
+//   Push, its gradients of the shard  --->   updates the shard, now or once others have arrived
+//                                     <---   Answer, with the shard's values if requested
 //
-// Clocks are counted from 0 in each stretch of steps. Of `ps` and `ssp` a clock is a worker's step;
-// of `async` it is a part of the steps' samples, which any worker may take: part p of n workers is
+// Clocks count from 0 in each stretch of steps. For `ps` and `ssp` a clock is a worker's step; for
+// `async` it is a part of the steps' samples, which any worker may take: with n workers, part p is
 // part p % n of step p / n.
 #pragma once
 
@@ -17,18 +17,18 @@ namespace tutti::training {
 
 struct Push {
   int64_t clock = 0;
-  int64_t pulls = 0;   // 1: the values are asked for
-  double factor = 1;   // of the gradients: clipping
-  int64_t counts = 1;  // async: 0 where the part had nothing to learn from, and is no update
+  int64_t pulls = 0;   // 1: values are requested
+  double factor = 1;   // for the gradients: clipping
+  int64_t counts = 1;  // async: 0 if the part had no targets, and is no update
 };
 
 struct Answer {
-  int64_t version = 0;    // updates of the shard so far
-  int64_t staleness = 0;  // updates, or clocks, that the worker's values were or are behind
-  int64_t next = 0;       // async: the part that the worker takes next (of the first server)
+  int64_t version = 0;    // number of updates of the shard so far
+  int64_t staleness = 0;  // updates, or clocks, by which the worker's values were or are stale
+  int64_t next = 0;       // async, from the first server: the worker's next part
 };
 
-// Tags of messages: a header, and the rows that follow it.
+// Message tags: a header, and the rows that follow it.
 inline constexpr int kHeaderTag = 0;
 inline constexpr int kRowTag = 1;
 

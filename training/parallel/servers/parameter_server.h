@@ -1,13 +1,13 @@
 // Training through parameter servers: each rank works, serves, or does both (roles.h), for a
-// stretch of steps in which it waits for nobody but the servers' answers. Between two stretches all
-// ranks meet, and have the same values.
+// stretch of steps in which it waits only for the servers' answers. Between stretches all ranks
+// meet, and have the same values.
 //
 //   rank 0   compute | push, pull | compute | push, pull | ... |
 //   rank 1   compute .......... | push, pull | compute ....... | all have the servers' values
 //   rank 2   serve: update, answer, update, update, answer ... |
 //
-// The shards are those of ZeRO stage 1 (storage.h): who has a shard's masters serves it. A rank
-// that works and serves does the second in a thread of its own.
+// Shards are those of ZeRO stage 1 (storage.h): the owner of a shard's masters serves it. A rank
+// that works and serves uses a second thread for serving.
 #pragma once
 
 #include <chrono>
@@ -27,21 +27,22 @@ namespace tutti::training {
 
 class ParameterServer : public Synchronizer {
  public:
-  // `storage`, of stage 1 with masters apart and the owners of `options`, outlives it.
+  // `storage`, of stage 1 with separate masters and the owners of `options`, must outlive it.
   // Collective.
   ParameterServer(ParameterStorage& storage, const SyncOptions& options);
 
   struct Stretch {
     int64_t first = 1;              // step
     std::span<const double> rates;  // learning rates, by step
-    // Computes this rank's gradients, of a part of a step's samples: both counted from 0, steps in
-    // the stretch. Returns what servers multiply them by; nothing where the part had no target.
+    // Computes this rank's gradients for a part of a step's samples; step (in the stretch) and part
+    // count from 0. Returns the factor that servers apply to them, or nothing if the part had no
+    // targets.
     std::function<std::optional<double>(int64_t step, int part)> compute;
     UpdateShard update;
-    bool own_writes = false;  // as in Worker::begin_stretch()
+    bool own_writes = false;  // see Worker::begin_stretch()
   };
-  // Returns when all updates of the stretch are made, and this rank has their values. Collective;
-  // after an error abort() is to follow, or others wait.
+  // Blocks until all updates of the stretch are made and this rank has the resulting values.
+  // Collective; after an error, abort() must follow, or other ranks keep waiting.
   void run(const Stretch& stretch);
   std::optional<int> recorded_ranks(int64_t first) override;
   void abort(const std::string& reason) override;
@@ -49,7 +50,7 @@ class ParameterServer : public Synchronizer {
   const Roles& roles() const { return roles_; }
   bool works() const { return roles_.works(ranks_.rank()); }
   bool serves() const { return roles_.serves(ranks_.rank()); }
-  // The ranks that serve, on these; for sums of norms.
+  // A communicator of the serving ranks, on these ranks only; for sums of norms.
   Communicator& servers() { return servers_; }
   Staleness staleness() const { return worker_ ? worker_->staleness() : Staleness(); }
 
@@ -57,7 +58,7 @@ class ParameterServer : public Synchronizer {
   void after_backward(int unit) override { storage_.end_micro_batch(unit); }
   void finish_gradients() override {}
   void after_update() override {}
-  // The owners' values become everybody's.
+  // Distributes the owners' values.
   void publish_values() override;
 
   int64_t bytes() const override;
@@ -81,12 +82,12 @@ class ParameterServer : public Synchronizer {
   Roles roles_;
   std::optional<Server> server_;
   std::optional<Worker> worker_;
-  // After the memory that messages in flight use: calls end with them.
+  // Declared after the memory of messages in flight: the communicators are destroyed first.
   Communicator pushes_;
   Communicator answers_;
   Communicator servers_;
   OrderFiles files_;
-  // Besides the worker's: of a rank that serves only, and at meetings.
+  // In addition to the worker's: on ranks that only serve, and at meetings.
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;
   Observer observer_;

@@ -1,4 +1,4 @@
-// Which ranks compute, and which serve: the last ones serve only, or each rank does both.
+// Roles of ranks: either the last ranks only serve and the others compute, or every rank does both.
 //
 //   ps      rank 0 1 2 3          ps:1    rank 0 1 2  3
 //           computes x 4                  computes x 3
@@ -22,7 +22,7 @@ struct Roles {
   bool serves(int rank) const { return rank >= first_server(); }
 };
 
-// With more servers than there may be, which a replica refuses, one rank computes.
+// If there are too many servers, which a replica rejects, one rank still computes.
 inline Roles roles_of(const SyncOptions& options, int ranks) {
   return {ranks, options.has_servers() ? std::clamp(options.servers, 0, ranks - 1) : 0};
 }

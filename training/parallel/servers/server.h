@@ -1,22 +1,22 @@
-// A server: it has the masters of its shard and the optimizer's state, updates them by what workers
-// push, and tells them the values.
+// A server: it owns the masters of its shard and the optimizer state, updates them by the workers'
+// gradients, and sends the values.
 //
-//   ps, ssp:B   a clock's gradients are summed once all workers have sent theirs, in the order of
-//               deterministic mode, and are one update: version v has clocks 0 to v-1. A worker
-//               that has sent clock c goes on once version c + 1 - B is there; `ps` has B = 0.
-//   async       each worker's gradients are an update of their own, when they come.
+//   ps, ssp:B   The gradients of a clock are summed once all workers have sent theirs, in the order
+//               of deterministic mode, and are one update: version v contains clocks 0 to v-1. A
+//               worker that has sent clock c continues once version c + 1 - B exists; `ps` has B=0.
+//   async       Each worker's gradients are an update of their own, on arrival.
 //
-// Rows of gradients stay where they were received until their update. A worker sends a clock once
+// Rows of gradients stay in their receive buffers until their update. A worker sends a clock once
 // clock - B - 1 is in the values, so it has B + 1 rows:
 //
 //   worker 0   | clock 4 | clock 5 | clock 3 |      B = 2
-//   worker 1   |         |         | clock 3 |      version 3: clock 3 waits for nobody else
+//   worker 1   |         |         | clock 3 |      version 3: the update by clock 3 can be made
 //
 // Ho et al.: More effective distributed ML via a stale synchronous parallel parameter server,
 // NeurIPS 2013; Dean et al.: Large scale distributed deep networks, NeurIPS 2012 (Downpour SGD); Li
-// et al.: Scaling distributed machine learning with the parameter server, OSDI 2014. Theirs adds
-// what comes at once with `ssp` too; here a clock is one update, so that momentum and Adam mean
-// what they mean without staleness.
+// et al.: Scaling distributed machine learning with the parameter server, OSDI 2014. Ho et al.
+// apply gradients on arrival in `ssp` too; here a clock is one update, so that momentum and Adam
+// have their usual meaning.
 #pragma once
 
 #include <chrono>
@@ -38,26 +38,26 @@ namespace tutti::training {
 
 // One update of the shard.
 struct ShardUpdate {
-  std::span<const OwnedPiece> pieces;  // of the shard, with the gradients to take
-  int64_t step = 0;                    // of the stretch, from 0
-  double factor = 1;                   // of the gradients
-  double rate_factor = 1;              // of the learning rate
+  std::span<const OwnedPiece> pieces;  // of the shard, with the gradients to apply
+  int64_t step = 0;                    // in the stretch, from 0
+  double factor = 1;                   // for the gradients
+  double rate_factor = 1;              // for the learning rate
 };
 using UpdateShard = std::function<void(const ShardUpdate&)>;
 
-// One thread.
+// Used by one thread.
 class Server {
  public:
-  // Workers send to servers on the first communicator, servers to workers on the second one. Their
-  // ranks are those of the storage. All three outlive this; on an error the communicators end
-  // before it, and with them what is in flight.
+  // Workers send to servers on the first communicator, servers to workers on the second. Their
+  // ranks are those of the storage. All three must outlive this; on an error, the communicators are
+  // destroyed first, which ends messages in flight.
   Server(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 
-  // Serves `steps` clocks of each worker; blocks until their updates are made. With `recorded` in
-  // that order. Throws what `update` throws, and the communicators' errors.
+  // Serves `steps` clocks of each worker; blocks until their updates are made. With `recorded`,
+  // applies them in that order. Throws what `update` throws, and the communicators' errors.
   void serve(int64_t steps, const UpdateShard& update, const UpdateOrder* recorded);
-  // Of the last stretch.
+  // The order of updates in the last stretch.
   const UpdateOrder& order() const { return order_; }
 
   // An update, or the wait for the next message, for traces.
@@ -66,7 +66,7 @@ class Server {
     int worker = 0;
     std::chrono::steady_clock::time_point from, to;
   };
-  const std::vector<Span>& spans() const { return spans_; }  // of the last stretch
+  const std::vector<Span>& spans() const { return spans_; }  // in the last stretch
   int64_t bytes() const;                                     // of memory
   double bytes_sent() const { return bytes_sent_; }          // to other ranks, since construction
 
@@ -98,23 +98,23 @@ class Server {
   ParameterStorage& storage_;
   SyncOptions options_;
   Roles roles_;
-  Memory<std::byte> rows_;    // of gradients: by worker, by clock
-  Memory<std::byte> values_;  // the shard in the values' type, where that is not the masters'
+  Memory<std::byte> rows_;    // of gradients: by worker and clock
+  Memory<std::byte> values_;  // the shard in the values' type, if that is not the masters' type
   int64_t values_version_ = -1;
   std::vector<OwnedPiece> pieces_;
 
-  // Of a stretch.
+  // State of a stretch.
   int64_t steps_ = 0;
   int64_t version_ = 0;
   int64_t next_part_ = 0;
   UpdateOrder order_;
   std::deque<Arrival> arrived_;
-  std::vector<int64_t> counts_;   // ps, ssp: by row, the workers that have sent it
-  std::vector<int64_t> pulled_;   // async: by worker, the version that it has
-  std::vector<Arrival> waiting_;  // ps, ssp: workers that are not answered yet
+  std::vector<int64_t> counts_;   // ps, ssp: by row, number of workers that have sent it
+  std::vector<int64_t> pulled_;   // async: by worker, its version
+  std::vector<Arrival> waiting_;  // ps, ssp: workers that wait for their answer
   std::vector<Span> spans_;
 
-  std::deque<Answer> sent_;  // while they are sent
+  std::deque<Answer> sent_;  // in flight
   std::vector<Work> sends_;
   double bytes_sent_ = 0;
 };

@@ -92,7 +92,7 @@ void Worker::send(const Push& push) {
   for (Work& work : works) work.wait();
 }
 
-// Each server's part of the values has its updates of clocks 0 to version - 1.
+// Each server's part of the values contains its updates of clocks 0 to version - 1.
 void Worker::write_own() {
   const auto& buckets = storage_.layout().buckets;
   for (int server = 0; server < roles_.servers(); ++server) {

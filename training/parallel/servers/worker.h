@@ -1,5 +1,5 @@
-// A worker: it sends gradients to all servers, each its shard, and computes with the values that
-// these answer.
+// A worker: it sends each server the gradients of that server's shard, and computes with the values
+// in the servers' answers.
 #pragma once
 
 #include <chrono>
@@ -14,30 +14,30 @@
 
 namespace tutti::training {
 
-// By how many updates (async) or clocks (ssp) the values of this rank were behind, of all servers
-// and pushes.
+// Staleness of this rank's values, in updates (async) or clocks (ssp), over all servers and pushes.
 struct Staleness {
   int64_t pushes = 0;
   int64_t largest = 0;
   int64_t sum = 0;
-  int64_t answers = 0;  // that told of it
+  int64_t answers = 0;  // number of answers that reported it
   double mean() const {
     return answers == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(answers);
   }
 };
 
-// One thread.
+// Used by one thread.
 class Worker {
  public:
-  // The arguments of Server's constructor.
+  // The arguments are those of Server's constructor.
   Worker(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 
-  // ssp: with `own_writes` this worker's values have its own gradients at once.
+  // ssp: with `own_writes` this worker's values include its own gradients at once.
   void begin_stretch(int64_t steps, bool own_writes);
-  // Sends the storage's gradients and returns when all servers have answered; with `push.pulls` the
-  // storage's values are the servers' then; with own writes this worker's gradients of the clocks
-  // that they do not have, times `rate`, are taken off. Returns the part to take next (async).
+  // Sends the storage's gradients and blocks until all servers have answered. With `push.pulls` the
+  // storage then has the servers' values; with own writes, minus `rate` times this worker's
+  // gradients of the clocks that the servers do not have yet. Returns the part to take next
+  // (async).
   int64_t exchange(const Push& push, double rate);
 
   std::chrono::nanoseconds waited() const { return waited_; }
@@ -62,9 +62,9 @@ class Worker {
   SyncOptions options_;
   Roles roles_;
   std::vector<Answer> answered_;  // by server
-  std::deque<OwnWrite> own_;      // that may not be in the values of all servers
+  std::deque<OwnWrite> own_;      // that may not be in all servers' values yet
   bool writes_own_ = false;
-  int64_t most_own_ = 0;  // at once
+  int64_t most_own_ = 0;  // maximum number at once
   Staleness staleness_;
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;

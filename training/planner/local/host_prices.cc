@@ -15,7 +15,7 @@ namespace tutti::training::planner {
 
 namespace {
 
-// Bytes a second of y += x over arrays beyond the caches: three moves an element.
+// Bytes per second of y += x over arrays beyond the caches: three moves per element.
 double memory_rate() {
   constexpr size_t kElements = 4 << 20;
   constexpr int kRuns = 5;
@@ -71,7 +71,7 @@ double HostPrices::collective(Collective collective, int ranks, double bytes, do
     known->second =
         planner->explain({.collective = collective, .bytes = typical}).front().prediction.seconds;
   }
-  // Sizes of one class differ by up to 1.4.
+  // Sizes of one class differ by a factor of up to 1.4.
   const double part = block > 0 ? static_cast<double>(block) / static_cast<double>(typical) : 1;
   return slower * known->second * std::max(1.0, part);
 }

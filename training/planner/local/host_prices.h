@@ -1,4 +1,4 @@
-// Times in which this host moves bytes and communicates while all its processors are busy.
+// Costs of memory traffic and communication on this host while all its processors are busy.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@ namespace tutti::training::planner {
 
 class HostPrices {
  public:
-  // Collectives by the costs of `tutti tune`, or by default ones. Measures memory for some 50 ms.
+  // Collectives are priced by the costs of `tutti tune`, or by default ones. Measures memory for
+  // some 50 ms.
   explicit HostPrices(int processors);
 
   int processors() const { return processors_; }
-  // Seconds in which a processor reads and writes bytes in all, beside others that do.
+  // Seconds in which one of many busy processors reads and writes this many bytes in all.
   double moved(double bytes) const { return bytes / bytes_per_second_; }
-  // Seconds of a collective of `ranks` ranks that share `processors` of them; bytes as `tutti
+  // Seconds of a collective of `ranks` ranks that share `processors` processors; bytes as `tutti
   // bench` counts them.
   double collective(Collective collective, int ranks, double bytes, double processors);
   // Seconds of a message between two ranks.

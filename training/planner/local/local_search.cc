@@ -36,7 +36,7 @@ Recompute recompute_named(const std::string& text) {
 
 const std::string kInterleaved = "interleaved";
 
-// Infinite where nothing tells.
+// Infinite if unknown.
 double free_memory() {
   double free = std::numeric_limits<double>::infinity();
   const auto least = [&](uint64_t bytes) { free = std::min(free, static_cast<double>(bytes)); };
@@ -104,7 +104,7 @@ class LocalSearch {
   }
 
  private:
-  // Before units are measured, which takes long for a model that has no room anyway.
+  // Called before units are measured, which takes long for a model that cannot fit.
   void refuse_too_large() {
     double parameters = 0;
     const std::unique_ptr<Model> model = make_model(run_.model);
@@ -112,7 +112,7 @@ class LocalSearch {
     for (const ParameterSpec& spec : model->parameters().specs()) {
       parameters += static_cast<double>(spec.local_count());
     }
-    constexpr double kLeastBytes = 8;  // of any optimizer: values and gradients
+    constexpr double kLeastBytes = 8;  // for any optimizer: values and gradients
     const double least = kLeastBytes * parameters / question_.ranks;
     if (least <= memory_) return;
     throw Error(ErrorCode::unsupported, "nothing fits",
@@ -155,7 +155,7 @@ class LocalSearch {
     }
   }
 
-  // Batch norms have the statistics of a micro-batch, whose size then belongs to the model.
+  // Batch norms use the statistics of a micro-batch, so its size belongs to the model.
   std::vector<int64_t> micro_batches(int data) const {
     const ModelTraits& traits = kind_of(run_.model).traits;
     if (run_.is_given("training.micro_batch")) {
@@ -202,7 +202,7 @@ class LocalSearch {
     }
   }
 
-  // The cut that makes the slowest chunk as fast as can be, by what units take.
+  // The cut that minimizes the slowest chunk's time, by measured unit times.
   std::vector<int> cut_of(const Layout& layout, const pipeline::Profile& profile) const {
     if (layout.stages == 1 || run_.is_given("parallel.cut")) return {};
     std::vector<double> costs;

@@ -1,4 +1,4 @@
-// All layouts of a training run on ranks of this host, priced by what its units take here.
+// Search over all layouts of a training run on ranks of this host, priced by measured unit times.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,10 @@
 namespace tutti::training::planner {
 
 struct LocalQuestion {
-  RunOptions run;  // settings that it gives stay as they are; all others of a layout are searched
+  RunOptions run;  // given settings are fixed; all others of a layout are searched
   int ranks = 1;
-  double memory = 0;  // bytes of a rank at most; 0: its part of what this host has free
-  // Told of each layout: of so many, it is the next one. Empty: nobody is.
+  double memory = 0;  // limit per rank, in bytes; 0: its share of this host's free memory
+  // Called for layout `number` of `of`. Empty: no progress is reported.
   std::function<void(size_t number, size_t of)> progress;
 };
 
@@ -22,7 +22,7 @@ struct LocalQuestion {
 // for a model of some million parameters. Throws Error(invalid_argument) if no layout is legal.
 Plans search_locally(const LocalQuestion& question);
 
-// A run in a layout, as if its options had been given.
+// Returns the run with the options of a layout.
 RunOptions with_layout(const RunOptions& run, const Layout& layout);
 
 }  // namespace tutti::training::planner

@@ -19,11 +19,11 @@ namespace {
 
 using pipeline::Profile;
 
-// A micro-batch through a unit or a chunk, in seconds.
+// Times of a micro-batch through a unit or a chunk, in seconds.
 struct Pass {
   double forward = 0;
   double backward = 0;
-  double tensor = 0;  // parts of both
+  double tensor = 0;  // included in both
   double context = 0;
   double experts = 0;
 
@@ -79,9 +79,9 @@ class LocalPricing {
 
  private:
   int stages() const { return place_.size(Axis::pipeline); }
-  // Ranks for each processor that computes.
+  // Number of ranks per computing processor.
   double turns() const { return count(ranks_) / at_once_; }
-  // Processors that a group of ranks has while all of a kind communicate.
+  // Number of processors for a group of ranks while all groups of a kind communicate.
   double share_of(int ranks, int of) const { return count(prices_.processors()) * ranks / of; }
 
   double seconds_of(const UnsentMessage& message, int ranks) {
@@ -138,9 +138,9 @@ class LocalPricing {
     return chunks;
   }
 
-  // Where stages share a processor, the one that waits gives it up late: up to two time slices of
-  // the kernel's later, or when the other one's entry of the schedule is done. `entry`: what that
-  // takes in the mean.
+  // If stages share a processor, a waiting stage yields it late: after up to two time slices of the
+  // kernel, or when the other stage's entry of the schedule is done. `entry`: mean time of an
+  // entry.
   static double hand_over_of(double entry) {
     constexpr double kTwoSlices = 6e-3;
     constexpr double kPart = 0.3;
@@ -151,7 +151,7 @@ class LocalPricing {
     const std::vector<Pass> chunks = chunk_passes();
     Pass model;
     for (const Pass& chunk : chunks) add(chunk, model);
-    // The part of it that one processor does.
+    // The part that one processor does.
     const double part = turns() * count(passes_) / stages();
     time.tensor = part * model.tensor;
     time.context = part * model.context;
@@ -165,8 +165,8 @@ class LocalPricing {
   }
 
   struct Boundaries {
-    std::vector<double> message;  // seconds between each chunk and the next
-    double seconds = 0;           // of all ranks of a replica
+    std::vector<double> message;  // seconds between a chunk and the next
+    double seconds = 0;           // sum over all ranks of a replica
   };
 
   Boundaries price_boundaries(const std::vector<Pass>& chunks) {
@@ -202,7 +202,7 @@ class LocalPricing {
     const auto of = [&](int64_t passes) {
       return pipeline::makespan(plans_.training(passes), costs, whole) * whole / processors;
     };
-    // After the first micro-batches each further one takes as long as the one before.
+    // After the first micro-batches each further one takes the same time.
     const int64_t enough = int64_t{16} * stages();
     if (passes_ <= 2 * enough) return of(passes_);
     const double first = of(enough);
@@ -224,7 +224,7 @@ class LocalPricing {
     return bytes;
   }
 
-  // Bytes of parameters on the stage that has most.
+  // Bytes of parameters on the stage with the most.
   BytesByGroup parameter_bytes() const {
     std::vector<BytesByGroup> bytes(static_cast<size_t>(stages()));
     const int units = static_cast<int>(std::ssize(model_->units()));
@@ -247,7 +247,7 @@ class LocalPricing {
     return *std::ranges::max_element(bytes, {}, all);
   }
 
-  // Sums of gradients, and updates, of parameters that so many ranks sum.
+  // Sums of gradients, and updates, by number of summing ranks.
   void price_sums(const BytesByGroup& bytes, StepTime& time) {
     for (const auto& [group, own] : bytes) {
       StepTime part;
@@ -279,26 +279,26 @@ class LocalPricing {
             gathers * (storage.stage == 3 ? 2 * count(passes_) : 1);
       }
     }
-    // Sums of compressed gradients are not priced as such.
+    // Compression of gradients is not priced.
     time.sums /= count(std::max<int64_t>(1, replica_.sync.every));
     if (replica_.sync.secure_sums) time.sums *= sizeof(uint64_t) / sizeof(float);
     // One message of all values, or one to each neighbour in the ring.
     const SyncOptions& sync = replica_.sync;
     const bool to_peers = sync.kind == SyncKind::gossip && sync.graph != GossipGraph::complete;
-    const bool asks = sync.kind == SyncKind::async_gossip;  // and is answered
+    const bool asks = sync.kind == SyncKind::async_gossip;  // and gets an answer
     if (group > 1 && (to_peers || asks || sync.kind == SyncKind::push_sum)) {
       const int messages = asks || (sync.graph == GossipGraph::ring && group > 2) ? 2 : 1;
       time.sums = messages * prices_.message(gradients) * std::max(1.0, 1 / share_of(1, ranks_));
     }
-    // All workers' gradients of a shard come to its server, and its values go to them.
+    // All workers send a shard's gradients to its server, which sends them its values.
     const Roles roles = roles_of(sync, group);
     if (group > 1 && sync.has_servers()) {
       const double senders = roles.apart == 0 ? group - 1 : roles.workers();
       const double shard = gradients / roles.servers();
       time.sums = 2 * prices_.message(senders * shard) * std::max(1.0, 1 / share_of(1, ranks_));
     }
-    // The update reads gradients, and reads and writes masters and two states; before it gradients
-    // are set to zero and their norm is summed.
+    // The update reads gradients, and reads and writes masters and two states; before it, gradients
+    // are zeroed and their norm is computed.
     constexpr double kUpdated = 28;
     constexpr double kOfGradients = 8;
     const double owners = sync.has_servers() ? roles.servers() : storage.stage > 0 ? group : 1;

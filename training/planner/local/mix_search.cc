@@ -26,7 +26,7 @@ namespace {
 constexpr uint64_t kEnoughExamples = uint64_t{1} << 40;
 constexpr int kRunsOfALayer = 9;  // the median counts
 
-// The layers of a run's model that are or are not convolutions, with so many outputs.
+// The layers of a run's model.
 std::vector<NetworkLayer> layers_of(const RunOptions& run) {
   const std::unique_ptr<Model> whole = make_model(run.model);
   return dynamic_cast<const MixedNetwork&>(*whole).layers();
@@ -37,8 +37,7 @@ bool can_be(LayerSplit split, const NetworkLayer& layer, int ranks) {
   return split == LayerSplit::batch || layer.is_convolution();
 }
 
-// Layers that are divided by turns, in two ways; but those that cannot be, which are
-// batch-parallel.
+// Layers that alternate between two divisions; layers that do not support one are batch-parallel.
 Mix alternating(const std::vector<NetworkLayer>& layers, int ranks, LayerSplit first,
                 LayerSplit second) {
   Mix mix;
@@ -60,8 +59,8 @@ void check_can_mix(const RunOptions& run) {
               {.where = "--mix", .remedy = "give --tp a number of ranks above 1"});
 }
 
-// Seconds of each layer on the rank that has most to do: of tensor ranks the last one, wherever
-// shares differ; or, of strips of images with edges on both sides, the one before it.
+// Seconds of each layer on the busiest rank: the last tensor rank if shares differ; or, for strips
+// of images with edges on both sides, the one before it.
 std::vector<double> seconds_of(const RunOptions& settled, int ranks, const UnitProfiles& profiles,
                                HostPrices& prices) {
   const MeshPlace first = mesh_place(settled.mesh, ranks);
@@ -99,7 +98,7 @@ MixCosts measured_mix_costs(const RunOptions& run, int ranks) {
       std::ranges::any_of(layers, [](const NetworkLayer& layer) { return layer.is_convolution(); });
   const std::span<const LayerSplit> splits(kAllLayerSplits.data(), has_images ? 3 : 2);
   MixCosts costs(layers.size());
-  // Each layer is in these divided in each way after each way.
+  // Across these mixes each layer has each division after each previous division.
   for (const LayerSplit even : splits) {
     for (const LayerSplit odd : splits) {
       const Mix mix = alternating(layers, run.mesh.tensor, even, odd);
@@ -112,7 +111,7 @@ MixCosts measured_mix_costs(const RunOptions& run, int ranks) {
       }
     }
   }
-  // Nothing is before the first: all its measurements are of one thing.
+  // The first layer has no previous one: all its measurements are of the same thing.
   for (const LayerSplit own : splits) {
     double least = costs.at(0, LayerSplit::batch, own);
     for (const LayerSplit before : splits) least = std::min(least, costs.at(0, before, own));

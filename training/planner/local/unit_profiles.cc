@@ -21,17 +21,17 @@ using pipeline::Layer;
 using pipeline::Profile;
 using pipeline::UnitMemory;
 
-constexpr int kRuns = 3;              // of each unit; the median counts
+constexpr int kRuns = 3;              // per unit; the median counts
 constexpr int64_t kMostMeasured = 4;  // samples
 
-// A profile depends on nothing else. (What full recomputation repeats is added later.)
+// All inputs of a profile. (Full recomputation is added later.)
 std::string key_of(const RunOptions& settled, const MeshPlace& place, int64_t samples) {
   return cat(samples, ' ', place.size(Axis::tensor), ' ', place.size(Axis::context), ' ',
              place.ranks_along(place.experts), ' ', name(place.experts), ' ',
              settled.recompute == "selective", ' ', settled.sequence_parallel, ' ', settled.mix);
 }
 
-// Continues the line through what two samples and four took.
+// Extrapolates the line through the costs of two and four samples.
 void extend(double two, double& four, int64_t samples) {
   four += std::max(0.0, four - two) / 2 * static_cast<double>(samples - kMostMeasured);
 }

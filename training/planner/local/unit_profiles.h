@@ -13,21 +13,21 @@
 
 namespace tutti::training::planner {
 
-// Profiles of a run's model, by the part of it that a rank of a mesh has. Micro-batches of one, two
-// and four samples are measured when they are first asked for; others follow from these, as times
-// and memory grow linearly with the samples.
+// Profiles of a run's model, for the part of it on a rank of a mesh. Micro-batches of one, two and
+// four samples are measured on demand; others are extrapolated, as times and memory are linear in
+// the number of samples.
 class UnitProfiles {
  public:
-  // `threads`: computing threads of a rank; none: its share of the processors. Units are timed on
-  // as many ranks at once as have processors.
+  // `threads`: computing threads per rank; none: its share of the processors. Units are timed on as
+  // many ranks at once as the processors allow.
   UnitProfiles(int ranks, int processors, std::optional<int64_t> threads = std::nullopt);
 
-  // The profile of a settled run's model as the first rank of a stage has it. Blocks; throws as
+  // Returns the profile of a settled run's model on the first rank of a stage. Blocks; throws as
   // profile_model().
   const pipeline::Profile& of(const RunOptions& settled, const MeshPlace& place, int64_t samples);
 
-  // Measures that profile with so many samples, whatever is known already. `runs`: of each unit;
-  // the median counts.
+  // Measures that profile with `samples` samples, ignoring the cache. `runs`: number of runs of
+  // each unit; the median counts.
   pipeline::Profile measured(const RunOptions& settled, const MeshPlace& place, int64_t samples,
                              int runs) const;
 

@@ -1,15 +1,15 @@
-// How the ranks of a job find each other.
+// The bootstrap: the protocol by which the ranks of a job find each other.
 //
 //     rank r -> rank 0     handshake, then its PeerInfo and settings ("arrival")
 //     rank 0 -> rank r     the job's identity ("released"), and the end of this first connection
-//     parent -> its child  the control link: handshake, then the job's identity and everybody's
-//                          PeerInfo ("table"), which the child passes on to its own children
-//     child -> its parent  all below it have the table ("linked"); leaves need not say it
+//     parent -> its child  the control link: handshake, then the job's identity and the PeerInfo of
+//                          all ranks ("table"), which the child forwards to its own children
+//     child -> its parent  all ranks below it have the table ("linked"); leaves do not send it
 //
 // Rank 0's children are not released: their first connections become their control links. The
-// others are when all have arrived, or as soon as rank 0 holds Job::most_held of them; from then
-// on they wait at their own listeners, to which rank 0 comes, too, if there will be no job
-// ("failure"). A first connection that ends before any of this is a death.
+// other ranks are released when all have arrived, or as soon as rank 0 holds Job::most_held first
+// connections; from then on they wait at their own listeners. Rank 0 connects there as well if the
+// job cannot start ("failure"). A first connection that ends earlier counts as a death.
 #pragma once
 
 #include <map>
@@ -28,18 +28,19 @@
 
 namespace tutti::bootstrap {
 
-// A rank's place in the job.
+// This rank's view of the job after the bootstrap.
 struct Membership {
   std::vector<PeerInfo> peers;
-  std::string key;            // of all later handshakes
-  bool encrypted = false;     // the links: where there is a token
-  int fanout = 32;            // rank 0's
-  Acceptor acceptor;          // for data connections
-  std::map<int, Link> links;  // of rank 0: to its children; of others: to their parent
-  std::shared_ptr<const std::string> table;         // the frame, for this rank's children
-  std::vector<std::pair<Hello, ByteStream>> early;  // data connections that came before the table
+  std::string key;                           // keys all later handshakes
+  bool encrypted = false;                    // the links; true if there is a token
+  int fanout = 32;                           // as configured on rank 0
+  Acceptor acceptor;                         // for data connections
+  std::map<int, Link> links;                 // rank 0: to its children; others: to their parent
+  std::shared_ptr<const std::string> table;  // the frame for this rank's children
+  // data connections that arrived before the table
+  std::vector<std::pair<Hello, ByteStream>> early;
   LauncherPipe launcher;
-  std::vector<RankEnd> ends;  // that the launcher has told already
+  std::vector<RankEnd> ends;  // reported by the launcher so far
   InitStats stats;
 };
 
@@ -55,10 +56,9 @@ inline void count_connected(InitStats& stats) {
   stats.received.add(sizeof(Verdict));
 }
 
-// Blocks until everybody is there, for a job of several ranks. `unix_name` is the name of this
-// rank's descriptor service. Throws Error(bootstrap), or rank_died when the launcher tells of a
-// death.
-Membership gather(const Job& job, const std::string& unix_name);  // rank 0
-Membership join(const Job& job, const std::string& unix_name);    // the others
+// Blocks until all ranks of a job of several have arrived. `unix_name`: the name of this rank's
+// descriptor service. Throws Error(bootstrap), or rank_died if the launcher reports a death.
+Membership gather(const Job& job, const std::string& unix_name);  // called on rank 0
+Membership join(const Job& job, const std::string& unix_name);    // called on all other ranks
 
 }  // namespace tutti::bootstrap

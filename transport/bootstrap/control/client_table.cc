@@ -5,7 +5,7 @@
 
 namespace tutti::bootstrap {
 
-// Each other rank may open several connections before this one is ready.
+// Each other rank may open several connections before this rank is ready.
 ClientTable::ClientTable(int world_size)
     : max_kept_(std::max<size_t>(64, static_cast<size_t>(world_size) * 16)) {}
 
@@ -128,7 +128,7 @@ std::optional<Error> ClientTable::deaths() const {
   return explain_deaths([](const Death&) { return false; });
 }
 
-// Whoever ended its own life after another one had died did so for that reason, or may have.
+// A process that exited on its own after another death may have done so because of it.
 Error ClientTable::explain_deaths(const std::function<bool(const Death&)>& settled_too) const {
   const Death* first = nullptr;
   std::string text;
@@ -145,7 +145,7 @@ Error ClientTable::explain_deaths(const std::function<bool(const Death&)>& settl
   }
   return Error(
       ErrorCode::rank_died, text,
-      {.remedy = several ? "look at the output of those ranks" : "look at the output of that rank",
+      {.remedy = several ? "check the output of those ranks" : "check the output of that rank",
        .rank = first->rank});
 }
 
@@ -156,7 +156,7 @@ std::optional<ClientTable::Answer> ClientTable::question(uint64_t communicator, 
     return Answer{communicator, from, call, client->on_question(from, call)};
   }
   if (!may_come()) return Answer{communicator, from, call, ""};
-  // Whoever waits asks again and again, and must not drive connections out.
+  // A waiting rank repeats its question, which must not evict connections.
   const auto same = std::ranges::find_if(kept_, [&](const Kept& kept) {
     return !kept.socket && kept.communicator == communicator && kept.from == from;
   });

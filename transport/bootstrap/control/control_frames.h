@@ -1,4 +1,4 @@
-// Frames of the control links that are written in several places.
+// Writers of control frames that several files send.
 #pragma once
 
 #include <cstdint>

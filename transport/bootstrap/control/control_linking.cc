@@ -1,5 +1,5 @@
-// How the tree comes about: each rank connects to its children and hands the table down. And who
-// may connect to a rank later.
+// Builds the tree: each rank connects to its children and forwards the table. Also decides which
+// later connections are accepted.
 #include <algorithm>
 
 #include "base/text.h"
@@ -13,7 +13,7 @@ void ControlService::start_linking() {
   for (const int child : tree_.children()) {
     Link& link = links_[child];
     link.send_first(membership_.table);
-    link.flush();  // rank 0's are connected already
+    link.flush();  // rank 0's links are already connected
     if (link.connected()) continue;
     connect_link(child);
     count_connected(membership_.stats);
@@ -42,20 +42,20 @@ void ControlService::watch_linking() {
         tell_linked();
       },
       [this](uint64_t, int rank, const Error& error) {
-        if (sought_.erase(rank) != 0 && !is_lost(rank)) return;  // it has come meanwhile
+        if (sought_.erase(rank) != 0 && !is_lost(rank)) return;  // it connected meanwhile
         if (cut_off_.erase(rank) == 0) on_unreachable(rank, error);
       });
 }
 
 void ControlService::tell_linked() {
-  // A child may have left again before the last one came.
+  // A child may have left again before the last one arrived.
   const auto is_there = [this](const auto& entry) {
     const auto& [neighbour, link] = entry;
     return link.was_connected() && !link.wants_to_write() && all_linked_below(neighbour);
   };
   std::unique_lock lock(mutex_);
   if (all_linked_ || !std::ranges::all_of(links_, is_there)) return;
-  if (tree_.rank != 0 && !tree_.children().empty()) {  // of leaves it is known
+  if (tree_.rank != 0 && !tree_.children().empty()) {  // leaves send no such frame
     const std::string frame = FrameWriter(FrameType::linked).finish();
     links_.at(tree_.parent()).send(frame);
     membership_.stats.sent.add(frame.size());
@@ -69,10 +69,10 @@ bool ControlService::all_linked_below(int child) const {
   return !tree_.is_child(child) || below.children().empty() || linked_children_.contains(child);
 }
 
-// A child that has arrived, but does not take the connection.
+// Handles a child that has arrived but does not accept the connection.
 void ControlService::on_unreachable(int child, const Error& error) {
-  if (error.code() == ErrorCode::system) {  // this rank's own failure
-    if (all_linked_) throw error;           // which cuts it off from the others
+  if (error.code() == ErrorCode::system) {  // a local failure
+    if (all_linked_) throw error;           // which isolates this rank from the others
     const std::lock_guard lock(mutex_);
     failure_ = error;
     linked_.notify_all();
@@ -81,11 +81,11 @@ void ControlService::on_unreachable(int child, const Error& error) {
   links_[child].close();
   if (left_[child]) return relink();
   const bool gone = error.code() == ErrorCode::connection_lost;
-  on_break(child, cat(gone ? "vanished: " : "cannot be reached: ", error.what()));
+  on_break(child, cat(gone ? "vanished: " : "is unreachable: ", error.what()));
 }
 
-// Those below a child that has not handed the table down wait for it, and hear of its end from
-// nobody else. Whoever has got it closes the connection.
+// Ranks below a child that died before forwarding the table wait for it, and no other rank tells
+// them. Ranks that have the table close the connection.
 void ControlService::connect_cut_off(int child) {
   if (all_linked_below(child)) return;
   for (int rank = child + 1; rank < tree_.size; ++rank) {
@@ -98,17 +98,17 @@ void ControlService::tell_cut_off(Link link) const {
   link.send(failure_frame(clients_.deaths().value()));
 }
 
-// ---- connections that come later
+// ---- later connections
 
 Decision ControlService::judge(const Hello& hello) const {
   switch (hello.purpose) {
     case Purpose::bootstrap:
-      // A rank that left and starts anew tries again until this one does so, too.
+      // A rank that left and joins again retries until this rank rejoins, too.
       if (tree_.rank != 0) return Decision::not_in_job;
       return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
     case Purpose::data:
       return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
-    case Purpose::control:  // it tells of a death, of which this rank hears on its links
+    case Purpose::control:  // it reports a death that this rank learns of on its own links
       return Decision::accept;
     case Purpose::relink:
       if (is_given_up(hello.rank)) return Decision::given_up;

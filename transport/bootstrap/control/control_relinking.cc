@@ -1,21 +1,21 @@
-// How the tree mends itself when a rank has gone that others were linked through, and how what is
-// told to all reaches them all the same.
+// Repairs the tree after a rank on the path between others has gone, and keeps floods complete.
 //
-// Each rank that has lost its parent connects to the one that tree.h gives it among those that are
-// left. That one takes any rank of the job: it need not have heard yet of who has gone. Whoever
-// should have come to a rank, and has not, may have died together with its parent, which alone
-// would have seen it: the rank tries to connect to it until it comes or its listener is gone. Over
-// a new link each side tells the other all that was ever flooded, since some of it may have been on
-// the broken one; what a rank has heard before it does not tell on, so floods end in whatever graph
-// the links are meanwhile.
+// Each rank that has lost its parent connects to the one that tree.h assigns among the remaining
+// ranks. The new parent accepts any rank of the job: it may not know yet which ranks have gone. A
+// rank that should have moved here but has not may have died together with its parent, which alone
+// would have noticed: the new parent tries to connect to it until it arrives or its listener is
+// gone. Over a new link each side repeats everything that was ever flooded, because the broken link
+// may have lost some; a rank does not forward what it already knows, so floods end on any graph of
+// links.
 //
-// A rank that was taken for dead and may live is given up for good: its links are closed and
-// refused, and what it says counts for nothing. Otherwise the ranks of a host whose network heals
-// would make the others give each other up. So each part of a job that was cut takes all other
-// parts for dead, and agreements succeed in one of them (quorum.h).
+// A rank that was declared dead but may live is excluded permanently: its links are closed and
+// refused, and its messages are ignored. Otherwise the ranks of a host whose network heals would
+// make the others exclude each other. So each part of a partitioned job considers the other parts
+// dead, and agreements succeed in at most one part (quorum.h).
 //
-// A link that was reset is made anew in the same way, and one that went silent over the next rail
-// where two ranks have several, before either takes the other for dead.
+// A link that was reset is re-established in the same way. A link that went silent is
+// re-established over the next rail if the two ranks have several, before either considers the
+// other dead.
 #include <algorithm>
 #include <utility>
 
@@ -29,15 +29,15 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Of communicators that were aborted: one that ranks cut off from each other for as many aborts
-// still wait on would not hear of its own.
+// Number of aborted communicators remembered. A partition that lasts for more aborts than this
+// could leave ranks waiting on a communicator whose abort was forgotten.
 constexpr size_t kMostAbortsKept = 1024;
-// For those that have lost their parent to come, and between looks at those that have not.
+// Grace period for orphaned ranks to connect, and interval between checks of those that have not.
 constexpr std::chrono::milliseconds kTimeToMove{100};
 
 }  // namespace
 
-// A rank that leaves looks for no other parent: it has nothing to tell any more.
+// A leaving rank does not look for another parent: it has nothing left to send.
 void ControlService::relink() {
   if (!all_linked_ || leave_by_) return;
   look_for_children_later();
@@ -66,19 +66,19 @@ void ControlService::look_for_children() {
     if (gone(rank) || !is_lost(rank) || tree_.parent_of(rank, gone) != tree_.rank) continue;
     if (!sought_.insert(rank).second) continue;
     Hello hello = make_hello(Purpose::control);
-    hello.number = 1;  // one failure is no answer
+    hello.number = 1;  // a single failed attempt proves nothing
     link_connector_.start(peer(rank), rank, hello, describe(rank));
   }
 }
 
-// The connection has shown that it lives.
+// The connection proves that the rank is alive.
 void ControlService::found_child(int rank) {
   sought_.erase(rank);
   look_for_children_later();
 }
 
-// As a connection that takes the place of another it is tried for TUTTI_NETWORK_TIMEOUT, passing
-// over rails that went silent. What is sent before the link is there waits for it.
+// As a replacement connection it is tried for TUTTI_NETWORK_TIMEOUT, skipping silent rails. Frames
+// are queued until the link is up.
 void ControlService::connect_parent(int rank) {
   Link& link = links_[rank] = Link();
   tell_all_known(link);
@@ -87,10 +87,9 @@ void ControlService::connect_parent(int rank) {
   link_connector_.start(peer(rank), rank, hello, describe(rank), detours_[rank]);
 }
 
-// Both ends of a link that was reset may live, and where they have several rails a network that
-// went silent may be one of several: the lower one in the tree connects again, and the other one
-// waits for it and, unless the network is silent, looks whether it still listens. False: there is
-// nothing to try.
+// Both ends of a reset link may be alive, and a silent network may be one of several rails: the
+// lower rank in the tree reconnects. The upper one waits for it and, unless the network is silent,
+// probes whether it still listens. Returns false if there is nothing to try.
 bool ControlService::renew(int neighbour, const std::string& how) {
   const int error = links_.at(neighbour).error();
   const size_t rails = std::min(peer(tree_.rank).rails(), peer(neighbour).rails());
@@ -121,24 +120,24 @@ bool ControlService::is_given_up(int rank) const {
   return has_died(rank) && !clients_.has_certainly_died(rank);
 }
 
-// A rank that has lost its link to another one takes that for dead, moves here, and says so. If
-// this rank has a link to it as well, that link tells within the network timeout which is true. If
-// it lasts, the two cannot talk to each other, and the one that has moved is given up.
+// A rank that lost its link to another one declares it dead, moves here, and reports it. If this
+// rank has a link to the accused as well, that link decides within the network timeout. If it
+// holds, the two cannot communicate, and the rank that moved is excluded.
 bool ControlService::disputes(const Death& death, int teller) {
   if (death.certain || !moved_here_.contains(teller) || !is_linked(death.rank)) return false;
   settle_dispute_later(death.rank, teller);
   return true;
 }
 
-// A link that is being renewed meanwhile says nothing yet: it connects, or its rank dies.
+// A link under renewal does not decide yet: it either connects, or its rank dies.
 void ControlService::settle_dispute_later(int accused, int teller) {
   after(2 * network_timeout(), [this, accused, teller] {
     for (const int rank : {accused, teller}) {
       if (has_died(rank) || left_[rank] || ends_.contains(rank)) return;
     }
     if (!is_linked(accused) || !is_linked(teller)) return settle_dispute_later(accused, teller);
-    record_death({teller, cat(describe(teller), " is given up: it cannot reach ", describe(accused),
-                              ", which ", describe(tree_.rank), " does reach")},
+    record_death({teller, cat(describe(teller), " is excluded from the job: it cannot reach ",
+                              describe(accused), ", which ", describe(tree_.rank), " can reach")},
                  -1);
   });
 }
@@ -167,7 +166,7 @@ void ControlService::flood_abort(uint64_t communicator, const Error& error, int 
   }
   aborts_.emplace_back(communicator, abort_frame(communicator, error));
   flood(aborts_.back().second, except);
-  clients_.abort(communicator, error);  // nobody else waits for what its client does
+  clients_.abort(communicator, error);  // no peer waits for what this rank's client does
   if (aborts_.size() > kMostAbortsKept) aborts_.pop_front();
 }
 

@@ -1,4 +1,4 @@
-// The callers' side; control_thread.cc has the thread's.
+// The caller-facing part; control_thread.cc has the thread.
 #include "transport/bootstrap/control/control_service.h"
 
 #include <sys/eventfd.h>
@@ -19,12 +19,12 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Of each other rank, for its connections; and of this one.
+// Per other rank, for its connections; and for this rank.
 constexpr size_t kDescriptorsPerRank = 4;
 constexpr size_t kOwnDescriptors = 128;
 
 Membership bootstrap(const Job& job, const std::string& unix_name) {
-  // So that there are some left for the program. Whoever misses one later says so.
+  // Leaves descriptors for the program. A later shortage is reported where it occurs.
   reserve_descriptors(kDescriptorsPerRank * static_cast<size_t>(job.size) + kOwnDescriptors);
   return job.rank == 0 ? gather(job, unix_name) : join(job, unix_name);
 }
@@ -58,7 +58,7 @@ ControlService::ControlService(const Job& job)
 
 ControlService::~ControlService() {
   if (forked()) {
-    static_cast<void>(thread_.release());  // it runs in the parent only; there is nothing to join
+    static_cast<void>(thread_.release());  // the thread exists in the parent only; nothing to join
     return;
   }
   post([this] { leave(); });
@@ -73,10 +73,9 @@ void ControlService::wait_until_linked() {
   if (!told) {
     throw Error(ErrorCode::bootstrap,
                 cat("not all ranks below ", describe(rank()),
-                    " in the tree of the control channel "
-                    "took its connection within ",
+                    " in the tree of the control channel accepted its connection within ",
                     std::chrono::duration<double>(init_timeout_).count(), " s"),
-                {.cause = "they are stopped, or a firewall blocks the connection",
+                {.cause = "those ranks are stopped, or a firewall blocks the connection",
                  .remedy = "open all TCP ports between the hosts, or set TUTTI_INTERFACE to a "
                            "network that connects them"});
   }
@@ -101,14 +100,14 @@ void ControlService::require_own_process() const {
   throw Error(ErrorCode::unsupported,
               cat("rank ", rank(), "'s communicators belong to process ", pid_, ", not to ",
                   current_process()),
-              {.cause = "this process was made by fork() after the rank had joined the job",
+              {.cause = "this process was forked after the rank had joined the job",
                .remedy = "call Tutti in the parent, or fork before init"});
 }
 
 void ControlService::post(Command command) {
   {
     std::lock_guard lock(mutex_);
-    if (over_) return;  // whoever waits for what it promised hears that
+    if (over_) return;  // waiters on its promises get an error
     commands_.push_back(std::move(command));
   }
   wake();
@@ -116,12 +115,12 @@ void ControlService::post(Command command) {
 
 void ControlService::wake() {
   const uint64_t one = 1;
-  // Fails only when so many wakes are pending that one more makes no difference.
+  // Fails only if so many wakes are pending that one more makes no difference.
   [[maybe_unused]] const ssize_t written = ::write(wake_fd_.get(), &one, sizeof(one));
 }
 
 Hello ControlService::make_hello(Purpose purpose) const {
-  // Descriptors cannot go through TLS, and unix sockets do not leave the host.
+  // TLS cannot carry descriptors, and unix sockets stay within the host.
   const bool encrypted = purpose == Purpose::data          ? encrypts_data_
                          : purpose == Purpose::descriptors ? false
                                                            : membership_.encrypted;
@@ -183,7 +182,7 @@ void ControlService::suspect(uint64_t communicator, int rank, std::string text) 
 void ControlService::open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) {
   require_own_process();
   post([this, communicator, rank, lane, renewal] {
-    // The client has heard of a death, and can ask who has left.
+    // After a death the client knows already, and can query which ranks left.
     if (!clients_.attached(communicator) || left_[rank] || has_died(rank)) return;
     Hello hello = make_hello(Purpose::data);
     hello.communicator = communicator;

@@ -1,8 +1,9 @@
-// Control for a job of several ranks: the thread that serves the tree, and what it shares with the
+// Control for a job of several ranks: the thread that serves the tree, and the state it shares with
 // callers.
 //
-// Callers post commands and wake the thread; the thread alone touches links, timers and the
-// acceptor. Shared between them: the queue of commands, the client table, the offers, and who left.
+// Callers post commands and wake the thread; only the thread touches links, timers and the
+// acceptor. The command queue, the client table, the offers, and the set of ranks that left are
+// shared.
 #pragma once
 
 #include <atomic>
@@ -35,7 +36,7 @@ namespace tutti::bootstrap {
 
 class ControlService final : public Control, private AgreementChannel {
  public:
-  // Finds all ranks and starts the thread; wait_until_linked() then waits for the ranks below.
+  // Connects all ranks and starts the thread; wait_until_linked() then waits for the ranks below.
   explicit ControlService(const Job& job);
   ~ControlService() override;
   void wait_until_linked();
@@ -65,13 +66,13 @@ class ControlService final : public Control, private AgreementChannel {
 
  private:
   using Command = std::function<void()>;
-  // Whether a rank has died or left. From any thread.
+  // True for ranks that have died or left. Thread-safe.
   struct Gone {
     const ControlService& service;
     bool operator()(int rank) const { return service.has_left(rank) || service.has_died(rank); }
   };
 
-  // --- from any thread
+  // --- thread-safe
   void expect_communicator() override;
   void stop_expecting() override;
   void send_later(std::vector<ClientTable::Answer> answers);
@@ -81,8 +82,7 @@ class ControlService final : public Control, private AgreementChannel {
   void wake();
   Hello make_hello(Purpose purpose) const;
 
-  // --- the control thread
-  // AgreementChannel
+  // --- the control thread: AgreementChannel
   int own_rank() const override { return tree_.rank; }
   bool is_rank(int number) const override { return number >= 0 && number < tree_.size; }
   std::string name_of(int rank) const override { return describe(rank); }
@@ -135,7 +135,7 @@ class ControlService final : public Control, private AgreementChannel {
 
   void on_link(int neighbour, short revents);
   bool on_frame(int neighbour, std::string_view body);
-  // One that is for this rank, after the field that says so.
+  // Handles a frame addressed to this rank, after its address field.
   bool take_frame(FrameReader& frame);
   void flood(const std::string& frame, int except = -1);
   void flood_goodbye(int rank, int except);
@@ -169,7 +169,7 @@ class ControlService final : public Control, private AgreementChannel {
   const std::string job_name_;
   Tree tree_;
   ClientTable clients_;
-  // Beside the client table, whose clients ask for these under locks of their own.
+  // Kept outside the client table, whose clients query it under their own locks.
   std::vector<std::atomic<bool>> left_;
   std::vector<std::atomic<bool>> died_;
   Fd wake_fd_;
@@ -178,38 +178,38 @@ class ControlService final : public Control, private AgreementChannel {
   std::condition_variable linked_;
   std::vector<Command> commands_;
   bool all_linked_ = false;
-  std::optional<Error> failure_;  // that came before all were linked
-  bool over_ = false;             // the control thread runs no more commands
+  std::optional<Error> failure_;  // occurred before all ranks were linked
+  bool over_ = false;             // the control thread runs no further commands
 
-  // The control thread's own.
+  // Used by the control thread only.
   PollSet set_;
-  Connector connector_;       // of data connections
-  Connector link_connector_;  // of links to children
-  Connector prober_;          // of connections that only show that a rank can be reached
+  Connector connector_;       // for data connections
+  Connector link_connector_;  // for links to children
+  Connector prober_;          // for probes, which only test whether a rank is reachable
   enum class Probe : uint8_t { in_flight, failed };
-  std::map<int, Probe> probes_;    // by rank: the last one, unless it got through
-  std::set<int> unreached_;        // ranks that live, but to which data connections and probes fail
-  std::map<int, int> detours_;     // by neighbour: how many links to it went silent
-  std::map<int, int> breaks_;      // by neighbour: how many links broke that it may make anew
-  std::set<int> linked_children_;  // that have said so
-  std::set<int> cut_off_;      // ranks below a child that died before, until they have been told
-  std::map<int, Link> links_;  // to all neighbours, and those that have moved here
-  std::set<int> moved_here_;   // ranks that have made their link to this one
-  int parent_ = -1;            // links_ has it
-  std::set<int> sought_;       // ranks that should have moved here
+  std::map<int, Probe> probes_;    // by rank: the last probe, unless it succeeded
+  std::set<int> unreached_;        // living ranks to which data connections and probes fail
+  std::map<int, int> detours_;     // by neighbour: number of links to it that went silent
+  std::map<int, int> breaks_;      // by neighbour: number of broken links that it may re-establish
+  std::set<int> linked_children_;  // children that reported "linked"
+  std::set<int> cut_off_;          // ranks below a child that died early, until they are notified
+  std::map<int, Link> links_;      // to all neighbours, including ranks that moved here
+  std::set<int> moved_here_;       // ranks that reconnected to this one as their parent
+  int parent_ = -1;                // links_ contains its link
+  std::set<int> sought_;           // ranks that should have moved here
   bool looks_for_children_ = false;
-  // What has been flooded, once each: for ranks that move here.
+  // Everything flooded so far, once each, for ranks that move here.
   std::set<int> goodbyes_;
-  std::deque<std::pair<uint64_t, std::string>> aborts_;  // by communicator; the last ones
+  std::deque<std::pair<uint64_t, std::string>> aborts_;  // the latest ones, by communicator
   std::vector<std::pair<Clock::time_point, Command>> timers_;
-  std::map<int, RankEnd> ends_;  // what the launcher said
+  std::map<int, RankEnd> ends_;  // reported by the launcher
   Agreements agreements_{*this};
   Watchers watchers_{
       *this,
       clients_,
       {[this](int rank, const std::string& frame) { route(rank, frame); },
        [this](std::chrono::milliseconds delay, Command what) { after(delay, std::move(what)); }}};
-  bool gathering_deaths_ = false;  // of which clients hear soon
+  bool gathering_deaths_ = false;  // clients will be notified shortly
   std::optional<Clock::time_point> leave_by_;
 
   std::unique_ptr<std::thread> thread_;

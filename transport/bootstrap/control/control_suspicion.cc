@@ -1,13 +1,13 @@
-// Ranks that live, but to which data connections fail.
+// Handles ranks that are alive but unreachable by data connections.
 //
 //   a data connection to rank r fails    this rank suspects r, and tries to reach it (a probe)
-//     r has died or left                   that explains it
-//     else                                 the communicator is aborted, naming the two ranks
-//       the probe got through                only that connection was wrong: all can continue
-//       it did not                           in the next change of members this rank says that it
-//                                            does not reach r, and their hosts are separated
+//     r has died or left                   that is the explanation
+//     otherwise                            the communicator is aborted, naming the two ranks
+//       the probe succeeds                   only that connection was broken: all can continue
+//       the probe fails                      in the next change of members this rank reports that
+//                                            it cannot reach r, and their hosts are separated
 //
-// The links of the control channel may still go another way, through ranks that reach both.
+// Links of the control channel may still work, through ranks that reach both.
 #include <chrono>
 
 #include "transport/bootstrap/control/control_service.h"
@@ -16,7 +16,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// For news of the peer's death.
+// Grace period for news of the peer's death.
 constexpr std::chrono::seconds kTimeToLearnWhy{2};
 
 }  // namespace

@@ -19,22 +19,22 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// After a link broke, for the launcher to tell how the rank ended.
+// Grace period after a broken link, for the launcher to report how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTell{500};
-// After a rank's end was told, for a goodbye that is still on its way through the tree, or for the
-// word of a neighbour that saw it end without one: on busy slow links both are late. One that
-// failed has hardly said goodbye.
+// Grace period after a reported end, for a goodbye still in transit through the tree, or for a
+// neighbour's report that the rank ended without one: both are late on busy, slow links. A rank
+// that failed has most likely not said goodbye.
 constexpr std::chrono::seconds kTimeForGoodbye{60};
 constexpr std::chrono::seconds kTimeForFailure{10};
 constexpr std::chrono::milliseconds kTimeForGoodbyePerRank{10};
-// After a death was heard of, for those that died together with it.
+// Grace period after a death, for others that died together with that rank.
 constexpr std::chrono::milliseconds kTimeForOthers{50};
 constexpr std::chrono::seconds kTimeToLeave{2};
-// For the neighbours' systems to get the goodbye, and for the neighbours to close then.
+// Grace period for neighbours to receive the goodbye and close their end.
 constexpr std::chrono::seconds kTimeToArrive{5};
 constexpr std::chrono::milliseconds kTimeToPart{200};
-// Over a link from which nothing comes. Its system has room for them, but all ranks may be asked at
-// once.
+// Maximum number of questions queued on a silent link. The system buffers them, but all ranks may
+// be asked at once.
 constexpr size_t kMostQuestions = 1024;
 
 }  // namespace
@@ -44,7 +44,7 @@ void ControlService::serve() {
   ::pthread_setname_np(::pthread_self(), "tutti-control");
   try {
     tell_linked();
-    // What came right behind the table may have left its socket already.
+    // Frames right behind the table may already be buffered in the link.
     for (const auto& [neighbour, link] : links_) on_link(neighbour, POLLIN);
     for (auto& [hello, socket] : membership_.early) welcome(hello, std::move(socket));
     membership_.early.clear();
@@ -52,7 +52,7 @@ void ControlService::serve() {
     while (!finished()) turn();
     part();
   } catch (const std::exception& error) {
-    // Without the channel nobody would hear of anything any more.
+    // Without the channel no rank would learn of failures any more.
     const Error failure(ErrorCode::internal, cat("the control channel of ", describe(rank()),
                                                  " failed: ", error.what()));
     log(LogLevel::error, failure.what());
@@ -83,7 +83,8 @@ void ControlService::turn() {
   watch_linking();
   watch_links();
   watchers_.watch(set_);
-  for (const auto& [when, command] : timers_) set_.wake_at(when);  // after all that may add some
+  // after all code that may add timers
+  for (const auto& [when, command] : timers_) set_.wake_at(when);
   if (leave_by_) set_.wake_at(*leave_by_);
   set_.run();
 }
@@ -124,7 +125,7 @@ void ControlService::watch_connector() {
         if (error.code() != ErrorCode::system) {
           return suspect_later(communicator, rank, error.what());
         }
-        // This rank's own failure: the peer is not to blame, so there is nothing to wait for.
+        // The failure is local, so there is nothing to wait for from the peer.
         flood_abort(communicator,
                     Error(error.code(), cat(describe(tree_.rank), ": ", error.what()),
                           {.rank = tree_.rank}),
@@ -133,7 +134,7 @@ void ControlService::watch_connector() {
   prober_.watch(
       set_, [this](uint64_t, int rank, int, const ByteStream&) { take_as_reached(rank); },
       [this](uint64_t, int rank, const Error& error) {
-        // This rank's own failure says nothing of the peer.
+        // A local failure proves nothing about the peer.
         if (error.code() == ErrorCode::system) return take_as_reached(rank);
         probes_[rank] = Probe::failed;
       });
@@ -169,8 +170,8 @@ void ControlService::flood(const std::string& frame, int except) {
   }
 }
 
-// Questions are asked again: one that meets a gap in the tree may be lost. A rank that leaves still
-// serves those below it.
+// Questions are repeated, so one that meets a gap in the tree may be lost. A leaving rank still
+// routes for those below it.
 void ControlService::route(int to, const std::string& frame) {
   const size_t most = std::max(kMostQuestions, static_cast<size_t>(tree_.size));
   for (const int hop : {tree_.next_hop(to, Gone{*this}), tree_.next_hop(to)}) {
@@ -281,14 +282,14 @@ void ControlService::on_link_end(int neighbour) {
   link.close();
   if (left_[neighbour]) return relink();
   const std::string how =
-      is_silence(error) ? cat("cannot be reached any more (", explain_close(error), "): host ",
-                              peer(neighbour).host, " is down, or the network to it is; it has ",
-                              ranks_beside(neighbour))
-                        : cat("vanished: its connection broke (", explain_close(error), ")");
+      is_silence(error)
+          ? cat("is no longer reachable (", explain_close(error), "): host ", peer(neighbour).host,
+                " is down, or the network to it is; it has ", ranks_beside(neighbour))
+          : cat("vanished: its connection broke (", explain_close(error), ")");
   if (!renew(neighbour, how)) on_break(neighbour, how);
 }
 
-// "rank 2 alone", "ranks 2, 3 and 5": those of its host.
+// Formats the ranks of this host: "rank 2 alone", "ranks 2, 3 and 5".
 std::string ControlService::ranks_beside(int rank) const {
   std::vector<int> ranks;
   for (int other = 0; other < size(); ++other) {
@@ -304,11 +305,11 @@ std::string ControlService::ranks_beside(int rank) const {
 
 void ControlService::on_break(int rank, const std::string& how) {
   const auto declare = [this, rank, how] {
-    if (links_.at(rank).connected()) return;  // it has been made anew
+    if (links_.at(rank).connected()) return;  // it has been re-established
     const auto told = ends_.find(rank);
     if (told != ends_.end()) {
       declare_end(told->second);
-    } else {  // one that vanishes after a death may have ended because of it
+    } else {  // a rank that vanishes after a death may have exited because of it
       record_death({rank, cat(describe(rank), " ", how), clients_.deaths().has_value()}, -1);
     }
   };
@@ -333,7 +334,7 @@ void ControlService::on_launcher_line(const RankEnd& end) {
   }
 }
 
-// True when a rank on the way there has left or died, so that a goodbye may have had no route.
+// True if a rank on the way there has left or died, so that a goodbye may have been lost.
 bool ControlService::cut_off_from(int rank) const {
   Tree at = tree_;
   for (at.rank = at.next_hop(rank); at.rank != rank; at.rank = at.next_hop(rank)) {
@@ -342,7 +343,7 @@ bool ControlService::cut_off_from(int rank) const {
   return false;
 }
 
-// Whoever ended well, and had no way to say goodbye, has left.
+// A rank that exited successfully without a route for its goodbye counts as having left.
 void ControlService::declare_end(const RankEnd& end) {
   if (!end.by_signal && end.value == 0 && cut_off_from(end.rank)) {
     left_[end.rank] = true;
@@ -351,8 +352,7 @@ void ControlService::declare_end(const RankEnd& end) {
   record_death({end.rank, cat(describe(end.rank), " ", end.text()), end.by_itself(), true}, -1);
 }
 
-// The death goes out before anything that this rank does because of it: along the tree nobody hears
-// of a consequence first.
+// The death is sent before any consequence of it, so that along the tree the cause arrives first.
 void ControlService::record_death(const Death& death, int told_by) {
   if (left_[death.rank]) return relink();
   if (!clients_.rank_died(death)) return;
@@ -381,25 +381,25 @@ void ControlService::leave() {
   flood_goodbye(tree_.rank, -1);
 }
 
-// A rank that leaves still serves those below it, which would be cut off from the rest, until they
-// have gone as well. A child that has said goodbye may still be serving its own subtree: it is gone
-// when its link is.
+// A leaving rank still serves those below it, which would otherwise be cut off, until they have
+// gone as well. A child that said goodbye may still serve its own subtree: it is gone when its link
+// is.
 bool ControlService::finished() const {
   if (!leave_by_) return false;
   if (Clock::now() >= *leave_by_) return true;
   if (!cut_off_.empty()) return false;
   return std::ranges::all_of(links_, [this](const auto& entry) {
     const auto& [neighbour, link] = entry;
-    // One that is not connected yet has not heard why the job ends before it has begun.
+    // A rank that is not connected yet still has to learn why the job ends before it began.
     if (link.wants_to_write() || !link.was_connected()) return false;
     if (has_died(neighbour)) return true;
-    // Over one that broke, and may be made anew, the goodbye has not gone.
+    // The goodbye did not pass through a broken link that may be re-established.
     return link.connected() ? neighbour < tree_.rank : left_[neighbour].load();
   });
 }
 
 // Closing with unread bytes would reset the connection and could lose the goodbye: so this rank
-// says that it is done, and waits until that has arrived, and a moment for the others to close.
+// shuts down its sending side, waits until that has arrived, and briefly for the others to close.
 void ControlService::part() {
   constexpr std::chrono::milliseconds kLook{5};
   const auto ignore = [](std::string_view) { return true; };

@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kLongestFetchPause{100};
 constexpr std::chrono::seconds kTimeToHearOfDeath{2};
 
-// One byte that carries the descriptor; true if it went.
+// Sends one byte with the descriptor; returns true if it was sent.
 bool send_descriptor(int socket, int fd) {
   char byte = 0;
   iovec data{.iov_base = &byte, .iov_len = 1};
@@ -42,7 +42,7 @@ bool send_descriptor(int socket, int fd) {
   return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-// Nothing when the other side went away. Throws when this process can have no more descriptors.
+// Returns an empty Fd if the other side disconnected. Throws if this process is out of descriptors.
 Fd receive_descriptor(int socket) {
   char byte = 0;
   iovec data{.iov_base = &byte, .iov_len = 1};
@@ -54,9 +54,8 @@ Fd receive_descriptor(int socket) {
   message.msg_controllen = control.size();
   if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1) return {};
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    throw Error(ErrorCode::system,
-                "the kernel could not give this process a descriptor it was sent",
-                {.cause = "this process has as many open files as it may have",
+    throw Error(ErrorCode::system, "the kernel could not deliver a descriptor to this process",
+                {.cause = "this process has reached its limit of open files",
                  .remedy = "raise the limit of open files (ulimit -n)"});
   }
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
@@ -66,7 +65,7 @@ Fd receive_descriptor(int socket) {
   return Fd(fd);
 }
 
-// The owner's sockets close before the news of its death arrives: waits for that.
+// The owner's sockets close before the news of its death arrives, so this waits for the news.
 [[noreturn]] void throw_death_or(const Error& error, const DeathOfOwner& death) {
   const Deadline deadline = Deadline::after(kTimeToHearOfDeath);
   for (GrowingPause pause(kLongestFetchPause); !deadline.passed(); pause.sleep()) {
@@ -112,7 +111,7 @@ void DescriptorService::read(Request& request) {
     request.name = frame.get_text();
     return frame.ok() && frame.type() == FrameType::fetch && !request.name.empty();
   };
-  // An end means that whoever asked gave up.
+  // A closed connection means that the requester gave up.
   if (!request.link.receive(on_frame, kMaxFrameBytes)) request.done = true;
 }
 
@@ -129,7 +128,7 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
                     const Deadline& deadline) {
   const auto late = [&] {
     return Error(ErrorCode::timeout, cat(whom, " did not offer '", name, "' in time"),
-                 {.cause = "that rank is stuck, slow, or makes other calls"});
+                 {.cause = "that rank is stuck, slow, or executes other calls"});
   };
   ByteStream stream;
   for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestFetchPause)) {
@@ -148,16 +147,16 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
     }
     if (stream) break;
     if (error != 0 && error != EAGAIN) {
-      throw_death_or(
-          Error(ErrorCode::connection_lost,
-                cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
-                {.cause = "that rank has ended, or the system keeps the two apart (a security "
-                          "module, a sandbox)",
-                 .remedy = "set TUTTI_TRANSPORT=tcp to do without shared memory"}),
-          death);
+      throw_death_or(Error(ErrorCode::connection_lost,
+                           cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
+                           {.cause = "that rank has ended, or a security module or sandbox "
+                                     "separates the two processes",
+                            .remedy = "set TUTTI_TRANSPORT=tcp to run without shared memory"}),
+                     death);
     }
     if (deadline.passed()) throw late();
-    std::this_thread::sleep_for(pause);  // its queue is full, or it had too many guests
+    // the owner's queue is full, or it serves its maximum of guests
+    std::this_thread::sleep_for(pause);
   }
   const std::string request = FrameWriter(FrameType::fetch).put_text(name).finish();
   const bool asked =
@@ -165,8 +164,8 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
   if (asked && !wait_for(stream.get(), POLLIN, deadline)) throw late();
   Fd descriptor = asked ? receive_descriptor(stream.get()) : Fd();
   if (!descriptor) {
-    throw_death_or(Error(ErrorCode::connection_lost,
-                         cat(whom, " ended before it gave '", name, "' to ", "rank ", hello.rank)),
+    throw_death_or(Error(ErrorCode::connection_lost, cat(whom, " ended before it passed '", name,
+                                                         "' to ", "rank ", hello.rank)),
                    death);
   }
   return descriptor;

@@ -1,8 +1,8 @@
-// How ranks of one host get each other's shared memory: a listener in the abstract namespace of
-// unix sockets (nothing in the file system), and SCM_RIGHTS.
+// Passes shared memory between ranks of one host: a unix socket listener in the abstract namespace
+// (no file), and SCM_RIGHTS.
 //
-// Whoever connects must be the same user and know the job's token. A request for a name that is not
-// on offer yet waits for it.
+// A client must be the same user and prove the job's token. A request for a name that is not
+// offered yet waits for the offer.
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ class DescriptorService {
   DescriptorService(const std::string& unix_name, int world_size, int rank);
   void set_session_key(const std::string& key) { acceptor_.set_session_key(key); }
 
-  // From any thread. The descriptor is duplicated. Someone who waits for the name is served at the
-  // next turn: wake the thread that runs watch().
+  // Thread-safe; duplicates the descriptor. Waiting requests are served at the next turn: wake the
+  // thread that runs watch().
   void offer(const std::string& name, int fd);
   void withdraw(const std::string& name);
 
@@ -37,7 +37,7 @@ class DescriptorService {
  private:
   struct Request {
     Link link;
-    std::string name;  // empty: not said yet
+    std::string name;  // empty: not received yet
     bool done = false;
   };
 
@@ -50,11 +50,11 @@ class DescriptorService {
   std::map<std::string, Fd> offers_;
 };
 
-// The error that tells of the owner's death, once that is known.
+// Returns the error that explains the owner's death, once it is known.
 using DeathOfOwner = std::function<std::optional<Error>()>;
 
-// The asking side. `hello` says who asks; `whom` is the owner for people. Throws Error: where the
-// owner has ended, that of its death, if one is known soon.
+// The client side. `hello` identifies the client; `whom` describes the owner in messages. Throws
+// Error: if the owner has ended, the cause of its death if that becomes known soon.
 Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const Hello& hello,
                     const std::string& key, const std::string& whom, const DeathOfOwner& death,
                     const Deadline& deadline);

@@ -21,18 +21,19 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::chrono::seconds kSayWhoIsMissing{10};
-// After a connection broke, for the launcher to tell how the rank ended.
+// Grace period after a broken connection, for the launcher to report how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTellRoot{500};
-// For ranks that come late to hear why there will be no job.
+// Time for late ranks to learn why the job will not start.
 constexpr std::chrono::seconds kTimeToHear{1};
-// For released ranks to take the connection by which they hear it, and for so many at a time.
+// Time for released ranks to accept the connection that tells them so, and number of concurrent
+// ones.
 constexpr std::chrono::seconds kTimeToReach{5};
 constexpr std::chrono::milliseconds kTimeToReachPerRank{1};
 constexpr int kMostTold = 64;
-// Ranks that have shaken hands and not said yet who they are; more are not let in meanwhile.
+// Maximum number of ranks between handshake and arrival; others are not accepted meanwhile.
 constexpr int kMostArriving = 256;
 
-// "rank 2 (node7, pid 12) has TUTTI_TRANSPORT=tcp, rank 0 has TUTTI_TRANSPORT=shm"
+// Formats "rank 2 (node7, pid 12) has TUTTI_TRANSPORT=tcp, rank 0 has TUTTI_TRANSPORT=shm".
 std::string compare_settings(const std::string& whom, const std::string& theirs,
                              const std::string& mine) {
   const std::vector<std::string> a = split(theirs, ';');
@@ -61,9 +62,9 @@ class Gathering {
     }
     if (job.token.empty()) {
       log(LogLevel::warning,
-          cat("this job has no token: harmless where everybody who reaches ", address.text(),
-              " may be trusted; else set TUTTI_TOKEN, or TUTTI_TOKEN_FILE, to "
-              "one secret on all ranks"));
+          cat("this job has no token, so every process that reaches ", address.text(),
+              " can join it; if that is a risk, set TUTTI_TOKEN or TUTTI_TOKEN_FILE to one secret "
+              "on all ranks"));
     }
     self_ = describe_self();
     self_.address = address.is_wildcard() ? job.master_address : address.host();
@@ -78,7 +79,7 @@ class Gathering {
     self_.more_rails = acceptor_.listen_on_rails(job.more_interfaces);
     acceptor_.on_other_size(
         [this](const Hello& hello, const std::string& from) { on_other_size(hello, from); });
-    // Without them ranks would wait in vain.
+    // Without enough descriptors, ranks would wait in vain.
     const int64_t held = std::min<int64_t>(job.size - 1, int64_t{job.fanout} + job.most_held);
     if (!reserve_descriptors(static_cast<size_t>(held + 1))) {
       throw descriptor_shortage(cat("connections to ", held, " ranks"), EMFILE);
@@ -123,7 +124,7 @@ class Gathering {
     }
   }
 
-  // The listener and the ranks' connections.
+  // Watches the listener and the ranks' connections.
   void watch(const std::function<void(int rank)>& on_readable) {
     if (arriving_ < kMostArriving) {
       acceptor_.watch(
@@ -150,7 +151,7 @@ class Gathering {
     Rank& state = ranks_[rank];
     try {
       state.from = peer_address(socket.get()).host();
-    } catch (const Error&) {  // it has gone already; reading will tell
+    } catch (const Error&) {  // the peer disconnected; the next read reports it
       state.from = "an unknown address";
     }
     state.link = Link(std::move(socket));
@@ -159,25 +160,25 @@ class Gathering {
     if (!failure_frame_.empty()) state.link.send(failure_frame_);
   }
 
-  // Whoever is right, there will be no job: ranks would be missing, or too many.
+  // Whichever side is right, the job cannot start: ranks would be missing, or too many.
   void on_other_size(const Hello& hello, const std::string& from) {
     if (failure_ || hello.purpose != Purpose::bootstrap) return;
-    failure_ = Error(
-        ErrorCode::bootstrap,
-        cat("the ranks disagree about the size of the world: rank ", hello.rank, " (at ", from,
-            ") was started with WORLD_SIZE ", hello.size, ", ", describe(0, self_), " with ",
-            job_.size),
-        {.cause = "they were started with different numbers, or belong to different jobs that "
-                  "use the same address",
-         .remedy = "start all ranks with the same WORLD_SIZE, and every job with its own "
-                   "MASTER_PORT and TUTTI_TOKEN"});
+    failure_ =
+        Error(ErrorCode::bootstrap,
+              cat("the ranks disagree about the world size: rank ", hello.rank, " (at ", from,
+                  ") was started with WORLD_SIZE ", hello.size, ", ", describe(0, self_), " with ",
+                  job_.size),
+              {.cause = "the ranks were started with different sizes, or belong to different jobs "
+                        "that use the same address",
+               .remedy = "start all ranks with the same WORLD_SIZE, and give every job its own "
+                         "MASTER_PORT and TUTTI_TOKEN"});
   }
 
   void read(int rank) {
     Rank& state = ranks_.at(rank);
     const auto on_frame = [&](std::string_view body) {
       FrameReader frame(body);
-      if (state.arrived) return false;  // it has nothing more to say
+      if (state.arrived) return false;  // no further frames are expected
       state.peer = get_peer(frame);
       state.settings = frame.get_text();
       state.arrived = frame.ok() && frame.type() == FrameType::arrival;
@@ -197,7 +198,7 @@ class Gathering {
     stats_.most_held = std::max(stats_.most_held, held_ + children_);
   }
 
-  // The frame finds room in the socket, which holds nothing else yet.
+  // The frame fits into the socket buffer, which is still empty.
   void release(Rank& state) {
     FrameWriter released(FrameType::released);
     for (const uint8_t byte : identity_) released.put(byte);
@@ -213,7 +214,7 @@ class Gathering {
     ++gone_;
   }
 
-  // The launcher, if there is one, knows more.
+  // The launcher, if there is one, knows the cause.
   [[noreturn]] void throw_vanished(int rank) {
     const Rank& state = ranks_.at(rank);
     const std::string who =
@@ -229,7 +230,7 @@ class Gathering {
     throw Error(ErrorCode::rank_died,
                 cat(who, " vanished before all ranks had found each other: its connection broke (",
                     how, ")"),
-                {.remedy = "look at the output of that rank", .rank = rank});
+                {.remedy = "check the output of that rank", .rank = rank});
   }
 
   std::vector<int> missing() const {
@@ -246,21 +247,22 @@ class Gathering {
     return cat(ranks.size() == 1 ? "rank " : "ranks ", rank_ranges(ranks), " of ", job_.size);
   }
 
-  // Where two are the same rank another one is likely to be missing.
+  // If two processes claim the same rank, another rank is probably missing.
   std::string twice_text() const {
     if (twice_.empty()) return {};
     const std::vector<int> ranks(twice_.begin(), twice_.end());
     return cat("; of ", ranks.size() == 1 ? "rank " : "ranks ", rank_ranges(ranks),
-               " there was more than one");
+               " more than one process was started");
   }
 
   [[noreturn]] void throw_missing() const {
-    throw Error(ErrorCode::bootstrap,
-                cat(missing_text(), " did not arrive within ",
-                    std::chrono::duration<double>(job_.init_timeout).count(), " s at rank 0, ",
-                    endpoint_text(self_.address, self_.port), twice_text()),
-                {.cause = "they were not started, ended early, or cannot reach that address",
-                 .remedy = "look at their output; TUTTI_INIT_TIMEOUT gives them more time"});
+    throw Error(
+        ErrorCode::bootstrap,
+        cat(missing_text(), " did not arrive within ",
+            std::chrono::duration<double>(job_.init_timeout).count(), " s at rank 0, ",
+            endpoint_text(self_.address, self_.port), twice_text()),
+        {.cause = "those ranks were not started, exited early, or cannot reach that address",
+         .remedy = "check their output; raise TUTTI_INIT_TIMEOUT if they need more time"});
   }
 
   void check_settings() const {
@@ -275,11 +277,11 @@ class Gathering {
     }
   }
 
-  // All that have arrived, and for a moment those that come late. Over as soon as all have heard:
-  // they close their connections.
+  // Notifies all ranks that have arrived, and for a moment late ones. Ends as soon as all have been
+  // notified: they close their connections.
   void tell_failure(const Error& error) {
     failure_frame_ = failure_frame(error);
-    std::vector<int> untold;  // whose connections have ended
+    std::vector<int> untold;  // ranks whose first connections have ended
     for (auto& [rank, state] : ranks_) {
       state.link.send(failure_frame_);
       if (!state.link.connected()) untold.push_back(rank);
@@ -289,7 +291,7 @@ class Gathering {
     const auto told = [&] {
       --being_told;
       ++gone_;
-      set_.wake_at(Clock::now());  // for the next one
+      set_.wake_at(Clock::now());  // starts the next attempt
     };
     const Deadline late = Deadline::after(kTimeToHear);
     const Deadline reached = Deadline::after(kTimeToReach + job_.size * kTimeToReachPerRank);
@@ -312,7 +314,7 @@ class Gathering {
             Link(std::move(socket)).send(failure_frame_);
             told();
           },
-          [&](uint64_t, int, const Error&) { told(); });  // it has ended
+          [&](uint64_t, int, const Error&) { told(); });  // the rank has ended
       set_.wake_at(Clock::now() + (late.passed() ? reached : late).remaining());
       watch([this](int rank) {
         const auto ignore = [](std::string_view) { return true; };
@@ -352,7 +354,7 @@ class Gathering {
     return membership;
   }
 
-  // The links below rank 0's are told of by arithmetic: nobody need report them.
+  // Counts the links below rank 0's own by arithmetic: no rank reports them.
   void count_all(size_t table_bytes) {
     const auto links = static_cast<uint64_t>(job_.size - 1 - children_);
     stats_.sent.add(table_bytes, children_);
@@ -363,7 +365,7 @@ class Gathering {
     stats_.all.add(sizeof(Hello), links);
     stats_.all.add(sizeof(Verdict), links);
     stats_.all.add(table_bytes, links);
-    const int inner = (job_.size - 2) / job_.fanout;  // that have a parent and children
+    const int inner = (job_.size - 2) / job_.fanout;  // ranks with a parent and children
     stats_.all.add(FrameWriter(FrameType::linked).finish().size(), inner);
   }
 
@@ -372,20 +374,20 @@ class Gathering {
   const Deadline deadline_;
   const Tree tree_;
   const int children_ = static_cast<int>(tree_.children().size());
-  const Nonce identity_ = random_nonce();  // of the job
+  const Nonce identity_ = random_nonce();  // identity of the job
   LauncherPipe launcher_;
   PeerInfo self_;
   Acceptor acceptor_;
   std::optional<Published> published_;
   PollSet set_;
-  std::map<int, Rank> ranks_;  // that have shaken hands
-  int arriving_ = 0;           // of these: that have not said yet who they are
-  int arrived_ = 0;            // and that have
-  int held_ = 0;               // first connections of those that have, but for the children's
-  int gone_ = 0;               // that have died, or heard why there will be no job
-  std::set<int> twice_;        // ranks that somebody wanted to be who were there already
+  std::map<int, Rank> ranks_;  // ranks after the handshake
+  int arriving_ = 0;           // of these: arrival not received yet
+  int arrived_ = 0;            // of these: arrived
+  int held_ = 0;  // open first connections of arrived ranks, without those of rank 0's children
+  int gone_ = 0;  // ranks that died or were notified of the failure
+  std::set<int> twice_;  // ranks claimed by a second process
   std::optional<Error> failure_;
-  std::string failure_frame_;  // once there will be no job
+  std::string failure_frame_;  // set once the job cannot start
   InitStats stats_;
 };
 

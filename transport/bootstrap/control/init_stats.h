@@ -1,11 +1,11 @@
-// What it took the ranks to find each other.
+// Statistics of the bootstrap.
 #pragma once
 
 #include <cstdint>
 
 namespace tutti {
 
-// The messages are those of the bootstrap, handshakes included.
+// Counts the messages of the bootstrap, handshakes included.
 struct InitStats {
   struct Count {
     uint64_t messages = 0;
@@ -16,10 +16,10 @@ struct InitStats {
     }
   };
   double seconds = 0;  // until this rank was ready
-  Count sent;          // by this rank
+  Count sent;          // sent by this rank
   Count received;
-  // Known to rank 0: what all ranks sent together, but for what had to be tried again, and how many
-  // connections of ranks that had arrived it held at a time.
+  // Known to rank 0: the messages of all ranks together, without retries, and the maximum number of
+  // connections of arrived ranks that it held at a time.
   Count all;
   int most_held = 0;
 };

@@ -1,4 +1,4 @@
-// The side of every rank but 0 of the bootstrap.
+// The bootstrap on every rank other than 0.
 #include <poll.h>
 
 #include <span>
@@ -15,12 +15,12 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Rank 0, whose time may be up later, is the one that knows who is missing.
+// Rank 0, whose timeout may expire later, knows which ranks are missing.
 constexpr std::chrono::seconds kGrace{2};
-// After a connection broke, for the launcher to tell how the rank ended.
+// Grace period after a broken connection, for the launcher to report how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTellJoiner{500};
 
-// Hears of deaths from the launcher while this rank joins the job.
+// Watches the launcher's pipe for deaths while this rank joins the job.
 class LauncherEar final : public Aside {
  public:
   explicit LauncherEar(int fd) : pipe_(fd) {}
@@ -28,13 +28,13 @@ class LauncherEar final : public Aside {
   int fd() const override { return pipe_.fd(); }
   void hear() override {
     pipe_.read([this](const RankEnd& end) { ends_.push_back(end); });
-    // Whoever ended well may have had all that it wanted of the job; but rank 0 not before it has
-    // given out the table.
+    // A rank that exited successfully may be finished with the job, except rank 0 before it has
+    // sent the table.
     for (const RankEnd& end : ends_) {
       if (end.by_signal || end.value != 0 || end.rank == 0) throw death_while_joining(end);
     }
   }
-  // Throws if the launcher tells of a death in a moment: it knows more than a broken connection.
+  // Throws if the launcher reports a death shortly: it knows more than a broken connection.
   void hear_last_words() {
     if (pipe_.open()) wait_for(-1, 0, {Deadline::after(kTimeToTellJoiner), this});
   }
@@ -54,9 +54,9 @@ Fd open_listener(const Job& job, int bootstrap_socket) {
 }
 
 Error not_told(const std::string& by) {
-  return Error(ErrorCode::bootstrap, by + " did not tell who is in the job in time",
+  return Error(ErrorCode::bootstrap, by + " did not send the table of ranks in time",
                {.cause = "other ranks are missing, or rank 0 is stopped",
-                .remedy = "look at the output of rank 0"});
+                .remedy = "check the output of rank 0"});
 }
 
 [[noreturn]] void throw_failure(std::string_view body) {
@@ -64,14 +64,14 @@ Error not_told(const std::string& by) {
   throw get_error(frame);
 }
 
-// What rank 0 or the parent has to tell, but for a failure, which it throws.
+// Returns the frame of rank 0 or the parent; throws if it reports a failure.
 std::string receive_hello(ByteStream& socket, const Job& job, const std::string& whom,
                           const Deadline& begun_by, LauncherEar& launcher, InitStats& stats) {
   std::string body;
   int error = 0;
   Transfer transfer = Transfer::timed_out;
   if (wait_for(socket.get(), POLLIN, {begun_by, &launcher})) {
-    // A large table takes its time on a slow link.
+    // A large table takes time on a slow link.
     const Deadline complete_by = Deadline::after(job.init_timeout);
     transfer = read_frame(socket, body, kMaxTableBytes, {complete_by, &launcher}, &error);
   }
@@ -83,7 +83,7 @@ std::string receive_hello(ByteStream& socket, const Job& job, const std::string&
                     " vanished before all ranks had found each other: its connection "
                     "broke (",
                     explain_close(error), ")"),
-                {.remedy = "look at the output of rank 0"});
+                {.remedy = "check the output of rank 0"});
   }
   stats.received.add(sizeof(uint32_t) + body.size());
   if (FrameReader(body).type() == FrameType::failure) throw_failure(body);
@@ -97,11 +97,11 @@ Nonce get_identity(FrameReader& frame) {
 }
 
 Error no_sense() {
-  return Error(ErrorCode::bootstrap, "rank 0 sent a table of ranks that makes no sense",
+  return Error(ErrorCode::bootstrap, "rank 0 sent a malformed table of ranks",
                {.cause = "the ranks run different builds of Tutti"});
 }
 
-// Fills in peers, key, fanout and what goes to this rank's children.
+// Fills in peers, key, fanout and the frame for this rank's children.
 void read_table(const Job& job, const std::string& key, const std::string& body, int parent,
                 Membership& membership) {
   FrameReader frame(body);
@@ -122,8 +122,8 @@ struct Parent {
   ByteStream socket;
 };
 
-// Until somebody of this job comes to tell. Data connections of ranks that know the table already
-// are kept.
+// Waits until a rank of this job connects as parent. Keeps data connections of ranks that already
+// have the table.
 Parent wait_for_parent(const Job& job, Membership& membership, const std::string& rank_zero,
                        const Deadline& deadline, LauncherEar& launcher) {
   Parent parent;
@@ -181,7 +181,7 @@ Membership join(const Job& job, const std::string& unix_name) {
   FrameWriter arrival(FrameType::arrival);
   put(arrival, self);
   const std::string frame = arrival.put_text(job.wire_settings).finish();
-  // A failure shows when the answer is read.
+  // A failed write shows when the answer is read.
   write_exactly(socket, std::as_bytes(std::span(frame)), {deadline, &launcher});
   stats.sent.add(frame.size());
 
@@ -198,7 +198,7 @@ Membership join(const Job& job, const std::string& unix_name) {
   }
   read_table(job, key, body, parent.rank, membership);
   membership.acceptor.set_session_key(membership.key);
-  // The address that is known to work from here.
+  // Uses the address that is known to work from here.
   membership.peers[0].address = rank_zero.host();
   membership.peers[0].port = rank_zero.port();
   membership.links[parent.rank] = Link(std::move(parent.socket));

@@ -21,15 +21,15 @@ std::string namespace_id(const char* path) {
   return cat(status.st_dev, ":", status.st_ino);
 }
 
-// Descriptors travel by abstract unix sockets, which end at the network namespace, and go to
-// processes of the same user only, whose number means something in its user namespace.
+// Descriptors travel over abstract unix sockets, which are confined to a network namespace, and
+// only to processes of the same user, whose id is relative to its user namespace.
 std::string who_shares_memory() {
   return cat(namespace_id("/proc/self/ns/net"), "/", namespace_id("/proc/self/ns/user"), "/user ",
              ::geteuid());
 }
 
-// What consecutive ranks are likely to have in common; in a table only what differs from the last
-// rank's is written.
+// Fields that consecutive ranks are likely to share; the table stores only the differences from the
+// previous rank.
 enum Part : uint8_t {
   host = 1,
   address = 2,

@@ -1,4 +1,4 @@
-// What rank 0 collects and hands out: everybody's PeerInfo.
+// The PeerInfo of all ranks, which rank 0 collects and distributes.
 #pragma once
 
 #include <vector>
@@ -10,15 +10,15 @@ namespace tutti::bootstrap {
 
 void put(FrameWriter& frame, const PeerInfo& peer);
 PeerInfo get_peer(FrameReader& frame);
-// Of all ranks; of each only what differs from the rank before it.
+// Writes all ranks; for each, only the fields that differ from the previous rank.
 void put(FrameWriter& frame, const std::vector<PeerInfo>& peers);
 std::vector<PeerInfo> get_peers(FrameReader& frame, int size);
 
-// This process, without its addresses. Ranks in one network namespace of one boot of one host can
-// share memory.
+// Describes this process, without its addresses. Ranks in one network namespace of one boot of one
+// host can share memory.
 PeerInfo describe_self();
 
-// "rank 3 (node7, pid 1234)"
+// Formats as "rank 3 (node7, pid 1234)".
 std::string describe(int rank, const PeerInfo& peer);
 
 }  // namespace tutti::bootstrap

@@ -9,7 +9,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// The C library no longer caches the pid; asking the kernel is too slow for every call.
+// glibc no longer caches the pid, and a system call is too slow for every call.
 std::atomic<pid_t> current = ::getpid();
 [[maybe_unused]] const int watching =
     ::pthread_atfork(nullptr, nullptr, [] { current = ::getpid(); });

@@ -1,11 +1,11 @@
-// Which process this is, without a system call.
+// The process id without a system call.
 #pragma once
 
 #include <sys/types.h>
 
 namespace tutti::bootstrap {
 
-// The pid, also right after fork().
+// Returns the pid; also correct right after fork().
 pid_t current_process();
 
 }  // namespace tutti::bootstrap

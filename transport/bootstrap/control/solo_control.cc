@@ -21,7 +21,8 @@ Fd duplicate(int fd, const std::string& name) {
 
 void require_self(int rank) {
   if (rank == 0) return;
-  throw Error(ErrorCode::invalid_argument, cat("there is no rank ", rank, " in a job of one rank"));
+  throw Error(ErrorCode::invalid_argument,
+              cat("rank ", rank, " does not exist in a job of one rank"));
 }
 
 }  // namespace
@@ -86,7 +87,7 @@ Fd SoloControl::fetch(int rank, const std::string& name, const Deadline& deadlin
   require_self(rank);
   std::unique_lock lock(mutex_);
   if (!wait_for_condition(offered_, lock, deadline, [&] { return offers_.contains(name); })) {
-    throw Error(ErrorCode::timeout, cat("nobody offered '", name, "' in time"));
+    throw Error(ErrorCode::timeout, cat("no rank offered '", name, "' in time"));
   }
   return duplicate(offers_.at(name).get(), name);
 }

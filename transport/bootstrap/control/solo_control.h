@@ -24,7 +24,7 @@ class SoloControl final : public Control {
   const PeerInfo& peer(int rank) const override;
   void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) override;
   void detach(uint64_t communicator) override;
-  // Client calls come from the caller's thread here.
+  // Here the caller's thread makes the client calls.
   std::optional<Error> deaths() const override { return {}; }
   void settle_deaths(std::span<const int>) override {}
   void poison(uint64_t communicator, const Error& error) override;
@@ -32,8 +32,8 @@ class SoloControl final : public Control {
   int way_to(int rank) const override { return rank; }
   bool has_left(int) const override { return false; }
   bool has_died(int) const override { return false; }
-  void suspect(uint64_t, int, std::string) override {}  // there is nobody to lose
-  // Throws Error(invalid_argument): there is nobody to connect to.
+  void suspect(uint64_t, int, std::string) override {}  // there is no peer to lose
+  // Throws Error(invalid_argument): there is no peer to connect to.
   void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) override;
   std::future<AgreementEnd> agree(uint64_t communicator, uint32_t number, Contribution contribution,
                                   std::chrono::milliseconds timeout) override;

@@ -1,8 +1,8 @@
 // The arithmetic of the control channel's tree: rank 0 is the root, the parent of r is
-// (r - 1) / fanout, so every rank knows every route without being told. Where ranks have gone,
-// whoever knows of them knows the tree of the rest: those below one that has gone move up to the
-// nearest ancestor that is there, and where there is none to the lowest rank, which is the root
-// then.
+// (r - 1) / fanout, so every rank knows every route without communication. Every rank that knows
+// which ranks have gone can compute the tree of the others: the children of a rank that has gone
+// move to the nearest remaining ancestor, and if there is none to the lowest rank, which becomes
+// the root.
 //
 //        0                x                1
 //      /   \            /   \            / | | \ .
@@ -21,7 +21,7 @@ struct Tree {
   int size = 1;
   int fanout = 32;
 
-  // -1 for the root.
+  // Returns -1 for the root.
   int parent_of(int r) const { return r == 0 ? -1 : (r - 1) / fanout; }
   int parent() const { return parent_of(rank); }
 
@@ -35,7 +35,7 @@ struct Tree {
     return found;
   }
 
-  // The parent of `r` in the tree of those that have not gone; -1 for its root.
+  // Returns the parent of `r` in the tree of the remaining ranks; -1 for its root.
   template <typename Gone>
   int parent_of(int r, const Gone& gone) const {
     for (int above = parent_of(r); above >= 0; above = parent_of(above)) {
@@ -47,7 +47,7 @@ struct Tree {
     return -1;
   }
 
-  // The neighbour on the way to `to` (not this rank): the child above it, else the parent.
+  // Returns the neighbour on the way to `to` (not this rank): the child above it, else the parent.
   template <typename Gone>
   int next_hop(int to, const Gone& gone) const {
     for (int r = to; r > rank;) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimeToAnswer{1};
 
-// To `to`, of which it is the first field, so that those on the way know where it goes.
+// Starts a frame with its destination, so that ranks on the way can route it.
 FrameWriter frame_to(int to, FrameType type) {
   FrameWriter frame(type);
   frame.put(int32_t{to});
@@ -33,7 +33,7 @@ void Watchers::serve(Watcher& watcher, short revents) {
   if ((revents & POLLOUT) != 0) watcher.link.flush();
   if ((revents & ~POLLOUT) == 0) return;
   const auto take = [&](std::string_view body) {
-    // Whoever has not taken what it asked for before asks for nothing.
+    // A watcher that has not consumed the previous answer asks for nothing new.
     const bool has_all = watcher.missing.empty() && !watcher.link.wants_to_write();
     if (FrameReader(body).type() != FrameType::look || !has_all) return false;
     look(watcher);

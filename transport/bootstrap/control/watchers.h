@@ -1,12 +1,12 @@
-// Those who watch the job from outside (watch.h), on the rank that they are connected to: each look
+// External observers of the job (watch.h), on the rank that they are connected to: each look
 // is a question to every rank, down the tree, and each rank's answer goes to the watcher when it
-// comes. Whoever has not answered within a second is told as silent.
+// comes. A rank that has not answered within a second is reported as silent.
 //
 //     watcher              this rank                 another one
 //        | -- look --------> | -- activity_question --> |
 //        | <- sight -------- | <- activity ------------ |
 //
-// Belongs to the control thread. A rank that nobody watches from has nothing to do here.
+// Belongs to the control thread. It is idle on a rank without observers.
 #pragma once
 
 #include <chrono>
@@ -28,9 +28,9 @@ namespace tutti::bootstrap {
 
 class Watchers {
  public:
-  static constexpr size_t kMost = 16;  // at a time
+  static constexpr size_t kMost = 16;  // concurrent watchers
 
-  // What they need of the control channel.
+  // The used part of the control channel.
   struct Channel {
     std::function<void(int rank, const std::string& frame)> send;
     std::function<void(std::chrono::milliseconds delay, std::function<void()> what)> call_after;
@@ -43,15 +43,15 @@ class Watchers {
   void admit(ByteStream socket);
   void watch(PollSet& set);
 
-  // Frames of the tree for this rank, but for who they are for. False for nonsense.
+  // Handle frames of the tree for this rank, without their destination. Return false if malformed.
   bool on_question(FrameReader& frame);
   bool on_activity(FrameReader& frame);
 
  private:
   struct Watcher {
     Link link;
-    uint32_t look = 0;      // the last one's number
-    std::set<int> missing;  // of that look: they have not answered yet
+    uint32_t look = 0;      // number of the latest look
+    std::set<int> missing;  // ranks that have not answered that look
   };
 
   void serve(Watcher& watcher, short revents);

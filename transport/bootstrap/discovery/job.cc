@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kLongestToken = 4096;
 constexpr size_t kFewestTokenBits = 128;
-constexpr size_t kMostRails = 15;  // as many as there are lanes
+constexpr size_t kMostRails = 15;  // limited by the number of lanes
 constexpr int kTorchrunsPorts = 8;
 
 std::string require(const char* name, const char* given) {
@@ -34,7 +34,7 @@ std::string require(const char* name, const char* given) {
               {.remedy = std::string(how_to_start())});
 }
 
-// At most so many bits: what a person made up has fewer than its characters could hold.
+// Upper bound on the token's entropy: a human-chosen token has less than its characters could hold.
 size_t most_bits(std::string_view token) {
   const auto all = [&](auto is) { return std::ranges::all_of(token, is); };
   const auto is_hex = [](unsigned char c) { return std::isxdigit(c) != 0; };
@@ -45,19 +45,19 @@ size_t most_bits(std::string_view token) {
   return token.size() * bits_each;
 }
 
-// Whoever has recorded a handshake can try tokens at leisure: some ten million a second on each
+// An attacker with a recorded handshake can test tokens offline, some ten million a second per
 // core.
 void require_long(std::string_view token) {
   if (most_bits(token) >= kFewestTokenBits || settings().get_bool("TUTTI_ALLOW_SHORT_TOKEN")) {
     return;
   }
   throw Error(ErrorCode::bootstrap,
-              cat("the token has ", token.size(), " characters, which can hold ", most_bits(token),
-                  " bits at most; it must have ", kFewestTokenBits),
-              {.cause = "whoever sees one handshake can guess a token that is short",
-               .remedy = "make one by `openssl rand -hex 16`, or let `tutti run` make it: it does "
-                         "where TUTTI_TOKEN and TUTTI_TOKEN_FILE are not set. "
-                         "TUTTI_ALLOW_SHORT_TOKEN=1 takes this one"});
+              cat("the token's ", token.size(), " characters can hold at most ", most_bits(token),
+                  " bits; at least ", kFewestTokenBits, " are required"),
+              {.cause = "an observer of one handshake can guess a short token",
+               .remedy = "create a token by `openssl rand -hex 16`, or let `tutti run` create one "
+                         "(it does unless TUTTI_TOKEN or TUTTI_TOKEN_FILE is set); "
+                         "TUTTI_ALLOW_SHORT_TOKEN=1 accepts a short one"});
 }
 
 std::string rendezvous_from_settings() {
@@ -71,7 +71,7 @@ std::string rendezvous_from_settings() {
   return text.substr(kScheme.size());
 }
 
-// A descriptor inherited from the launcher, from now on closed on exec; -1 when it is not there (a
+// Returns a descriptor inherited from the launcher, and sets close-on-exec; -1 if it is absent (a
 // child's child inherits the variable but not the descriptor).
 int inherited_fd(const char* setting) {
   const auto fd = static_cast<int>(settings().get_int(setting));
@@ -86,14 +86,14 @@ bool port_is_torchruns(const Job& job) {
   return (agent_store && *agent_store == "True") || own_environment("TORCHELASTIC_RUN_ID");
 }
 
-// A launcher may have started other jobs than the one that the caller knows.
+// A launcher may have started other jobs than the caller's.
 void find_local_rank(const FoundJob& found, Job& job) {
   if (found.rank != job.rank || (found.size != 0 && found.size != job.size)) return;
   job.local_rank = found.local_rank;
   job.local_size = found.local_size;
 }
 
-// What the caller knows comes before what started the process tells.
+// The caller's values take precedence over the launcher's.
 std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
   if (known.rank || known.size) {
     job.rank = known.rank.value_or(0);
@@ -105,7 +105,7 @@ std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
     }
     try {
       if (const auto told = find_job(own_environment)) find_local_rank(*told, job);
-    } catch (const Error&) {  // nothing that is needed
+    } catch (const Error&) {  // the value is optional
     }
     return std::nullopt;
   }
@@ -123,7 +123,8 @@ std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
   return found;
 }
 
-// A place that people name, in words or in variables. False: they name none.
+// Reads a meeting place from the caller's values or the environment. Returns false if neither names
+// one.
 bool find_named_place(const KnownJob& known, bool required, Job& job) {
   job.rendezvous_file = known.rendezvous_file;
   job.master_address = known.master_address;
@@ -145,13 +146,13 @@ bool find_named_place(const KnownJob& known, bool required, Job& job) {
   const int port =
       job_number("MASTER_PORT", require("MASTER_PORT", given), 1, next ? 65534 : 65535);
   job.master_port = static_cast<uint16_t>(next ? port + 1 : port);
-  // Nobody has kept the next port free. But only ranks that know which start of which job they are
-  // can tell their rank 0 from another's.
+  // The next port is not reserved for this job. But only ranks that know their start of their job
+  // can distinguish their rank 0 from another job's.
   if (next && !job.incarnation.empty()) job.master_ports = std::min(kTorchrunsPorts, 65535 - port);
   return true;
 }
 
-// Where the source lets them meet: at an address, of which either part may be set otherwise.
+// The source's meeting place is an address, either part of which other settings may override.
 void find_address(const FoundJob& found, Job& job) {
   job.master_address = own_environment("MASTER_ADDR").value_or(found.address);
   const auto port = own_environment("MASTER_PORT");
@@ -182,7 +183,7 @@ void find_place(const KnownJob& known, const std::optional<FoundJob>& found, Job
   job.token_by_rendezvous = job.token.empty();
 }
 
-// The first is the one of the bootstrap.
+// The first interface is the one of the bootstrap.
 void find_interfaces(const std::string& text, Job& job) {
   std::vector<std::string> names = split(text, ',');
   if (names.size() > kMostRails) {
@@ -210,21 +211,21 @@ std::string token_in_file(const std::string& path) {
     return Error(ErrorCode::bootstrap, cat("cannot read TUTTI_TOKEN_FILE=", path, ": ", why),
                  {.remedy = remedy});
   };
-  // A pipe that nobody writes to must not hold up the job.
+  // A pipe without a writer must not block the job.
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) {
     throw refuse(cat(std::strerror(errno), " (errno ", errno, ")"),
                  "name a file of mode 0600 that holds the job's secret, or set TUTTI_TOKEN");
   }
-  if (!S_ISREG(status.st_mode)) throw refuse("it is no regular file", "name a file");
+  if (!S_ISREG(status.st_mode)) throw refuse("it is not a regular file", "name a regular file");
   const unsigned mode = status.st_mode & 07777;
   if (mode != 0600) {
     std::string octal = "0000";
     for (unsigned i = 0, rest = mode; i < 4; ++i, rest >>= 3) octal[3 - i] = "01234567"[rest & 7];
-    throw Error(ErrorCode::bootstrap,
-                cat("TUTTI_TOKEN_FILE=", path, " has mode ", octal, ", not 0600"),
-                {.cause = "others could read the job's secret", .remedy = cat("chmod 600 ", path)});
+    throw Error(
+        ErrorCode::bootstrap, cat("TUTTI_TOKEN_FILE=", path, " has mode ", octal, ", not 0600"),
+        {.cause = "other users could read the job's secret", .remedy = cat("chmod 600 ", path)});
   }
   std::string token(kLongestToken + 1, '\0');
   const ssize_t got = ::read(file.get(), token.data(), token.size());
@@ -232,12 +233,12 @@ std::string token_in_file(const std::string& path) {
   token.resize(static_cast<size_t>(got));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   const std::string write_one =
-      cat("write a secret of one line into it, as by `openssl rand -hex "
+      cat("write a one-line secret into it, for example by `openssl rand -hex "
           "16 > ",
           path, "`");
-  if (token.empty()) throw refuse("it holds no token", write_one);
+  if (token.empty()) throw refuse("it is empty", write_one);
   if (token.size() > kLongestToken || token.find('\0') != std::string::npos) {
-    throw refuse(cat("it holds more than ", kLongestToken, " bytes, or a byte of value 0"),
+    throw refuse(cat("it has more than ", kLongestToken, " bytes, or a byte of value 0"),
                  write_one);
   }
   return token;
@@ -272,17 +273,18 @@ Job job_from_environment(const KnownJob& known) {
   find_interfaces(all.get_string("TUTTI_INTERFACE"), job);
   job.domain = parse_domain(all.get_string("TUTTI_DOMAIN"));
   job.rack = find_rack();
-  if (!known.rank) {  // else the launcher's ranks need not be these
+  if (!known.rank) {  // otherwise the launcher's ranks may differ from these
     job.launcher_fd = inherited_fd("TUTTI_LAUNCHER_FD");
     if (job.rank == 0) job.listen_fd = inherited_fd("TUTTI_LISTEN_FD");
   }
   if (job.size > 1) find_place(known, found, job);
   job.encrypts_data = all.get_string("TUTTI_ENCRYPT") == "on";
   if (job.encrypts_data && job.size > 1 && job.token.empty() && !job.token_by_rendezvous) {
-    throw Error(ErrorCode::bootstrap, "TUTTI_ENCRYPT=on needs a token, and there is none",
-                {.cause = "the keys are derived from it",
-                 .remedy = "set TUTTI_TOKEN to the same secret on all ranks, as of `openssl rand "
-                           "-hex 16`, or start them by `tutti run`, which makes one"});
+    throw Error(
+        ErrorCode::bootstrap, "TUTTI_ENCRYPT=on requires a token, but none is set",
+        {.cause = "the encryption keys are derived from the token",
+         .remedy = "set TUTTI_TOKEN to the same secret on all ranks (for example from `openssl "
+                   "rand -hex 16`), or start them by `tutti run`, which creates one"});
   }
   return job;
 }

@@ -28,7 +28,7 @@ std::optional<int> optional_number(const Environment& environment, const char* n
   return job_number(name, *text, 0, kMostRanks);
 }
 
-// The variables in which a source tells the same four numbers; the last two may be missing.
+// The variables of a source for rank, size, local rank and local size; the last two may be missing.
 struct Names {
   const char* rank;
   const char* size;
@@ -47,7 +47,7 @@ FoundJob read_numbers(const Environment& environment, const Names& names) {
   return found;
 }
 
-// Torch's names, which many use: `tutti run`, torchrun, Kubeflow's PyTorchJob, scripts.
+// Torch's names, which many launchers use: `tutti run`, torchrun, Kubeflow's PyTorchJob, scripts.
 FoundJob read_variables(const Environment& environment) {
   FoundJob found =
       read_numbers(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
@@ -66,11 +66,11 @@ std::optional<FoundJob> read_torchrun(const Environment& environment) {
     return std::nullopt;
   }
   FoundJob found = read_variables(environment);
-  // The agent's port tells jobs of one host apart, whose run ids are often "none".
+  // The agent's port distinguishes jobs of one host, whose run ids are often "none".
   found.incarnation = cat("torchrun ", environment("TORCHELASTIC_RUN_ID").value_or(""), " at port ",
                           environment("MASTER_PORT").value_or("?"));
-  // Each agent counts the restarts that its own ranks were the cause of. So the agents of several
-  // nodes may have different counts for one start, and only the count of a lone one says which.
+  // Each agent counts the restarts that its own ranks caused. So agents of several nodes may have
+  // different counts for one start; only the count of a lone agent identifies it.
   if (environment("GROUP_WORLD_SIZE") == "1") {
     found.incarnation += cat(" ", environment("TORCHELASTIC_RESTART_COUNT").value_or("0"));
   }
@@ -97,8 +97,8 @@ std::optional<FoundJob> read_pmix(const Environment& environment) {
   FoundJob found;
   found.rank = job_number("PMIX_RANK", *rank, 0, kMostRanks);
   found.store = JobStore::pmix;
-  // Slurm and jsrun tell the rest, which spares a question. But prterun starts its daemons by srun,
-  // and what Slurm told these their ranks inherit.
+  // Slurm and jsrun set the remaining variables, which saves a query. But prterun starts its
+  // daemons by srun, and their ranks inherit Slurm's variables.
   const bool of_slurm = environment("PMIX_NAMESPACE")->starts_with("slurm.pmix.");
   if (of_slurm) found.local_rank = optional_number(environment, "SLURM_LOCALID");
   const char* const name = of_slurm ? "SLURM_STEP_NUM_TASKS" : "JSM_NAMESPACE_SIZE";
@@ -107,7 +107,7 @@ std::optional<FoundJob> read_pmix(const Environment& environment) {
   return found;
 }
 
-// Hydra's, MPICH's launcher, and that of others made from it (Intel MPI); and `srun --mpi=pmi2`.
+// Hydra, MPICH's launcher, and its derivatives (Intel MPI); also `srun --mpi=pmi2`.
 std::optional<FoundJob> read_pmi(const Environment& environment) {
   if (!environment("PMI_RANK") || !environment("PMI_FD")) return std::nullopt;
   FoundJob found =
@@ -116,8 +116,8 @@ std::optional<FoundJob> read_pmi(const Environment& environment) {
   return found;
 }
 
-// Of consecutive jobs and steps none has another's, below the ports that Linux gives away by itself
-// (32768 to 60999) and above those that services are known by.
+// Consecutive jobs and steps get different ports, below Linux's ephemeral range (32768 to 60999)
+// and above well-known services.
 constexpr int kFirstPort = 15000;
 constexpr int kPorts = 16384;
 
@@ -125,7 +125,7 @@ uint16_t port_of(uint64_t job, uint64_t step) {
   return static_cast<uint16_t>(kFirstPort + (job + 4099 * step) % kPorts);
 }
 
-// "2(x3),1" of SLURM_STEP_TASKS_PER_NODE, for the node that this is.
+// Reads this node's entry of SLURM_STEP_TASKS_PER_NODE, "2(x3),1".
 std::optional<int> slurm_local_size(const Environment& environment) {
   const auto counts = environment("SLURM_STEP_TASKS_PER_NODE");
   const auto node = optional_number(environment, "SLURM_NODEID");
@@ -135,31 +135,32 @@ std::optional<int> slurm_local_size(const Environment& environment) {
   return tasks[static_cast<size_t>(*node)];
 }
 
-// A container, say, that passes some of the variables on only: without the others each task of the
-// step would be a job by itself. A batch script is told that it is task 0.
+// A container, for example, may pass only some of the variables: without the others each task of
+// the step would be a job of its own. A batch script is told that it is task 0.
 void require_whole_step(const Environment& environment) {
   const std::optional<int> task = optional_number(environment, "SLURM_PROCID");
   if (task.value_or(0) == 0) return;
-  throw Error(ErrorCode::bootstrap,
-              cat("SLURM_PROCID=", *task, " says that this is one of several tasks, but ",
-                  environment("SLURM_STEP_ID") ? "SLURM_STEP_NUM_TASKS" : "SLURM_STEP_ID",
-                  " is not set, which says of which step"),
-              {.cause = "something between srun and this program keeps back Slurm's variables",
-               .remedy = "pass all that begin with SLURM_ on, or set RANK, WORLD_SIZE, MASTER_ADDR "
-                         "and MASTER_PORT"});
+  throw Error(
+      ErrorCode::bootstrap,
+      cat("SLURM_PROCID=", *task, " implies a step of several tasks, but ",
+          environment("SLURM_STEP_ID") ? "SLURM_STEP_NUM_TASKS" : "SLURM_STEP_ID", " is not set"),
+      {.cause = "a layer between srun and this program drops some of Slurm's variables",
+       .remedy = "pass all SLURM_ variables on, or set RANK, WORLD_SIZE, MASTER_ADDR "
+                 "and MASTER_PORT"});
 }
 
-// A batch script is no step, though Slurm tells it a rank: who starts ranks there does it himself.
+// A batch script is not a step, although Slurm gives it a rank: the launcher inside it defines the
+// ranks.
 std::optional<FoundJob> read_slurm(const Environment& environment) {
   const auto step = environment("SLURM_STEP_ID");
   if (!step || !environment("SLURM_PROCID") || !environment("SLURM_STEP_NUM_TASKS")) {
     require_whole_step(environment);
     return std::nullopt;
   }
-  // These are of all components of a heterogeneous job, if the step has several.
+  // These count all components of a heterogeneous job, if the step has several.
   FoundJob found =
       read_numbers(environment, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr});
-  // Nobody to meet. One such step is the shell that salloc opens, whose id is out of all bounds.
+  // There is no peer. One such step is salloc's shell, whose step id is out of range.
   if (found.size == 1) return found;
   found.local_size = slurm_local_size(environment);
   const std::string nodes = require_setting(environment, "SLURM_STEP_NODELIST", "SLURM_STEP_ID");
@@ -172,15 +173,15 @@ std::optional<FoundJob> read_slurm(const Environment& environment) {
   return found;
 }
 
-// LSF's own launcher of tasks, where it offers no PMIx.
+// LSF's own task launcher, where it offers no PMIx.
 std::optional<FoundJob> read_jsrun(const Environment& environment) {
   if (!environment("JSM_NAMESPACE_RANK")) return std::nullopt;
   return read_numbers(environment, {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
                                     "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"});
 }
 
-// A pod of an indexed Job. Kubernetes tells it which one it is, the manifest how many there are;
-// without that each pod is on its own.
+// A pod of an indexed Job. Kubernetes provides its index, the manifest the number of pods; without
+// that number each pod is a job of its own.
 std::optional<FoundJob> read_kubernetes(const Environment& environment) {
   if (!environment("JOB_COMPLETION_INDEX") || !environment("WORLD_SIZE")) return std::nullopt;
   return read_numbers(environment,
@@ -203,7 +204,7 @@ constexpr std::array kSources = {
               read_kubernetes},
 };
 
-// Said twice, by a person and by what started the process, and not the same.
+// The user and the launcher give different sizes.
 void check_world_size(const FoundJob& found, const Environment& environment) {
   const auto text = environment("WORLD_SIZE");
   if (found.explicit_ranks || !text || found.size == 0) return;
@@ -212,8 +213,7 @@ void check_world_size(const FoundJob& found, const Environment& environment) {
   throw Error(
       ErrorCode::bootstrap,
       cat("WORLD_SIZE is ", size, ", but ", found.source, " started ", found.size, " ranks"),
-      {.cause =
-           "WORLD_SIZE is set without RANK, so the rank is the one that " + found.source + " tells",
+      {.cause = "WORLD_SIZE is set without RANK, so the rank comes from " + found.source,
        .remedy = "unset WORLD_SIZE, or set RANK as well"});
 }
 

@@ -1,5 +1,5 @@
-// What starts processes, and what each tells them of their job: one table, tried in order. Pure
-// functions of an environment, so that anybody's can be tried on any machine.
+// The table of launchers and the job variables that each sets, tried in order. The readers are pure
+// functions of an environment, so that tests can cover any launcher.
 #pragma once
 
 #include <cstdint>
@@ -11,49 +11,49 @@
 
 namespace tutti {
 
-// The value of a variable; nothing where it is not set or empty.
+// Returns a variable's value; nullopt if it is unset or empty.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
-// This process's own.
+// Reads this process's environment.
 std::optional<std::string> own_environment(const std::string& name);
 
-// Where small values of a job can be put down for all of its ranks.
+// A store for small values shared by all ranks of a job.
 enum class JobStore { none, pmix, pmi };
 
 struct FoundJob {
-  std::string source;  // its name in the table
+  std::string source;  // name in the table
   int rank = 0;
   int size = 0;  // 0: only PMIx knows
   std::optional<int> local_rank;
   std::optional<int> local_size;
-  // Rank 0's, where the source tells that much; else ranks meet in the store, if there is one.
+  // Rank 0's address, if the source provides it; otherwise ranks meet in the store, if any.
   std::string address;
   uint16_t port = 0;
   JobStore store = JobStore::none;
-  // Which start of which job this is, where launchers start ranks anew at one address and say so.
+  // Identifies the start of the job, for launchers that restart ranks at one address and report it.
   std::string incarnation;
-  // The user's own words (RANK and WORLD_SIZE): MASTER_ADDR and MASTER_PORT must be there as well.
+  // RANK and WORLD_SIZE were set by the user: MASTER_ADDR and MASTER_PORT are required as well.
   bool explicit_ranks = false;
 };
 
 struct JobSource {
   std::string_view name;
-  std::string_view recognised_by;  // for people
-  std::string_view meets_at;       // for people
-  // Nothing where it did not start this process. Throws Error(bootstrap) that names the variable
-  // which is missing or makes no sense.
+  std::string_view recognised_by;  // shown to people
+  std::string_view meets_at;       // shown to people
+  // Returns nullopt if this source did not start the process. Throws Error(bootstrap) that names
+  // the missing or invalid variable.
   std::optional<FoundJob> (*read)(const Environment& environment);
 };
 
 std::span<const JobSource> job_sources();
 
-// What the first source in the table tells that has started this process; nothing where none has.
-// Throws Error(bootstrap).
+// Returns the job of the first source in the table that started this process; nullopt if there is
+// none. Throws Error(bootstrap).
 std::optional<FoundJob> find_job(const Environment& environment);
 
-// A whole number that is in a variable. Throws Error(bootstrap) naming it.
+// Parses a variable's whole number. Throws Error(bootstrap) that names the variable.
 int job_number(const std::string& variable, const std::string& text, int least, int most);
 
-// "start the program with `tutti run ...`": the remedy where a job's variables make no sense.
+// The remedy for invalid job variables: "start the program with `tutti run ...`".
 std::string_view how_to_start();
 
 }  // namespace tutti

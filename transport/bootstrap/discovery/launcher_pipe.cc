@@ -25,7 +25,7 @@ Error death_while_joining(const RankEnd& end) {
   return Error(ErrorCode::rank_died,
                cat("rank ", end.rank, " (pid ", end.pid, ") ", end.text(),
                    ", before all ranks had found each other"),
-               {.remedy = "look at the output of that rank", .rank = end.rank});
+               {.remedy = "check the output of that rank", .rank = end.rank});
 }
 
 void LauncherPipe::watch(PollSet& set, const std::function<void(const RankEnd&)>& on_end) {
@@ -37,7 +37,7 @@ void LauncherPipe::read(const std::function<void(const RankEnd&)>& on_end) {
   const ssize_t got = ::read(fd_, block.data(), block.size());
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (got <= 0) {
-    fd_ = -1;  // the launcher is gone; the links still tell
+    fd_ = -1;  // the launcher is gone; the links still report deaths
     return;
   }
   incoming_.append(block.data(), static_cast<size_t>(got));

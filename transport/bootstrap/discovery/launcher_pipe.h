@@ -1,4 +1,4 @@
-// The pipe on which the launcher tells every surviving rank how the others ended:
+// The pipe on which the launcher reports to every surviving rank how the others ended:
 //
 //     exit RANK PID CODE
 //     signal RANK PID NUMBER[ WHY]
@@ -18,27 +18,27 @@ struct RankEnd {
   int64_t pid = 0;
   bool by_signal = false;
   int value = 0;    // exit code or signal number
-  std::string why;  // what the launcher knows beyond that: "by the kernel's out-of-memory killer"
+  std::string why;  // further details: "by the kernel's out-of-memory killer"
 
-  // The process ended its own life, as after an error: of its own, or because of another rank's.
+  // The process exited on its own, because of an error of its own or of another rank.
   bool by_itself() const;
 
-  // "was killed by signal 9 (Killed)", "ended with exit code 1 without leaving the job"
+  // Formats as "was killed by signal 9 (Killed)", "ended with exit code 1 without leaving the job".
   std::string text() const;
 };
 
-// Error(rank_died) for an end that came before the ranks had found each other.
+// Builds Error(rank_died) for an end before the ranks had found each other.
 Error death_while_joining(const RankEnd& end);
 
 class LauncherPipe {
  public:
-  // Borrows the descriptor; -1: there is no launcher.
+  // Borrows the descriptor; -1: no launcher.
   explicit LauncherPipe(int fd = -1) : fd_(fd) {}
 
   bool open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   void watch(PollSet& set, const std::function<void(const RankEnd&)>& on_end);
-  // Once, when it is readable.
+  // Reads once; call it when the pipe is readable.
   void read(const std::function<void(const RankEnd&)>& on_end);
 
  private:

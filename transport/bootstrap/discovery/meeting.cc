@@ -16,8 +16,8 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// The launcher's listening socket, so that no other program can take the port meanwhile. A process
-// that starts a second job finds it used up, and binds the port again.
+// Adopts the launcher's listening socket, which keeps the port reserved. A process that starts a
+// second job finds it consumed, and binds the port again.
 std::optional<Fd> adopt_listener(const Job& job) {
   int listening = 0;
   socklen_t length = sizeof(listening);
@@ -38,8 +38,8 @@ std::optional<Fd> adopt_listener(const Job& job) {
 constexpr std::chrono::seconds kSayWhoHasNotCome{10};
 constexpr std::chrono::milliseconds kMeetingPause{100};
 
-// This host's own name, as the others know it, may be in the cluster's directory only a while after
-// the process has started: Kubernetes enters pods when they run.
+// The cluster's directory may list this host's own name only some time after the process has
+// started: Kubernetes adds pods once they run.
 std::vector<SocketAddress> resolve_patiently(const Job& job) {
   const Deadline deadline = Deadline::after(job.init_timeout);
   const Deadline say_at = Deadline::after(kSayWhoHasNotCome);
@@ -69,8 +69,8 @@ SocketAddress parse_rank_zero(const std::string& value) {
   // The third word may be a token.
   const std::string shown =
       value.substr(0, value.find(' ', std::min(host.size() + 1, value.size())));
-  throw Error(ErrorCode::bootstrap, cat("'", shown, "' is no address of rank 0"),
-              {.cause = "something else uses the same rendezvous"});
+  throw Error(ErrorCode::bootstrap, cat("'", shown, "' is not an address of rank 0"),
+              {.cause = "another program uses the same rendezvous"});
 }
 
 std::string token_in_rank_zero(const std::string& value) {
@@ -112,7 +112,7 @@ Fd listen_as_rank_zero(const Job& job) {
       return listen_on(addresses[i]);
     } catch (const Error& error) {
       if (i + 1 < addresses.size()) continue;
-      const std::string all = cat("rank 0 can listen on none of ", meeting_place(job), ": ");
+      const std::string all = cat("rank 0 cannot listen on any of ", meeting_place(job), ": ");
       throw Error(ErrorCode::bootstrap, (job.master_ports > 1 ? all : "") + error.what());
     }
   }

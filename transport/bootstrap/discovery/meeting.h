@@ -1,4 +1,4 @@
-// How the other ranks find rank 0: where it listens, and how that is told and learned.
+// Publishes and finds rank 0's address.
 #pragma once
 
 #include <memory>
@@ -12,22 +12,23 @@
 
 namespace tutti::bootstrap {
 
-// Under which rank 0 tells where it listens: "10.0.0.1 29500", and the token where that is told
-// there as well (Job::token_by_rendezvous).
+// The key under which rank 0 publishes its address: "10.0.0.1 29500", followed by the token if
+// Job::token_by_rendezvous.
 inline constexpr const char* kRankZeroKey = "rank0";
 std::string rank_zero_value(const SocketAddress& address, const std::string& token = {});
-// Throws Error(bootstrap) for nonsense.
+// Throws Error(bootstrap) for malformed text.
 SocketAddress parse_rank_zero(const std::string& value);
-// Empty where there is none.
+// Returns an empty text if there is no token.
 std::string token_in_rank_zero(const std::string& value);
 
-// The caller's or the file. Null where all know rank 0's address: there is nothing to tell.
+// Returns the caller's rendezvous or the file; null if all ranks know rank 0's address.
 std::shared_ptr<Rendezvous> rendezvous_of(const Job& job);
 
-// The addresses, of one port, on each of the job's ports: all on the first, then all on the next.
+// Combines addresses of one port with the job's ports: all addresses on the first port, then all on
+// the next.
 std::vector<SocketAddress> on_all_ports(const Job& job, std::vector<SocketAddress> addresses);
 
-// Rank 0's: the launcher's, or one of its own at the address that the job names. Throws
+// Returns rank 0's listener: the launcher's, or a new one at the job's address. Throws
 // Error(bootstrap).
 Fd listen_as_rank_zero(const Job& job);
 

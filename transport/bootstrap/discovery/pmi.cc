@@ -21,19 +21,20 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// The launcher's process on this host answers at once, unless the host has no time for it.
+// The launcher's process on this host answers at once, unless the host is overloaded.
 constexpr std::chrono::seconds kAnswersWithin{30};
 constexpr std::chrono::seconds kFarewell{1};
-constexpr char kBlank = '|';  // PMI separates by blanks; no address or token has this
+// PMI separates fields by blanks; addresses and tokens do not contain this character
+constexpr char kBlank = '|';
 
 Error failed(const std::string& what) {
-  return Error(ErrorCode::bootstrap, "the launcher's PMI (PMI_FD) cannot be used: " + what,
-               {.cause = "another part of this process uses it as well, or it was started by "
-                         "another program than the launcher",
-                .remedy = "set MASTER_ADDR and MASTER_PORT: then PMI tells the rank only"});
+  return Error(ErrorCode::bootstrap, "the launcher's PMI (PMI_FD) is unusable: " + what,
+               {.cause = "another part of this process uses PMI as well, or the process was not "
+                         "started by the launcher itself",
+                .remedy = "set MASTER_ADDR and MASTER_PORT: then PMI provides the rank only"});
 }
 
-// MPICH in the same process says the farewell itself, which must be said once.
+// MPICH in the same process finalizes PMI itself, which must be done once.
 bool mpi_says_farewell() {
   using Initialized = int (*)(int*);
   const auto ask = reinterpret_cast<Initialized>(::dlsym(RTLD_DEFAULT, "MPI_Initialized"));
@@ -41,8 +42,8 @@ bool mpi_says_farewell() {
   return ask != nullptr && ask(&yes) == 0 && yes != 0;
 }
 
-// One for the life of the process: after a farewell Hydra hears no more of it, and without one it
-// takes an end for a crash.
+// One client per process: after a finalize Hydra ignores it, and an exit without one counts as a
+// crash.
 class PmiClient {
  public:
   explicit PmiClient(int fd) : fd_(fd) {
@@ -52,32 +53,33 @@ class PmiClient {
   PmiClient(const PmiClient&) = delete;
   PmiClient& operator=(const PmiClient&) = delete;
   ~PmiClient() {
-    if (::getpid() != pid_ || mpi_says_farewell()) return;  // in a child it is the parent's
+    // in a forked child the connection is the parent's
+    if (::getpid() != pid_ || mpi_says_farewell()) return;
     try {
       send("cmd=finalize");
       while (!read_line(Deadline::after(kFarewell)).starts_with("cmd=finalize_ack")) {
       }
-    } catch (const Error&) {  // it has gone
+    } catch (const Error&) {  // the launcher has gone
     }
   }
 
   void put(const std::string& key, const std::string& value) {
     ask(cat("cmd=put kvsname=", space_, " key=", key, " value=", value), "put_result");
   }
-  // The caller has seen to it that the value is there.
+  // The caller has ensured that the value exists.
   std::string get(const std::string& key) {
     return value_of(ask(cat("cmd=get kvsname=", space_, " key=", key), "get_result"), "value");
   }
   void enter_barrier() {
-    leave_barrier(Deadline::after(kAnswersWithin));  // the last one
+    leave_barrier(Deadline::after(kAnswersWithin));  // the last barrier
     send("cmd=barrier_in");
     barrier_ = true;
   }
-  // Reads what tells that it is over: MPI in the same process would not understand it.
+  // Reads the reply, because MPI in the same process would not understand it.
   void leave_barrier(const Deadline& deadline) {
     while (barrier_) note(read_line(deadline));
   }
-  // Does not wait.
+  // Never blocks.
   bool barrier_is_over() {
     pollfd polled{fd_, POLLIN, 0};
     if (barrier_ && (!pending_.empty() || ::poll(&polled, 1, 0) > 0)) {
@@ -91,7 +93,8 @@ class PmiClient {
     const std::string line = command + "\n";
     const ssize_t sent = ::send(fd_, line.data(), line.size(), MSG_NOSIGNAL);
     if (sent != static_cast<ssize_t>(line.size())) {
-      throw failed(sent < 0 ? cat(std::strerror(errno), " (errno ", errno, ")") : "it is full");
+      throw failed(sent < 0 ? cat(std::strerror(errno), " (errno ", errno, ")")
+                            : "its buffer is full");
     }
   }
 
@@ -127,13 +130,14 @@ class PmiClient {
       note(line);
       if (!line.starts_with("cmd=" + answer)) continue;
       const std::string code = value_of(line, "rc");
-      const std::string shown = command.substr(0, command.find(" value="));  // that may be a token
+      // the value may be a token
+      const std::string shown = command.substr(0, command.find(" value="));
       if (!code.empty() && code != "0") throw failed(cat("'", shown, "' led to '", line, "'"));
       return line;
     }
   }
 
-  // "cmd=a rc=0 value=x" has for "value" the value "x".
+  // In "cmd=a rc=0 value=x" the field "value" is "x".
   static std::string value_of(const std::string& line, const std::string& name) {
     for (const std::string& word : split(line, ' ')) {
       if (word.starts_with(name + "=")) return word.substr(name.size() + 1);
@@ -145,7 +149,7 @@ class PmiClient {
   const pid_t pid_ = ::getpid();
   std::string space_;
   std::string pending_;
-  bool barrier_ = false;  // entered, and not known to be over
+  bool barrier_ = false;  // entered, and not known to be complete
 };
 
 PmiClient& client() {
@@ -174,7 +178,7 @@ void PmiRendezvous::set(const std::string& key, const std::string& value) {
   client().enter_barrier();
 }
 
-// All ranks have been through the barrier, or there will be no job.
+// Either all ranks passed the barrier, or the job cannot start.
 void PmiRendezvous::remove(const std::string&) {
   client().leave_barrier(Deadline::after(kFarewell));
 }

@@ -1,5 +1,5 @@
-// PMI-1, which MPICH's launcher (Hydra) and those made from it speak with the processes they start,
-// as does `srun --mpi=pmi2`: lines of text over the socket PMI_FD.
+// PMI-1, spoken by MPICH's launcher (Hydra), its derivatives, and `srun --mpi=pmi2`: lines of text
+// over the socket PMI_FD.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace tutti::bootstrap {
 
-// What one rank has set the others see after a barrier of all ranks. So all ranks must make one of
-// these equally often, rank 0 sets one value, and the others ask for it.
+// A value becomes visible to other ranks after a barrier of all. So all ranks must construct this
+// class equally often, rank 0 sets one value, and the others get it.
 class PmiRendezvous final : public Rendezvous {
  public:
-  // Speaks to the launcher. Throws Error(bootstrap) where it does not answer.
+  // Connects to the launcher. Throws Error(bootstrap) if it does not answer.
   PmiRendezvous();
   std::string name() const override { return "the launcher's PMI"; }
   void set(const std::string& key, const std::string& value) override;
-  // PMI cannot; a later one has other keys.
+  // Not supported by PMI; later objects use other keys.
   void remove(const std::string& key) override;
   std::optional<std::string> get(const std::string& key) override;
 

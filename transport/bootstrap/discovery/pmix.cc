@@ -15,8 +15,8 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// The little of PMIx's stable binary interface that is used (pmix_common.h of version 3 and newer):
-// so nothing need be installed for building.
+// The used part of PMIx's stable ABI (pmix_common.h of version 3 and newer), so that building needs
+// no PMIx.
 using Status = int;
 constexpr Status kSuccess = 0;
 constexpr uint8_t kGlobal = 3;
@@ -55,7 +55,7 @@ struct Library {
 
 Error unusable(const std::string& what, const std::string& cause) {
   return Error(
-      ErrorCode::bootstrap, "the launcher's PMIx cannot be used: " + what,
+      ErrorCode::bootstrap, "the launcher's PMIx is unusable: " + what,
       {.cause = cause,
        .remedy = "install PMIx's library (Debian and Ubuntu: apt-get install libpmix2), or "
                  "set MASTER_ADDR and MASTER_PORT on all ranks (mpirun -x MASTER_ADDR=HOST "
@@ -65,13 +65,14 @@ Error unusable(const std::string& what, const std::string& cause) {
 template <typename Call>
 void find(void* handle, const char* name, Call& call) {
   call = reinterpret_cast<Call>(::dlsym(handle, name));
-  if (call == nullptr) throw unusable(cat("its library lacks ", name), "it is of another version");
+  if (call == nullptr)
+    throw unusable(cat("its library lacks ", name), "the library has another version");
 }
 
 Library load() {
-  // What has started the ranks may tell its libraries' place in LD_LIBRARY_PATH.
+  // The launcher may put its libraries into LD_LIBRARY_PATH.
   void* const handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
-  if (handle == nullptr) throw unusable(::dlerror(), "it is not installed on this host");
+  if (handle == nullptr) throw unusable(::dlerror(), "the library is not installed on this host");
   Library library;
   find(handle, "PMIx_Init", library.init);
   find(handle, "PMIx_Finalize", library.finalize);
@@ -101,8 +102,8 @@ Proc proc_of(const std::string& name, uint32_t rank) {
   return proc;
 }
 
-// One for the life of the process: PMIx counts its users, of whom MPI may be one, but does not
-// begin again after the last of them.
+// One client per process: PMIx counts its users, MPI possibly among them, but cannot be initialised
+// again after the last of them.
 class PmixClient {
  public:
   PmixClient() {
@@ -112,10 +113,11 @@ class PmixClient {
   }
   PmixClient(const PmixClient&) = delete;
   PmixClient& operator=(const PmixClient&) = delete;
-  // Without it the launcher takes the end for a crash. What is still asked for is answered with an
-  // error, or not at all.
+  // Without finalize, the launcher treats the exit as a crash. Pending requests fail or are
+  // dropped.
   ~PmixClient() {
-    if (::getpid() == pid_) library().finalize(nullptr, 0);  // in a child it is the parent's
+    // in a forked child the connection is the parent's
+    if (::getpid() == pid_) library().finalize(nullptr, 0);
   }
 
   const std::string& name() const { return name_; }
@@ -137,7 +139,7 @@ int next_pmix_generation() {
 
 }  // namespace
 
-// PMIx calls back on a thread of its own.
+// PMIx calls back on its own thread.
 struct PmixRendezvous::Answer {
   std::mutex mutex;
   bool there = false;
@@ -163,7 +165,7 @@ int PmixRendezvous::job_size() const {
   Value* value = nullptr;
   require_success(library().get(&all, "pmix.job.size", nullptr, 0, &value), "PMIx_Get");
   if (value == nullptr || value->type != kUint32 || value->data.uint32 == 0) {
-    throw unusable("it does not tell the number of ranks", "it is of another version");
+    throw unusable("it does not report the number of ranks", "the library has another version");
   }
   return static_cast<int>(value->data.uint32);
 }
@@ -181,7 +183,8 @@ void PmixRendezvous::set(const std::string& key, const std::string& value) {
   require_success(library().commit(), "PMIx_Commit");
 }
 
-// The question stands until rank 0 has set something. Where that is not the key it is asked anew.
+// The request stays open until rank 0 has set a value. If that is not the key, the request is
+// repeated.
 std::optional<std::string> PmixRendezvous::get(const std::string& key) {
   std::shared_ptr<Answer>& answer = asked_[key];
   if (answer) {

@@ -1,5 +1,5 @@
-// PMIx, which mpirun of Open MPI, prterun, `srun --mpi=pmix` and jsrun offer to the processes they
-// start. Its library is loaded at run time, where a job needs it.
+// PMIx, offered by Open MPI's mpirun, prterun, `srun --mpi=pmix` and jsrun. Its library is loaded
+// at run time, if a job needs it.
 #pragma once
 
 #include <map>
@@ -11,18 +11,19 @@
 
 namespace tutti::bootstrap {
 
-// Rank 0 sets, the others get. While one lives this process is a client of PMIx. All ranks must
-// make one equally often.
+// Rank 0 sets, the others get. While an object lives, this process is a PMIx client. All ranks must
+// construct this class equally often.
 class PmixRendezvous final : public Rendezvous {
  public:
-  // Throws Error(bootstrap) that says what is missing.
+  // Throws Error(bootstrap) that names what is missing.
   PmixRendezvous();
 
   int job_size() const;
 
   std::string name() const override { return "the launcher's PMIx"; }
   void set(const std::string& key, const std::string& value) override;
-  void remove(const std::string&) override {}  // PMIx cannot; a later one has other keys
+  // not supported by PMIx; later objects use other keys
+  void remove(const std::string&) override {}
   std::optional<std::string> get(const std::string& key) override;
 
  private:

@@ -29,11 +29,12 @@ void FileRendezvous::set(const std::string& key, const std::string& value) {
   const auto fail = [&](const char* what) {
     const int error = errno;
     if (created) ::unlink(draft.c_str());
-    throw Error(ErrorCode::bootstrap,
-                cat(what, " the rendezvous file ", path, ": ", std::strerror(error), " (errno ",
-                    error, ")"),
-                {.remedy = "TUTTI_RENDEZVOUS=file:/PATH needs a folder that rank 0 can write and "
-                           "all ranks can read"});
+    throw Error(
+        ErrorCode::bootstrap,
+        cat(what, " the rendezvous file ", path, ": ", std::strerror(error), " (errno ", error,
+            ")"),
+        {.remedy = "TUTTI_RENDEZVOUS=file:/PATH needs a directory that rank 0 can write and "
+                   "all ranks can read"});
   };
   Fd file(::open(draft.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
   created = static_cast<bool>(file);
@@ -63,7 +64,7 @@ Published::Published(std::shared_ptr<Rendezvous> rendezvous, std::string key,
 Published::~Published() {
   try {
     rendezvous_->remove(key_);
-  } catch (const std::exception& error) {  // what is left behind leads nowhere
+  } catch (const std::exception& error) {  // a stale entry is harmless
     log(LogLevel::warning, error.what());
   }
 }

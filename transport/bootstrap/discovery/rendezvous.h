@@ -1,7 +1,8 @@
-// Where ranks that do not know each other yet meet: small values by key. A file is one; a caller
-// that has another (torch's Store, PMIx, a broadcast of its own) puts it into Job::rendezvous.
+// A store of small values by key, in which ranks that do not know each other yet meet. A file is
+// one implementation; a caller with another (torch's Store, PMIx, a broadcast) sets
+// Job::rendezvous.
 //
-// The bootstrap asks for one value, the address of rank 0; all else it says on connections.
+// The bootstrap reads one value, the address of rank 0; everything else uses connections.
 #pragma once
 
 #include <memory>
@@ -11,31 +12,31 @@
 
 namespace tutti {
 
-// Calls may throw Error; one that get() throws is said if the value does not come in time.
+// Calls may throw Error; an error of get() is reported if the value does not arrive in time.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
-  // For people: "the rendezvous file /shared/meet".
+  // Shown in messages: "the rendezvous file /shared/meet".
   virtual std::string name() const { return "the rendezvous"; }
-  // A line of text, for all ranks to get.
+  // Stores a line of text for all ranks.
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual void remove(const std::string& key) = 0;
-  // Nothing as long as it is not set. Must not block: whoever waits for a value asks again, and
-  // hears meanwhile what the launcher tells.
+  // Returns nullopt while the key is not set. Must not block: the caller polls, and watches the
+  // launcher meanwhile.
   virtual std::optional<std::string> get(const std::string& key) = 0;
 };
 
 namespace bootstrap {
 
-// A file for each key on a file system that all ranks share: PATH.KEY.
+// A file per key on a file system that all ranks share: PATH.KEY.
 class FileRendezvous final : public Rendezvous {
  public:
   explicit FileRendezvous(std::string path) : path_(std::move(path)) {}
   std::string name() const override { return "the rendezvous file " + path_; }
-  // Written under another name and renamed, so that nobody reads half of it.
+  // Written under another name and renamed, so that readers never see a partial file.
   void set(const std::string& key, const std::string& value) override;
   void remove(const std::string& key) override;
-  // Nothing, too, while the file is not one of ours.
+  // Also returns nullopt while the file is not one of ours.
   std::optional<std::string> get(const std::string& key) override;
 
  private:
@@ -44,7 +45,7 @@ class FileRendezvous final : public Rendezvous {
   const std::string path_;
 };
 
-// A value that is there as long as this.
+// A value that is removed on destruction.
 class Published {
  public:
   Published(std::shared_ptr<Rendezvous> rendezvous, std::string key, const std::string& value);

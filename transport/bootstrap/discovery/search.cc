@@ -20,22 +20,22 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kSayWhatIsMissing{10};
-// Who is there in rank 0's place is worth a word sooner.
+// Delay before reporting that another program answers in rank 0's place.
 constexpr std::chrono::seconds kSayWhoIsThere{1};
-// Between attempts: rank 0 may be there in a moment, or be started much later.
+// Pause between attempts: rank 0 may be ready in a moment, or start much later.
 constexpr milliseconds kFirstPause{1};
 constexpr milliseconds kLongestPause{100};
 constexpr milliseconds kAttempt{3000};
-// For the handshake, from the first word on where there are several ports. After each attempt that
-// took longer it is twice as long: rank 0 may be busy, or not have called init yet.
+// Time for the handshake, from the first byte on if there are several ports. It doubles after each
+// attempt that took longer: rank 0 may be busy, or may not have called init yet.
 constexpr milliseconds kFirstHandshake{3000};
 constexpr milliseconds kFirstHandshakePerRank{20};
-// For whoever listens on one of several ports to say the first word. A stranger may never say it,
-// while rank 0 may but be busy: each time all ports were tried they are given twice as long.
+// Time for a listener on one of several ports to send its first byte. A stranger may never do so,
+// but rank 0 may only be busy: the time doubles after each round over all ports.
 constexpr milliseconds kFirstPatience{100};
 
-// Each a quarter longer than the last, so that no more than a fifth of all the time is waited in
-// vain.
+// Each pause is a quarter longer than the last, so that at most a fifth of the total time is
+// wasted.
 class Pauses {
  public:
   void make(const Wait& until) {
@@ -74,9 +74,9 @@ class Search {
                                  std::chrono::duration<double>(job_.init_timeout).count(), " s: ");
     if (!met_.empty()) throw Error(ErrorCode::bootstrap, what + met_);
     throw Error(ErrorCode::bootstrap, what + problem_,
-                {.cause = "rank 0 was not started, ended early, or cannot be reached from here",
-                 .remedy = "look at the output of rank 0, and at MASTER_ADDR and MASTER_PORT; "
-                           "TUTTI_INIT_TIMEOUT gives it more time"});
+                {.cause = "rank 0 was not started, exited early, or is unreachable from this host",
+                 .remedy = "check the output of rank 0, MASTER_ADDR and MASTER_PORT; raise "
+                           "TUTTI_INIT_TIMEOUT if rank 0 needs more time"});
   }
 
   std::vector<SocketAddress> addresses() {
@@ -88,7 +88,7 @@ class Search {
       if (job_.token_by_rendezvous) token_ = token_in_rank_zero(*value);
       return {parse_rank_zero(*value)};
     }
-    problem_ = rendezvous_->name() + " does not tell yet where rank 0 is";
+    problem_ = rendezvous_->name() + " does not have rank 0's address yet";
     return {};
   }
 
@@ -96,7 +96,7 @@ class Search {
     std::vector<SocketAddress> candidates;
     try {
       candidates = addresses();
-    } catch (const Error& error) {  // a name may come to be known later
+    } catch (const Error& error) {  // the name may become resolvable later
       problem_ = error.what();
     }
     for (const SocketAddress& address : candidates) {
@@ -117,10 +117,11 @@ class Search {
   ByteStream greet(Fd socket, const SocketAddress& address) {
     const std::string whom = rank_zero_at(address);
     if (job_.master_ports > 1 && !wait_for(socket.get(), POLLIN, at_most(patience_))) {
-      if (met_.empty()) {  // a refusal tells more
-        met_ = whom +
-               " took the connection but said nothing; likely cause: another program listens on "
-               "that port";
+      if (met_.empty()) {  // a refusal is more informative
+        met_ =
+            whom +
+            " accepted the connection but sent nothing; likely cause: another program listens on "
+            "that port";
       }
       return {};
     }
@@ -135,7 +136,7 @@ class Search {
       }
       problem_ = cat(address.text(), " closed the connection without an answer");
     } catch (const NotThisJob& error) {
-      // On several ports strangers are to be expected.
+      // On several ports other programs are expected.
       if (met_.empty() && job_.master_ports == 1) say_at_ = Deadline::after(kSayWhoIsThere);
       met_ = error.what();
     } catch (const OtherVersion& error) {
@@ -144,7 +145,7 @@ class Search {
     } catch (const Error& error) {
       if (!attempt.deadline.passed()) throw;  // rank 0 refuses this rank
       handshake_ *= 2;
-      if (met_.empty()) met_ = error.what();  // a refusal tells more
+      if (met_.empty()) met_ = error.what();  // a refusal is more informative
     }
     return {};
   }
@@ -161,7 +162,7 @@ class Search {
   milliseconds handshake_ = kFirstHandshake + job_.size * kFirstHandshakePerRank;
   Deadline say_at_ = Deadline::after(kSayWhatIsMissing);
   std::string problem_ = "no attempt was made";
-  std::string met_;  // who was there in rank 0's place, if anybody
+  std::string met_;  // who answered in rank 0's place, if anybody
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How every rank but 0 finds rank 0, which may be started later, and whose port others may have.
+// Finds rank 0 from every other rank; rank 0 may start later, and other programs may use its port.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace tutti::bootstrap {
 
-// "rank 0 at 10.0.0.1:29500"
+// Formats "rank 0 at 10.0.0.1:29500".
 std::string rank_zero_at(const SocketAddress& address);
 
 struct RankZero {
-  ByteStream socket;  // on which the hands have been shaken
-  std::string key;    // of the bootstrap: rank 0 may be the one who tells the token
+  ByteStream socket;  // after the handshake
+  std::string key;    // the bootstrap's key: rank 0 may have provided the token
 };
 
-// Looks until rank 0 answers. Somebody else who answers in its place (another program, another job,
-// an earlier start of this one) may leave: the search goes on. Throws Error(bootstrap) when the
-// time is up, and when rank 0 refuses this rank.
+// Searches until rank 0 answers. If another party answers in its place (another program, another
+// job, an earlier start of this one), the search continues. Throws Error(bootstrap) on timeout, and
+// if rank 0 refuses this rank.
 RankZero find_rank_zero(const Job& job, const Wait& wait);
 
 }  // namespace tutti::bootstrap

@@ -24,12 +24,12 @@ constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kHandshakeTimePerRank{20};
 constexpr std::chrono::milliseconds kPause{100};
 constexpr size_t kMaxStrangers = 512;
-constexpr int kMaxRanks = 1024;          // in the handshake at a time
-constexpr size_t kMoreDescriptors = 64;  // when there are too few, the limit grows by so many
-constexpr int kMostAtOnce = 64;          // accepted in one turn; the hellos of the others come next
+constexpr int kMaxRanks = 1024;          // concurrent handshakes
+constexpr size_t kMoreDescriptors = 64;  // step by which the descriptor limit is raised
+constexpr int kMostAtOnce = 64;          // accepted per turn; hellos are read in the next turn
 constexpr size_t kMaxSaid = 256;
 
-// Descriptors go to processes of this user only.
+// Descriptors are passed to processes of this user only.
 bool same_user(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
@@ -74,7 +74,7 @@ void Acceptor::watch(PollSet& set, const Judge& judge, const Welcome& welcome) {
   }
 }
 
-// Beyond it the oldest goes.
+// Beyond this limit, the oldest is dropped.
 size_t Acceptor::most_guests() const {
   return kMaxStrangers + static_cast<size_t>(std::min(world_size_, kMaxRanks));
 }
@@ -88,7 +88,7 @@ void Acceptor::drop_late() {
     if (guest.done || Clock::now() < guest.give_up) continue;
     say_once("silent", cat("dropped a connection from ", guest.from,
                            " that did not finish the handshake within ", time_to_finish().count(),
-                           " ms; likely cause: something other than Tutti uses this port"));
+                           " ms; likely cause: another program uses this port"));
     guest.done = true;
   }
   guests_.remove_if([](const Guest& guest) { return guest.done; });
@@ -97,7 +97,7 @@ void Acceptor::drop_late() {
 void Acceptor::drop_too_many() {
   if (guests_.size() <= most_guests()) return;
   say_once("many", cat("dropped a connection from ", guests_.front().from,
-                       ": too many are in the handshake; likely cause: a port scanner"));
+                       ": too many concurrent handshakes; likely cause: a port scanner"));
   size_t too_many = guests_.size() - most_guests();
   guests_.remove_if(
       [&](const Guest& guest) { return !guest.accepted && too_many > 0 && too_many-- > 0; });
@@ -115,8 +115,8 @@ void Acceptor::accept_some(int listener) {
     if (error == EMFILE && reserve_descriptors(kMoreDescriptors)) continue;
     const bool shortage = is_descriptor_shortage(error);
     if (!shortage && error != ENOBUFS && error != ENOMEM) return;
-    // Whoever comes stays in the listener's queue until there is room.
-    const char* what = "for now this rank cannot accept connections";
+    // New connections stay in the listener's queue until descriptors are available.
+    const char* what = "this rank cannot accept connections at present";
     say_once("accept",
              (shortage ? descriptor_shortage(what, error) : system_error(what, error)).what());
     resume_at_ = Clock::now() + kPause;
@@ -133,18 +133,18 @@ void Acceptor::admit(Fd socket) {
   const bool is_unix = from.family() == AF_UNIX;
   if (is_unix && !same_user(socket.get())) {
     say_once("user",
-             "dropped another user's process that asked for this job's shared memory: no "
-             "harm is done");
+             "refused another user's process that asked for this job's shared memory; the job is "
+             "not affected");
     return;
   }
   set_no_delay(socket.get());
   set_keepalive(socket.get());
-  set_reuse(socket.get());  // an adopted listener may not have handed it down
+  set_reuse(socket.get());  // the launcher's listener may lack this option
   Guest guest;
   guest.from = is_unix ? "this host" : from.host();
   guest.challenge = make_challenge();
   guest.give_up = Clock::now() + time_to_finish();
-  // A fresh socket has room for it.
+  // A new socket's buffer has room for it.
   if (::send(socket.get(), &guest.challenge, sizeof(Challenge), MSG_NOSIGNAL) !=
       sizeof(Challenge)) {
     return;
@@ -162,7 +162,7 @@ void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
     if (guest.received > 0) {
-      say_once("cut", cat("a connection from ", guest.from, " broke off in the handshake"));
+      say_once("cut", cat("a connection from ", guest.from, " ended during the handshake"));
     }
     guest.done = true;
     return;
@@ -183,7 +183,8 @@ void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
   bool ignore = false;
   Verdict verdict{.refusal = judge_hello(guest, judge, ignore), .size = world_size_};
   if (ignore) return;
-  // Nobody gets a proof who has not given one: it could be tried against guessed tokens at leisure.
+  // Send a proof only to a peer that has given one: it could be used to test guessed tokens
+  // offline.
   if (verdict.refusal != Refusal::bad_token && verdict.refusal != Refusal::wrong_version) {
     verdict.proof = prove(key_for(guest.hello), guest.challenge, guest.hello, verdict);
   }
@@ -221,7 +222,7 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
   };
   if (hello.version != kWireVersion) {
     return refuse(Refusal::wrong_version,
-                  cat("it speaks wire version ", hello.version, ", this rank ", kWireVersion));
+                  cat("it uses wire version ", hello.version, ", this rank ", kWireVersion));
   }
   if (!equal(hello.proof, prove(key_for(hello), guest.challenge, hello))) {
     return refuse(Refusal::bad_token,
@@ -229,15 +230,15 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
   }
   if (hello.encrypted == 0 && must_encrypt(hello)) {
     return refuse(Refusal::not_in_job,
-                  "it would go on in the clear, although this job has a token; likely cause: it is "
-                  "no rank of Tutti's");
+                  "it would continue unencrypted, although this job has a token; likely cause: it "
+                  "is not a rank of this job");
   }
-  // It knows neither how many ranks there are nor which of them it asks.
+  // An observer knows neither the number of ranks nor the rank that it is connected to.
   const bool watches = hello.purpose == Purpose::watch;
   if (hello.size != world_size_ && !watches) {
     if (other_size_) other_size_(hello, guest.from);
-    return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " says the world has ", hello.size,
-                                           " ranks, this rank says ", world_size_));
+    return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " expects a world of ", hello.size,
+                                           " ranks, this rank expects ", world_size_));
   }
   if (hello.rank < 0 || hello.rank >= world_size_) {
     return refuse(Refusal::rank_out_of_range,
@@ -245,11 +246,11 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
   }
   if (hello.to != rank_ && !watches) {
     return refuse(Refusal::not_in_job,
-                  cat("rank ", hello.rank, " asks for rank ", hello.to, ", this is ", rank_,
-                      "; likely cause: somebody leads connections elsewhere"));
+                  cat("rank ", hello.rank, " asks for rank ", hello.to, ", but this is rank ",
+                      rank_, "; likely cause: something redirects connections"));
   }
-  // Whoever tries again learns whether there are two of that rank. One that goes on where a
-  // connection broke does not wait for an earlier try, whose network may be down.
+  // A repeated attempt reveals whether a second process claims that rank. A replacement connection
+  // does not wait for an earlier attempt, whose network may be down.
   ignore = !watches && hello.number == 0 && std::ranges::any_of(guests_, [&](const Guest& other) {
     return other.accepted && !other.done && other.hello.rank == hello.rank &&
            other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
@@ -260,13 +261,13 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
     case Decision::accept:
       return Refusal::none;
     case Decision::duplicate:
-      return refuse(Refusal::duplicate_rank, cat("there is a rank ", hello.rank, " already"));
+      return refuse(Refusal::duplicate_rank, cat("rank ", hello.rank, " is already connected"));
     case Decision::not_in_job:
       return refuse(Refusal::not_in_job,
-                    cat("rank ", hello.rank, " has no business with this rank"));
+                    cat("rank ", hello.rank, " is not a neighbour of this rank"));
     case Decision::given_up:
       return refuse(Refusal::given_up,
-                    cat("rank ", hello.rank, " was out of reach, and has been given up"));
+                    cat("rank ", hello.rank, " was unreachable, and has been excluded"));
     case Decision::ignore:
       break;
   }
@@ -276,9 +277,10 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
 
 void Acceptor::say_once(const std::string& kind, const std::string& text) {
   if (said_.size() > kMaxSaid || !said_.insert(kind).second) return;
-  log(LogLevel::warning, said_.size() <= kMaxSaid
-                             ? text
-                             : "more connections were dropped or refused; no more is said");
+  log(LogLevel::warning,
+      said_.size() <= kMaxSaid
+          ? text
+          : "more connections were dropped or refused; further ones are not logged");
 }
 
 }  // namespace tutti::bootstrap

@@ -1,10 +1,10 @@
-// The accepting side of the handshake: listening sockets, one for each rail, and the connections
-// that have not proved themselves yet.
+// The accepting side of the handshake: one listening socket per rail, and the connections that are
+// not authenticated yet.
 //
-// Nobody can stall it: hellos are read as they come, whoever is too slow is dropped, and of very
-// many the oldest that has not proved itself. Both limits grow with the world, all of whose ranks
-// may come at once and share a few cores, the number up to a bound; a rank that is dropped
-// nevertheless tries again. Strangers and refused ranks are logged once per kind.
+// No peer can stall it: hellos are read as they arrive, slow peers are dropped, and under load the
+// oldest unauthenticated connection is dropped. Both limits grow with the job's size, whose ranks
+// may all connect at once and share a few cores; the number of connections has an upper bound. A
+// rank that is dropped retries. Strangers and refused ranks are logged once per kind.
 #pragma once
 
 #include <functional>
@@ -23,46 +23,47 @@
 
 namespace tutti::bootstrap {
 
-// What an acceptor says to a hello whose proof is right.
+// The decision on a hello whose proof is valid.
 enum class Decision {
   accept,
   duplicate,
   not_in_job,
-  given_up,  // others have taken it for dead
+  given_up,  // the other ranks consider it dead
   ignore     /* closes without a word: try again */
 };
 
 class Acceptor {
  public:
-  // Asked once the proof, the version and the world size are right.
+  // Called once the proof, the version and the world size are verified.
   using Judge = std::function<Decision(const Hello&)>;
-  // Gets every accepted connection (non-blocking).
+  // Receives every accepted connection (non-blocking).
   using Welcome = std::function<void(const Hello&, ByteStream)>;
-  // Hears of a rank that is refused since it thinks the world is of another size.
+  // Called for a rank that is refused because it assumes another world size.
   using OtherSize = std::function<void(const Hello&, const std::string& from)>;
 
-  Acceptor() = default;  // listens to nobody
+  Acceptor() = default;  // without a listener
   Acceptor(Fd listener, std::string token, int world_size, int rank = 0)
       : token_(std::move(token)), world_size_(world_size), rank_(rank) {
     listeners_.push_back(std::move(listener));
   }
-  // Listens on further interfaces (Job::more_interfaces), to their addresses only, and tells where.
-  // Throws Error(bootstrap).
+  // Listens on further interfaces (Job::more_interfaces), at their addresses only, and returns
+  // where. Throws Error(bootstrap).
   std::vector<RailAddress> listen_on_rails(const std::vector<std::string>& interfaces);
-  // This rank's own addresses, by rail; their ports are 0.
+  // Returns this rank's addresses, by rail, with port 0.
   std::vector<SocketAddress> own_addresses() const;
 
-  // The key of every purpose but the bootstrap and watching, whose key is the token.
+  // Sets the key for all purposes except the bootstrap and observers, which use the token.
   void set_session_key(std::string key) { session_key_ = std::move(key); }
-  // From now on nobody is accepted in the clear: the job has a token. Of data that is demanded
-  // where all ranks send it encrypted, and of descriptors never, since they cannot go through TLS.
+  // From now on refuses unencrypted connections, because the job has a token. Data connections must
+  // be encrypted only if all ranks encrypt data; descriptor connections never, because TLS cannot
+  // carry descriptors.
   void demand_encryption(bool of_data) {
     demands_encryption_ = true;
     demands_encrypted_data_ = of_data;
   }
   void on_other_size(OtherSize other_size) { other_size_ = std::move(other_size); }
 
-  // Adds what it waits for; `judge` and `welcome` are called from set.run().
+  // Adds the sockets to the set; set.run() calls `judge` and `welcome`.
   void watch(PollSet& set, const Judge& judge, const Welcome& welcome);
 
  private:
@@ -73,7 +74,7 @@ class Acceptor {
     Hello hello;
     size_t received = 0;
     Clock::time_point give_up;
-    bool accepted = false;  // TLS is under way
+    bool accepted = false;  // the TLS handshake is in progress
     bool done = false;
   };
 
@@ -103,7 +104,7 @@ class Acceptor {
   OtherSize other_size_;
   std::list<Guest> guests_;
   std::set<std::string> said_;
-  Clock::time_point resume_at_{};  // out of descriptors: accept nobody until then
+  Clock::time_point resume_at_{};  // no accepts before this time, for lack of descriptors
 };
 
 }  // namespace tutti::bootstrap

@@ -17,7 +17,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-constexpr std::chrono::seconds kTimeToOpen{30};  // some SYNs may be lost on a busy link
+constexpr std::chrono::seconds kTimeToOpen{30};  // a busy link may lose some SYNs
 constexpr std::chrono::milliseconds kTimeToOpenPerRank{20};
 constexpr std::chrono::milliseconds kLongestConnectPause{500};
 
@@ -30,8 +30,8 @@ class Dropped : public Error {
   Dropped(const Error& error) : Error(error) {}  // NOLINT
 };
 
-// Reads on into `message`, of which `received` bytes are there. True once it is whole; throws when
-// the connection ended or the other side does not speak this protocol.
+// Continues to read into `message`, of which `received` bytes have arrived. Returns true once it is
+// complete; throws if the connection ended or the peer does not speak this protocol.
 template <typename T>
 bool receive(int socket, T& message, size_t& received, const std::string& place) {
   auto* bytes = reinterpret_cast<char*>(&message);
@@ -84,7 +84,7 @@ void Connector::choose_rail(Attempt& attempt, size_t first) {
   }
   const RailAddress& there = attempt.rails[attempt.rail];
   attempt.place = cat(attempt.whom, " at ", endpoint_text(there.address, there.port));
-  // The address is numeric, so this waits for no name server.
+  // The address is numeric, so this does not query a name server.
   attempt.address = resolve(there.address, there.port).front();
   attempt.own = nullptr;
   if (rails == 1) return;
@@ -98,8 +98,8 @@ void Connector::choose_rail(Attempt& attempt, size_t first) {
   }
 }
 
-// What a break was the end of may go on over another rail, or over the same one a little later. A
-// want of descriptors does not pass by that.
+// A replacement connection may succeed over another rail, or over the same one later. A lack of
+// descriptors does not pass that way.
 void Connector::try_next_rail(Attempt& attempt, const Error& error) {
   const bool gone = attempt.refused && attempt.hello.purpose != Purpose::data;
   if (!renews(attempt.hello) || gone || error.code() == ErrorCode::system) {
@@ -120,20 +120,21 @@ Error Connector::too_late(const Attempt& attempt) const {
   const auto time = time_to_open(attempt.hello).count();
   if (renews(attempt.hello)) {
     const std::string_view last = attempt.last_failure;
-    return {ErrorCode::connection_lost,
-            cat("a connection broke, and none could be made in its place to ", attempt.place,
-                " within ", time, " ms", last.empty() ? "" : "; the last try: ", last),
-            {.cause = "the network between the two is down, or a firewall ends connections"}};
+    return {
+        ErrorCode::connection_lost,
+        cat("a connection broke, and could not be re-established to ", attempt.place, " within ",
+            time, " ms", last.empty() ? "" : "; last attempt: ", last),
+        {.cause = "the network between the two hosts is down, or a firewall closes connections"}};
   }
   return {ErrorCode::connection_lost,
           cat("no connection to ", attempt.place, " within ", time, " ms"),
-          {.cause = "that rank is stopped or can open no more files (it says so then), or a "
-                    "firewall is between",
-           .remedy = "open all TCP ports between the hosts; TUTTI_INTERFACE chooses the "
+          {.cause = "that rank is stopped or out of descriptors (then it reports so), or a "
+                    "firewall blocks the connection",
+           .remedy = "open all TCP ports between the hosts; TUTTI_INTERFACE selects the "
                      "networks"}};
 }
 
-// Where a rail leads is this side's own choice, so that may be the mistake.
+// This side chose the rail, so its own configuration may be wrong.
 Error Connector::unreachable(const Attempt& attempt, int error) {
   if (attempt.own == nullptr || error == ECONNREFUSED || is_descriptor_shortage(error)) {
     return connect_error(attempt.place, error);
@@ -141,8 +142,8 @@ Error Connector::unreachable(const Attempt& attempt, int error) {
   return {
       ErrorCode::connection_lost,
       cat("no connection to ", attempt.place, ": ", std::strerror(error), " (errno ", error, ")"),
-      {.cause = "no network or a firewall is between these two addresses, or TUTTI_INTERFACE "
-                "lists the interfaces in another order there",
+      {.cause = "these two addresses have no route to each other, or a firewall blocks it, or "
+                "TUTTI_INTERFACE lists the interfaces in another order there",
        .remedy = "let TUTTI_INTERFACE list, in the same order on all hosts, only interfaces "
                  "whose networks reach all of them"}};
 }
@@ -231,7 +232,7 @@ void Connector::finish_connect(Attempt& attempt) {
 
 void Connector::answer_challenge(Attempt& attempt) {
   attempt.hello = sign_hello(attempt.hello, attempt.challenge, key_, attempt.place);
-  // A fresh socket has room for it.
+  // A new socket's buffer has room for it.
   if (::send(attempt.socket.get(), &attempt.hello, sizeof(Hello), MSG_NOSIGNAL | MSG_DONTWAIT) !=
       sizeof(Hello)) {
     throw Dropped(closed_in_handshake(attempt.place, errno));
@@ -258,8 +259,8 @@ void Connector::encrypt(Attempt& attempt, const Opened& opened) {
   finish(attempt, opened);
 }
 
-// Over one that takes the place of another its sender first waits for a word of the reader's, which
-// it would do for ever if the network went away.
+// Over a replacement connection the sender first waits for the reader's position, which would take
+// forever if the network went away.
 void Connector::finish(Attempt& attempt, const Opened& opened) {
   attempt.stage = Stage::done;
   silent_.erase({attempt.rank, attempt.rail});

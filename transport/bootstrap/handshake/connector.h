@@ -1,7 +1,7 @@
-// The connecting side of the handshake for data connections: several at a time, nobody waits. An
-// attempt that the acceptor drops (it had too many) is made again.
+// The connecting side of the handshake for data connections: several concurrently, without
+// blocking. An attempt that the acceptor drops (under load) is repeated.
 //
-// The acceptor's counterpart; belongs to the control thread.
+// Used by the control thread only.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ namespace tutti::bootstrap {
 class Connector {
  public:
   using Opened = std::function<void(uint64_t communicator, int rank, int lane, ByteStream socket)>;
-  // Of code `system` where the failure is this process's own, not the peer's.
+  // The error has code `system` if the failure is local, not the peer's.
   using Failed = std::function<void(uint64_t communicator, int rank, const Error& error)>;
 
   Connector() = default;
@@ -36,19 +36,19 @@ class Connector {
   Connector(std::string key, int world_size, std::vector<SocketAddress> own = {})
       : key_(std::move(key)), world_size_(world_size), own_(std::move(own)) {}
 
-  // `hello` says who this rank is and names the communicator and the lane; `rank` and `whom` are
-  // the peer, for the callbacks and for people. The lane says which of the rails that both have it
-  // takes, with the detours from there (Renewal); where there are several, the connection comes
-  // from this rank's own address on it. A failure is told by watch() or later.
+  // `hello` identifies this rank and names the communicator and the lane; `rank` and `whom`
+  // identify the peer in callbacks and messages. The lane selects one of the rails that both ranks
+  // have, plus the detours of the Renewal; with several rails, the connection is bound to this
+  // rank's own address on that rail. watch() or a later call reports failures.
   void start(const PeerInfo& peer, int rank, const Hello& hello, const std::string& whom,
              int detours = 0);
-  // Ends a communicator's attempts without a word.
+  // Drops a communicator's attempts without callbacks.
   void drop(uint64_t communicator);
 
-  // Adds what it waits for; the callbacks come from here and from set.run(). An attempt fails that
-  // has not succeeded within 30 seconds, or longer in a large world, whose ranks may share a few
-  // cores. One for a connection that takes the place of another fails within TUTTI_NETWORK_TIMEOUT,
-  // and, of links, where the process is gone: else it is made again, over one rail after the other.
+  // Adds the sockets to the set; the callbacks are called from here and from set.run(). An attempt
+  // fails after 30 seconds, or later in a large world, whose ranks may share a few cores. A
+  // replacement connection fails after TUTTI_NETWORK_TIMEOUT, and, for links, as soon as the
+  // process is gone; until then it is retried over one rail after the other.
   void watch(PollSet& set, const Opened& opened, const Failed& failed);
 
  private:
@@ -57,27 +57,27 @@ class Connector {
     Hello hello;
     int rank = 0;
     std::string whom;
-    std::vector<RailAddress> rails;  // of the peer, that both have
+    std::vector<RailAddress> rails;  // rails that this rank has as well
     size_t rail = 0;
     SocketAddress address;
-    const SocketAddress* own = nullptr;  // to connect from; null: any
+    const SocketAddress* own = nullptr;  // local address to bind; null: any
     std::string place;
     Clock::time_point give_up;
     std::optional<Clock::time_point> next_rail_at;
     std::string last_failure;
-    bool refused = false;         // the process or its listener is gone, or has given this rank up
-    Clock::time_point resume_at;  // while pausing
-    std::chrono::milliseconds pause{1};  // the next one; each is longer than the last
+    bool refused = false;         // the process or its listener is gone, or has excluded this rank
+    Clock::time_point resume_at;  // end of the present pause
+    std::chrono::milliseconds pause{1};  // the next pause; each is longer than the last
     ByteStream socket;
     Stage stage = Stage::connecting;
     Challenge challenge{};
     Verdict verdict{};
-    size_t received = 0;  // of the challenge or the verdict
+    size_t received = 0;  // bytes of the challenge or the verdict
     std::optional<Error> failure;
   };
 
   void advance(Attempt& attempt, const Opened& opened);
-  // Takes the rail `first`, or the next one that is not known to be silent.
+  // Selects rail `first`, or the next one that is not known to be silent.
   void choose_rail(Attempt& attempt, size_t first);
   void try_next_rail(Attempt& attempt, const Error& error);
   Error too_late(const Attempt& attempt) const;
@@ -95,8 +95,9 @@ class Connector {
   std::string key_;
   int world_size_ = 0;
   std::vector<SocketAddress> own_;
-  std::set<std::pair<int, size_t>> silent_;  // rails to a rank, until one gets through there
-  std::list<Attempt> attempts_;              // handlers refer to them
+  // silent rails by rank, until a connection succeeds there
+  std::set<std::pair<int, size_t>> silent_;
+  std::list<Attempt> attempts_;  // handlers keep references
 };
 
 }  // namespace tutti::bootstrap

@@ -1,6 +1,6 @@
 // Framed messages of the bootstrap, the control links and the descriptor service:
 //
-//     u32 length of what follows | u8 type | fields
+//     u32 length of the rest | u8 type | fields
 //
 // Fields are little-endian integers, and texts as u32 length and bytes.
 #pragma once
@@ -22,18 +22,18 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 enum class FrameType : uint8_t {
   // bootstrap
   arrival = 1,   // a rank's PeerInfo and settings, to rank 0
-  released = 2,  // the job's identity; more comes to the rank's own listener; from rank 0
-  table = 3,     // the job's identity and everybody's PeerInfo, from the parent in the tree
-  failure = 4,   // an error: why there will be no job
-  linked = 5,    // all ranks below have their links, to the parent; the first frame to go up
+  released = 2,  // the job's identity, from rank 0; later frames go to the rank's own listener
+  table = 3,     // the job's identity and the PeerInfo of all ranks, from the parent in the tree
+  failure = 4,   // an error: why the job cannot start
+  linked = 5,    // all ranks below are linked, to the parent; the first frame to go up
   // control links
   goodbye = 10,    // rank
   death = 11,      // rank, text
   abort = 12,      // communicator, error
   question = 13,   // communicator, from, to, call
   answer = 14,     // communicator, from, to, call, text
-  agreement = 15,  // to, and what agreement.cc says
-  // watching (watchers.h): the last two are between a watcher and the rank that it asks
+  agreement = 15,  // to, and the content from agreement.cc
+  // observers (watchers.h): the last two are between an observer and the rank it connects to
   activity_question = 16,  // to, from, number of the look
   activity = 17,           // to, from, number of the look, Activity
   look = 18,               // nothing
@@ -42,10 +42,10 @@ enum class FrameType : uint8_t {
   fetch = 20,  // name
 };
 
-// No control frame is longer; a longer one is a broken or foreign peer.
+// Limit of a control frame; a longer one comes from a broken or foreign peer.
 inline constexpr size_t kMaxFrameBytes = 64 << 10;
-inline constexpr size_t kMaxTextBytes = 16 << 10;  // longer texts are cut
-// The table of all ranks.
+inline constexpr size_t kMaxTextBytes = 16 << 10;  // longer texts are truncated
+// Limit of the table of all ranks.
 inline constexpr size_t kMaxTableBytes = 256 << 20;
 
 class FrameWriter {
@@ -63,7 +63,7 @@ class FrameWriter {
     bytes_.append(text);
     return *this;
   }
-  // The whole frame, ready to be sent.
+  // Returns the whole frame, ready to be sent.
   std::string finish() {
     const auto length = static_cast<uint32_t>(bytes_.size() - sizeof(uint32_t));
     std::memcpy(bytes_.data(), &length, sizeof(length));
@@ -74,7 +74,7 @@ class FrameWriter {
   std::string bytes_;
 };
 
-// Reads a frame's body (type and fields). Reading past the end gives zeros and ok() == false.
+// Reads a frame's body (type and fields). Reading past the end returns zeros and clears ok().
 class FrameReader {
  public:
   explicit FrameReader(std::string_view body) : left_(body) {
@@ -110,14 +110,14 @@ class FrameReader {
   bool ok_ = true;
 };
 
-// Until it is answered, so that one may be lost.
+// True for frames that are repeated until they are answered, so that one may be lost.
 inline bool is_repeated(std::string_view frame) {
   const FrameType type = FrameReader(frame.substr(sizeof(uint32_t))).type();
   return type == FrameType::question || type == FrameType::activity_question ||
          type == FrameType::agreement;
 }
 
-// The frame whose body this is, to be passed on.
+// Rebuilds the frame from its body, for forwarding.
 inline std::string whole_frame(std::string_view body) {
   const auto length = static_cast<uint32_t>(body.size());
   std::string frame(reinterpret_cast<const char*>(&length), sizeof(length));
@@ -126,7 +126,7 @@ inline std::string whole_frame(std::string_view body) {
 
 inline std::string_view cut_text(std::string_view text) { return text.substr(0, kMaxTextBytes); }
 
-// An error among a frame's fields.
+// Appends an error as fields of a frame.
 inline FrameWriter& put_error(FrameWriter& frame, const Error& error) {
   return frame.put(static_cast<int32_t>(error.code()))
       .put(int32_t{error.rank()})

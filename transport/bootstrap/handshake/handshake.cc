@@ -42,53 +42,54 @@ Digest hmac(std::string_view key, const std::string& text) {
   const std::string what = cat(whom, " refused this rank: ");
   switch (verdict.refusal) {
     case Refusal::bad_token:
-      throw NotThisJob(what + "it was started with another token",
+      throw NotThisJob(what + "it uses another token",
                        {.cause = "the address belongs to another job or to an earlier start of "
                                  "this one, or TUTTI_TOKEN differs",
                         .remedy = "give all ranks of a job the same TUTTI_TOKEN and another job "
                                   "another MASTER_PORT"});
     case Refusal::wrong_size:
       throw Error(ErrorCode::bootstrap,
-                  cat(what, "this rank says the world has ", hello.size, " ranks, ", whom, " says ",
-                      verdict.size),
+                  cat(what, "this rank expects a world of ", hello.size, " ranks, ", whom,
+                      " expects ", verdict.size),
                   {.remedy = "start all ranks with the same WORLD_SIZE"});
     case Refusal::rank_out_of_range:
       throw Error(ErrorCode::bootstrap,
-                  cat(what, "RANK=", hello.rank, " is not in 0 to ", verdict.size - 1));
+                  cat(what, "RANK=", hello.rank, " is not in the range 0 to ", verdict.size - 1));
     case Refusal::duplicate_rank:
-      throw Error(ErrorCode::bootstrap, cat(what, "it has a rank ", hello.rank, " already"),
+      throw Error(ErrorCode::bootstrap, cat(what, "rank ", hello.rank, " is already connected"),
                   {.cause = "two processes were started with the same RANK, or two jobs use the "
                             "same address",
                    .remedy = "give every process its own RANK and every job its own MASTER_PORT"});
     case Refusal::wrong_version:
-      throw OtherVersion(cat(what, "it does not speak this rank's wire version ", kWireVersion),
+      throw OtherVersion(cat(what, "it does not support this rank's wire version ", kWireVersion),
                          {.remedy = "start all ranks with the same version of Tutti"});
     case Refusal::given_up:
-      throw Error(ErrorCode::connection_lost, cat(what, "it was out of reach, and was given up"));
+      throw Error(ErrorCode::connection_lost,
+                  cat(what, "this rank was unreachable, and was excluded"));
     default:
       throw NotThisJob(what + "it is not in this job",
-                       {.cause = "the address is now that of another rank, or of another job",
+                       {.cause = "another rank or another job now uses that address",
                         .remedy = "choose another MASTER_PORT (on all ranks)"});
   }
 }
 
 enum class Answer { complete, closed };
 
-// Reads the acceptor's next message, knowing that it may not be one of ours.
+// Reads the acceptor's next message, which may not be one of this protocol.
 Answer read_answer(int socket, std::span<std::byte> into, const std::string& whom,
                    const Wait& wait) {
   std::span<std::byte> magic = into.first(kMagic.size());
-  // Byte by byte: something else may say less than a magic and wait.
+  // Byte by byte: another program may send fewer bytes than the magic and then wait.
   for (size_t i = 0; i < magic.size(); ++i) {
     switch (read_exactly(socket, magic.subspan(i, 1), wait)) {
       case Transfer::closed:
         return Answer::closed;
       case Transfer::timed_out:
         throw Error(ErrorCode::bootstrap,
-                    whom + " took the connection but said nothing before the time was up",
-                    {.cause = "that rank has not called init yet or is stopped, or something other "
-                              "than Tutti listens there",
-                     .remedy = "look at that rank's output and at MASTER_ADDR and MASTER_PORT"});
+                    whom + " accepted the connection but sent nothing in time",
+                    {.cause = "that rank has not called init yet or is stopped, or another program "
+                              "listens there",
+                     .remedy = "check that rank's output, MASTER_ADDR and MASTER_PORT"});
       case Transfer::complete:
         break;
     }
@@ -96,7 +97,7 @@ Answer read_answer(int socket, std::span<std::byte> into, const std::string& who
   }
   const Transfer rest = read_exactly(socket, into.subspan(magic.size()), wait);
   if (rest == Transfer::timed_out) {
-    throw Error(ErrorCode::bootstrap, whom + " stopped in the middle of the handshake");
+    throw Error(ErrorCode::bootstrap, whom + " stalled during the handshake");
   }
   return rest == Transfer::complete ? Answer::complete : Answer::closed;
 }
@@ -161,7 +162,7 @@ bool equal(const Digest& a, const Digest& b) {
 
 void require_magic(std::string_view bytes, const std::string& whom) {
   if (std::string_view(kMagic.data(), kMagic.size()).starts_with(bytes)) return;
-  throw NotThisJob(whom + " is not Tutti: it answers with something else",
+  throw NotThisJob(whom + " is not Tutti: its answer has another format",
                    {.cause = "another program listens on that port",
                     .remedy = "choose another MASTER_PORT (on all ranks)"});
 }
@@ -170,7 +171,7 @@ Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
                  const std::string& whom) {
   if (challenge.version != kWireVersion) {
     throw OtherVersion(
-        cat(whom, " speaks wire version ", challenge.version, ", this rank ", kWireVersion),
+        cat(whom, " uses wire version ", challenge.version, ", this rank ", kWireVersion),
         {.remedy = "start all ranks with the same version of Tutti"});
   }
   hello.version = kWireVersion;
@@ -181,7 +182,7 @@ Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
 
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom) {
-  // Who says these has no proof to give.
+  // An acceptor that refuses for these reasons cannot prove anything.
   const bool proves_nothing =
       verdict.refusal == Refusal::bad_token || verdict.refusal == Refusal::wrong_version;
   if (proves_nothing || equal(verdict.proof, prove(key, challenge, hello, verdict))) {
@@ -189,7 +190,7 @@ void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hel
     throw_refused(hello, verdict, whom);
   }
   throw NotThisJob(whom + " does not know this job's token",
-                   {.cause = "another job, or someone else, listens on that address",
+                   {.cause = "another job or another program listens on that address",
                     .remedy = "give all ranks of a job the same TUTTI_TOKEN"});
 }
 
@@ -197,14 +198,14 @@ Error connect_error(const std::string& place, int error) {
   if (is_descriptor_shortage(error)) return descriptor_shortage(cat("connect to ", place), error);
   if (error == ETIMEDOUT) {
     return Error(ErrorCode::timeout, cat("no connection to ", place, " in time"),
-                 {.cause = "a firewall between the hosts, or the host is down",
+                 {.cause = "a firewall blocks the connection, or the host is down",
                   .remedy = "open all TCP ports between the hosts, or set TUTTI_INTERFACE to a "
                             "network that connects them"});
   }
   return Error(ErrorCode::connection_lost,
                cat("connect to ", place, ": ", std::strerror(error), " (errno ", error, ")"),
-               {.cause = "that rank has ended, or its address cannot be reached from here",
-                .remedy = "look at its output; TUTTI_INTERFACE chooses the network"});
+               {.cause = "that rank has ended, or its address is unreachable from this host",
+                .remedy = "check its output; TUTTI_INTERFACE selects the network"});
 }
 
 Error closed_in_handshake(const std::string& place, int error) {
@@ -214,9 +215,9 @@ Error closed_in_handshake(const std::string& place, int error) {
 }
 
 Error meddled_with(const std::string& place) {
-  return Error(ErrorCode::bootstrap, cat("no encrypted connection to ", place, " came about"),
-               {.cause = "somebody between the two changes what they send",
-                .remedy = "look for a proxy or a firewall that takes connections apart"});
+  return Error(ErrorCode::bootstrap, cat("the TLS handshake with ", place, " failed"),
+               {.cause = "a device between the two hosts modifies their traffic",
+                .remedy = "look for a proxy or firewall that intercepts connections"});
 }
 
 ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::string& whom,
@@ -241,7 +242,7 @@ ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::
   int error = stream.shake_hands();
   while (error == EAGAIN && wait_for(stream.get(), POLLIN, wait)) error = stream.shake_hands();
   if (error == EAGAIN) {
-    throw Error(ErrorCode::bootstrap, whom + " stopped in the middle of the handshake");
+    throw Error(ErrorCode::bootstrap, whom + " stalled during the handshake");
   }
   if (error == EBADMSG) throw meddled_with(whom);
   return error == 0 ? std::move(stream) : ByteStream();

@@ -1,18 +1,19 @@
-// How two ends of a connection prove that they know the job's token, before either parses a word of
-// what the other says.
+// The handshake: both ends of a connection prove that they know the job's token before either
+// parses anything else from the other.
 //
-//     acceptor                          connector
+//     acceptor                                      connector
 //        | -- Challenge: magic, version, nonce -->  |
-//        | <- Hello: who I am, nonce, HMAC -------  |   over "connector", both nonces, all of Hello
-//        | -- Verdict: accepted or why not, HMAC -> |   over "acceptor", both nonces, all of
-//        Verdict; no HMAC, but zeros, for a connector whose own is wrong
+//        | <- Hello: identity, nonce, HMAC -------  |   over "connector", both nonces, all of Hello
+//        | -- Verdict: accepted or reason, HMAC ->  |   over "acceptor", both nonces, all of
+//                                                       Verdict; zeros for a connector whose own
+//                                                       HMAC is wrong
 //
-// Where Hello says so, both sides then go on with TLS 1.3, whose key is derived from all of this: a
-// connection that somebody replays, or joins to another, has another key. Hello names both ends.
+// If Hello asks for it, both sides continue with TLS 1.3, whose key is derived from all of the
+// above: a replayed or spliced connection has another key. Hello names both ends.
 //
-// The HMAC's key is the job's token for the bootstrap and for whoever watches the job, with the
-// incarnation where there is one; else, after the bootstrap, it is derived from that key and the
-// identity that rank 0 gave the job, so that two jobs never mistake each other's ports.
+// In the bootstrap and for observers of the job, the HMAC's key is the job's token, with the
+// incarnation if there is one. After the bootstrap it is derived from that key and the identity
+// that rank 0 gave the job, so that two jobs never accept connections from each other.
 #pragma once
 
 #include <array>
@@ -40,18 +41,18 @@ enum class Purpose : uint16_t {
   data = 3,
   descriptors = 4,
   relink = 5,
-  watch = 6,  // from no rank
+  watch = 6,  // an observer, which is not a rank
 };
 
 enum class Refusal : uint32_t {
   none = 0,
   bad_token = 1,
-  wrong_size = 2,  // the Verdict says the right one
+  wrong_size = 2,  // the Verdict has the right one
   rank_out_of_range = 3,
   duplicate_rank = 4,
   wrong_version = 5,
-  not_in_job = 6,  // the rank is no neighbour, or the connection serves no purpose here
-  given_up = 7,    // the rank was out of reach, and was taken for dead
+  not_in_job = 6,  // the rank is not a neighbour, or the connection has no purpose here
+  given_up = 7,    // the rank was unreachable, and was declared dead
 };
 
 struct Challenge {
@@ -69,9 +70,9 @@ struct Hello {
   uint16_t encrypted = 0;  // 1: TLS follows
   int32_t rank = 0;
   int32_t size = 0;
-  uint64_t communicator = 0;  // data connections
-  int16_t lane = 0;           // data connections
-  uint16_t number = 0;        // data connections: Renewal
+  uint64_t communicator = 0;  // for data connections
+  int16_t lane = 0;           // for data connections
+  uint16_t number = 0;        // for data connections: Renewal
   int32_t to = 0;             // the acceptor's rank
   Nonce nonce = {};
   Digest proof = {};
@@ -88,62 +89,62 @@ static_assert(sizeof(Verdict) == 48);
 
 Nonce random_nonce();
 std::string to_hex(const Nonce& nonce);
-// The key of the bootstrap: the token, which may be empty, and which start of the job this is
-// (Job::incarnation). So ranks of different starts do not know each other's keys.
+// The key of the bootstrap: the token, which may be empty, and the start of the job
+// (Job::incarnation). Ranks of different starts have different keys.
 std::string bootstrap_key(std::string_view token, std::string_view incarnation);
 // The key of everything after the bootstrap.
 std::string session_key(std::string_view bootstrap_key, const Nonce& job_identity);
-// Control::job_name(), by which nobody can guess the key.
+// Control::job_name(), which does not reveal the key.
 std::string name_of_session(std::string_view session_key);
 
 Challenge make_challenge();
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello);
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello,
              const Verdict& verdict);
-// Of the TLS on a connection on which these two were said.
+// The TLS key of a connection on which these two were exchanged.
 TlsKey tls_key(std::string_view key, const Challenge& challenge, const Hello& hello);
-// In constant time.
+// Compares in constant time.
 bool equal(const Digest& a, const Digest& b);
 
-// Whoever listens there is not of this job: not Tutti, or it does not know the token, or it
-// waits for nobody.
+// The listener is not of this job: not Tutti, without the token, or not expecting anyone.
 class NotThisJob : public Error {
  public:
   NotThisJob(const std::string& what, const ErrorDetail& detail)
       : Error(ErrorCode::bootstrap, what, detail) {}
 };
 
-// It is of Tutti, and does not speak this rank's version: which job's it is cannot be known.
+// The listener is Tutti with another protocol version, so its job cannot be determined.
 class OtherVersion : public Error {
  public:
   OtherVersion(const std::string& what, const ErrorDetail& detail)
       : Error(ErrorCode::bootstrap, what, detail) {}
 };
 
-// The connector's side in pieces. All throw Error(bootstrap); `whom` is the acceptor for people
-// ("rank 0 at 127.0.0.1:29500").
+// The steps of the connector's side. All throw Error(bootstrap); `whom` describes the acceptor in
+// messages ("rank 0 at 127.0.0.1:29500").
 //
-// `bytes` are the first of a message, up to the length of the magic.
+// `bytes`: the beginning of a message, up to the length of the magic.
 void require_magic(std::string_view bytes, const std::string& whom);
-// The answer to a challenge: `hello` with version, nonce and proof.
+// Answers a challenge: completes `hello` with version, nonce and proof.
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
                  const std::string& whom);
-// Returns when this rank was accepted by somebody who knows the key. A refusal by one who does not,
-// or may not, is NotThisJob or OtherVersion.
+// Returns if a peer that knows the key has accepted this rank. Refusals by peers that do not, or
+// may not, know the key are thrown as NotThisJob or OtherVersion.
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom);
-// Errors of connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123"): the errno of the
-// connect (ETIMEDOUT: in time, timeout; a want of descriptors, which is this process's own: system;
-// else connection_lost), and a connection that ended without a verdict (errno, 0 for EOF).
+// Build errors for connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123"). The first
+// takes the errno of the connect: ETIMEDOUT gives code timeout, a lack of descriptors (a local
+// failure) system, others connection_lost. The second is for a connection that ended without a
+// verdict (errno, 0 for EOF).
 Error connect_error(const std::string& place, int error);
 Error closed_in_handshake(const std::string& place, int error);
-// TLS did not come about, although both ends have proved that they know the key.
+// The TLS handshake failed although both ends proved that they know the key.
 Error meddled_with(const std::string& place);
 
-// All of it, on a connected socket. `hello` says rank, size, purpose and so on. Nothing when the
-// other side closed the connection before it gave a verdict: it is not ready yet, or on its way
-// out. Throws Error(bootstrap) when refused, when the other side is not Tutti or does not know the
-// token, and when the time is up.
+// Performs the whole handshake on a connected socket. `hello` has rank, size, purpose and so on.
+// Returns nullopt if the other side closed the connection before its verdict: it is not ready yet,
+// or is exiting. Throws Error(bootstrap) if refused, if the other side is not Tutti or does not
+// know the token, and on timeout.
 ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::string& whom,
                        const Wait& wait);
 

@@ -17,7 +17,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// So slow that a system has room for what comes in hours.
+// Rare enough that a system buffer holds the frames of several hours.
 constexpr std::chrono::seconds kBetweenUnheard{30};
 
 }  // namespace
@@ -49,8 +49,8 @@ void Link::flush() {
     } else if (errno == EAGAIN) {
       return;
     } else if (errno != EINTR) {
-      if (is_reset(errno)) error_ = errno;  // which is told once
-      break;                                // broken: nobody will read the rest
+      if (is_reset(errno)) error_ = errno;  // reported by the socket only once
+      break;                                // broken: no peer will read the rest
     }
   }
   if (!connected()) return;

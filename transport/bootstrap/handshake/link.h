@@ -1,4 +1,4 @@
-// A connection that carries frames, never blocking.
+// A connection that carries frames and never blocks.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,12 @@ namespace tutti::bootstrap {
 
 class Link {
  public:
-  Link() = default;  // not connected yet; frames wait
+  Link() = default;  // not connected yet; frames are queued
   explicit Link(ByteStream socket) : socket_(std::move(socket)) {}
 
-  // Connects a link that was not; frames that were sent before go out first.
+  // Connects the link; queued frames are sent first.
   void connect(ByteStream socket) { socket_ = std::move(socket); }
-  // For good: what is sent from now on is dropped.
+  // Closes permanently: later frames are dropped.
   void close() {
     socket_.reset();
     first_.reset();
@@ -27,30 +27,31 @@ class Link {
   }
 
   bool connected() const { return static_cast<bool>(socket_); }
-  // Connected now or before.
+  // True if the link is or was connected.
   bool was_connected() const { return connected() || closed_; }
   bool encrypted() const { return socket_.encrypted(); }
   int fd() const { return socket_.get(); }
   bool wants_to_write() const { return connected() && (first_ || sent_ < outgoing_.size()); }
 
-  // Before all else. Several links may share one that is large.
+  // Sent before all other frames. Several links may share a large one.
   void send_first(std::shared_ptr<const std::string> frame) { first_ = std::move(frame); }
   void send(std::string_view frame);
-  // As send(), for what is asked again if no answer comes: dropped where nothing has come from the
-  // other side since it was sent `most` of these, but for one now and then. A process that is
-  // stopped reads nothing, and what its system has no room for looks like a broken connection.
+  // As send(), for frames that are repeated until they are answered: dropped (except one now and
+  // then) if `most` of them were sent since anything arrived from the other side. A stopped process
+  // reads nothing, and a full system buffer would look like a broken connection.
   void ask(std::string_view frame, size_t most);
-  // Writes what goes without waiting. A broken connection is left for receive() to find.
+  // Writes as much as possible without blocking. receive() reports a broken connection.
   void flush();
-  // Reads all that is there and calls `on_frame` with the body of each complete frame (false from
-  // it: the frame is nonsense). False when the connection ended; error() then says how.
+  // Reads everything available and calls `on_frame` with the body of each complete frame (it
+  // returns false for a malformed frame). Returns false once the connection has ended; error() then
+  // has the reason.
   bool receive(const std::function<bool(std::string_view body)>& on_frame, size_t limit);
-  // errno of the end, 0 for EOF alone, EPROTO for a frame that is too long or nonsense, EBADMSG
-  // for bytes that were changed on the way.
+  // errno of the end, 0 for EOF, EPROTO for a frame that is too long or malformed, EBADMSG for
+  // corrupted bytes.
   int error() const { return error_; }
-  // Says that nothing more will be sent.
+  // Announces the end of sending.
   void shut_down();
-  // True when the other side's system has all that was sent.
+  // True once the other side's system has received everything.
   bool arrived() const;
 
  private:
@@ -58,10 +59,10 @@ class Link {
 
   ByteStream socket_;
   std::string incoming_;
-  std::shared_ptr<const std::string> first_;  // until it is sent
+  std::shared_ptr<const std::string> first_;  // until it has been sent
   std::string outgoing_;
-  size_t sent_ = 0;   // of first_, and then of outgoing_
-  size_t asked_ = 0;  // since anything came
+  size_t sent_ = 0;   // bytes of first_, then of outgoing_
+  size_t asked_ = 0;  // frames since anything arrived
   Clock::time_point last_asked_{};
   bool closed_ = false;
   int error_ = 0;

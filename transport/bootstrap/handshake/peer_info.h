@@ -17,18 +17,18 @@ struct RailAddress {
 
 // An entry of the table of ranks, which every rank has after the bootstrap.
 struct PeerInfo {
-  std::string host;     // name, for people
+  std::string host;     // name, for messages
   std::string host_id;  // equal for ranks that can share memory
   int64_t pid = 0;
-  std::string address;  // numeric, of its listener
+  std::string address;  // numeric address of its listener
   uint16_t port = 0;
-  // Of its listeners for data on further interfaces (Job::more_interfaces): rail 1 and so on. Rail
-  // 0 is the listener above.
+  // Listeners for data on further interfaces (Job::more_interfaces): rail 1 and so on. Rail 0 is
+  // the listener above.
   std::vector<RailAddress> more_rails;
   std::string unix_name;  // abstract unix socket of its descriptor service
   std::string note;       // Job::note
   std::string fabric;     // Job::fabric
-  Domain domain;          // Job::domain; compare among ranks of one host
+  Domain domain;          // Job::domain; comparable among ranks of one host
   std::string rack;       // Job::rack
 
   size_t rails() const { return 1 + more_rails.size(); }

@@ -1,7 +1,7 @@
-// One poll() over the descriptors of several parts, each with its own handler.
+// One poll() over the descriptors of several components, each with its own handler.
 //
-// The set is filled anew for each turn: every part adds what it waits for now. Handlers may close
-// any descriptor and change any part; a handler that finds its object gone does nothing.
+// The set is refilled for each turn: every component adds what it waits for. Handlers may close any
+// descriptor and change any component; a handler whose object is gone does nothing.
 #pragma once
 
 #include <poll.h>
@@ -19,9 +19,9 @@ class PollSet {
   using Handler = std::function<void(short revents)>;
 
   void add(int fd, short events, Handler handler);
-  // The turn ends at `when` at the latest.
+  // Ends the turn at `when` at the latest.
   void wake_at(Clock::time_point when);
-  // Waits, calls the handlers of what is ready, and empties the set.
+  // Waits, calls the handlers of ready descriptors, and empties the set.
   void run();
 
  private:

@@ -28,7 +28,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// When there are too few, the limit grows by so many at a time.
+// Step by which the descriptor limit is raised.
 constexpr size_t kSpareDescriptors = 64;
 
 const sockaddr_in& v4(const SocketAddress& address) {
@@ -57,7 +57,7 @@ Interfaces list_interfaces() {
   return {list, &::freeifaddrs};
 }
 
-// The first usable address for which `wanted` is true, IPv4 before IPv6.
+// Returns the first usable address for which `wanted` is true, IPv4 before IPv6.
 template <typename Predicate>
 std::optional<SocketAddress> find_interface(Predicate wanted) {
   const Interfaces interfaces = list_interfaces();
@@ -72,25 +72,24 @@ std::optional<SocketAddress> find_interface(Predicate wanted) {
   return std::nullopt;
 }
 
-// For a name that leads to no address.
+// The error for an interface or name without an address.
 Error unusable_interface(const std::string& name) {
   const std::string what = cat("TUTTI_INTERFACE names '", name, "', which ");
   const Interfaces interfaces = list_interfaces();
   for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
     if (name != entry->ifa_name) continue;
     const bool up = (entry->ifa_flags & IFF_UP) != 0;
-    return {
-        ErrorCode::bootstrap,
-        cat(what, up ? "has no address" : "is down", " on host ", host_name()),
-        {.remedy = cat(up ? "give it one" : "set it up", ", or name another interface; see `ip ",
-                       "address` for those of this host")}};
+    return {ErrorCode::bootstrap,
+            cat(what, up ? "has no address" : "is down", " on host ", host_name()),
+            {.remedy = cat(up ? "give it one" : "set it up",
+                           ", or name another interface (run `ip ", "address` to list them)")}};
   }
   return {ErrorCode::bootstrap,
           cat(what, "is neither a network interface nor an address of host ", host_name()),
-          {.remedy = "see `ip address` for those of this host"}};
+          {.remedy = "run `ip address` to list this host's interfaces"}};
 }
 
-// The source address that the kernel would take for the outer world; nothing is sent.
+// Returns the source address of the default route; nothing is sent.
 std::optional<SocketAddress> default_route_address() {
   const Fd probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in far{};
@@ -105,8 +104,8 @@ std::optional<SocketAddress> default_route_address() {
   return address;
 }
 
-// With nobody listening, the kernel may choose the very port that is asked for as this end's own,
-// and TCP then connects the socket to itself.
+// If nobody listens, the kernel may choose the requested port as this end's own, and TCP then
+// connects the socket to itself.
 bool connected_to_itself(int socket) {
   sockaddr_storage here{};
   sockaddr_storage there{};
@@ -122,7 +121,7 @@ void set_option(int socket, int level, int option, int value) {
   ::setsockopt(socket, level, option, &value, sizeof(value));
 }
 
-// `receive` and `send` are recv() and send() without their socket.
+// `receive` and `send` are recv() and send() without the socket argument.
 template <typename Receive>
 Transfer read_all(int socket, Receive receive, std::span<std::byte> into, const Wait& wait,
                   int* error) {
@@ -157,7 +156,7 @@ Transfer write_all(int socket, Send send, std::span<const std::byte> bytes, cons
   return Transfer::complete;
 }
 
-// No descriptor, and errno, when it fails.
+// Returns an empty Fd, and errno, on failure.
 Fd open_socket(int family) {
   constexpr int kType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
   Fd socket(::socket(family, kType, 0));
@@ -221,7 +220,7 @@ std::vector<SocketAddress> resolve(const std::string& host, uint16_t port) {
 bool is_hidden_by_loopback(const std::string& name, const std::string& own_name,
                            const std::vector<SocketAddress>& addresses) {
   const auto first_label = [](const std::string& text) { return text.substr(0, text.find('.')); };
-  // "node7" and "node7.cluster" are the same host, "node7.a" and "node7.b" need not be.
+  // "node7" and "node7.cluster" are the same host; "node7.a" and "node7.b" may differ.
   const bool own =
       name == own_name || name == first_label(own_name) || first_label(name) == own_name;
   return own && first_label(name) != "localhost" &&
@@ -265,7 +264,8 @@ SocketAddress unix_address(std::string_view abstract_name) {
   sockaddr_un raw{};
   raw.sun_family = AF_UNIX;
   const size_t length = std::min(abstract_name.size(), sizeof(raw.sun_path) - 1);
-  std::memcpy(raw.sun_path + 1, abstract_name.data(), length);  // the leading 0 makes it abstract
+  // the leading 0 makes the address abstract
+  std::memcpy(raw.sun_path + 1, abstract_name.data(), length);
   return from_raw(reinterpret_cast<sockaddr*>(&raw),
                   static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length));
 }
@@ -302,7 +302,7 @@ Fd listen_on(const SocketAddress& address) {
       detail = {.cause = "another program, or another job, listens on this port",
                 .remedy = "choose another MASTER_PORT (on all ranks)"};
     } else if (error == EADDRNOTAVAIL) {
-      detail = {.cause = "this host does not have the address",
+      detail = {.cause = "the address is not one of this host's",
                 .remedy =
                     "set MASTER_ADDR to an address of rank 0's host, or TUTTI_INTERFACE on "
                     "rank 0 to the interface to listen on"};
@@ -317,16 +317,17 @@ int begin_connect(const SocketAddress& address, Fd& socket, const SocketAddress*
   if (!attempt) return errno;
   if (address.family() != AF_UNIX) {
     set_no_delay(attempt.get());
-    // The acceptor speaks first. A listener that was closed in the middle of the connect may leave
-    // a connection that only this side knows of; without keepalive it would wait there forever.
+    // The acceptor speaks first. A listener closed during the connect may leave a half-open
+    // connection; without keepalive this side would wait for it forever.
     set_keepalive(attempt.get());
   }
   if (own != nullptr) {
-    // A port is found for the pair of addresses later: one alone has fewer of them.
+    // Delays the choice of the port until the pair of addresses is known, which allows more
+    // connections.
     set_option(attempt.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     if (::bind(attempt.get(), own->get(), own->length) != 0) return errno;
   }
-  // A unix socket whose backlog is full says EAGAIN: whoever asked tries again.
+  // A unix socket with a full backlog returns EAGAIN: the caller retries.
   const int error = ::connect(attempt.get(), address.get(), address.length) == 0 ? 0 : errno;
   if (error == 0 || error == EINPROGRESS) socket = std::move(attempt);
   return error;
@@ -407,7 +408,7 @@ void set_no_delay(int socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
 
 void set_reuse(int socket) { set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1); }
 
-// A probe each second, or as often as the system counts probes.
+// Sends a probe each second, or as often as the system's probe count requires.
 void set_keepalive(int socket) {
   constexpr int64_t kMostProbes = 127;
   const int64_t seconds =
@@ -426,8 +427,7 @@ void set_user_timeout(int socket) {
 }
 
 std::string explain_close(int error) {
-  if (error == EBADMSG)
-    return "what came is not what the other side sent: it was changed on the way";
+  if (error == EBADMSG) return "the received bytes were corrupted in transit";
   return error == 0 ? "closed by the other side" : std::strerror(error);
 }
 

@@ -1,4 +1,4 @@
-// What a rank does, for whoever watches its job (watchers.h).
+// Statistics of a rank, for observers of its job (watchers.h).
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace tutti {
 
-// Of a communicator, or of all of a rank's together. Ranks are those of the job.
+// Statistics of one communicator, or of all of a rank's together. Ranks are those of the job.
 struct Activity {
-  uint64_t calls = 0;                // begun, messages among them
-  uint64_t bytes = 0;                // that these calls were about
-  int64_t waited_ns = 0;             // while nothing moved
-  std::string current;               // the call under way for the longest time; empty: none
-  int64_t current_ns = 0;            // since it began
-  std::vector<int> waits_for;        // whom it needs, once it has waited for long
+  uint64_t calls = 0;                // started calls, messages included
+  uint64_t bytes = 0;                // bytes of these calls
+  int64_t waited_ns = 0;             // time without progress
+  std::string current;               // the call in flight for the longest time; empty: none
+  int64_t current_ns = 0;            // since it started
+  std::vector<int> waits_for;        // the ranks it needs, once it has waited for long
   std::map<int, uint64_t> received;  // bytes, by sender
 
-  // Another communicator's.
+  // Adds another communicator's statistics.
   void add(const Activity& other) {
     calls += other.calls;
     bytes += other.bytes;

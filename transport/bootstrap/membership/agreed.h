@@ -1,5 +1,5 @@
-// The outcome of an agreement among the members of a communicator (agreement.h), and what each
-// member contributes to it.
+// The outcome of an agreement among the members of a communicator (agreement.h), and each member's
+// contribution.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace tutti {
 
-// The decision of the members of a communicator that are left.
+// The decision of the remaining members of a communicator.
 struct Agreed {
-  uint64_t flags = 0;       // the bits that all of them have given
-  std::vector<int> living;  // of the job, in the order of the members: those that took part
+  uint64_t flags = 0;       // bitwise AND of all contributions
+  std::vector<int> living;  // ranks of the job that took part, in the order of the members
 };
 
-// How an agreement has ended for a member: a value, since two threads that share an exception look
-// like a race to the thread sanitizer.
+// The result of an agreement for one member: a value, because two threads that share an exception
+// look like a race to the thread sanitizer.
 using AgreementEnd = std::variant<Agreed, Error>;
 
-// Throws the Error if it has failed.
+// Returns the decision, or throws the Error.
 Agreed agreed_in(AgreementEnd end);
 
-// A member's part in an agreement.
+// A member's contribution to an agreement.
 struct Contribution {
-  std::vector<int> members;  // ranks of the job, alike on all members
+  std::vector<int> members;  // ranks of the job, the same on all members
   uint64_t flags = 0;
-  // The agreement changes who is a member: hosts that cannot reach each other for data are
-  // separated.
+  // True if the agreement changes the membership: hosts that cannot reach each other for data are
+  // then separated.
   bool separates = false;
 };
 

@@ -10,13 +10,13 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Between repetitions: at first, and at most.
+// First and longest interval between repetitions.
 constexpr std::chrono::milliseconds kFirstRetry{5};
 constexpr std::chrono::milliseconds kLongestRetry{200};
-// A member that has not heard of a decision keeps its communicator from the next one, so that of
-// each communicator one is enough.
+// A member that has not received a decision keeps its communicator from starting the next one, so
+// one decision per communicator is enough.
 constexpr size_t kMostKept = 4096;
-// After those that are left have turned out to be too few: for word that others have ended.
+// Grace period in a minority, for reports that absent members have ended.
 constexpr std::chrono::seconds kTimeToHearMembers{5};
 
 std::string to_bits(const std::vector<bool>& places) {
@@ -100,7 +100,7 @@ void Agreements::step(AgreementId id, Agreement& agreement, bool again) {
   if (channel_->has_gone(channel_->own_rank())) {
     fail(agreement, Error(ErrorCode::connection_lost,
                           cat(channel_->name_of(channel_->own_rank()),
-                              " was out of reach, and the others have given it up"),
+                              " was unreachable, and the others have excluded it"),
                           {.rank = channel_->own_rank()}));
     return;
   }
@@ -151,7 +151,7 @@ void Agreements::coordinate(AgreementId id, Agreement& agreement, int round, boo
   if (accepted) decide(id, agreement, Decision(*agreement.proposal));
 }
 
-// An earlier coordinator's proposal may have been decided: the latest is the one to go on with.
+// An earlier coordinator's proposal may have been decided: the latest one must be continued.
 void Agreements::propose(AgreementId id, Agreement& agreement, int round) {
   const Message* latest = nullptr;
   Decision fresh{.flags = ~uint64_t{0}, .living = std::vector<bool>(agreement.members.size())};
@@ -285,7 +285,7 @@ std::string Agreements::state() const {
   return text.finish();
 }
 
-// ---- who is there
+// ---- membership
 
 int Agreements::coordinator_of(const Agreement& agreement) const {
   const auto first = std::ranges::find_if(agreement.members,
@@ -306,7 +306,7 @@ Quorum Agreements::quorum_of(const Agreement& agreement) const {
       [this](int rank) { return channel_->has_ended(rank); });
 }
 
-// Without those that others cannot talk to.
+// Returns the members without those that others cannot reach for data.
 std::vector<bool> Agreements::separated(const Agreement& agreement,
                                         std::vector<bool> living) const {
   const std::vector<int>& members = agreement.members;
@@ -335,9 +335,9 @@ Error Agreements::cut_off(const Agreement& agreement) const {
       ErrorCode::connection_lost,
       cat(channel_->name_of(channel_->own_rank()), " is cut off from ", vanished, ": only ",
           left_of(agreement).size(), " of ", agreement.members.size(), " members can be reached"),
-      {.cause = "the others may go on without this part of the job, which must not",
-       .remedy = "look at the network; where `tutti run` has started the ranks and sees that all "
-                 "others have ended, any number may go on"});
+      {.cause = "the other part of the job may continue, so this part must not",
+       .remedy = "check the network; if `tutti run` started the ranks and sees that all others "
+                 "have ended, any number may continue"});
 }
 
 Error Agreements::overdue(const Agreement& agreement) const {
@@ -353,11 +353,11 @@ Error Agreements::overdue(const Agreement& agreement) const {
       if (!heard) waiting += cat(waiting.empty() ? "" : ", ", channel_->name_of(rank));
     }
   }
-  return Error(
-      ErrorCode::timeout,
-      cat(channel_->name_of(channel_->own_rank()), " gave up agreeing; waiting for ", waiting),
-      {.cause = "a rank does not call agree() or shrink(), or is stopped",
-       .remedy = "call it on every rank that is left"});
+  return Error(ErrorCode::timeout,
+               cat(channel_->name_of(channel_->own_rank()),
+                   " timed out in an agreement; waiting for ", waiting),
+               {.cause = "a rank does not call agree() or shrink(), or is stopped",
+                .remedy = "call it on every remaining rank"});
 }
 
 }  // namespace tutti::bootstrap

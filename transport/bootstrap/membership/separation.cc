@@ -9,10 +9,10 @@ namespace tutti::bootstrap {
 namespace {
 
 struct Host {
-  std::vector<size_t> members;           // places, in ascending order
-  std::set<std::string_view> unreached;  // hosts
+  std::vector<size_t> members;           // positions, ascending
+  std::set<std::string_view> unreached;  // host names
 
-  // The host with the greatest one leaves first.
+  // The host with the greatest urgency leaves first.
   auto urgency() const {
     return std::tuple(unreached.size(), -std::ssize(members), members.front());
   }

@@ -1,14 +1,15 @@
-// Which members leave when some that live cannot reach each other for data.
+// Selects the members that leave when some that are alive cannot reach each other for data.
 //
 //   hosts  A {0 1}   B {2 3}   C {4 5}      rank 3 does not reach rank 4
 //
-//   B and C cannot talk, while A reaches both: one of the two must go. Both have one such pair and
-//   two members, so the later one goes: C, with rank 5, whose messages take the same network.
+//   B and C cannot communicate, while A reaches both: one of the two must leave. Both have one such
+//   pair and two members, so the later one leaves: C, with rank 5, whose messages use the same
+//   network.
 //
 // Repeatedly the host with the most unreachable hosts leaves; of equal ones the one with the fewest
-// members, and of these the last one. So of hosts that are cut off from many others these few
-// leave, and not the many. (A minimum vertex cover would be exact; where a network is cut in two
-// parts both give the smaller part.) Of two members of one host the later one leaves.
+// members, and of these the last one. So if few hosts are cut off from many, the few leave. (A
+// minimum vertex cover would be exact; if a network is cut in two parts, both methods remove the
+// smaller part.) Of two members of one host the later one leaves.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@
 
 namespace tutti::bootstrap {
 
-// Members by place. `hosts`: each one's. `broken`: pairs that one of the two cannot reach. Returns
-// `living` without those that leave.
+// Members are positions. `hosts`: host by member. `broken`: pairs of which one cannot reach the
+// other. Returns `living` without the members that leave.
 std::vector<bool> separate(std::vector<bool> living, std::span<const std::string_view> hosts,
                            std::span<const std::pair<size_t, size_t>> broken);
 

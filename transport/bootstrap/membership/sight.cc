@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostSenders = 1024;
 constexpr size_t kMostWaitedFor = 64;
 
-// Those that sent most.
+// Returns the senders with the most bytes.
 std::vector<std::pair<int, uint64_t>> busiest(const Activity& activity) {
   std::vector<std::pair<int, uint64_t>> senders(activity.received.begin(), activity.received.end());
   std::ranges::stable_sort(senders, std::greater<>(), &std::pair<int, uint64_t>::second);

@@ -1,4 +1,4 @@
-// What whoever watches a job sees of one rank.
+// An observer's view of one rank.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,22 @@
 
 namespace tutti::bootstrap {
 
-// Silent: it is stopped, or behind one that is, or so busy that its control thread does not run.
+// Silent: the rank is stopped, behind a stopped rank, or so busy that its control thread does not
+// run.
 enum class RankState : uint8_t { answers = 0, silent = 1, died = 2, left = 3 };
 
 struct RankSight {
   int rank = 0;
-  int size = 0;  // of the job
+  int size = 0;  // size of the job
   RankState state = RankState::silent;
   std::string host;
   int64_t pid = 0;
-  std::string address;  // of its listener: another one to watch from
+  std::string address;  // address of its listener, to which an observer can connect
   uint16_t port = 0;
-  Activity activity;  // of one that answers
+  Activity activity;  // valid if it answers
 };
 
-// At most some hundred senders and whom it waits for: a frame has room for no more.
+// Writes at most some hundred senders and awaited ranks, to fit into a frame.
 void put(FrameWriter& frame, const Activity& activity);
 Activity get_activity(FrameReader& frame);
 

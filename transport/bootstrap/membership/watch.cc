@@ -13,7 +13,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Longer than the rank that is asked waits for the others.
+// Longer than the queried rank waits for the others.
 constexpr std::chrono::seconds kTimeToAnswerWatch{5};
 
 }  // namespace
@@ -29,14 +29,14 @@ JobWatch::JobWatch(const SocketAddress& address, std::string_view key, const Dea
                         place_, deadline);
   if (!stream_) {
     throw Error(ErrorCode::bootstrap, place_ + " closed the connection",
-                {.cause = "it is starting or ending, or too many watch it already"});
+                {.cause = "the job is starting or ending, or has too many observers"});
   }
 }
 
 std::vector<RankSight> JobWatch::look() {
   const std::string question = FrameWriter(FrameType::look).finish();
   const Deadline deadline = Deadline::after(kTimeToAnswerWatch);
-  // A failure shows when the answer is read.
+  // A failed write shows when the answer is read.
   write_exactly(stream_, std::as_bytes(std::span(question)), deadline);
   std::map<int, RankSight> sights;
   for (size_t size = 1; sights.size() < size;) {
@@ -50,12 +50,12 @@ std::vector<RankSight> JobWatch::look() {
                     cat(place_, " has ended (", explain_close(error), ")"));
       case Transfer::timed_out:
         throw Error(ErrorCode::timeout, place_ + " does not answer",
-                    {.cause = "the rank that listens there is stopped"});
+                    {.cause = "the rank at that address is stopped"});
     }
     FrameReader frame(body);
     RankSight sight = get_sight(frame);
     if (frame.type() != FrameType::sight || !frame.ok() || sight.size < 1) {
-      throw Error(ErrorCode::bootstrap, place_ + " answered with nonsense");
+      throw Error(ErrorCode::bootstrap, place_ + " sent a malformed answer");
     }
     size = static_cast<size_t>(sight.size);
     sights[sight.rank] = std::move(sight);

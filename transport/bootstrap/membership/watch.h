@@ -1,5 +1,5 @@
-// Watching a job from outside: whoever knows its token connects to one of its ranks, and asks that
-// one what all of them do. The job is not disturbed: control threads answer (watchers.h).
+// Observes a job from outside: a process that knows its token connects to one rank and queries the
+// state of all ranks. Control threads answer, so the job is not disturbed (watchers.h).
 #pragma once
 
 #include <chrono>
@@ -16,17 +16,17 @@ namespace tutti::bootstrap {
 
 class JobWatch {
  public:
-  // `key` is bootstrap_key() of the job's token. Throws Error: connection_lost or timeout where
-  // nobody listens there, bootstrap where it is not this job, or one that is still starting.
+  // `key`: bootstrap_key() of the job's token. Throws Error: connection_lost or timeout if nobody
+  // listens there, bootstrap if the listener is not this job, or the job is still starting.
   JobWatch(const SocketAddress& address, std::string_view key, const Deadline& deadline);
 
-  // All ranks, in their order. Throws Error(connection_lost) when the rank that is asked, and with
-  // it maybe the job, has ended; Error(timeout) when it says nothing.
+  // Returns all ranks, in order. Throws Error(connection_lost) if the queried rank, and possibly
+  // the job, has ended; Error(timeout) if it does not answer.
   std::vector<RankSight> look();
 
  private:
   std::string place_;
-  ByteStream stream_;  // encrypted where the job has a token
+  ByteStream stream_;  // encrypted if the job has a token
 };
 
 }  // namespace tutti::bootstrap

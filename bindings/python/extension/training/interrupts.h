@@ -1,4 +1,4 @@
-// Python's signals while training waits for other ranks.
+// Handles Python's signals while training waits for other ranks.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,19 +15,19 @@
 namespace tutti::python {
 
 // While it lives, this thread runs Python's signal handlers whenever it waits in the communicator.
-// When one raises, as for an interrupt, the communicator is aborted, so that the wait ends. Made
-// and ended with the GIL held; the thread lets go of it in between.
+// If one raises, for example on an interrupt, the communicator is aborted, so that the wait ends.
+// Constructed and destroyed with the GIL held; the thread releases it in between.
 class Interrupts {
  public:
   explicit Interrupts(Communicator world) : looks_(std::make_shared<Looks>(std::move(world))) {
-    // Another thread of the rank's may still be in the hook when it is taken back.
+    // Another thread of the rank may still be in the hook when it is removed.
     looks_->world.while_waiting([looks = looks_] { looks->look(); });
   }
   ~Interrupts() { looks_->world.while_waiting({}); }
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // Raises what a handler raised, if one did, or does now.
+  // Raises a handler's exception, pending or new.
   void raise() {
     if (looks_->raised) throw nanobind::python_error(std::move(*looks_->raised));
     if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
@@ -39,7 +39,8 @@ class Interrupts {
     void look();
 
     Communicator world;
-    const std::thread::id thread = std::this_thread::get_id();  // the rest is that thread's
+    // only this thread uses the other members
+    const std::thread::id thread = std::this_thread::get_id();
     std::chrono::steady_clock::time_point last;
     std::optional<nanobind::python_error> raised;
   };

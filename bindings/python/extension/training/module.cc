@@ -1,5 +1,5 @@
-// The extension module tutti._training: what Python cannot do itself. What people use is in
-// tutti/training.py.
+// The extension module tutti._training: functions that Python cannot implement. The public API is
+// in tutti/training.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -22,7 +22,7 @@ void raise(const Error& error) {
   PyErr_SetObject(type.ptr(), type(static_cast<int>(error.code()), error.what(), rank).ptr());
 }
 
-// An Error of C++ as tutti.Error.
+// Converts a C++ Error to tutti.Error.
 void translate(const std::exception_ptr& thrown, void* /*payload*/) {
   try {
     std::rethrow_exception(thrown);
@@ -30,7 +30,7 @@ void translate(const std::exception_ptr& thrown, void* /*payload*/) {
     try {
       raise(error);
     } catch (nb::python_error& other) {
-      other.restore();  // a signal's handler has raised it meanwhile
+      other.restore();  // raised by a signal handler meanwhile
     }
   }
 }

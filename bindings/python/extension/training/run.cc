@@ -27,11 +27,11 @@ double units_of(training::Session& session) {
 
 }  // namespace
 
-// What `work` returns or throws; raises what a signal's handler raised meanwhile.
+// Returns or throws what `work` does; raises the exception of a signal handler that ran meanwhile.
 template <typename Work>
 auto Run::without_gil(const Communicator& world, const Work& work) {
   if (busy_) {
-    throw Error(ErrorCode::invalid_argument, "another thread is in a call of this run",
+    throw Error(ErrorCode::invalid_argument, "another thread is inside a call of this run",
                 {.remedy = "make the calls of a run one after the other"});
   }
   struct Busy {
@@ -59,8 +59,7 @@ Run::Run(const nb::capsule& communicator, const std::vector<std::string>& words,
 training::Session& Run::session() {
   if (session_ == nullptr) throw Error(ErrorCode::invalid_argument, "the run is closed");
   if (process_ != ::getpid()) {
-    throw Error(ErrorCode::unsupported,
-                "the run belongs to the process that this one was forked from",
+    throw Error(ErrorCode::unsupported, "the run belongs to the parent of this forked process",
                 {.remedy = "start processes by 'spawn'"});
   }
   return *session_;
@@ -102,7 +101,7 @@ std::string Run::sample(const std::string& prompt, const std::string& tokenizer,
   if (model == nullptr || session.options().mesh.pipeline > 1 ||
       session.options().mesh.tensor > 1 || !replica.storage().whole_values()) {
     throw Error(ErrorCode::unsupported,
-                "a sample takes a language model whose parameters are all on this rank",
+                "sample() needs a language model whose parameters are all on this rank",
                 {.remedy = "with pp, tp or zero=3 save the run, and use `tutti sample`"});
   }
   return without_gil(session.world(), [&] {
@@ -121,8 +120,8 @@ void Run::close() {
     return;
   }
   if (busy_) {
-    throw Error(ErrorCode::invalid_argument, "a thread is in a call of this run",
-                {.remedy = "close it when the call has returned"});
+    throw Error(ErrorCode::invalid_argument, "a thread is inside a call of this run",
+                {.remedy = "close the run after the call has returned"});
   }
   const nb::gil_scoped_release release;
   session_.reset();
@@ -176,7 +175,7 @@ nb::object Run::read(const std::string& name) {
   auto kept = std::make_unique<Memory<float>>(std::move(memory));
   const nb::capsule owner(kept.get(),
                           [](void* held) noexcept { delete static_cast<Memory<float>*>(held); });
-  static_cast<void>(kept.release());  // the capsule's
+  static_cast<void>(kept.release());  // now owned by the capsule
   if (in_place) {
     return nb::ndarray<nb::numpy, float>(first, shape.size(), shape.data(), owner).cast();
   }

@@ -1,6 +1,6 @@
-// A run of training, as Python holds it.
+// Python's training run.
 //
-// Everything here is guarded by the GIL, which is let go of while the library works.
+// Everything here is guarded by the GIL, which is released while the library works.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -21,15 +21,15 @@ namespace tutti::python {
 
 class Run {
  public:
-  // `communicator`: a capsule of a tutti_comm_t. `words`: options as on the command line, over a
-  // configuration in JSON.
+  // `communicator`: a capsule of a tutti_comm_t. `words`: options as on the command line, which
+  // override a configuration in JSON.
   Run(const nanobind::capsule& communicator, const std::vector<std::string>& words,
       const std::string& configuration);
   ~Run() { close(); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Steps and the end, as `tutti train --json` writes them.
+  // Returns steps and the end, in the format of `tutti train --json`.
   std::optional<std::string> next();
   std::string finish();
   training::Evaluation evaluate();
@@ -42,10 +42,10 @@ class Run {
   std::string configuration();
   uint64_t steps();
   uint64_t step();
-  // By name, those that this rank has.
+  // Names of the parameters that this rank holds.
   std::vector<std::string> parameters();
   std::vector<int64_t> shape(const std::string& name);
-  // A view that may be written, or a copy that may not.
+  // Returns a writable view, or a read-only copy.
   nanobind::object read(const std::string& name);
   using Values = nanobind::ndarray<const float, nanobind::c_contig, nanobind::device::cpu>;
   void write(const std::string& name, const Values& values);

@@ -1,4 +1,5 @@
-// What nccl.h needs of CUDA's header of this name, so that nothing of CUDA has to be installed.
+// Declarations that nccl.h needs from the CUDA header of this name, so that CUDA need not be
+// installed.
 #pragma once
 
 struct CUstream_st;

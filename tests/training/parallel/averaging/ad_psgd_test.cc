@@ -1,4 +1,4 @@
-// Asynchronous averages with one neighbour: what they keep, and that a record is replayed.
+// Tests asynchronous averaging with one neighbour: invariants, and replay of a record.
 #include "training/parallel/averaging/ad_psgd.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ TEST_F(AdPsgdTest, ReplaysARecordedRunBitForBit) {
   }
 }
 
-// With a learning rate of 0 values change by averages alone.
+// With a learning rate of 0, values change only by averaging.
 TEST_F(AdPsgdTest, KeepsTheMeanOfAllValues) {
   for (const int ranks : {2, 3, 4, 5}) {
     TrainOptions options = late_options("adpsgd");

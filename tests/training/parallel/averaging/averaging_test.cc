@@ -1,4 +1,4 @@
-// Ranks with values of their own: what each way is identical to, what it keeps, what it sends.
+// Tests methods in which ranks have their own values: identities, invariants and bytes sent.
 #include "training/parallel/averaging/averaging.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +68,7 @@ TEST(DiLoCo, OneFragmentWithoutDelayIsThePlainOne) {
   EXPECT_EQ(trained(2, run_of("diloco:4,1,0,0")), trained(2, run_of("diloco:4")));
 }
 
-// A format with less bits is near, and all ranks go on from the same values.
+// A format with fewer bits is close, and all ranks continue from the same values.
 TEST(DiLoCo, SendsInFewerBits) {
   const Values plain = trained(3, run_of("diloco:4"));
   const std::vector<std::pair<WireFormat, double>> bounds = {
@@ -124,7 +124,7 @@ TEST(Gossip, ExponentialPeersOfFourRanksAgreeInTwoSteps) {
   for (const auto& of_rank : values) EXPECT_LT(distance(of_rank.back(), mean), 1e-6);
 }
 
-// Ranks that receive from several, or from none, come to the mean of all nevertheless.
+// Ranks that receive from several ranks, or from none, still converge to the mean of all.
 TEST(PushSum, IsNotBiasedByRandomTargets) {
   for (const int ranks : {2, 3, 5}) {
     TinyRun run = run_of("sgp:random");
@@ -244,7 +244,7 @@ constexpr double kUntrained = 5.4;  // a model of bytes begins with log(256)
 
 class AveragingState : public FolderTest {
  protected:
-  // A file's name of it.
+  // A directory name derived from the run.
   std::string directory_of(const TinyRun& run) const {
     return path(cat(std::string(name(run.replica.storage.dtype)), text_of(run.replica.sync)));
   }
@@ -257,7 +257,7 @@ class AveragingState : public FolderTest {
   }
 };
 
-// In the sixth step a fragment of diloco's is under way.
+// In the sixth step one of DiLoCo's fragments is in flight.
 TEST_F(AveragingState, GoesOnBitForBit) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const char* way :
@@ -320,7 +320,7 @@ TEST_F(AveragingState, OneRankContinuesBitForBit) {
   }
 }
 
-// Ranks of another way begin with the mean of the values, the same on all.
+// Ranks of another method begin with the mean of the values, equal on all.
 TEST_F(AveragingState, AnotherWayBeginsWithTheMean) {
   const std::vector<std::string> ways = {"allreduce",      "local:4",       "diloco:4,2,1,0.5",
                                          "post-local:4@7", "gossip:ring",   "sgp:random",

@@ -1,5 +1,5 @@
-// Ranks with values of their own where each worker is a pipeline, or several tensor ranks: what is
-// cut is not seen.
+// Tests ranks with their own values where each worker is a pipeline or several tensor ranks: the
+// division of the model has no effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST_F(CutWorkers, GoOnFromACheckpointBitForBit) {
   }
 }
 
-// Workers that are cut in another way cannot use a state that is of parts of the model.
+// Workers that are divided differently cannot use a state of other parts of the model.
 TEST_F(CutWorkers, BeginWithTheMeanWhereTheyAreCutOtherwise) {
   for (const std::string way : {"local:3", "diloco:4,2,1,0.5", "sgp", "easgd:3", "fedavg:4"}) {
     TrainOptions options = options_of(way);

@@ -1,4 +1,4 @@
-// Rounds of clients: what they are identical to, who counts in them and by how much.
+// Tests rounds of clients: identities, and the participation and weights of clients.
 #include "training/parallel/averaging/federated.h"
 
 #include <gmock/gmock.h>
@@ -37,8 +37,8 @@ using tutti::testing::run_ranks_catching;
 
 constexpr int kWorlds[] = {1, 2, 3, 5};
 
-// By rank, the part that its samples are of a step's, of those that are drawn; all have as many
-// targets a sample.
+// Returns, by rank, the fraction of a step's samples of the selected ranks; all samples have
+// equally many targets.
 std::vector<double> weights_of(const TinyRun& run, int ranks, const std::vector<bool>& drawn) {
   std::vector<double> weights;
   double all = 0;
@@ -89,7 +89,7 @@ TEST(FedProx, WithoutItsTermIsFedAvg) {
   }
 }
 
-// A round's second gradient is the same in both, but for the term.
+// A round's second gradient is the same in both runs, except for the term.
 TEST(FedProx, AddsItsTermToGradients) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     TinyRun run = run_of("fedavg:4");
@@ -124,7 +124,7 @@ TEST(FedAdam, FollowsItsRule) {
         m = 0.9 * m + 0.1 * d;
         v = 0.99 * v + 0.01 * d * d;
         global += 0.05 * m / (std::sqrt(v) + 1e-3);
-        d = 0;  // nobody learns
+        d = 0;  // no client learns
         for (const auto& of_rank : values) {
           ASSERT_NEAR(of_rank[at(step + 1)][i], global, 1e-5) << "element " << i << ", " << step;
         }

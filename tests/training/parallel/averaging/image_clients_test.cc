@@ -1,5 +1,5 @@
-// 20 clients that learn MNIST's ten digits together, where each has images of two of them. The
-// accuracy of each run is among the test's properties (--test_output, or its XML).
+// Tests 20 clients that jointly learn MNIST's ten digits although each has images of only two. The
+// accuracy of each run is recorded as a test property (--test_output, or its XML).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -84,7 +84,7 @@ class DigitUnit : public Unit {
   Slots<Saved> saved_;
 };
 
-// Without batch statistics, which differ between clients more than the mean of their models bears.
+// Without batch statistics, which differ between clients too much for an average of models.
 struct Perceptron : Model {
   explicit Perceptron(const MeshPlace& place) : Model(place) {
     add_unit<HiddenUnit>();
@@ -95,7 +95,7 @@ struct Perceptron : Model {
 
 class ImageClients : public ::testing::Test {
  protected:
-  // On held-out images, after each 100 steps and at the end.
+  // Accuracy on held-out images after each 100 steps and at the end.
   static std::vector<double> accuracies(const ImageSet& images, const std::string& way,
                                         int64_t labels, bool secure = false) {
     TrainOptions options;

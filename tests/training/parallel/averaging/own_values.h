@@ -1,4 +1,4 @@
-// Runs of ranks with values of their own, and what tests ask of them.
+// Runs of ranks with their own values, and the quantities that tests check.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace tutti::training::testing {
 using tutti::testing::run_ranks;
 
 using Row = std::vector<float>;
-// By rank, all values after each step.
+// By rank: all values after each step.
 using Values = std::vector<std::vector<Row>>;
 
 inline size_t at(int64_t index) { return static_cast<size_t>(index); }
@@ -71,13 +71,13 @@ inline double difference(const Row& a, const Row& b) {
   return largest;
 }
 
-// With a learning rate of 0 values change by the exchanges alone.
+// With a learning rate of 0, values change only by the exchanges.
 class Still {
  public:
   Still(int ranks, TinyRun run) : ranks_(ranks), run_(std::move(run)) { run_.learning_rate = 0; }
 
-  // By rank: the initial values, those values plus random ones of the rank, which with `publish`
-  // are what the synchronizer begins with, and the values after each step.
+  // By rank: the initial values, those values plus random ones of the rank (the synchronizer's
+  // starting point with `publish`), and the values after each step.
   Values values(bool publish) const {
     Values all(at(ranks_));
     run_ranks(ranks_, [&](const Job& job) {

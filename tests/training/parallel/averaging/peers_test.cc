@@ -14,7 +14,7 @@ constexpr std::array kSizes = {1, 2, 3, 4, 5, 7, 8, 16};
 
 size_t at(int rank) { return static_cast<size_t>(rank); }
 
-// Each rank receives from one, and after log2(ranks) exchanges has something of all.
+// Each rank receives from one rank, and after log2(ranks) exchanges has contributions of all.
 TEST(Peers, ExponentialOnesReachAll) {
   for (const int ranks : kSizes) {
     std::vector<std::set<int>> known(at(ranks));

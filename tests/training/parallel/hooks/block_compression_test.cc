@@ -1,5 +1,5 @@
-// Compression in blocks: what ranks get is what the format makes of it, and what it lost comes
-// later.
+// Tests compression in blocks: ranks get the values as rounded by the format, and rounding errors
+// are added later.
 #include "training/parallel/hooks/block_compression.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ Values through(BlockFormat format, const Values& values) {
   return decoded;
 }
 
-// The same in plain loops: of all ranks at once, part by part.
+// The same in plain loops over all ranks, part by part.
 class Reference {
  public:
   Reference(BlockFormat format, int ranks)
@@ -102,7 +102,7 @@ TEST_P(BlockCompressionTest, IsTheReferenceBitForBitOnAllRanks) {
         hook.finish(0, gradients);
         EXPECT_EQ(own, wanted[static_cast<size_t>(step)]) << step;
       }
-      // The errors are kept parameter by parameter.
+      // Errors are stored by parameter.
       const std::vector<HookState> states = hook.states(communicator, DType::f32);
       ASSERT_EQ(states.size(), 2u);
       EXPECT_EQ(states[1].name, std::string(name(GetParam())) + ".error.b");
@@ -114,8 +114,8 @@ TEST_P(BlockCompressionTest, IsTheReferenceBitForBitOnAllRanks) {
   }
 }
 
-// Over the steps no gradient is lost: the sum of all results is that of all gradients, but for what
-// is remembered.
+// Over the steps no gradient is lost: the sum of all results is that of all gradients, minus the
+// stored errors.
 TEST_P(BlockCompressionTest, LosesNothing) {
   constexpr int kRanks = 3;
   constexpr int kSteps = 20;

@@ -1,4 +1,4 @@
-// Sums over ranks in 16 bits are those of the rounded gradients, rounded.
+// Tests that sums over ranks in 16 bits are those of the rounded gradients, rounded.
 #include "training/parallel/hooks/half_compression.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 using tutti::testing::run_ranks;
 using Values = std::vector<float>;
 
-// What each rank has after `values(rank)` went through the hook.
+// Returns each rank's result after `values(rank)` have passed the hook.
 std::vector<Values> sums(int ranks, DType wire, const std::function<Values(int)>& values) {
   std::vector<Values> results(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](const Job& job) {
@@ -27,7 +27,7 @@ std::vector<Values> sums(int ranks, DType wire, const std::function<Values(int)>
     HalfCompression hook(wire);
     Values own = values(job.rank);
     const Tensor gradients = tensor_at(own.data(), DType::f32, 1, std::ssize(own));
-    // Two steps: buckets come again.
+    // Two steps, so that buckets repeat.
     hook.start(communicator, 0, gradients);
     hook.finish(0, gradients);
     std::ranges::copy(values(job.rank), own.begin());

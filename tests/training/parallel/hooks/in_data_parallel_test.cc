@@ -1,4 +1,5 @@
-// Hooks under DataParallel, which calls them while backward is under way, on each rank in its time.
+// Tests hooks under DataParallel, which calls them during backward, at different times on each
+// rank.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -53,7 +54,8 @@ struct Outcome {
   double bytes_sent = 0;
 };
 
-// A backward pass whose gradients are products of small integers: of rank 1, sums exact in bf16.
+// A backward pass whose gradients are products of small integers: of rank 1, with sums exact in
+// bf16.
 void fill(Model& model, int unit, int rank) {
   for (const int parameter : model.parameters().used_by(unit)) {
     const Tensor gradient = model.parameters().at(parameter).gradient;

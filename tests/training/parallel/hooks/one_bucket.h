@@ -1,4 +1,4 @@
-// A layout of one bucket for tests of communication hooks.
+// A layout with one bucket, for tests of communication hooks.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tutti::training::testing {
 
-// Parameters "a", "b" ... with these numbers of elements, one after the other in a bucket of `size`
+// Parameters "a", "b" ... with these numbers of elements, contiguous in a bucket of `size`
 // elements: a gap may follow them.
 struct OneBucket {
   OneBucket(const std::vector<int64_t>& counts, int64_t size) {

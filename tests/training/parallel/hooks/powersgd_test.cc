@@ -21,9 +21,9 @@ namespace {
 using tutti::testing::run_ranks;
 using Values = std::vector<float>;
 
-constexpr int kRank = 2;  // of the factors
+constexpr int kRank = 2;  // rank of the factors
 
-// Two matrices that are worth compressing, one that is not, two vectors; three buckets.
+// Two matrices worth compressing, one that is not, two vectors; three buckets.
 std::vector<ParameterSpec> example_specs() {
   return {{.name = "embed", .shape = {12, 10}},
           {.name = "bias", .shape = {10}},
@@ -60,10 +60,10 @@ float exact_sum(const Gradient& gradient, int ranks, int step, int parameter, in
   return sum;
 }
 
-// Results by step, of all parameters one behind the other.
+// Results by step, of all parameters concatenated.
 using History = std::vector<Values>;
 
-// One rank's steps through all buckets, in DataParallel's order. Ranks poll differently.
+// One rank's steps through all buckets in DataParallel's order. Ranks poll at different times.
 template <typename T = float>
 History run_steps(Communicator& communicator, int steps, const Gradient& gradient) {
   const Layout layout = example_layout();
@@ -122,8 +122,8 @@ void for_each_element(const std::function<void(int, int, size_t)>& expect) {
   }
 }
 
-// Up to rounding, which grows by |M| |Q| over the least singular value of P. What is left out of a
-// sum that is not exact is of the order of 1.
+// Up to rounding, which grows with |M| |Q| over the least singular value of P. The omitted part of
+// an inexact sum is of the order of 1.
 void expect_sums(const Values& result, int ranks, int step, const Gradient& gradient) {
   for_each_element([&](int parameter, int element, size_t position) {
     EXPECT_NEAR(result[position], exact_sum(gradient, ranks, step, parameter, element), 5e-4)
@@ -151,7 +151,8 @@ TEST(PowerSgdTest, OthersAreSummedAsTheyAre) {
   });
 }
 
-// What a step leaves out comes later: gradients of full rank, then none, until all have come.
+// The part that a step omits is added later: gradients of full rank, then none, until all has
+// arrived.
 TEST(PowerSgdTest, NothingIsLostOverTheSteps) {
   constexpr int kSteps = 8;
   constexpr int kSilent = 24;
@@ -180,7 +181,7 @@ TEST(PowerSgdTest, AllRanksGetTheSameBits) {
   EXPECT_EQ(histories(3, 5, any)[0], all[0]);
 }
 
-// No gradient leaves factors of zero behind, from which there would be no way back.
+// A zero gradient must not leave zero factors, from which there would be no recovery.
 TEST(PowerSgdTest, RecoversFromZeroGradients) {
   const Gradient gradient = [](int rank, int step, int parameter, int element) {
     return step < 2 ? 0.0f : low_rank(rank, step, parameter, element);
@@ -245,8 +246,8 @@ TEST(OrthonormalizeTest, RowsBecomeOrthonormal) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-7) << i;
 }
 
-// Where the second row is the first one but for 1e-4 of it, one pass of Gram-Schmidt would leave
-// them at an angle.
+// If the second row equals the first one up to 1e-4 of it, one pass of Gram-Schmidt would not make
+// them orthogonal.
 TEST(OrthonormalizeTest, NearlyDependentRowsToo) {
   constexpr int kCols = 500;
   Values values(2 * kCols);

@@ -1,4 +1,4 @@
-// Factors under DataParallel, with whole numbers, whose sums are exact in any order.
+// Tests factors under DataParallel with integers, whose sums are exact in any order.
 #include "training/parallel/hooks/sufficient_factors.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr int kUnits = 4;
 constexpr int64_t kInputs = 6;
 constexpr int64_t kOutputs = 4;
 
-// A dense layer and a vector beside it; it is never run.
+// A dense layer and a vector; it is never run.
 class Stub : public Unit {
  public:
   Stub(ParameterTable& table, const std::string& name)
@@ -65,7 +65,7 @@ struct Outcome {
   double bytes_sent = 0;
 };
 
-// Runs the layer's backward of one micro-batch.
+// Runs the layer's backward pass of one micro-batch.
 void add_gradients(Model& model, int unit, int rank, int step, int64_t rows) {
   Arena arena(1 << 20);
   MicroBatch batch;
@@ -180,7 +180,7 @@ TEST(FactorBytes, AreThoseOfTheRows) {
   for (const Outcome& outcome : outcomes(what)) {
     constexpr double kSteps = 4, kRows = 2 * 5 * kRanks, kPart = (kRanks - 1.0) / kRanks;
     const double rows = kUnits * kRows * (kInputs + kOutputs) * sizeof(float) * kPart * kSteps;
-    // The buckets have 4 biases of 4 values left, each in a place of 32.
+    // The buckets contain the remaining 4 biases of 4 values, each in a slot of 32.
     const double rest = 2 * kUnits * 32 * sizeof(float) * kPart * kSteps;
     EXPECT_DOUBLE_EQ(outcome.bytes_sent, rows + rest);
   }

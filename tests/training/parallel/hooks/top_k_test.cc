@@ -1,4 +1,4 @@
-// Top-k: the largest of what each rank has not sent, and nothing lost.
+// Tests top-k: the largest unsent elements of each rank are sent, and nothing is lost.
 #include "training/parallel/hooks/top_k.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ Values gradient(int rank, int step) {
   return values;
 }
 
-// All ranks' errors, and what each step gives, by sorting.
+// All ranks' errors and each step's result, by sorting.
 struct Reference {
   Reference(int ranks, size_t k) : k(k), errors(static_cast<size_t>(ranks), Values(kCount)) {}
   Values step(int step) {

@@ -1,4 +1,5 @@
-// What hooks are made of: plain first steps, chosen parameters, and 1-bit Adam on both.
+// Tests the parts of hooks: plain first steps, selected parameters, and 1-bit Adam, which uses
+// both.
 #include "training/parallel/hooks/warm_up.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ Values gradients_of(int rank, int step, size_t count) {
   return values;
 }
 
-// Makes every gradient 1000, so that it shows which ones it was given.
+// Sets every gradient to 1000, which shows the gradients it was given.
 class Thousands : public CommunicationHook {
  public:
   void start(Communicator&, int, Tensor) override {}
@@ -59,7 +60,7 @@ TEST(WarmUp, SendsTheFirstStepsWhole) {
         EXPECT_EQ(own, Values(10, step < 2 ? 6 : 1000)) << step;
       }
     }
-    // A run that goes on from a checkpoint goes on there.
+    // A run resumed from a checkpoint continues at that point.
     std::vector<HookState> states = hook.states(communicator, DType::f32);
     ASSERT_EQ(states.size(), 1u);
     EXPECT_EQ(states[0].values.values<float>()[0], 4);
@@ -115,7 +116,7 @@ TEST(Selection, CompressesWhatFitsAndSumsTheRest) {
   }
 }
 
-// What lies between parameters is nobody's gradient, whatever a format makes of it.
+// Gaps between parameters stay zero, whatever the format.
 TEST(Selection, LeavesTheGapsZero) {
   const testing::OneBucket one({10, 6}, 16);
   run_ranks(3, [&](const Job& job) {
@@ -134,7 +135,7 @@ TEST(Selection, LeavesTheGapsZero) {
   });
 }
 
-// What Adam would divide by a second moment of 0 stays as it is.
+// Elements whose second moment is 0, by which Adam would divide, are not changed.
 TEST(OneBitAdam, LeavesWhatNoGradientReachedInTheWarmUp) {
   const testing::OneBucket one({20}, 20);
   run_ranks(2, [&](const Job& job) {
@@ -151,8 +152,8 @@ TEST(OneBitAdam, LeavesWhatNoGradientReachedInTheWarmUp) {
   });
 }
 
-// The optimizer makes of what it gets the moment that the ranks have told each other, and what they
-// have not told comes later.
+// From what it gets, the optimizer computes the moment that the ranks have exchanged; the rest is
+// added later.
 TEST(OneBitAdam, GivesWhatTheMomentsAreMadeOf) {
   constexpr float kBeta = 0.9f;
   constexpr size_t kCount = 300;
@@ -165,7 +166,7 @@ TEST(OneBitAdam, GivesWhatTheMomentsAreMadeOf) {
       Communicator communicator = Communicator::init(job);
       OneBitAdam hook(kWarmUp, kBeta, one.layout, one.specs);
       Values moment(kCount);  // the optimizer's
-      Values exact(kCount);   // of the sums of all gradients
+      Values exact(kCount);   // exact sums of all gradients
       for (int step = 0; step < 60; ++step) {
         Values own = gradients_of(job.rank, step, kCount);
         Values sum(kCount);
@@ -183,8 +184,8 @@ TEST(OneBitAdam, GivesWhatTheMomentsAreMadeOf) {
           exact[i] = kBeta * exact[i] + (1 - kBeta) * sum[i];
         }
       }
-      // All that was lost is in the errors: the moments' sums over steps differ by no more. So the
-      // moments, which forget, stay near each other.
+      // The lost part is in the errors, so the moments' sums over steps differ by no more. The
+      // moments, which decay, therefore stay close to each other.
       double difference = 0;
       double size = 0;
       for (size_t i = 0; i < kCount; ++i) {

@@ -1,4 +1,4 @@
-// Training through parameter servers: what each way is identical to, and what it keeps.
+// Tests training through parameter servers: identities and invariants.
 #include "training/parallel/servers/parameter_server.h"
 
 #include <gmock/gmock.h>
@@ -41,8 +41,8 @@ using tutti::testing::run_ranks_catching;
 
 // --- The same bits as sums over all ranks ---
 
-// In deterministic mode, of embeddings that are not tied: the two uses of a tied one are summed
-// over ranks apart.
+// In deterministic mode, with untied embeddings: the two uses of a tied one are summed over ranks
+// separately.
 TinyRun run_of(const std::string& way, const std::string& optimizer, DType dtype = DType::f32) {
   TinyRun run;
   run.model.tied = false;
@@ -103,7 +103,7 @@ TEST(ParameterServer, WithOneWorkerIsTrainingAlone) {
   }
 }
 
-// --- Steps in which workers wait for servers alone ---
+// --- Steps in which workers wait only for servers ---
 
 LateRun trained(int ranks, const TrainOptions& options) {
   return train_late_on(ranks, options).front();
@@ -111,7 +111,7 @@ LateRun trained(int ranks, const TrainOptions& options) {
 
 class Served : public FolderTest {
  protected:
-  // Two workers and two servers, which take the parts of each step one after the other.
+  // Two workers and two servers, which take the parts of each step one after another.
   static std::string line_of_empty_parts(int first) {
     std::string pushes;
     for (int step = 0; step < static_cast<int>(kLateFlush); ++step) {
@@ -142,7 +142,7 @@ TEST_F(Served, ReplaysARecordedRunBitForBit) {
   for (const std::string way : {"async", "async:1", "async:2", "ssp:2", "ssp:1:1", "ps"}) {
     SCOPED_TRACE(way);
     TrainOptions options = recorded(way);
-    options.schedule.peak = 5e-4;  // of values that may be far behind
+    options.schedule.peak = 5e-4;  // low, since values may be many updates late
     if (way == "async:2") options.replica.sync.pull_every = 3;
     if (way == "async:1") options.replica.sync.damping = true;
     if (way == "async") options.replica.clip = 0.1;
@@ -171,7 +171,7 @@ TEST_F(Served, TakesEachPartOfAsyncStepsOnce) {
   }
 }
 
-// A part without samples is no update: Adam would move by what it remembers.
+// A part without samples is not an update: Adam would move by its moments.
 TEST_F(Served, EmptyPartsAreNoUpdates) {
   TrainOptions options = late_options("async:2");
   options.micro_batch = options.batch;
@@ -208,8 +208,8 @@ TEST_F(Served, KeepsStalenessWithinItsBound) {
   }
 }
 
-// Rank 0 has no samples: all gradients are rank 1's. By this order rank 1 is two clocks ahead of
-// what servers have, and goes on with its own writes.
+// Rank 0 has no samples: all gradients are rank 1's. In this order rank 1 is two clocks ahead of
+// the servers' state, and continues with its own writes.
 class Ahead : public Served {
  protected:
   TrainOptions options(const std::string& optimizer, const std::string& way) {
@@ -238,7 +238,7 @@ TEST_F(Ahead, SeesItsOwnWritesAtOnce) {
   EXPECT_LT(alone.losses.back(), 0.99 * alone.losses.front());
 }
 
-// Workers cannot tell what Adam will make of their gradients: only servers have its state.
+// Workers cannot predict Adam's update from their gradients, because only servers have its state.
 TEST_F(Ahead, OfOtherOptimizersReadsWhatServersHave) {
   const LateRun alone = trained(2, options("adamw", "allreduce"));
   const LateRun ahead = trained(2, options("adamw", "ssp:2"));
@@ -265,7 +265,7 @@ TEST_F(Served, GoesOnFromACheckpointByItsRecord) {
   }
 }
 
-// --- What is refused ---
+// --- Refused options ---
 
 TEST_F(Served, RefusesAnotherRunsRecord) {
   trained(2, recorded("async"));

@@ -1,5 +1,5 @@
-// Layouts on this host: what a plan says that ranks send and keep is what they count when they
-// train.
+// Tests layouts on this host: the planned traffic and memory equal what ranks count during
+// training.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ class Local : public FolderTest {
   std::string text_ = written();
 };
 
-// The bytes that a unit, profiled alone on one rank, leaves out are those that a run counts.
+// The bytes omitted when a unit is profiled alone on one rank are those that a run counts.
 TEST_F(Local, WhatUnitsWouldSendIsWhatTheySend) {
   const std::vector<Words> layouts = {
       {"--tp=2", "--micro-batch=4"},
@@ -97,7 +97,7 @@ TEST_F(Local, WhatUnitsWouldSendIsWhatTheySend) {
   }
 }
 
-// A layout of several stages among them, with the cut that the plan made.
+// Includes a layout of several stages with the plan's cut.
 TEST_F(Local, MemoryIsWhatRanksHave) {
   LocalQuestion question{.run = parse_run_options(words()), .ranks = 4};
   const Plans plans = search_locally(question);
@@ -138,7 +138,7 @@ TEST_F(Local, KeepsWhatIsGiven) {
     EXPECT_EQ(planned.layout.zero, 1);
     EXPECT_EQ(planned.layout.ranks(), 4);
     EXPECT_GT(planned.time.total(), 0);
-    // Every one of them is a run that can be.
+    // Each of them is a valid run.
     EXPECT_NO_THROW(settled_run(words(train_options(planned.layout)), 4));
   }
 }

@@ -1,4 +1,5 @@
-// Mixes of layers on this host: messages that costs are made of are those that ranks send.
+// Tests mixes of layers on this host: the messages that costs are based on are those that ranks
+// send.
 #include "training/planner/local/mix_search.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +69,7 @@ double sent_of(const pipeline::Profile& profile, size_t unit) {
   return bytes;
 }
 
-// Halos, beside one neighbour, are those of the first rank; other conversions are alike on all.
+// Halos with one neighbour are the first rank's; other conversions are alike on all ranks.
 void expect_planned_messages(const Words& model, const Mix& mix) {
   SCOPED_TRACE(to_text(mix));
   RunOptions run = with_mix(run_with(model), mix);

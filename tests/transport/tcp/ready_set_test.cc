@@ -1,4 +1,4 @@
-#include "transport/tcp/speakers.h"
+#include "transport/tcp/ready_set.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -24,49 +24,49 @@ struct Pair {
     char byte = 0;
     while (::recv(here.get(), &byte, 1, 0) == 1) {
     }
-    speaker.silent = true;
+    ready.idle = true;
   }
   Fd here;
   Fd there;
-  Speakers::Speaker speaker;
+  ReadySet::Entry ready;
 };
 
-TEST(Speakers, AreThoseOnWhichSomethingHasComeOrThatHaveEnded) {
-  Speakers speakers;
+TEST(ReadySet, AreThoseOnWhichSomethingHasComeOrThatHaveEnded) {
+  ReadySet ready_set;
   std::vector<Pair> pairs(100);  // more than one question gets answers for
   for (Pair& pair : pairs) {
-    speakers.watch(pair.here.get(), pair.speaker);
-    ASSERT_TRUE(pair.speaker.watched);
-    EXPECT_FALSE(speakers.is_silent(pair.speaker)) << "nobody has looked yet";
+    ready_set.watch(pair.here.get(), pair.ready);
+    ASSERT_TRUE(pair.ready.watched);
+    EXPECT_FALSE(ready_set.is_idle(pair.ready)) << "nobody has looked yet";
     pair.receive_all();
   }
-  for (Pair& pair : pairs) EXPECT_TRUE(speakers.is_silent(pair.speaker));
+  for (Pair& pair : pairs) EXPECT_TRUE(ready_set.is_idle(pair.ready));
   pairs[3].say();
   pairs[5].there.reset();
   for (size_t round = 0; round < 2; ++round) {
-    for (Pair& pair : pairs) speakers.is_silent(pair.speaker);
+    for (Pair& pair : pairs) ready_set.is_idle(pair.ready);
   }
   for (size_t i = 0; i < pairs.size(); ++i) {
-    EXPECT_EQ(pairs[i].speaker.silent, i != 3 && i != 5) << i;
+    EXPECT_EQ(pairs[i].ready.idle, i != 3 && i != 5) << i;
   }
   pairs[3].receive_all();
-  for (int look = 0; look < 3; ++look) EXPECT_TRUE(speakers.is_silent(pairs[3].speaker));
-  speakers.forget(pairs[5].here.get(), pairs[5].speaker);
-  EXPECT_FALSE(speakers.is_silent(pairs[5].speaker)) << "whoever receives finds the end again";
+  for (int look = 0; look < 3; ++look) EXPECT_TRUE(ready_set.is_idle(pairs[3].ready));
+  ready_set.forget(pairs[5].here.get(), pairs[5].ready);
+  EXPECT_FALSE(ready_set.is_idle(pairs[5].ready)) << "whoever receives finds the end again";
 }
 
-TEST(Speakers, AllHaveTheirTurnHoweverManySpeakAtATime) {
-  Speakers speakers;
+TEST(ReadySet, AllHaveTheirTurnHoweverManySpeakAtATime) {
+  ReadySet ready_set;
   std::vector<Pair> pairs(200);
   for (Pair& pair : pairs) {
-    speakers.watch(pair.here.get(), pair.speaker);
+    ready_set.watch(pair.here.get(), pair.ready);
     pair.receive_all();
     pair.say();
   }
   // The others' bytes are never received.
   Pair& last = pairs.back();
   int looks = 0;
-  while (speakers.is_silent(last.speaker) && looks < 100) ++looks;
+  while (ready_set.is_idle(last.ready) && looks < 100) ++looks;
   EXPECT_LT(looks, 100);
 }
 

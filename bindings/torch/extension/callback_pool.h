@@ -1,5 +1,5 @@
-// Threads for callbacks that may wait for further calls (those of torch's futures do: PowerSGD's
-// second all_reduce begins in one). A new one only where all others are busy.
+// A pool of threads for callbacks that may block on further calls (those of torch's futures do:
+// PowerSGD's second all_reduce starts in one). It starts a thread only if all others are busy.
 #pragma once
 
 #include <condition_variable>
@@ -11,11 +11,11 @@
 
 namespace tutti::torch_backend {
 
-class Crew {
+class CallbackPool {
  public:
-  static Crew& instance() {
-    static auto* const crew = new Crew;  // its threads may outlive static objects
-    return *crew;
+  static CallbackPool& instance() {
+    static auto* const pool = new CallbackPool;  // its threads may outlive static objects
+    return *pool;
   }
 
   void run(std::function<void()> job) {
@@ -46,7 +46,7 @@ class Crew {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;  // guarded by mutex_
-  size_t idle_ = 0;                         // likewise
+  size_t idle_ = 0;                         // guarded by mutex_
 };
 
 }  // namespace tutti::torch_backend

@@ -36,7 +36,7 @@ class WholeStates {
               const StatesOf& states_of);
 
   int64_t floats() const { return floats_; }
-  // Those of the two parameters that have most.
+  // Number of floats of the two largest parameters.
   int64_t floats_of_two() const;
   const std::vector<Place>& places() const { return places_; }
   // Sets the array of floats() floats, which must outlive this.

@@ -267,7 +267,7 @@ void ParameterStorage::zero_gradients() {
   zero(row(gradient_memory_.get(), gradient_type(), count));
 }
 
-// Zeroes are written when their pages are in memory anyway.
+// A stale shard is zeroed here, when its pages are in memory anyway.
 void ParameterStorage::add_to_shard(int bucket) {
   const Tensor sum = own_gradients(bucket);
   if (std::exchange(gradients_[at(bucket)].stale, false)) zero(sum);

@@ -34,8 +34,8 @@ struct PartMemory {
   int64_t slot = 0;
   int64_t scratch = 0;
   int64_t validation = 0;  // in the slot that validation uses
-  int64_t files = 0;       // in a file of the slot
-  int64_t largest = 0;     // of the outputs in that file
+  int64_t files = 0;       // bytes in the file of the slot
+  int64_t largest = 0;     // largest output in that file
 };
 
 // Follows ModelRunner: activations that forward keeps are in one arena, temporaries of backward
@@ -137,7 +137,7 @@ int64_t planned_messages(const pipeline::RankPlan& rank) {
 struct PlannedActivations {
   int64_t memory = 0;
   int64_t files = 0;
-  int64_t pages = 0;  // of these files, in memory at once
+  int64_t pages = 0;  // bytes of these files in memory at once
 };
 
 // Sums, over slots, the largest of the chunks that use the slot.

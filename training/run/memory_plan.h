@@ -52,11 +52,11 @@ class MemoryPlan {
   struct StateBytes {
     int64_t each = 0;
     int64_t whole = 0;
-    int64_t two_wholes = 0;  // of the two parameters that have most
+    int64_t two_wholes = 0;  // the two largest parameters
   };
 
-  // Adds the storage part of a report, the bytes of gradients that workers send to this rank, of the
-  // optimizer's states, and of files. Returns the number of elements that the rank owns.
+  // Adds the storage part of a report, the bytes of gradients that workers send to this rank, of
+  // the optimizer's states, and of files. Returns the number of elements that the rank owns.
   int64_t add_storage(const Stage& stage, const MeshPlace& rank, MemoryReport& report,
                       StateBytes& states) const;
   int64_t whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self,

@@ -94,12 +94,14 @@ struct StorageBytes {
 // Sizes in bytes that limit how much of a rank's files is in memory.
 struct FilePages {
   int64_t files = 0;        // total size of the files
-  int64_t of_element = 0;   // an element of the shards that forward and backward use
+  int64_t of_value = 0;     // an element of the shards of values; 0: they are in memory
+  int64_t of_gradient = 0;  // likewise for gradients
   int64_t wholes = 0;       // the states of whole parameters that are in memory at once
   int64_t activations = 0;  // the activations that are in memory at once
 };
 // Returns the maximum number of bytes in memory at once: a window during loops over owned pieces;
-// shards of three adjacent buckets, and activations, during forward and backward.
+// during forward and backward the value shards of two adjacent buckets, the gradient shard of one,
+// and activations.
 int64_t most_in_memory(const Layout& layout, const OffloadOptions& options, const FilePages& pages);
 
 class ParameterStorage {
@@ -209,8 +211,6 @@ class ParameterStorage {
   void fill_owned(Fill&& fill);
 
   StorageBytes bytes() const;
-  // Size in bytes of an element of the shards that are in files.
-  int64_t offloaded_element() const;
   // Temporary memory, counted as gathered.
   BufferPool& pool() { return pool_; }
 

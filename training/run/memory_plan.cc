@@ -371,8 +371,8 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
   if (storage.offload.optimizer()) report.files += std::exchange(report.optimizer, 0);
   report.pages = most_in_memory(layout, storage.offload,
                                 {.files = report.files,
-                                 .of_element = (offloads_values ? bytes_of(storage.dtype) : 0) +
-                                               (offloads_gradients ? bytes_of(gradients) : 0),
+                                 .of_value = offloads_values ? bytes_of(storage.dtype) : 0,
+                                 .of_gradient = offloads_gradients ? bytes_of(gradients) : 0,
                                  .wholes = storage.offload.optimizer() ? states.two_wholes : 0,
                                  .activations = stage.activation_pages});
   return owned;

@@ -64,9 +64,9 @@ constexpr std::array kSettings = {
     SettingInfo{"TUTTI_INIT_TIMEOUT", SettingType::seconds, "60", "", false, false,
                 "timeout in seconds for all ranks to connect at startup"},
     SettingInfo{"TUTTI_NETWORK_TIMEOUT", SettingType::seconds, "10", "", false, false,
-                "seconds without an answer after which a host or its network is considered down; "
-                "shorter outages only cost time. If TUTTI_INTERFACE lists several interfaces, the "
-                "others are then tried for the same time"},
+                "seconds without a response after which a host or its network is considered down; "
+                "shorter outages only delay calls. With several interfaces in TUTTI_INTERFACE, "
+                "the connection is retried over the others for as long"},
     SettingInfo{"TUTTI_SPARES", SettingType::integer, "0", "0..", true, false,
                 "number of spare ranks, the last ones of the job, which join after failures "
                 "(tutti_grow); set by `tutti run --spares`"},
@@ -90,9 +90,9 @@ constexpr std::array kSettings = {
                 "MASTER_ADDR and MASTER_PORT"},
     SettingInfo{
         "TUTTI_INTERFACE", SettingType::string, "", "", false, false,
-        "network interface or address to listen on, or several (eth0,eth1): the TCP streams are "
-        "distributed over them, they replace each other after a failure, and the first one carries "
-        "the control channel; empty: the interface that routes to rank 0"},
+        "network interface or address to listen on, or a list (eth0,eth1): TCP streams are spread "
+        "over the listed interfaces and fail over between them; the first one carries the control "
+        "channel; empty: the interface that routes to rank 0"},
     SettingInfo{"TUTTI_CONTROL_FANOUT", SettingType::integer, "32", "1..", true, false,
                 "number of children per rank in the tree of the control channel"},
     SettingInfo{"TUTTI_TCP_STREAMS", SettingType::integer, "0", "0..", true, false,

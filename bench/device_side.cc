@@ -11,9 +11,9 @@ namespace {
 int device_of(int rank) {
   const int devices = cuda::device_count();
   if (devices > 0) return rank % devices;
-  throw Error(ErrorCode::unsupported, "there is no GPU to measure on",
-              {.cause = "this host has none, or CUDA_VISIBLE_DEVICES hides all",
-               .remedy = "see nvidia-smi, or leave out --device"});
+  throw Error(ErrorCode::unsupported, "there is no GPU to measure",
+              {.cause = "this host has no GPU, or CUDA_VISIBLE_DEVICES hides all",
+               .remedy = "check nvidia-smi, or remove --device"});
 }
 
 size_t at_least_one(size_t bytes) { return std::max<size_t>(bytes, 1); }

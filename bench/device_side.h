@@ -1,4 +1,4 @@
-// A measurement's buffers in a GPU's memory, and the stream that its calls are put into.
+// Buffers of a measurement in GPU memory, and the stream on which its calls are enqueued.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ std::shared_ptr<std::byte> plain_device_memory(const cuda::Context& context, siz
 
 class DeviceSide {
  public:
-  // On the GPU of a rank of this host: they take turns where there are fewer GPUs.
+  // Uses the GPU of this rank; ranks share GPUs round-robin where a host has fewer GPUs than ranks.
   DeviceSide(int rank, size_t input_bytes, size_t output_bytes,
              const DeviceAllocator& allocate = plain_device_memory);
 
@@ -29,16 +29,16 @@ class DeviceSide {
   std::byte* output() const { return output_.get(); }
   Stream stream() const { return {stream_.handle()}; }
 
-  // Copies, which are over when they return.
+  // Synchronous copies.
   void copy_input();  // to the output
   void write_input(std::span<const std::byte> bytes);
   void write_output(std::span<const std::byte> bytes);
   void read_output(std::span<std::byte> bytes);
-  // Records what `calls` puts into the stream as a graph, which replay() then puts there.
+  // Captures what `calls` enqueues on the stream as a graph, which replay() launches.
   void capture(const std::function<void()>& calls);
   void replay() const { graph_->launch(stream_.handle()); }
 
-  // How long the GPU takes from the one to the other, in microseconds. The second waits for it.
+  // GPU time between the two calls in microseconds; the second one waits for the GPU.
   void begin_timing() { begun_.record(stream_.handle()); }
   double end_timing();
 
@@ -48,7 +48,7 @@ class DeviceSide {
   const cuda::Context context_;
   const cuda::CurrentContext current_;
   const cuda::Stream stream_;
-  const size_t shared_bytes_;  // that both buffers have
+  const size_t shared_bytes_;  // size of each buffer
   const std::shared_ptr<std::byte> input_;
   const std::shared_ptr<std::byte> output_;
   cuda::Event begun_;

@@ -15,7 +15,8 @@ Sha256 sha256(std::span<const std::byte> data) {
       ::EVP_Digest(data.data(), data.size(), hash.data(), &length, ::EVP_sha256(), nullptr);
   if (done == 1 && length == hash.size()) return hash;
   throw Error(ErrorCode::unsupported, "cannot compute a SHA-256 hash",
-              {.cause = "this OpenSSL does not offer SHA-256"});
+              {.cause = "this OpenSSL does not provide SHA-256",
+               .remedy = "remove --digest, or enable SHA-256 in OpenSSL"});
 }
 
 std::string hex(const Sha256& hash) {

@@ -1,6 +1,6 @@
-// Finds what things cost inside kernels on this host's GPUs: times all-reduces by both protocols,
-// then looks for the numbers with which the cost walk predicts those times best, beginning with
-// what was published of the class.
+// Calibrates the costs inside kernels on this host's GPUs: times all-reduces with both protocols,
+// then searches for the costs with which the cost walk predicts those times best, starting from the
+// published numbers of the GPU class.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tutti::bench {
 
-// An all-reduce of f32, sum, in a GPU's memory.
+// One all-reduce (f32, sum) in GPU memory, and its measured time.
 struct GpuObservation {
   std::string algorithm;
   GpuProtocol protocol = GpuProtocol::simple;
@@ -23,16 +23,16 @@ struct GpuObservation {
   double seconds = 0;  // the median of the slowest rank's, by the GPU's own events
 };
 
-// What is to be timed.
+// Returns the calls to time.
 std::vector<GpuObservation> gpu_observations(int ranks);
-// Fills in the seconds. Collective; the GPUs are those of the ranks' places on the host.
+// Times the calls and fills in their seconds. Collective; each rank uses the GPU of its local rank.
 void measure(Communicator& comm, std::vector<GpuObservation>& observations);
 
 double predict(const GpuObservation& observation, const GpuCosts& costs);
-// The numbers that fit best.
+// Returns the costs that fit the observations best.
 GpuCosts fit(GpuCosts costs, std::span<const GpuObservation> observations);
 
-// A line each, which begins with "gpu"; read() skips all other lines.
+// One line per observation, which begins with "gpu"; read() skips all other lines.
 std::string write(std::span<const GpuObservation> observations);
 std::vector<GpuObservation> read_gpu_observations(const std::string& text);
 

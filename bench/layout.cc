@@ -65,7 +65,8 @@ uint64_t Layout::total() const {
   return has_input_blocks(collective) ? inputs(rank) : outputs(rank);
 }
 
-// Blocks come in pairs, of which the second gets something from the first: all, or a third.
+// Blocks are paired: the second block of a pair receives all or a third of the first one's
+// elements.
 std::vector<uint64_t> uneven_blocks(Collective collective, int ranks, uint64_t count) {
   const int senders = collective == Collective::all_to_all ? ranks : 1;
   std::vector<uint64_t> blocks(static_cast<size_t>(senders) * ranks, count);

@@ -1,6 +1,6 @@
-// Times one collective at one size, with checked data, the way every peer is timed too: before each
-// timed call each rank rewrites its input (real gradients are never warm in a peer's cache), and
-// the time of a call is that of its slowest rank.
+// Times one collective at one size and checks its results, in the same way as peers are timed:
+// before each timed call each rank rewrites its input (as gradients are never warm in another
+// rank's cache), and the time of a call is that of its slowest rank.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace tutti::bench {
 
-// Whose memory the calls work on: the caller's, from the library, or the caller's registered with
+// Memory of the buffers: the caller's, allocated by the library, or the caller's registered with
 // it.
 enum class Buffers { user, library, registered };
 
@@ -27,52 +27,52 @@ struct Case {
   ReduceOp op = ReduceOp::sum;
   int root = 0;  // where has_root()
   std::string algorithm = "auto";
-  uint64_t bytes = 0;  // as nccl-tests counts them: of the larger of the two buffers
+  uint64_t bytes = 0;  // as in nccl-tests: of the larger buffer
   Data data = Data::exact;
   bool deterministic = false;
   Buffers buffers = Buffers::user;
   bool on_device = false;  // the buffers are a GPU's
-  bool graph = false;      // of a GPU: the call is captured once, and its graph is launched
-  bool in_place = false;   // on hosts, of a collective that runs_in_place()
+  bool graph = false;      // GPU: capture the call and launch its graph
+  bool in_place = false;   // hosts only; requires runs_in_place()
   WireFormat wire = WireFormat::plain;
 };
 
-// Whether the input may be the output buffer, or a block of it, or the other way round
+// Returns true if input and output may share memory: one is the other or a block of it
 // (collectives/request.h).
 bool runs_in_place(Collective collective);
 
 // "all_gatherv"
 std::string name(Collective collective, bool uneven);
 
-// Elements of one block (all_reduce: of the buffer) that fit into `bytes`.
+// Number of elements of one block (all_reduce: of the buffer) that fit into `bytes`.
 uint64_t element_count(const Case& c, int ranks);
-// Bytes that these elements really are.
+// Size of these elements in bytes.
 uint64_t real_bytes(const Case& c, int ranks);
 
-// Bytes that they travel as.
+// Size of these elements in the wire format, in bytes.
 uint64_t wire_bytes(const Case& c, int ranks);
 
-// A case's buffers, filled and ready; timed in several rounds, so that peers, or other algorithms,
-// can be timed in between. Root is rank 0.
+// The filled buffers of a case. A case is timed in several rounds, so that peers or other
+// algorithms can be timed in between. The root is rank 0.
 class Measurement {
  public:
   Measurement(Communicator& comm, const Case& c);
 
-  // From now on.
+  // Selects the algorithm of later calls.
   void use(const std::string& algorithm) { case_.algorithm = algorithm; }
-  // Untimed calls, then timed ones. In microseconds, of each timed call, on a GPU by its own
-  // events; the same on every rank. Collective.
+  // Makes `warm_up` untimed calls, then `timed` calls. Returns the time of each timed call in
+  // microseconds (on a GPU measured by events), the same on every rank. Collective.
   std::vector<double> run(int warm_up, int timed);
-  // Of the last call. Collective.
+  // Digest of the last call's result. Collective.
   Digest digest();
-  // Wrong elements of the last call, over all ranks: those that differ from the right result. Of
-  // rounding data whose result depends on the order: those outside of what roundings explain, and
-  // in a deterministic call those that differ from the canonical result. What travels in another
-  // format is compared with wire_reference(). Collective; clears the
+  // Number of wrong elements of the last call, over all ranks: those that differ from the expected
+  // result. For rounding data whose result depends on the order of summation: those outside the
+  // rounding error bound, and in a deterministic call those that differ from the canonical result.
+  // Results in another wire format are compared with wire_reference(). Collective; clears the
   // output.
   uint64_t count_wrong();
-  // The name of the one that runs; empty where none is needed. Throws Error(unsupported) where the
-  // one that was asked for cannot run.
+  // Name of the algorithm that runs; empty if none is needed. Throws Error(unsupported) if the
+  // requested algorithm cannot run.
   std::string algorithm();
 
  private:
@@ -94,10 +94,10 @@ class Measurement {
   const Layout layout_;
   std::vector<std::byte> pristine_;
   Memory<std::byte> memory_;
-  Memory<std::byte> more_memory_;  // none in place
+  Memory<std::byte> more_memory_;  // unused in place
   std::byte* input_ = nullptr;     // in these
   std::byte* output_ = nullptr;
-  std::unique_ptr<DeviceSide> device_;  // where the calls read and write instead
+  std::unique_ptr<DeviceSide> device_;  // GPU buffers, used instead if set
   std::vector<Registration> registrations_;
   std::vector<Request> requests_;
 };

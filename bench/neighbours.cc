@@ -71,8 +71,8 @@ void BusyProcesses::stop() {
   processes_.clear();
 }
 
-// Groups of version 2 that have processes cannot have limited groups in them, except the root: so
-// all groups from this process's own to the root are tried.
+// In version 2 a group with processes cannot contain limited groups, except the root group, so all
+// groups from this process's own up to the root are tried.
 ProcessorQuota::ProcessorQuota(double processors) {
   const std::vector<ControlGroup> own = control_groups("cpu");
   for (const ControlGroup& parent : own) {

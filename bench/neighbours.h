@@ -1,5 +1,5 @@
-// What a benchmark shares the machine with: busy processes, and a limit of processor time. Both are
-// meant for a process that has one thread and starts the ranks.
+// Load beside a benchmark: busy processes, and a limit of processor time. Both are for the
+// single-threaded process that starts the ranks.
 #pragma once
 
 #include <sys/types.h>
@@ -9,10 +9,10 @@
 
 namespace tutti::bench {
 
-// Processes that compute without a pause, until the object or this process ends.
+// Processes that compute continuously until the object or this process ends.
 class BusyProcesses {
  public:
-  // Throws Error(system) where a process cannot be started.
+  // Throws Error(system) if a process cannot be started.
   explicit BusyProcesses(int count);
   BusyProcesses(const BusyProcesses&) = delete;
   BusyProcesses& operator=(const BusyProcesses&) = delete;
@@ -24,20 +24,20 @@ class BusyProcesses {
   std::vector<pid_t> processes_;
 };
 
-// A control group (version 1 or 2) with a limit of processor time, which this process and those
-// that it starts from then on are in.
+// A control group (version 1 or 2) with a limit of processor time, to which this process and its
+// later children belong.
 class ProcessorQuota {
  public:
-  // `processors`: seconds of processor time in a second. Throws Error(unsupported) where this
-  // process may not make such a group.
+  // `processors`: seconds of processor time per second. Throws Error(unsupported) if this process
+  // may not create such a group.
   explicit ProcessorQuota(double processors);
   ProcessorQuota(const ProcessorQuota&) = delete;
   ProcessorQuota& operator=(const ProcessorQuota&) = delete;
-  // Moves this process back. The processes that it started must have ended.
+  // Moves this process back. Its child processes must have ended.
   ~ProcessorQuota();
 
  private:
-  std::filesystem::path home_;  // the group from which this process came
+  std::filesystem::path home_;  // original group of this process
   std::filesystem::path group_;
 };
 

@@ -1,5 +1,5 @@
-// What pairs of ranks have reached, as costs: the numbers of `tutti topo --measure` in the file of
-// `tutti tune`.
+// Converts measured latency and bandwidth of pairs of ranks into costs: stores the results of
+// `tutti topo --measure` in the file of `tutti tune`.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace tutti::bench {
 
-// Changes in `model` the latency inside hosts and the latency and the cards between hosts, where
-// pairs of that kind were measured: all else is of processors, of which pairs tell nothing. `alone`
-// was measured pair by pair, `together` all at the same time, which is where the ranks of a host
-// share its card. Between hosts is `between`. `host_of`: names, by rank.
+// Updates in `model` the latency within hosts, and the latency and card bandwidth between hosts
+// (path class `between`), if pairs of that kind were measured. The other costs are those of
+// processors and stay. `alone` was measured pair by pair; `together` was measured with all pairs at
+// the same time, so that the ranks of a host shared its card. `host_of`: host name by rank.
 void learn_from_pairs(const std::vector<std::string>& host_of,
                       const std::vector<MeasuredPair>& alone,
                       const std::vector<MeasuredPair>& together, PathClass between,

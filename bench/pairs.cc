@@ -19,12 +19,12 @@ constexpr int kMostPings = 40;
 constexpr milliseconds kPingFor{200};
 constexpr uint64_t kFirstBytes = 64 << 10;
 constexpr uint64_t kMostBytes = 4 << 20;
-constexpr int64_t kLongEnough_ns = 20'000'000;  // for a bandwidth to be one
+constexpr int64_t kLongEnough_ns = 20'000'000;  // shortest transfer that gives a bandwidth
 constexpr size_t kRepeats = 3;
 constexpr milliseconds kSendFor{1000};
 
-// To and fro of one number, which says whether there is more to come. Returns what half of it
-// takes, in microseconds, to the one that leads.
+// One round trip of a number that says whether another one follows. Returns half of its time, in
+// microseconds, to the leading rank.
 double ping(Communicator& comm, int peer, bool leads) {
   std::vector<double> halves;
   const Deadline deadline = Deadline::after(kPingFor);
@@ -35,7 +35,7 @@ double ping(Communicator& comm, int peer, bool leads) {
       continue;
     }
     const int64_t begin = now_ns();
-    // The first of all opens the connection.
+    // The first round trip opens the connection.
     more = halves.size() < kMostPings && !(halves.size() > 3 && deadline.passed()) ? 1 : 0;
     comm.send(std::span<const uint64_t>(&more, 1), peer);
     uint64_t back = 0;
@@ -47,8 +47,8 @@ double ping(Communicator& comm, int peer, bool leads) {
   return median(halves);
 }
 
-// Ever more bytes at a time, until they take long enough: what is short may fit into what a network
-// lets through at once. Then the median of several. In GB/s, to the one that sends.
+// Increases the message size until a transfer takes long enough (short ones may fit into a
+// network's buffers), then takes the median of several. Returns GB/s to the sender.
 double send_for_speed(Communicator& comm, int to, std::vector<std::byte>& buffer) {
   std::vector<double> speeds;
   uint64_t bytes = kFirstBytes;
@@ -81,7 +81,7 @@ void receive_for_speed(Communicator& comm, int from, std::vector<std::byte>& buf
   }
 }
 
-// What this rank measured, by the other's number; zeros where it measured nothing.
+// Measurements of this rank, by peer; 0 if not measured.
 struct Measured {
   std::vector<double> latency_us;
   std::vector<double> bandwidth_GBps;
@@ -107,7 +107,7 @@ Measured measure_own(Communicator& comm, const std::vector<Round>& rounds) {
   return mine;
 }
 
-// On rank 0, those of all.
+// Gathers the measurements of all ranks on rank 0.
 std::vector<double> gathered(Communicator& comm, const std::vector<double>& mine) {
   const size_t p = mine.size();
   std::vector<double> all(comm.rank() == 0 ? p * p : 0);

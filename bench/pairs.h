@@ -8,11 +8,11 @@
 
 namespace tutti::bench {
 
-// Pairs of ranks that are measured at the same time, the lower rank first; a rank is in one of them
-// at most.
+// Pairs of ranks that are measured at the same time, the lower rank first; a rank is in at most one
+// of them.
 using Round = std::vector<std::pair<int, int>>;
 
-// On rank 0; zeros of pairs that were not measured.
+// The results, on rank 0; 0 for pairs that were not measured.
 struct PairTimes {
   int ranks = 0;
   std::vector<double> latency_us;  // by lower rank, then by the higher one: half of a round trip
@@ -27,8 +27,9 @@ struct PairTimes {
   }
 };
 
-// One round after the other. All ranks call it with the same rounds; it returns on the others with
-// nothing. A pair takes about a second on a slow network, some milliseconds on one host.
+// Measures one round after the other. All ranks pass the same rounds; the result is on rank 0 and
+// empty on the others. A pair takes about a second on a slow network and some milliseconds on one
+// host.
 PairTimes measure_pairs(Communicator& comm, const std::vector<Round>& rounds);
 
 }  // namespace tutti::bench

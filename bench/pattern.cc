@@ -11,13 +11,13 @@ namespace tutti::bench {
 
 namespace {
 
-// An element, as a number; of a pair, with its index.
+// The value of an element, and for pairs its index.
 struct Number {
   double value = 0;
   int64_t index = 0;
 };
 
-// Whole numbers up to here, and their sums, are exact in the type.
+// Largest n such that all whole numbers up to n are exact in the type.
 uint64_t exact_limit(DType dtype) {
   switch (dtype) {
     case DType::f8e5m2:
@@ -44,7 +44,7 @@ double pattern_value(DType dtype, ReduceOp op, int ranks, int rank, uint64_t ind
     case ReduceOp::sum:
     case ReduceOp::avg:
     case ReduceOp::premul_sum: {
-      // With more ranks than the type can count, only so many of them contribute.
+      // If there are more ranks than the type can count, only `limit` of them contribute.
       const uint64_t limit = exact_limit(dtype) / (op == ReduceOp::premul_sum ? 2 : 1);
       if (r >= limit) return 0;
       const uint64_t values = std::min<uint64_t>(limit / std::min(p, limit) + 1, 61);
@@ -60,7 +60,7 @@ double pattern_value(DType dtype, ReduceOp op, int ranks, int rank, uint64_t ind
   }
 }
 
-// The indices of one element's pairs differ from rank to rank, in no order.
+// The indices of an element's pairs differ between ranks and are in no particular order.
 Number pattern_number(DType dtype, ReduceOp op, int ranks, int rank, uint64_t index) {
   const auto r = static_cast<uint64_t>(rank);
   return {.value = pattern_value(dtype, op, ranks, rank, index),
@@ -148,7 +148,7 @@ void fill_composed(DType dtype, int combined, uint64_t first, uint64_t count, vo
   }
 }
 
-// An element of 2 * sizeof(Half) bytes, or of one byte with two halves of four bits.
+// Composes maps stored in elements of 2 * sizeof(Half) bytes, or of one byte with two 4-bit halves.
 template <typename Half, int kBits>
 void compose_all(void* dst, const void* a, const void* b, uint64_t count) {
   struct Map {

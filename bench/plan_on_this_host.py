@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import tempfile
 
-WARM_UP = 2  # steps of each turn
+WARM_UP = 2  # steps per turn
 
 
 def planned(options, folder):

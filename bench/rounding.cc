@@ -14,7 +14,7 @@ namespace tutti::bench {
 
 namespace {
 
-// Of a floating-point type.
+// Parameters of a floating-point type.
 struct Format {
   int digits;    // of the significand
   int smallest;  // exponents of normal numbers that data may have
@@ -41,7 +41,7 @@ Format format_of(DType dtype) {
 
 double fraction(uint64_t bits) { return std::ldexp(static_cast<double>(bits >> 11), -53); }
 
-// Sums stay finite; products stay near 1.
+// Returns an input value; sums stay finite and products stay near 1.
 double rounding_value(DType dtype, ReduceOp op, int ranks, int rank, uint64_t index) {
   const uint64_t bits = hash(hash(index, rank), 1);
   const double sign = hash(bits, 2) % 2 == 0 ? 1 : -1;
@@ -51,8 +51,8 @@ double rounding_value(DType dtype, ReduceOp op, int ranks, int rank, uint64_t in
   const auto p = static_cast<uint64_t>(ranks);
   const int largest =
       std::max(format.smallest, format.largest - static_cast<int>(std::bit_width(p)) - 3);
-  // At every other index two ranks' numbers are the largest, and cancel: what was added to one of
-  // them before that is lost, more or less.
+  // At every other index the two largest numbers cancel, so that what was added to one of them
+  // before is partly lost to rounding.
   const uint64_t choice = hash(index, ranks);
   const uint64_t one = choice % p;
   const uint64_t other = (one + 1 + (choice >> 32) % (p > 1 ? p - 1 : 1)) % p;
@@ -89,7 +89,7 @@ class CanonicalTree {
         count_(count),
         widens_(op != ReduceOp::user && accumulator_of(dtype) != dtype) {}
 
-  // The elements that ranks 0 to combined - 1 give.
+  // Writes the reduction of ranks 0 to combined - 1.
   void write(int combined, void* elements) const {
     const std::vector<std::byte> result = combine(0, combined);
     if (op_ == ReduceOp::avg) {
@@ -102,7 +102,7 @@ class CanonicalTree {
   }
 
  private:
-  // Accumulators, of the ranks begin to end - 1.
+  // Returns the accumulators of ranks begin to end - 1.
   std::vector<std::byte> combine(int begin, int end) const {
     if (end - begin == 1) return leaf(begin);
     const int middle =
@@ -142,7 +142,7 @@ bool is_sum(ReduceOp op) {
   return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premul_sum;
 }
 
-// Of a floating-point type.
+// Parameters of a floating-point type.
 double load(DType dtype, const std::byte* data, uint64_t index) {
   const auto get = [&]<typename T>(T value) {
     std::memcpy(&value, data + index * sizeof(T), sizeof(T));
@@ -158,7 +158,7 @@ struct Interval {
   long double radius = 0;
 };
 
-// Of the combinations of `count` <= kPatternPeriod elements.
+// Returns intervals that contain every rounded reduction of `count` <= kPatternPeriod elements.
 std::vector<Interval> intervals(DType dtype, ReduceOp op, int ranks, int combined, uint64_t first,
                                 uint64_t count) {
   std::vector<Interval> result(count, {.middle = op == ReduceOp::prod ? 1.0L : 0.0L});
@@ -177,7 +177,7 @@ std::vector<Interval> intervals(DType dtype, ReduceOp op, int ranks, int combine
     }
   }
   const Format format = format_of(dtype);
-  const int roundings = combined + 2;  // of a factor, of a quotient, and of the additions
+  const int roundings = combined + 2;  // those of the factor, the quotient and the additions
   const long double growth =
       std::pow(1 + std::ldexp(1.0L, -format.digits), static_cast<long double>(roundings)) - 1;
   for (Interval& interval : result) {
@@ -220,7 +220,7 @@ uint64_t count_outside_bound(DType dtype, ReduceOp op, int ranks, int combined, 
   for (uint64_t i = 0; i < count; ++i) {
     const Interval& interval = expected[(first + i) % kPatternPeriod];
     const long double value = load(dtype, static_cast<const std::byte*>(got), i);
-    // A NaN is outside.
+    // A NaN counts as wrong.
     wrong += std::abs(value - interval.middle) <= interval.radius ? 0 : 1;
   }
   return wrong;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains one model in each way in which ranks can keep together, with a rank that is slow.
+"""Trains one model with each synchronization method while one rank is slow.
 
     python3 bench/stragglers.py --data TEXT --slow 3:x4 --out losses.svg
 

@@ -1,7 +1,7 @@
-"""dist.all_reduce through one backend: the median time of a call, with a gradient that its owner has just written.
+"""Measures the median time of dist.all_reduce through one backend, on a gradient that its owner has just written.
 
-    torchrun --nproc-per-node 2 bench/torch_all_reduce.py tutti      # and gloo; by turns
-    torchrun --nproc-per-node 2 bench/torch_all_reduce.py fake       # torch's backend that does nothing: what torch itself takes
+    torchrun --nproc-per-node 2 bench/torch_all_reduce.py tutti      # alternate with gloo
+    torchrun --nproc-per-node 2 bench/torch_all_reduce.py fake       # torch's no-op backend: torch's own overhead
 """
 
 import os

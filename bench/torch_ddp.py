@@ -1,4 +1,4 @@
-"""What communication adds to a step of DistributedDataParallel with 25 MB of gradients, over Tutti and Gloo by turns.
+"""Measures the time that communication adds to a step of DistributedDataParallel with 25 MB of gradients, alternating between Tutti and Gloo.
 
     torchrun --nproc-per-node 2 bench/torch_ddp.py
 
@@ -26,7 +26,7 @@ def model_over(group):
 
 
 def divide(_, bucket):
-    """DDP's own hook without the all-reduce."""
+    """DDP's communication hook without the all-reduce."""
     done = torch.futures.Future()
     done.set_result(bucket.buffer().div_(dist.get_world_size()))
     return done
@@ -36,7 +36,7 @@ def step_ms(model, batch):
     dist.barrier()
     start = time.perf_counter()
     model(batch).sum().backward()
-    dist.barrier()  # a step takes as long as its slowest rank, also without communication
+    dist.barrier()  # makes a step end with its slowest rank, also without communication
     time_ms = (time.perf_counter() - start) * 1e3
     model.zero_grad(set_to_none=False)
     return time_ms
@@ -50,7 +50,7 @@ steps = {name: [] for name in models}
 for round in range(ROUNDS + 2):
     for name, model in models.items():
         time_ms = step_ms(model, batch)
-        if round >= 2:  # DDP makes its buckets anew after the first step
+        if round >= 2:  # DDP rebuilds its buckets after the first step
             steps[name].append(time_ms)
 compute = statistics.median(steps["nothing"])
 added = {name: statistics.median(steps[name]) - compute for name in ("gloo", "tutti")}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tokens/s of `tutti train` and of PyTorch on one rank with as many threads, in turn.
+"""Compares tokens/s of `tutti train` and of PyTorch on one rank with the same number of threads, in alternation.
 
     python3 bench/torch_training.py --threads 2 --dtype bfloat16
     python3 bench/torch_training.py --models 4x256 6x384 12x768 --contexts 256 1024
@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-WARM_UP = 3  # steps of each turn
+WARM_UP = 3  # steps per turn
 AVX2 = {"TUTTI_CPU": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 
@@ -31,13 +31,13 @@ class Model:
         layers, width = (int(part) for part in name.split("x"))
         self.name, self.layers, self.width, self.context = name, layers, width, context
         self.heads = options.heads or max(1, width // 64)
-        # The micro-batch has as many tokens whatever the context.
+        # The number of tokens per micro-batch does not depend on the context.
         self.batch = options.batch or max(1, 2048 // context)
         self.tokens = self.batch * context
 
 
 class Steps:
-    """One program's steps: tokens a second by the clock, and by the processors' time."""
+    """Throughput of one program's steps: tokens per second of wall-clock time, and of processor time."""
 
     def __init__(self):
         self.clock, self.processor = [], []
@@ -129,7 +129,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         data = os.path.join(folder, "bytes")
         with open(data, "wb") as file:
-            file.write(bytes(random.choices(range(32, 127), k=1 << 20)))  # it must be text
+            file.write(bytes(random.choices(range(32, 127), k=1 << 20)))  # must be text
         for name in options.models:
             for context in options.contexts:
                 compare(Model(name, context, options), options, data, folder)

@@ -26,7 +26,7 @@ struct Call {
   const char* algorithm;
 };
 
-// Between them they do every kind of step, in different proportions.
+// Together these calls contain every kind of step, in different proportions.
 constexpr Call kPairCalls[] = {{Collective::all_reduce, "recursive_doubling"},
                                {Collective::all_reduce, "ring"},
                                {Collective::all_reduce, "ring_bidirectional"},
@@ -71,7 +71,7 @@ double error_of(const Observation& observation, const CostModel& model) {
   return std::abs(std::log(predict(observation, model) / observation.seconds));
 }
 
-// Moves the numbers by factors, one at a time, as long as that brings the predictions nearer.
+// Coordinate descent: multiplies one number at a time by a factor while the predictions improve.
 class Search {
  public:
   Search(CostModel& model, std::vector<Observation> observations, std::vector<double*> numbers)
@@ -105,7 +105,8 @@ class Search {
   }
 
  private:
-  // Numbers that the observations do not tell apart stay near where they began.
+  // The error of the predictions, plus a penalty that keeps numbers which the observations do not
+  // determine near their initial values.
   double badness() const {
     constexpr double kPull = 0.02;
     double sum = 0;
@@ -131,7 +132,7 @@ std::vector<Observation> select(std::span<const Observation> all,
   return selected;
 }
 
-// The shortest time that a byte took of what crossed the busiest card in a large call.
+// Sets the time per byte of a card to the shortest one observed on the busiest card in large calls.
 void fit_wire(LinkCosts& link, const CostModel& model, PathClass path,
               std::span<const Observation> all) {
   constexpr uint64_t kLarge = 1 << 20;
@@ -145,7 +146,7 @@ void fit_wire(LinkCosts& link, const CostModel& model, PathClass path,
   if (std::isfinite(least)) link.wire = least;
 }
 
-// First what does not depend on the size, then the bytes, size by size.
+// Fits the costs that do not depend on the size first, then the costs per byte, size by size.
 void fit_link(CostModel& model, PathClass path, std::span<const Observation> all) {
   const auto of_pair = [&](const Observation& o) { return o.path == path && o.ranks == 2; };
   if (std::ranges::none_of(all, of_pair)) return;
@@ -224,7 +225,7 @@ std::vector<Observation> all_observations(int ranks, PathClass path) {
 void measure(Communicator& comm, std::vector<Observation>& observations,
              std::chrono::nanoseconds within) {
   const Deadline deadline = Deadline::after(within);
-  constexpr double kLong = 0.2;  // seconds, of a call: larger ones of the like are left out
+  constexpr double kLong = 0.2;  // seconds per call; larger sizes of a slower call are skipped
   std::map<std::pair<Collective, std::string>, uint64_t> most;  // bytes
   for (Observation& o : observations) {
     uint64_t& limit = most.try_emplace({o.collective, o.algorithm}, UINT64_MAX).first->second;
@@ -299,7 +300,7 @@ std::vector<Observation> read(const std::string& text) {
     const std::optional<Collective> known = parse_collective(collective);
     const std::optional<PathClass> by = parse_path_class(path);
     if (!words || !known || !by) {
-      throw Error(ErrorCode::invalid_argument, cat("not an observation: ", line));
+      throw Error(ErrorCode::invalid_argument, cat("malformed observation: ", line));
     }
     o.collective = *known;
     o.path = *by;

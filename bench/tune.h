@@ -1,5 +1,5 @@
-// Finds the numbers of a cost model: times a few calls, then looks for the numbers with which the
-// cost walk predicts those times best.
+// Calibrates a cost model: times a few calls, then searches for the costs with which the cost walk
+// predicts those times best.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace tutti::bench {
 
-// One call that is, or was, timed. f32, sum.
+// One timed call (f32, sum).
 struct Observation {
   Collective collective = Collective::all_reduce;
   std::string algorithm;
@@ -25,34 +25,34 @@ struct Observation {
   double seconds = 0;               // the median of the slowest rank's
 };
 
-// What to time to find the numbers of a class of paths: calls of two ranks.
+// Returns the calls of two ranks that determine the costs of a path class.
 std::vector<Observation> pair_observations(PathClass path);
-// Of two ranks on each of two hosts, which share their hosts' cards.
+// Returns calls with two ranks on each of two hosts, which share the hosts' cards.
 std::vector<Observation> shared_observations(PathClass path);
-// And with more ranks than cores, over shared memory.
+// Returns calls with more ranks than cores, over shared memory.
 std::vector<Observation> crowd_observations(int ranks);
-// Every algorithm of every collective, 8 B to 64 MiB: to see how well they are predicted.
+// Returns calls of every algorithm of every collective, 8 B to 64 MiB, for checking predictions.
 std::vector<Observation> all_observations(int ranks, PathClass path);
 
-// Fills in the seconds. Leaves them 0 where a call would take long on a slow network, and from when
-// `within` has passed on rank 0. Collective.
+// Times the calls and fills in their seconds. Skipped calls keep 0: those that would take long on a
+// slow network, and all after `within` has passed on rank 0. Collective.
 void measure(Communicator& comm, std::vector<Observation>& observations,
              std::chrono::nanoseconds within);
-// Several times of the same calls: the least of each, where any was measured. A machine that is
-// shared with others is slow at times, never too fast.
+// Merges repeated measurements of the same calls, keeping the shortest time of each: other load on
+// the machine only ever makes calls slower.
 void keep_least(std::vector<Observation>& observations, const std::vector<Observation>& more);
 
 double predict(const Observation& observation, const CostModel& model);
 
-// The numbers that fit best, beginning with those of `model`; of fabrics, only of those that were
-// observed.
+// Returns the costs that fit best, starting from those of `model`; fabrics that were not observed
+// keep theirs.
 CostModel fit(CostModel model, std::span<const Observation> observations);
 
-// How far off the model is: from the calls that it was fitted to, and further, as the machine will
-// be slower or quicker at another time.
+// Returns the prediction errors of the model: those on the calls it was fitted to, plus an
+// allowance for the machine's drift over time.
 PredictionErrors errors_left(std::span<const Observation> observations, const CostModel& model);
 
-// A line each; read() throws Error(invalid_argument) where a line is none.
+// One line per observation; read() throws Error(invalid_argument) for a malformed line.
 std::string write(std::span<const Observation> observations);
 std::vector<Observation> read(const std::string& text);
 

@@ -17,7 +17,7 @@ namespace {
 
 using Values = std::vector<float>;
 
-// What values are after they have travelled. A whole number of elements.
+// Rounds values as encoding and decoding do. `values` holds a whole number of elements.
 void travel(WireFormat wire, Values& values) {
   const DType element = element_of(wire);
   std::vector<std::byte> elements(bytes_of(wire, values.size()));
@@ -25,7 +25,7 @@ void travel(WireFormat wire, Values& values) {
   widen(values.data(), elements.data(), values.size() / values_of(element), element);
 }
 
-// Values of rank `rank`'s input, from value `first` on, filled up to `room`.
+// Returns values of rank `rank`'s input from value `first` on, padded to `room`.
 Values input_values(WireFormat wire, Data data, ReduceOp op, int ranks, int rank, uint64_t first,
                     uint64_t count, uint64_t room) {
   const DType element = element_of(wire);
@@ -35,7 +35,7 @@ Values input_values(WireFormat wire, Data data, ReduceOp op, int ranks, int rank
   return values;
 }
 
-// Where the values of an element of a buffer are: each of its blocks begins with an element.
+// Location of an element's values in a buffer; each block begins at an element boundary.
 struct Place {
   uint64_t first = 0;  // value
   uint64_t count = 0;  // values, of as many elements as were asked for
@@ -68,8 +68,7 @@ class Reference {
         add_(reduce_kernel(DType::f32, op)),
         expressions_(layout.ranks) {}
 
-  // Output elements first to first + count - 1, which lie in one chunk, come from input elements
-  // from `input` on.
+  // Computes `count` output elements of one chunk from the input elements from `input` on.
   Values of_formula(Expressions::Id id, uint64_t input, uint64_t count) const {
     if (expressions_.is_leaf(id)) return leaf(expressions_.rank_of(id), input, count);
     Values values = of_formula(expressions_.part(id), input, count);
@@ -109,7 +108,7 @@ class Reference {
   Expressions expressions_;
 };
 
-// Elements of blocks, as the call itself has them.
+// Returns the blocks in elements, as the call divides them.
 Blocks blocks_of(WireFormat wire, const std::vector<uint64_t>& counts) {
   Blocks blocks;
   uint64_t start = 0;
@@ -131,7 +130,7 @@ ChunkMap chunks_of(WireFormat wire, const Layout& layout, int rank, const Plan& 
           bytes};
 }
 
-// The formulas of all chunks of a rank's output.
+// Returns the formulas of all chunks of a rank's output.
 std::vector<Expressions::Id> formulas(const Algorithm& algorithm, const Plan& plan, ReduceOp op,
                                       int rank, Expressions& expressions) {
   const Arithmetic arithmetic = arithmetic_of(op);

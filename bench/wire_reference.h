@@ -1,6 +1,6 @@
-// What comes back where f32 elements travel in another format (CallOptions::wire): the inputs,
-// rounded as they are encoded, and combined with the roundings of the formula that the proof of the
-// call's program has for each of its chunks (collectives/proof/expression.h).
+// Expected results of calls with a wire format (CallOptions::wire): the inputs, rounded by the
+// encoding and reduced with the roundings of the formula that the proof of the call's program
+// contains for each chunk (collectives/proof/expression.h).
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace tutti::bench {
 
-// The whole output of a rank, equal bit for bit; where nothing is written, the bytes are
-// kUntouched. `call` is the rank's, of layout.collective.
+// Returns the output of a rank, exact to the bit; bytes that are not written are kUntouched. `call`
+// is the rank's call of layout.collective.
 std::vector<float> wire_reference(WireFormat wire, Data data, ReduceOp op, const Layout& layout,
                                   int rank, const Prepared& call);
 

@@ -114,7 +114,7 @@ MessageInfo Work::received() const {
   const bool receives = operation_ && operation_->point_to_point() && !operation_->compiled->sends;
   if (!receives || !operation_->done.load(std::memory_order_acquire)) {
     throw Error(ErrorCode::invalid_argument,
-                "there is no message: only receives that are complete have one");
+                "no message is available: only completed receives have one");
   }
   return operation_->received;
 }
@@ -190,7 +190,7 @@ Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& 
   if (job.unneeded_spares_exit) {
     std::exit(static_cast<int>(settings().get_int("TUTTI_UNNEEDED_CODE")));
   }
-  throw Error(ErrorCode::aborted, "the job has ended, and did not need this spare");
+  throw Error(ErrorCode::aborted, "the job ended without using this spare rank");
 }
 
 // Rank 0's cost model is sent to all ranks; the others may need their own to open a fabric.
@@ -243,7 +243,7 @@ namespace {
 
 [[noreturn]] void refuse_empty() {
   throw Error(ErrorCode::invalid_argument, "the communicator is empty",
-              {.cause = "this rank gave split() a negative colour, or never called init()"});
+              {.cause = "this rank passed a negative colour to split(), or never called init()"});
 }
 
 [[noreturn]] void refuse_destroyed(const char* what) {
@@ -278,7 +278,7 @@ Membership Communicator::membership() const { return require(impl_).membership()
 std::string Communicator::describe(int rank) const {
   if (rank < 0 || rank >= size()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("describe: rank ", rank, " is not in 0 to ", size() - 1));
+                cat("describe: rank ", rank, " is not in the range 0 to ", size() - 1));
   }
   return impl_->describe(rank);
 }
@@ -295,7 +295,7 @@ std::optional<Error> Communicator::failure() const { return require(impl_).failu
 
 Communicator Communicator::grow(int count) {
   if (count < 0) {
-    throw Error(ErrorCode::invalid_argument, cat("grow: ", count, " ranks are no number of them"));
+    throw Error(ErrorCode::invalid_argument, cat("grow: the number of ranks is negative: ", count));
   }
   return Communicator(require(impl_).survivors().grow(count));
 }
@@ -321,8 +321,8 @@ size_t checked_bytes(size_t count, size_t element_bytes) {
   if (!__builtin_mul_overflow(count, element_bytes, &bytes) && bytes <= PTRDIFF_MAX) return bytes;
   throw Error(
       ErrorCode::invalid_argument,
-      cat("allocate: ", count, " elements of ", element_bytes, " bytes are more than any memory"),
-      {.cause = "a negative number, or an overflow in computing it"});
+      cat("allocate: ", count, " elements of ", element_bytes, " bytes exceed the address space"),
+      {.cause = "the count is a negative number, or its computation overflowed"});
 }
 
 }  // namespace
@@ -350,8 +350,8 @@ std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_
 
 Registration Communicator::register_memory(void* data, size_t bytes) {
   if ((data == nullptr && bytes > 0) || !may_be_memory(data, bytes)) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("register_memory: there are no ", bytes, " bytes of memory at ", data));
+    throw Error(ErrorCode::invalid_argument, cat("register_memory: ", bytes, " bytes at ", data,
+                                                 " are not memory of this process"));
   }
   Paths* const paths = require(impl_).paths();
   if (paths == nullptr) return {};
@@ -379,7 +379,7 @@ void start_on_device(const std::shared_ptr<CommunicatorImpl>& impl, const Reques
                      const CallOptions& options) {
   if (request.combines) {
     throw Error(ErrorCode::unsupported, "recv_reduce: the buffer is device memory",
-                {.remedy = "receive into another buffer, and add that"});
+                {.remedy = "receive into another buffer, then add that buffer"});
   }
   if (!internal::in_group()) return impl->run_on_device(request, options);
   const bool receives = request.collective == Collective::send_recv && !request.sends;
@@ -446,7 +446,7 @@ Prepared Communicator::prepare(const Request& request, const CallOptions& option
   const std::shared_ptr<CommunicatorImpl>& impl = in_queue(impl_, options);
   if (is_on_device(request, *impl)) {
     throw Error(ErrorCode::unsupported, "prepare: the buffers are device memory",
-                {.remedy = "capture the calls into a CUDA graph, and launch that"});
+                {.remedy = "capture the calls in a CUDA graph, and launch the graph"});
   }
   return Prepared(impl, impl->prepare(request, options));
 }

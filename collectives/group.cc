@@ -60,10 +60,11 @@ void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
 void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   try {
     if (std::ranges::any_of(calls, &internal::DeviceCallOfGroup::in_stream_of_thread)) {
-      throw Error(ErrorCode::unsupported, "calls of several GPUs or ranks in one group",
-                  {.cause = "one of them is in cudaStreamPerThread, and each rank's are put into "
-                            "their streams by a thread of its own",
-                   .remedy = "use a stream that was created"});
+      throw Error(ErrorCode::unsupported,
+                  "a group with calls of several GPUs or ranks cannot use cudaStreamPerThread",
+                  {.cause = "each rank's calls are enqueued by a separate thread, which has "
+                            "another cudaStreamPerThread",
+                   .remedy = "use a stream from cudaStreamCreate()"});
     }
     const cuda::Context context(calls.front().device);
     const cuda::CurrentContext current(context);

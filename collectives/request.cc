@@ -25,7 +25,7 @@ class Checker {
 
   void check() {
     if (request_.collective > Collective::exscan) {
-      refuse(cat("there is no collective ", static_cast<int>(request_.collective)));
+      refuse(cat("unknown collective ", static_cast<int>(request_.collective)));
     }
     const bool combines =
         request_.collective == Collective::send_recv && !request_.sends && request_.combines;
@@ -70,8 +70,8 @@ class Checker {
       check_buffer(request_.output, request_.output_blocks, has_output_blocks(c), "output");
     }
     if (has_input && has_output && request_.input.dtype != request_.output.dtype) {
-      refuse(cat("input is ", name(request_.input.dtype), ", output is ",
-                 name(request_.output.dtype)));
+      refuse(cat("the dtype of the input is ", name(request_.input.dtype),
+                 ", that of the output is ", name(request_.output.dtype)));
     }
     if (request_.uneven && c == Collective::all_to_all) check_own_block();
     if (reduces(c)) check_op();
@@ -87,7 +87,7 @@ class Checker {
 
   void check_rank(int rank, std::string_view which) const {
     if (rank >= 0 && rank < size_) return;
-    refuse(cat(which, " ", rank, " is not in 0 to ", size_ - 1));
+    refuse(cat(which, " ", rank, " is not in the range 0 to ", size_ - 1));
   }
 
   void check_send_recv() {
@@ -112,8 +112,8 @@ class Checker {
     if (c == Collective::all_to_all) {
       const auto p = static_cast<uint64_t>(size_);
       if (request_.input.count % p == 0) return request_.input.count / p;
-      refuse(cat("input has ", request_.input.count, " elements, which ", size_,
-                 " ranks cannot share evenly"),
+      refuse(cat("input has ", request_.input.count,
+                 " elements, which cannot be divided evenly among ", size_, " ranks"),
              {.remedy = "use all_to_allv"});
     }
     const bool by_input = has_output_blocks(c) || c == Collective::reduce;
@@ -124,9 +124,9 @@ class Checker {
     uint64_t sum = 0;
     for (const uint64_t count : blocks.counts) {
       if (__builtin_add_overflow(sum, count, &sum) || sum > kMostElements) {
-        refuse(cat("the blocks are too long: one of ", count, " elements makes them more than ",
-                   kMostElements),
-               {.cause = "a negative number, or an overflow in computing it"});
+        refuse(cat("the blocks are too long: with a block of ", count,
+                   " elements their sum exceeds ", kMostElements),
+               {.cause = "the count is a negative number, or its computation overflowed"});
       }
     }
     return sum;
@@ -136,7 +136,7 @@ class Checker {
   void check_memory(const B& buffer, std::string_view which) const {
     const size_t types = request_.encoded ? kEveryDType : kAllDTypes.size();
     if (static_cast<size_t>(buffer.dtype) >= types) {
-      refuse(cat(which, " has no known dtype"));
+      refuse(cat(which, " has an unknown dtype"));
     }
     if (buffer.data == nullptr && buffer.count > 0) {
       refuse(cat(which, " is null, but has ", buffer.count, " elements"));
@@ -145,13 +145,13 @@ class Checker {
     if (__builtin_mul_overflow(buffer.count, size_of(buffer.dtype), &bytes) ||
         buffer.count > kMostElements || wraps(buffer.data, bytes)) {
       refuse(cat(which, " has ", buffer.count, " elements of ", name(buffer.dtype),
-                 ", more than any memory"),
-             {.cause = "a negative number, or an overflow in computing it"});
+                 ", which exceed the address space"),
+             {.cause = "the count is a negative number, or its computation overflowed"});
     }
     if (buffer.space == MemorySpace::host && !may_be_memory(buffer.data, bytes)) {
       refuse(cat(which, " has ", buffer.count, " elements of ", name(buffer.dtype), ", but the ",
                  bytes, " bytes at ", static_cast<const void*>(buffer.data),
-                 " are not all memory of this process"));
+                 " are not all mapped in this process"));
     }
   }
 
@@ -161,7 +161,7 @@ class Checker {
     if (request_.uneven) return check_uneven(buffer.count, blocks, in_blocks, which);
     uint64_t wanted = request_.count;
     if (in_blocks && __builtin_mul_overflow(wanted, static_cast<uint64_t>(size_), &wanted)) {
-      refuse(cat(request_.count, " elements a rank are too many"));
+      refuse(cat(request_.count, " elements per rank are too many"));
     }
     if (buffer.count != wanted) {
       refuse(cat(which, " has ", buffer.count, " elements, not ", wanted));
@@ -220,12 +220,12 @@ class Checker {
   void check_op() const {
     const Reduction& op = request_.op;
     if (op.op != ReduceOp::user && static_cast<size_t>(op.op) >= kAllReduceOps.size()) {
-      refuse("no such reduction operator");
+      refuse("unknown reduction operator");
     }
     const DType dtype = request_.input.dtype;
     if (!supports(op.op, dtype)) {
-      refuse(cat(name(op.op), " of ", name(dtype)),
-             {.cause = "bitwise operators work on integers only, minloc and maxloc on pairs only"});
+      refuse(cat(name(op.op), " is not defined for ", name(dtype)),
+             {.cause = "bitwise operators require integers; minloc and maxloc require pairs"});
     }
     if (op.op == ReduceOp::premul_sum) check_factor(dtype, op.factor);
     if (op.op == ReduceOp::user && (!op.function || !op.function->combine)) {
@@ -238,8 +238,8 @@ class Checker {
     check_op();
     const ReduceOp op = request_.op.op;
     if (op != ReduceOp::avg && op != ReduceOp::premul_sum) return;
-    refuse(cat("a receive does not combine by ", name(op)),
-           {.remedy = "take sum, and divide or multiply what is sent"});
+    refuse(cat("a receive does not support the operator ", name(op)),
+           {.remedy = "use sum, and divide or multiply the data before sending it"});
   }
 
   // A value of the operator must not straddle the end of a buffer or block.
@@ -248,13 +248,13 @@ class Checker {
     const DType dtype = request_.input.dtype;
     if (width == 0 || width > kMostValueBytes / size_of(dtype)) {
       refuse(cat("the user-defined operator combines values of ", width, " elements of ",
-                 name(dtype), ", not of 1 byte to ", kMostValueBytes));
+                 name(dtype), "; a value must have 1 to ", kMostValueBytes, " bytes"));
     }
     const auto is_whole = [width](uint64_t count) { return count % width == 0; };
     if (!is_whole(request_.count) || !std::ranges::all_of(request_.input_blocks.counts, is_whole) ||
         !std::ranges::all_of(request_.input_blocks.displacements, is_whole)) {
       refuse(cat("the user-defined operator combines values of ", width,
-                 " elements, of which the buffers have no whole number"));
+                 " elements, but the buffers do not hold a whole number of values"));
     }
   }
 

@@ -1,4 +1,4 @@
-// The processes of this host, as /proc shows them.
+// Processes of this host, from /proc.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@ namespace tutti {
 
 std::vector<pid_t> all_processes();
 
-// What the process was started with. Empty where it has gone, or is another user's.
+// Returns the initial environment of the process; empty if it has ended or belongs to another user.
 std::map<std::string, std::string> environment_of(pid_t pid);
 
 }  // namespace tutti

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// Latency over a card that was not found.
+// Assumed network latency of a host for which no network card was detected.
 constexpr double kSomeNetworkUs = 10;
 constexpr double kSwitchUs = 0.5;
 

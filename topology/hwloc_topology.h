@@ -16,7 +16,8 @@ struct TopologyDeleter {
 };
 using HwlocTopology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
 
-// Probing buses takes time, and hwloc plugins may wake drivers for it.
+// Discovery of I/O devices (PCI, GPUs, NICs). `skip` saves the time of bus probing, during which
+// hwloc plugins may initialize device drivers.
 enum class Devices { skip, include };
 
 // The result includes what this process is not allowed to use. If HWLOC_XMLFILE names a file, that

@@ -1,5 +1,4 @@
-// What making a communicator, the first call on it, and freeing it take, all ranks doing so at
-// once:
+// Times the creation of a communicator, its first call and its destruction, on all ranks at once:
 //
 //   tutti run -n 8 bazel-bin/bench/micro/communicators
 #include <cstdint>

@@ -1,6 +1,6 @@
-// What a call costs beside its bytes, by bytes: one rank's part of an all-reduce whose other
-// message is there already (hot_path.cc counts the instructions of the same), the same call
-// prepared, and the look-up of a size's algorithm.
+// Overhead of a call by message size: one rank's part of an all-reduce whose other message has
+// arrived (hot_path.cc counts its instructions), the same as a prepared call, and the look-up of a
+// size's algorithm.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -16,9 +16,8 @@
 namespace tutti::bench {
 namespace {
 
-// Times the second rank's part; the first one's message is sent before. For sizes so small that a
-// rank sends all it has at once: else the two would wait for each other, and one thread drives
-// both.
+// Times the second rank's part, after the first rank has sent its message. One thread drives both
+// ranks, so the size must be small enough for a rank to send everything without waiting.
 template <typename MakeCall>
 void time_second_rank(benchmark::State& state, MakeCall make_call) {
   auto [first, second] = make_pair_of_ranks();

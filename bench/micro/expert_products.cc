@@ -19,7 +19,7 @@ namespace tutti::training {
 namespace {
 
 constexpr int64_t kExperts = 8;
-constexpr int64_t kTokens = 256;  // of each
+constexpr int64_t kTokens = 256;  // per expert
 constexpr int kTurns = 41;
 
 struct Matrix {

@@ -1,6 +1,5 @@
-// One rank's part of an all-reduce whose other message is there already: how many instructions it
-// takes. Run under callgrind, which counts what is executed within counted_call(); see
-// bench/micro/count_instructions.
+// One rank's part of an all-reduce whose other message has arrived. bench/micro/count_instructions
+// runs it under callgrind, which counts the instructions within counted_call().
 //
 //   hot_path BYTES CALLS
 #include <cstdio>

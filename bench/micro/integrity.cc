@@ -70,7 +70,7 @@ Work all_reduce(Communicator& comm, Buffer buffer) {
   return comm.all_reduce_async(as_const(buffer), buffer, ReduceOp::max);
 }
 
-// From rank 0 to rank 1.
+// Starts a message from rank 0 to rank 1.
 Work message(Communicator& comm, Buffer buffer) {
   return comm.rank() == 0 ? comm.send_async(as_const(buffer), 1) : comm.recv_async(buffer, 0);
 }

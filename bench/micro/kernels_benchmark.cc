@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// Aligned as the slots of the transports are.
+// Has the alignment of a transport's slots.
 struct alignas(64) Line {
   std::byte bytes[64];
 };

@@ -77,7 +77,7 @@ RunOptions run_of(const Question& question, int ranks) {
   return run;
 }
 
-// Seconds of the slowest rank.
+// Returns the slowest rank's time in seconds.
 double time_of_step(Communicator& world, Session& session) {
   world.barrier();
   const auto start = std::chrono::steady_clock::now();
@@ -87,7 +87,7 @@ double time_of_step(Communicator& world, Session& session) {
   return seconds;
 }
 
-// Seconds of all steps that count, by mix.
+// Returns the seconds of all timed steps, by mix.
 std::vector<std::vector<double>> measured(Communicator& world, const RunOptions& run,
                                           const std::vector<Mix>& mixes, int rounds) {
   const auto data = std::make_shared<LoadedData>();
@@ -117,7 +117,7 @@ double tenth(std::vector<double> times) {
   return times[times.size() / 10];
 }
 
-// Excess of a mix's time over the fastest one's, in percent.
+// Excess of a mix's time over that of the fastest mix, in percent.
 double excess(const std::vector<double>& seconds, size_t mix) {
   return 100 * (seconds[mix] / std::ranges::min(seconds) - 1);
 }

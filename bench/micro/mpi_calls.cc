@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kBatches = 31;
 
-// Of the slowest rank in each batch, the median of batches.
+// Median over batches of the slowest rank's time per call.
 double median_microseconds(int calls, const std::function<void()>& call) {
   std::array<double, kBatches> times{};
   for (int i = 0; i < calls; ++i) call();
@@ -110,8 +110,8 @@ void show_all(const Show& show, float* in, float* out, int n, const int* counts,
   });
 }
 
-// Each rank accesses the next one's part, by fences and by flushes; and how long a window takes to
-// come and go.
+// Times accesses to the next rank's part of a window, with fences and with flushes, and the
+// creation and destruction of a window.
 template <typename Show>
 void show_window(const Show& show, const std::vector<float>& in, int n, int next) {
   const auto bytes = static_cast<MPI_Aint>(in.size() * sizeof(float));
@@ -165,7 +165,7 @@ int main(int argc, char** argv) {
       const double median = median_microseconds(calls, call);
       if (rank == 0) std::printf("%s %ld %.3f\n", name.c_str(), bytes, median);
     };
-    // Both forms: with a request the call does not block, and is waited for.
+    // Times the blocking form and the nonblocking form followed by a wait.
     const auto show_both = [&](const std::string& name,
                                const std::function<void(MPI_Request*)>& call) {
       show(name, [&] { call(nullptr); });

@@ -22,7 +22,7 @@ namespace {
 
 using tutti::bench::kLargestPart;
 
-// The receiver computes nothing else: it is inside a call.
+// The receiver only waits inside a call.
 void time_sends(tutti::Communicator& world) {
   std::vector<std::byte> memory(kLargestPart);
   if (world.rank() == 0) {
@@ -65,7 +65,7 @@ void time_windows(tutti::Communicator& world, bool shared) {
   window.free();
 }
 
-// For so long rank 1 computes, without a call.
+// Computes for `time` without a call and returns the amount of work done.
 double computed_in(std::chrono::seconds time) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + time;
@@ -77,8 +77,8 @@ double computed_in(std::chrono::seconds time) {
   return rounds;
 }
 
-// Rank 0 reads 4 KiB again and again meanwhile, every 100 us. Prints its waits, and how much rank 1
-// has computed, over what it computes when nobody asks.
+// Meanwhile rank 0 reads 4 KiB every 100 us. Prints its wait times, and the work of rank 1 relative
+// to an undisturbed run.
 void time_while_computing(tutti::Communicator& world, bool shared) {
   constexpr size_t kBytes = 4096;
   constexpr std::chrono::seconds kLong{1};

@@ -35,7 +35,7 @@ void send_and_receive(benchmark::State& state) {
     const MessageHeader* found = receiver.front(0, kLane);
     if (!sent || found == nullptr || found->call != header.call ||
         !receiver.read(0, kLane, received, Store::cached)) {
-      state.SkipWithError("the message did not come through");
+      state.SkipWithError("the message was not received");
       break;
     }
     receiver.release(0, kLane);

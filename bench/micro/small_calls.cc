@@ -1,5 +1,5 @@
-// All-reduces of 8 bytes through the C interface, back to back: microseconds a call, from rank 0.
-// What bench/micro/python_overhead compares Python with.
+// Times consecutive all-reduces of 8 bytes through the C interface; rank 0 prints microseconds per
+// call. bench/micro/python_overhead compares Python with it.
 //
 //   tutti run -n 2 -- small_calls CALLS
 #include <chrono>
@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
                              tutti_host(&sum, 1, TUTTI_F64), TUTTI_SUM, nullptr));
     }
   };
-  run(calls / 10);  // caches, and the other rank
+  run(calls / 10);  // warms up caches and the other rank
   const auto start = std::chrono::steady_clock::now();
   run(calls);
   const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;

@@ -73,7 +73,7 @@ class Layer {
   double backward() {
     return seconds_of([&] { convolution_.backward(pass_, matrix(dy_, batch_.samples), saved_); });
   }
-  // Nothing else meanwhile.
+  // Time of a halo exchange without computation.
   double halo() {
     return seconds_of([&] {
       const auto exchange = start_halo(pass_, spatial_, windows_, matrix(x_, batch_.samples));
@@ -102,7 +102,7 @@ struct Times {
   std::vector<double> forward, backward, halo, waited;
 };
 
-// Every rank's time, as the slowest has it.
+// Returns the slowest rank's time on every rank.
 double slowest(Communicator& world, double seconds) {
   world.all_reduce(std::span(&seconds, 1), ReduceOp::max);
   return seconds;

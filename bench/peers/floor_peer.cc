@@ -1,9 +1,10 @@
-// The floor under `tutti bench`: the time in which all ranks at once copy what a collective must at
-// least bring to them, from where another rank has just written it. No library can take less.
+// A lower bound for `tutti bench`: the time in which all ranks at once copy the bytes that the
+// collective must deliver to them, from memory that another rank has just written. No library can
+// be faster.
 //
 //   floor_peer SOCKET-NAME RANKS
 //
-// What must be brought is what the rank's output consists of (output_parts), of other ranks' data:
+// The bytes to copy are those of a rank's output (output_parts) that come from other ranks:
 //
 //   all_reduce             the whole buffer, from the rank before (p - 1 before 0)
 //   reduce                 the same, on the root only
@@ -40,17 +41,17 @@ namespace {
 
 constexpr uint64_t kLineBytes = 32;  // of payload
 
-// Two cache lines apart: processors fetch them in pairs.
+// 128 bytes, because processors fetch cache lines in pairs.
 struct alignas(128) Line {
   std::array<std::byte, kLineBytes> payload;
   std::atomic<uint64_t> sequence;
 };
 
-// Memory that the ranks share.
+// A shared-memory mapping of all ranks.
 class Mapping {
  public:
   Mapping(const Fd& file, size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) {
-    // All ranks say the same size.
+    // All ranks pass the same size.
     if (::ftruncate(file.get(), static_cast<off_t>(bytes_)) == 0) {
       base_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     }
@@ -76,7 +77,7 @@ Fd shared_memory() {
   return file;
 }
 
-// What all ranks have before they start.
+// State that is created before the ranks start.
 struct Shared {
   explicit Shared(int ranks)
       : ranks(ranks),
@@ -105,7 +106,7 @@ class FloorRank {
  public:
   FloorRank(const Shared& shared, int rank) : shared_(shared), rank_(rank) {}
 
-  // The times of the slowest rank.
+  // Returns the times of the slowest rank.
   std::vector<double> run(const Order& order);
 
  private:
@@ -148,7 +149,7 @@ std::vector<Copy> FloorRank::copies(const Layout& layout, const Mapping& mapping
   std::vector<Copy> list;
   auto* to = static_cast<std::byte*>(output);
   for (const Part& part : output_parts(layout, rank_)) {
-    // Of what is combined: the data of the rank before, among those that it is combined of.
+    // For a reduction, copy the data of the previous rank among those that are reduced.
     const int from = part.combined == 0 ? part.rank : (rank_ + part.combined - 1) % part.combined;
     const size_t bytes = part.count * sizeof(float);
     if (from != rank_) {
@@ -167,13 +168,13 @@ std::vector<double> FloorRank::run(const Order& order) {
     stride = std::max(stride, layout.inputs(rank) * sizeof(float));
   }
   stride = (stride + 4095) / 4096 * 4096;
-  barrier();  // nobody still needs what is there
+  barrier();  // no rank reads the old data any more
   const Mapping mapping(shared_.data, layout.ranks * stride);
   Buffers buffers(layout, rank_);
   const size_t input_bytes = buffers.pristine.size() * sizeof(float);
   void* const input = mapping.at<void>(rank_ * stride);
   const auto rewrite = [&] {
-    barrier();  // nobody still copies what was there
+    barrier();  // no rank copies the old data any more
     if (input_bytes > 0) std::memcpy(input, buffers.pristine.data(), input_bytes);
   };
   const std::vector<Copy> list = copies(layout, mapping, stride, buffers.output.data());

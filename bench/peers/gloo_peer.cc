@@ -1,5 +1,5 @@
-// Gloo's side of `tutti bench --peers gloo`: over TCP on the loopback interface, which is what Gloo
-// has between processes of one host.
+// Gloo's side of `tutti bench --peers gloo`, over TCP on the loopback interface, Gloo's transport
+// between processes of one host.
 //
 //   gloo_peer SOCKET-NAME RANKS
 #include <gloo/allgather.h>
@@ -39,7 +39,7 @@ using Function = void (*)(void*, const void*, const void*, size_t);
 constexpr Function kSum = &gloo::sum<float>;
 constexpr Function kMax = &gloo::max<double>;
 
-// Where the ranks find each other; gone when this is.
+// The rendezvous directory of the ranks; the destructor removes it.
 class MeetingPlace {
  public:
   MeetingPlace() : path_(fs::temp_directory_path() / "gloo-peer.XXXXXX") {
@@ -70,11 +70,11 @@ Context meet(int rank, int ranks, const MeetingPlace& place) {
   gloo::rendezvous::FileStore store(place.path());
   context->connectFullMesh(store, device);
   barrier(context);
-  if (rank == 0) place.remove();  // all have met, and nothing is left however this ends
+  if (rank == 0) place.remove();  // all ranks are connected; leaves no file behind
   return context;
 }
 
-// Options of the collectives that have one input, one output and, some of them, a root.
+// Options of the collectives with one input, one output and optionally a root.
 template <typename Options>
 std::shared_ptr<Options> options_for(const Context& context, Buffers& buffers) {
   auto options = std::make_shared<Options>(context);
@@ -97,7 +97,7 @@ std::function<void()> scatter(const Context& context, const Layout& layout, Buff
   return [options] { gloo::scatter(*options); };
 }
 
-// What is timed.
+// Returns the call to time.
 std::function<void()> prepare(const Context& context, const Layout& layout, Buffers& buffers) {
   if (layout.collective == Collective::barrier) return [context] { barrier(context); };
   if (layout.count == 0) return [] {};
@@ -138,7 +138,7 @@ std::vector<double> slowest(const Context& context, std::vector<double> times) {
 
 std::vector<double> run(const Context& context, const Order& order) {
   Buffers buffers(order.layout, context->rank);
-  // Gloo has every rank reduce in its output.
+  // In Gloo every rank reduces in its output.
   if (order.layout.collective == Collective::reduce) buffers.output.resize(order.layout.count);
   const std::function<void()> call = prepare(context, order.layout, buffers);
   const std::vector<double> times = time_calls(
@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
   const int ranks = argc == 3 ? std::atoi(argv[2]) : 0;
   if (ranks < 1) return 2;
   const MeetingPlace place;
-  // Not bound: each rank has a second thread, for its sockets.
+  // Ranks are not bound, because each has a second thread for its sockets.
   return run_ranks(ranks, {}, [&](int rank) {
     Orders orders(argv[1], rank, ranks);
     const Context context = meet(rank, ranks, place);

@@ -1,6 +1,6 @@
-// The floor under `tutti bench --device cuda`: the time in which the GPUs' copy engines write each
-// rank's output from where its parts lie in the ranks' inputs. Of what is combined, the data of the
-// rank before is copied, as a sum reads at least that much. Times are the GPU's own.
+// A lower bound for `tutti bench --device cuda`: the time in which the GPUs' copy engines write
+// each rank's output from the ranks' inputs. For a reduction the data of the previous rank is
+// copied, since a sum reads at least that much. Times are measured by GPU events.
 //
 //   gpu_floor_peer SOCKET-NAME RANKS
 #include <cstdio>
@@ -22,7 +22,7 @@ namespace tutti::bench {
 
 namespace {
 
-// Where each rank's input of the order under way is.
+// The ranks' inputs of the current order.
 using Inputs = std::vector<cuda::ExportedMemory>;
 
 class FloorRank {

@@ -18,7 +18,7 @@ namespace {
 
 const MPI_Comm kWorld = MPI_COMM_WORLD;
 
-// A root is rank 0.
+// Calls the collective with root 0.
 void call(const Layout& layout, const float* in, float* out) {
   const int count = static_cast<int>(layout.count);
   switch (layout.collective) {
@@ -64,7 +64,7 @@ void call(const Layout& layout, const float* in, float* out) {
 std::vector<double> run(const Order& order, int rank) {
   if (order.layout.count > INT32_MAX) {
     throw Error(ErrorCode::unsupported, "MPI counts elements in an int",
-                {.remedy = "ask for smaller sizes"});
+                {.remedy = "use smaller sizes"});
   }
   Buffers buffers(order.layout, rank);
   // MPI broadcasts in place.

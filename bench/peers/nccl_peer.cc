@@ -1,5 +1,5 @@
-// NCCL's side of `tutti bench --device cuda --peers nccl`: the ranks are threads of this process, a
-// GPU each, and times are the GPU's own. Whatever libnccl.so.2 the loader finds is timed.
+// NCCL's side of `tutti bench --device cuda --peers nccl`: the ranks are threads of this process
+// with one GPU each, and times are measured by GPU events. The loader chooses libnccl.so.2.
 //
 //   nccl_peer SOCKET-NAME RANKS
 #include <dlfcn.h>
@@ -29,10 +29,10 @@ template <typename Function>
 Function* find(void* library, const char* name) {
   if (void* const function = ::dlsym(library, name)) return reinterpret_cast<Function*>(function);
   throw Error(ErrorCode::unsupported, cat(kLibrary, " lacks ", name),
-              {.cause = "it is older than NCCL 2.28"});
+              {.cause = "it is older than NCCL 2.28", .remedy = "install a newer NCCL"});
 }
 
-// What is called of it.
+// The functions of NCCL that are used, loaded at run time.
 class Nccl {
  public:
   decltype(ncclGetUniqueId)* get_unique_id =
@@ -63,7 +63,7 @@ class Nccl {
   }
 };
 
-// What the ranks share.
+// State shared by the ranks.
 struct Shared {
   explicit Shared(int count) : ranks(count) { nccl.require(nccl.get_unique_id(&id)); }
   RankThreads ranks;
@@ -81,7 +81,7 @@ class Rank {
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
-  // In microseconds, of this rank.
+  // Returns this rank's times in microseconds.
   std::vector<double> run(const Order& order) {
     Buffers buffers(order.layout, rank_);
     DeviceSide device(rank_, buffers.input.size() * sizeof(float),

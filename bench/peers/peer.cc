@@ -90,15 +90,15 @@ const std::vector<Peer>& all_peers() {
   return peers;
 }
 
-// The first that is there. Its name, not its path: Open MPI takes a path for a wish to find all of
-// itself there.
+// Returns the name of the first installed program, not its path: given a path, Open MPI looks for
+// all its files relative to it.
 std::string first_installed(const Words& programs) {
   const auto found = std::ranges::find_if(
       programs, [](const std::string& program) { return !find_program(program).empty(); });
   return found == programs.end() ? "" : *found;
 }
 
-// Stays loaded: libraries of GPUs are not made to be unloaded.
+// The library stays loaded, since GPU libraries do not support unloading.
 bool can_be_loaded(const std::string& library) {
   return library.empty() || ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
 }
@@ -129,12 +129,13 @@ std::vector<std::string> Peer::command(int ranks, const std::string& transport) 
   if (!is_installed()) {
     const std::string install =
         packages.empty() ? "" : cat("apt-get install ", packages, ", then: ");
-    throw Error(ErrorCode::unsupported,
-                cat(title, " was not there when this program was built, or is not now"),
-                {.cause = "or tools/quickstart built the program alone",
-                 .remedy = cat(install,
-                               "bazel sync --configure && bazel build -c opt "
-                               "//tools:tutti")});
+    throw Error(
+        ErrorCode::unsupported,
+        cat(title, " was not installed when this program was built, or is not installed now"),
+        {.cause = "or tools/quickstart built only the program",
+         .remedy = cat(install,
+                       "bazel sync --configure && bazel build -c opt "
+                       "//tools:tutti")});
   }
   Words words;
   if (!launchers.empty()) {
@@ -147,6 +148,13 @@ std::vector<std::string> Peer::command(int ranks, const std::string& transport) 
 }
 
 const Peer& find_peer(const std::string& name, bool on_device) {
+  if (name == "horovod") {
+    throw Error(
+        ErrorCode::unsupported, "Horovod is not among the peers",
+        {.cause = "it is a layer on a framework (PyTorch, TensorFlow), whose tensors on CPUs it "
+                  "sums by MPI or Gloo",
+         .remedy = "use --peers openmpi,gloo"});
+  }
   std::string names;
   bool is_elsewhere = false;
   for (const Peer& peer : all_peers()) {
@@ -157,7 +165,7 @@ const Peer& find_peer(const std::string& name, bool on_device) {
     is_elsewhere = is_elsewhere || peer.name == name;
   }
   if (!is_elsewhere) {
-    throw Error(ErrorCode::unsupported, cat("there is no peer '", name, "'"),
+    throw Error(ErrorCode::unsupported, cat("unknown peer '", name, "'"),
                 {.remedy = cat("use --peers with some of ", names, ", or all")});
   }
   throw Error(ErrorCode::unsupported,
@@ -182,7 +190,7 @@ std::vector<std::string> choose_peers(const std::vector<std::string>& names, boo
     }
   }
   if (chosen.empty() && !names.empty()) {
-    throw Error(ErrorCode::unsupported, "no peer is there",
+    throw Error(ErrorCode::unsupported, "no peer is installed",
                 {.remedy = "build it: bazel build -c opt //tools:tutti"});
   }
   return chosen;

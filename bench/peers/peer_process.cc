@@ -28,11 +28,11 @@ constexpr int kStartTimeoutMs = 30'000;
 constexpr int kRunTimeoutMs = 600'000;
 constexpr int kEndTimeoutMs = 5'000;
 
-// In the child.
+// Runs in the child process.
 [[noreturn]] void become(const std::vector<char*>& arguments) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // at which a launcher clears away what is its own
-  // This rank may be bound to a core; the peer's ranks are not to share it.
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // launchers clean up on SIGTERM
+  // This rank may be bound to a core, which the peer's ranks must not inherit.
   cpu_set_t all;
   CPU_ZERO(&all);
   for (int i = 0; i < ::sysconf(_SC_NPROCESSORS_CONF); ++i) CPU_SET(i, &all);
@@ -44,7 +44,8 @@ constexpr int kEndTimeoutMs = 5'000;
   ::_exit(127);
 }
 
-// By chance: a process of another container may have the same id on the same network.
+// Random, because a process of another container may have the same pid in the same network
+// namespace.
 std::string unused_name(std::string_view peer) {
   std::random_device random;
   return cat("tutti-bench-", random(), "-", random(), "-", peer);
@@ -92,23 +93,23 @@ void PeerProcess::accept_rank(int arrived) {
   if ((waiting[0].revents & POLLIN) == 0) {
     throw Error(
         in_time ? ErrorCode::connection_lost : ErrorCode::timeout,
-        cat(peer_.title, in_time ? " ended at its start" : " does not start", ": ", arrived, " of ",
-            ranks_, " ranks came up"),
+        cat(peer_.title, in_time ? " exited at startup" : " did not start", ": ", arrived, " of ",
+            ranks_, " ranks started"),
         {.remedy = cat(
-             "see whether it works without Tutti",
+             "check whether it works without Tutti",
              peer_.launchers.empty() ? "" : cat(": ", peer_.launchers.front(), " -n 2 hostname"))});
   }
   Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   const std::string hello = read_line(socket, kStartTimeoutMs);
   const int rank = std::atoi(hello.c_str());
   if (rank < 0 || rank >= ranks_) {
-    throw Error(ErrorCode::internal, cat(peer_.title, "'s program said '", hello, "'"));
+    throw Error(ErrorCode::internal, cat(peer_.title, "'s program replied '", hello, "'"));
   }
   sockets_[rank] = std::move(socket);
 }
 
 PeerProcess::~PeerProcess() {
-  sockets_.clear();  // its ranks see the end of their orders and finish
+  sockets_.clear();  // end of file tells its ranks to exit
   if (pid_ < 0) return;
   pollfd ended{pidfd_.get(), POLLIN, 0};
   if (::poll(&ended, 1, kEndTimeoutMs) != 1) ::kill(-pid_, SIGKILL);
@@ -120,7 +121,8 @@ std::string PeerProcess::read_line(const Fd& socket, int timeout_ms) const {
   for (char c = 0;;) {
     pollfd waiting{socket.get(), POLLIN, 0};
     if (::poll(&waiting, 1, timeout_ms) != 1 || ::read(socket.get(), &c, 1) != 1) {
-      throw Error(ErrorCode::connection_lost, cat(peer_.title, " ended or does not answer"));
+      throw Error(ErrorCode::connection_lost, cat(peer_.title, " exited or does not answer"),
+                  {.remedy = "see its messages above, or remove it from --peers"});
     }
     if (c == '\n') return line;
     line += c;

@@ -1,6 +1,6 @@
-// Another library's benchmark processes, run in turn with ours.
+// Another library's benchmark processes, which are timed in alternation with Tutti.
 //
-// A peer program is started once and then told over a socket what to time (peer_program.h); between
+// A peer program is started once and receives its orders over a socket (peer_program.h); between
 // its turns its ranks block in read() and use no processor.
 #pragma once
 
@@ -17,16 +17,16 @@ namespace tutti::bench {
 
 class PeerProcess {
  public:
-  // `transport`: what it shall use, "shm" or "tcp". Throws Error(unsupported) that says what to
-  // install when it is not on this machine.
+  // `transport`: "shm" or "tcp". Throws Error(unsupported) that names the packages to install if
+  // the peer is missing on this machine.
   PeerProcess(const Peer& peer, int ranks, const std::string& transport);
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
   ~PeerProcess();
 
   const Peer& peer() const { return peer_; }
-  // Times of the slowest rank in microseconds, of float32, sum. `count`: element_count(). The peer
-  // has the collective.
+  // Returns the times of the slowest rank in microseconds (f32, sum). `count`: element_count(). The
+  // peer must support the collective.
   std::vector<double> run(Collective collective, uint64_t count, int warm_up, int timed);
 
  private:

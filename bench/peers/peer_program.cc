@@ -32,7 +32,7 @@ Fd connect_to(const std::string& name) {
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (!socket || name.size() + 1 > sizeof(address.sun_path) ||
       ::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
-    throw system_error("reaching the socket of tutti bench", errno);
+    throw system_error("connect to the socket of tutti bench", errno);
   }
   return socket;
 }
@@ -41,7 +41,7 @@ void write_line(const Fd& socket, const std::string& text) {
   const std::string line = text + '\n';
   for (size_t done = 0; done < line.size();) {
     const ssize_t n = ::send(socket.get(), line.data() + done, line.size() - done, MSG_NOSIGNAL);
-    if (n < 0) throw system_error("talking to tutti bench", errno);
+    if (n < 0) throw system_error("communicate with tutti bench", errno);
     done += n;
   }
 }
@@ -103,7 +103,7 @@ void Buffers::check(const Layout& layout, int rank) const {
   const uint64_t wrong = count_wrong(DType::f32, output.data(), expected.data(), output.size());
   if (wrong == 0) return;
   throw Error(ErrorCode::internal, cat(name(layout.collective), " of ", layout.count,
-                                       " elements gave ", wrong, " wrong ones"));
+                                       " elements has ", wrong, " wrong elements"));
 }
 
 int run_ranks(int ranks, const std::vector<std::vector<int>>& binding,

@@ -1,5 +1,5 @@
-// What all peer programs do alike: they take their orders over a socket, and block (without
-// spinning) while it is Tutti's turn; they time calls as bench/measure.h does, on the same data.
+// The common part of all peer programs: they receive orders over a socket, block (without spinning)
+// during Tutti's turn, and time calls as bench/measure.h does, on the same data.
 //
 //   PROGRAM SOCKET-NAME ...             an abstract unix socket of `tutti bench`
 //   → RANK
@@ -25,11 +25,11 @@ struct Order {
   int timed = 0;
 };
 
-// The socket. All throw Error.
+// The connection to `tutti bench`. All methods throw Error.
 class Orders {
  public:
   Orders(const std::string& socket_name, int rank, int ranks);
-  // Nothing: that was all.
+  // Returns the next order, or nothing after the last one.
   std::optional<Order> next();
   void reply(const std::vector<double>& times);
 
@@ -38,11 +38,11 @@ class Orders {
   Fd socket_;
 };
 
-// Of one rank and one order.
+// The buffers of one rank for one order.
 struct Buffers {
   Buffers(const Layout& layout, int rank);
   void rewrite_input() { std::ranges::copy(pristine, input.begin()); }
-  // Throws Error where the output is not what it must be after a call.
+  // Throws Error if the output of a call is wrong.
   void check(const Layout& layout, int rank) const;
 
   std::vector<float> pristine;
@@ -50,7 +50,7 @@ struct Buffers {
   std::vector<float> output;
 };
 
-// This rank's times in microseconds.
+// Returns this rank's times in microseconds.
 template <typename Rewrite, typename Barrier, typename Call>
 std::vector<double> time_calls(const Order& order, Rewrite rewrite, Barrier barrier, Call call) {
   std::vector<double> times;
@@ -65,8 +65,8 @@ std::vector<double> time_calls(const Order& order, Rewrite rewrite, Barrier barr
   return times;
 }
 
-// For libraries without a launcher of their own: a process per rank. One that fails ends all.
-// `binding`: the hardware threads of each rank; empty: no binding. Returns the exit code.
+// Starts a process per rank, for libraries without a launcher. A rank that fails ends all.
+// `binding`: hardware threads of each rank; empty: no binding. Returns the exit code.
 int run_ranks(int ranks, const std::vector<std::vector<int>>& binding,
               const std::function<void(int rank)>& body);
 

@@ -1,4 +1,4 @@
-// The ranks of a peer on GPUs: threads of one process, with a GPU each where there are as many.
+// The ranks of a GPU peer: threads of one process, with one GPU each if there are enough.
 #pragma once
 
 #include <barrier>
@@ -11,7 +11,7 @@ namespace tutti::bench {
 
 class RankThreads {
  public:
-  // Microseconds of each timed call of an order, on one rank.
+  // Runs an order on one rank and returns the microseconds of each timed call.
   using Runner = std::function<std::vector<double>(const Order&)>;
 
   explicit RankThreads(int ranks)

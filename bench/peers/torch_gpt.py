@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import time
 
-# Gloo looks the host's name up otherwise, which need not lead to this machine.
+# Otherwise Gloo resolves the host name, which may not belong to this machine.
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 import torch
@@ -50,7 +50,7 @@ class Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """No dropout; the output head is the embedding. forward() gives the mean loss."""
+    """A GPT-2 without dropout and with tied embeddings. forward() returns the mean loss."""
 
     def __init__(self, options):
         super().__init__()
@@ -76,7 +76,7 @@ class Gpt2(nn.Module):
 
 
 class MasterCopies:
-    """AdamW on float32 copies of bfloat16 parameters, or on float32 parameters themselves."""
+    """AdamW on float32 copies of bfloat16 parameters, or directly on float32 parameters."""
 
     def __init__(self, parameters, implementation):
         self.parameters = list(parameters)
@@ -106,7 +106,7 @@ class MasterCopies:
 
 
 class Batches:
-    """Random places of a byte file, or random tokens."""
+    """Samples random positions of a byte file, or random tokens."""
 
     def __init__(self, options, rank):
         self.options = options
@@ -150,7 +150,7 @@ class Trainer:
         return loss.item()
 
 
-# Which of PyTorch's operators are what, by a part of the name; the first that fits.
+# Classes of PyTorch's operators, by a part of the name; the first match counts.
 KINDS = [
     ("attention", ["scaled_dot_product", "flash_attention"]),
     ("gemm", ["mm", "mkldnn_linear", "linear"]),
@@ -188,7 +188,7 @@ def profile(trainer, steps):
 
 
 def keep_freed_memory():
-    """Without this each large tensor is new pages: up to a tenth slower in bfloat16."""
+    """Keeps freed pages in malloc(); otherwise each large tensor has new pages, which is up to 10% slower in bfloat16."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it
     if mallopt:
         mallopt(GLIBC_MMAP_THRESHOLD, 1 << 30)

@@ -110,7 +110,8 @@ ServedWindow* served(MPI_Win win);
 // Registers or unregisters the window of this handle for served().
 void add_window(MPI_Win win, std::unique_ptr<ServedWindow> window);
 std::unique_ptr<ServedWindow> remove_window(MPI_Win win);
-// Ends windows that the program has not freed; called before MPI_Finalize.
+// Destroys the windows that the program has not freed with MPI_Win_free. Called before
+// MPI_Finalize.
 void end_windows();
 
 // Allocates memory for MPI_Alloc_mem, which may become a window. Null: Tutti provides none.

@@ -16,7 +16,8 @@ constexpr uint64_t kMagic = 0x74756e6363317475;
 // In the handshake, both ends are ranks of a world of two: the listener 0, the connector 1.
 constexpr int kEnds = 2;
 constexpr int kConnector = 1;
-// One TCP connection is limited by its window and by one processor of the system.
+// Default number of TCP connections. A single one is limited by its TCP window and by the CPU core
+// that runs its kernel processing.
 constexpr int kUsualStreams = 4;
 
 int streams_wanted() {

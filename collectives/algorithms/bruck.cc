@@ -21,7 +21,8 @@ namespace {
 
 Program emit_bruck(const Shape& shape) {
   const int32_t p = shape.ranks;
-  // Number of blocks after the last round that doubles it.
+  // Returns the largest power of two that is at most p: the blocks that a rank has after all rounds
+  // that double their number.
   const auto whole = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(p)));
   Program program{.input_chunks = 1,
                   .output_chunks = p,

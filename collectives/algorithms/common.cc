@@ -70,7 +70,7 @@ int32_t doublings(int32_t ranks) {
 
 std::string powers_of_two_only(const Shape& shape) {
   const bool fits = std::has_single_bit(static_cast<uint32_t>(shape.ranks));
-  return fits ? "" : "it needs a power of two of them";
+  return fits ? "" : "it requires a power-of-two number of ranks";
 }
 
 std::vector<int32_t> others(const Shape& shape) {

@@ -234,15 +234,15 @@ std::string supports(const Phases& phases, const Shape& shape) {
   const int32_t level = phases.level();
   if (shape.layout.levels() <= level) {
     return cat(
-        "it needs ", level == 0 ? "" : cat(level + 1, " levels of "),
-        "several hosts, or caches or NUMA nodes of one, with several of them in one of each");
+        "it requires ", level == 0 ? "" : cat(level + 1, " levels of "),
+        "several hosts (or caches or NUMA nodes of one host), at least one with several ranks");
   }
   const int32_t columns = shape.layout.smallest(level);
   if (phases.canonical() && !shape.layout.even(level)) {
-    return "it needs equally many of them in each group";
+    return "it requires groups of equal size";
   }
   if (phases.canonical() && !std::has_single_bit(static_cast<uint32_t>(columns))) {
-    return "it needs a power of two of them in each group";
+    return "it requires a power-of-two number of ranks in each group";
   }
   const auto refusal = [](const Algorithm& algorithm, const Shape& inner) {
     const std::string reason = algorithm.supports(inner);
@@ -263,9 +263,9 @@ std::string supports(const Phases& phases, const Shape& shape) {
 void require(const Algorithm& algorithm, Collective collective) {
   if (algorithm.collective == collective) return;
   throw Error(ErrorCode::invalid_argument,
-              cat("a hierarchical all_reduce has no place for ", name(algorithm.collective), ' ',
-                  algorithm.name, " where it needs a ", name(collective)),
-              {.remedy = "give a reduce_scatter, an all_reduce and an all_gather algorithm"});
+              cat("a hierarchical all_reduce cannot use ", name(algorithm.collective), ' ',
+                  algorithm.name, " as its ", name(collective)),
+              {.remedy = "use a reduce_scatter, an all_reduce and an all_gather algorithm"});
 }
 
 }  // namespace

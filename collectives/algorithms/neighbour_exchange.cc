@@ -56,7 +56,7 @@ Algorithm all_gather_neighbour_exchange() {
           .emit = emit_neighbour_exchange,
           .supports = [](const Shape& shape) {
             const bool fits = shape.ranks == 1 || shape.ranks % 2 == 0;
-            return std::string(fits ? "" : "it needs an even number of them");
+            return std::string(fits ? "" : "it requires an even number of ranks");
           }};
 }
 

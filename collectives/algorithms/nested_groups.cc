@@ -34,8 +34,8 @@ int32_t NestedGroups::first_of_part(int32_t stage, int32_t rank, int32_t part) c
 
 std::string several_groups_only(const Shape& shape) {
   if (shape.layout.levels() > 0) return "";
-  return "it needs several hosts, or caches or NUMA nodes of one, with several ranks in some of "
-         "them";
+  return "it requires several hosts (or caches or NUMA nodes of one host), at least one with "
+         "several ranks";
 }
 
 Shape of_hosts(Shape shape) {

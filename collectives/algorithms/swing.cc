@@ -139,7 +139,9 @@ Program emit_swing(const Shape& shape) {
 
 std::string even_only(const Shape& shape) {
   const bool fits = shape.ranks == 1 || shape.ranks % 2 == 0;
-  return fits ? "" : "it needs an even number of them: odd and even ranks swing in opposite ways";
+  return fits ? ""
+              : "it requires an even number of ranks: odd and even ranks swing in opposite "
+                "directions";
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ Algorithm all_reduce_torus_bucket() {
           .supports =
               [](const Shape& shape) {
                 const bool fits = shape.ranks == 1 || rows_of(shape.ranks) > 1;
-                return fits ? "" : "a prime number of them makes no torus";
+                return fits ? "" : "a prime number of ranks does not form a torus";
               }};
 }
 

@@ -65,7 +65,8 @@ std::optional<int> take_count(std::string_view& text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   if (digits == 0 || digits == text.size() || std::tolower(text[digits]) != 'x') return {};
   const auto count = parse_number<int>(text.substr(0, digits));
-  if (!count || *count < 1) refuse(cat("'", text, "' begins with no number from 1"), "see --help");
+  if (!count || *count < 1)
+    refuse(cat("'", text, "' does not start with a number of at least 1"), "see --help");
   text = trimmed(text.substr(digits + 1));
   return count;
 }
@@ -101,18 +102,17 @@ class Line {
     gpu_ = part.substr(0, end);
     std::string_view rest = trimmed(part.substr(end));
     if (!rest.empty()) {
-      if (std::tolower(rest.front()) != 'x') refuse(cat("'", part, "' is no GPU"), kLineRemedy);
+      if (std::tolower(rest.front()) != 'x') refuse(cat("'", part, "' is not a GPU"), kLineRemedy);
       rest = trimmed(rest.substr(1));
       const auto hosts = parse_number<int>(rest);
       if (!hosts || *hosts < 1 || *hosts > kMostHosts) {
-        refuse(cat("'", rest, "' is no number of hosts from 1 to ", kMostHosts), kLineRemedy);
+        refuse(cat("'", rest, "' is not a number of hosts from 1 to ", kMostHosts), kLineRemedy);
       }
       cluster_.hosts = *hosts;
       has_hosts_ = true;
     }
     if (cluster_.gpus > kMostGpus) {
-      refuse(cat(cluster_.gpus, " GPUs are more than a host may have (", kMostGpus, ")"),
-             kLineRemedy);
+      refuse(cat(cluster_.gpus, " GPUs per host exceed the limit of ", kMostGpus), kLineRemedy);
     }
   }
 
@@ -125,7 +125,7 @@ class Line {
     const std::string_view kind = part.substr(0, end);
     std::string_view rate = trimmed(part.substr(end));
     const int links = take_count(rate).value_or(1);
-    if (rate.empty()) refuse(cat("'", part, "' says no bandwidth"), kLineRemedy);
+    if (rate.empty()) refuse(cat("'", part, "' has no bandwidth"), kLineRemedy);
     const double GBps = links * parse_bandwidth(rate);
     const bool is_inside =
         same_word(kind, "NVLink") || same_word(kind, "xGMI") || same_word(kind, "PCIe");
@@ -134,10 +134,11 @@ class Line {
       inside_GBps_ = GBps;
       return;
     }
-    if (cluster_.between.GBps > 0) refuse(cat("'", part, "' is one network too many"), kLineRemedy);
+    if (cluster_.between.GBps > 0)
+      refuse(cat("'", part, "' is a second network between hosts"), kLineRemedy);
     const PublishedNetwork* const network = find_named(published_networks(), kind);
     if (network == nullptr) {
-      refuse(cat("'", kind, "' is no kind of link"),
+      refuse(cat("'", kind, "' is not a kind of link"),
              cat("inside a host use NVLink, xGMI or PCIe; between hosts ",
                  names_of(published_networks())));
     }
@@ -151,8 +152,8 @@ class Line {
   void set_inside() {
     const PublishedGpu* const gpu = find_named(published_gpus(), gpu_);
     if (gpu == nullptr && inside_GBps_ == 0) {
-      refuse(cat("the link of a GPU '", gpu_, "' is not known"),
-             cat("say it, as in \"8x", gpu_, ", PCIe 32\", or use ", names_of(published_gpus())));
+      refuse(cat("the GPU link of '", gpu_, "' is unknown"),
+             cat("name it, as in \"8x", gpu_, ", PCIe 32\", or use ", names_of(published_gpus())));
     }
     const bool nvlink = !same_word(inside_kind_, "PCIe");
     double GBps = inside_GBps_ * (nvlink ? kPartOfNvlink : kPartOfPcie);
@@ -196,7 +197,7 @@ std::pair<std::string, std::optional<int>> name_and_hosts(const std::string& tex
 }
 
 void take_ranks(Cluster& cluster, int ranks, bool fixed) {
-  if (ranks < 1) refuse(cat(ranks, " ranks are none"), "give 1 or more");
+  if (ranks < 1) refuse(cat(ranks, " ranks cannot be placed on a cluster"), "use at least 1 rank");
   if (ranks <= cluster.gpus) {
     if (cluster.gpus != ranks && ranks <= 2) cluster.sums_GBps = 0;
     cluster.hosts = 1;
@@ -204,21 +205,20 @@ void take_ranks(Cluster& cluster, int ranks, bool fixed) {
     return;
   }
   if (ranks % cluster.gpus != 0) {
-    refuse(cat(ranks, " ranks are no number of whole hosts of ", cluster.gpus, " GPUs"),
-           "give a multiple of it, or as few as fit into one host");
+    refuse(cat(ranks, " ranks do not fill whole hosts of ", cluster.gpus, " GPUs"),
+           "use a multiple of the GPUs of a host, or no more ranks than fit on one host");
   }
   if (fixed && ranks > cluster.ranks()) {
     refuse(cat("the cluster has room for ", cluster.ranks(), " ranks, not for ", ranks),
-           "give it more hosts, or fewer --ranks");
+           "use more hosts or fewer --ranks");
   }
   cluster.hosts = ranks / cluster.gpus;
 }
 
 void require_network(const Cluster& cluster) {
   if (cluster.hosts == 1 || cluster.between.GBps > 0) return;
-  refuse(
-      cat("'", cluster.name, "' says nothing of a network between its ", cluster.hosts, " hosts"),
-      kLineRemedy);
+  refuse(cat("'", cluster.name, "' has no network between its ", cluster.hosts, " hosts"),
+         kLineRemedy);
 }
 
 Json json_of(const ClusterLink& link) {
@@ -236,7 +236,7 @@ Json json_of(const ClusterLink& link) {
 double number_in(const Json& json, std::string_view member, double least) {
   const auto value = json.at(member).get<double>();
   if (std::isfinite(value) && value >= least) return value;
-  refuse(cat("'", member, "' is ", value, ", not at least ", least), "mend the file");
+  refuse(cat("'", member, "' is ", value, "; it must be at least ", least), "correct the file");
 }
 
 ClusterLink link_from(const Json& json) {
@@ -249,7 +249,8 @@ ClusterLink link_from(const Json& json) {
   }
   const double slices_us = link.step_us[static_cast<size_t>(MessageProtocol::simple)];
   if (link.GBps > 0 && slices_us == 0) {
-    refuse(cat("links of ", link.GBps, " GB/s have no time of a step by Simple"), "mend the file");
+    refuse(cat("the Simple protocol has no step time for links of ", link.GBps, " GB/s"),
+           "correct the file");
   }
   return link;
 }
@@ -297,14 +298,14 @@ Cluster load_cluster(const std::string& text, std::optional<int> ranks) {
     cluster.source = cat(system->source, "; published figures of its parts");
     fixed = hosts.has_value();
     if (hosts && (*hosts < 1 || *hosts > kMostHosts)) {
-      refuse(cat(*hosts, " is no number of hosts from 1 to ", kMostHosts), "see --help");
+      refuse(cat(*hosts, " is not a number of hosts from 1 to ", kMostHosts), "see --help");
     }
     cluster.hosts = hosts.value_or(1);
   } else if (const std::string near = nearest(named, cluster_names());
              near.empty() && is_cluster(text)) {
     cluster = Line(text).cluster(fixed);
   } else {
-    refuse(cat("there is no cluster '", text, "'"),
+    refuse(cat("unknown cluster '", text, "'"),
            cat(near.empty() ? "" : cat("did you mean ", near, "? "), "There are ",
                names_of(published_systems()), "; or ", kLineRemedy));
   }
@@ -351,7 +352,7 @@ Cluster parse_cluster_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     if (json.at("format") != kFormat) {
-      refuse(cat("it is of format ", json.at("format").dump(), ", not ", kFormat),
+      refuse(cat("its format is ", json.at("format").dump(), ", not ", kFormat),
              "fit it again with this version: tutti tune --fit");
     }
     Cluster cluster{.name = json.at("name").get<std::string>(),
@@ -367,17 +368,17 @@ Cluster parse_cluster_json(const std::string& text) {
                     .source = json.at("source").get<std::string>()};
     cluster.errors = errors_from(json.at("error"));
     if (cluster.gpus > 1 && cluster.inside.GBps == 0) {
-      refuse("links inside a host carry 0 GB/s", "mend the file");
+      refuse("the links inside a host have a bandwidth of 0 GB/s", "correct the file");
     }
     if (cluster.hosts < 1 || cluster.hosts > kMostHosts || cluster.gpus < 1 ||
         cluster.gpus > kMostGpus) {
-      refuse(cat(cluster.hosts, " hosts of ", cluster.gpus, " GPUs are no cluster"),
-             "mend the file");
+      refuse(cat(cluster.hosts, " hosts of ", cluster.gpus, " GPUs are not a cluster"),
+             "correct the file");
     }
     return cluster;
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid_argument,
-                cat("these are no parameters of a cluster: ", error.what()));
+                cat("the cluster parameters are invalid: ", error.what()));
   }
 }
 

@@ -59,9 +59,9 @@ class Reader {
       columns_.empty() ? read_printed(line) : read_csv(line);
     }
     if (calls_.empty()) {
-      refuse("no measured call was found",
-             "give what nccl-tests printed, or CSV whose first line names its columns, with "
-             "size_bytes and time_us");
+      refuse("no measured call found",
+             "use the output of nccl-tests, or CSV with a header line and the columns size_bytes "
+             "and time_us");
     }
     MeasuredTable table;
     table.gpu = gpu_;
@@ -85,8 +85,8 @@ class Reader {
 
   int gpus_of_a_host(int ranks, int hosts) const {
     if (ranks >= 1 && hosts >= 1 && ranks % hosts == 0) return ranks / hosts;
-    refuse(cat(ranks, " GPUs on ", hosts, " hosts are not as many on each"),
-           "only such clusters are fitted");
+    refuse(cat(ranks, " GPUs on ", hosts, " hosts are not the same number on each host"),
+           "fit clusters with the same number of GPUs on each host");
   }
 
   // ---- CSV
@@ -108,7 +108,7 @@ class Reader {
     if (names.size() < 2 || !find({"size_bytes", "size", "bytes"}, "size")) return false;
     const bool has_time = find({"time_us", "oop_time_us", "time"}, "time");
     if (!find({"busbw_gbps", "oop_busbw_gbps", "busbw"}, "busbw") && !has_time) {
-      refuse("the columns have neither time_us nor busbw_GBps", "name one of them so");
+      refuse("the columns have neither time_us nor busbw_GBps", "rename the column that has it");
     }
     find({"collective", "op"}, "collective");
     find({"nodes", "hosts"}, "hosts");
@@ -131,28 +131,29 @@ class Reader {
     if (text.empty() && given > 0) return given;
     const auto value = parse_number<int>(text);
     if (value && *value >= 1) return *value;
-    refuse(cat("'", text, "' is no number of ", column), remedy);
+    refuse(cat("'", text, "' is not a number (column ", column, ")"), remedy);
   }
 
   void read_csv(const std::string& line) {
     const std::vector<std::string> fields = fields_of(line);
     if (fields.size() == 1 && words_of(line).empty()) return;
     const auto size = parse_number<double>(field(fields, "size"));
-    if (!size) refuse(cat("'", field(fields, "size"), "' is no size in bytes"), "mend the table");
+    if (!size)
+      refuse(cat("'", field(fields, "size"), "' is not a size in bytes"), "correct the table");
     const std::string system = field(fields, "system");
     systems_.insert(system);
     if (systems_.size() > 1) {
-      refuse(cat("the rows are of several systems: '", *systems_.begin(), "' and '",
+      refuse(cat("the rows were measured on several systems: '", *systems_.begin(), "' and '",
                  *systems_.rbegin(), "'"),
-             "give a file for each");
+             "use one file for each system");
     }
     if (gpu_.empty()) gpu_ = field(fields, "gpu");
     const std::string what = field(fields, "collective");
     if (what.empty() && !collective_) {
-      refuse("the table does not say which collective it is", "say it with --collective");
+      refuse("the table does not name its collective", "name it with --collective");
     }
     const Collective collective = what.empty() ? *collective_ : named_(what);
-    constexpr char kRemedy[] = "name the columns nodes and gpus, or say it with --cluster";
+    constexpr char kRemedy[] = "add the columns nodes and gpus, or name the cluster with --cluster";
     const int hosts = whole(fields, "hosts", defaults_.hosts.value_or(1), kRemedy);
     const int given = defaults_.gpus.value_or(0) * hosts;
     const int gpus = gpus_of_a_host(whole(fields, "ranks", given, kRemedy), hosts);
@@ -236,7 +237,7 @@ class Reader {
       gpus = gpus_of_a_host(ranks, hosts);
     }
     if (gpus == 0) {
-      refuse("the output does not list the ranks", "say on what it was measured with --cluster");
+      refuse("the output does not list the ranks", "name the measured cluster with --cluster");
     }
     if (!collective_) collective_ = guess(words, hosts * gpus);
     add(*collective_, hosts, gpus, size, us);
@@ -256,7 +257,7 @@ class Reader {
       const bool reduces = redop_ < words.size() && words[redop_] != "none";
       if (reduces && is(Collective::reduce_scatter)) return Collective::reduce_scatter;
     }
-    refuse("the output does not say which collective it is", "say it with --collective");
+    refuse("the output does not name its collective", "name it with --collective");
   }
 
   const std::string& file_;

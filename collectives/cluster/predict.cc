@@ -54,9 +54,10 @@ class Pricing {
         add_rooted();
         break;
       default:
-        throw Error(ErrorCode::unsupported, cat(name(collective), " is none of NCCL's collectives"),
-                    {.remedy = "name an algorithm of ours with `tutti simulate --algorithm` on a "
-                               "network (--topology), which is played step by step"});
+        throw Error(ErrorCode::unsupported,
+                    cat(name(collective), " is not one of NCCL's collectives"),
+                    {.remedy = "simulate one of Tutti's algorithms on a network: `tutti simulate "
+                               "--algorithm NAME --topology FILE`"});
     }
     std::ranges::stable_sort(found_, {}, &ClusterCandidate::time_us);
     return found_;

@@ -258,8 +258,8 @@ CostModel parse_cost_model(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     if (json.at("format") != kFormat) {
-      throw Error(ErrorCode::invalid_argument, cat("it is of format ", json.at("format").dump(),
-                                                   ", this build reads format ", kFormat));
+      throw Error(ErrorCode::invalid_argument, cat("its format is ", json.at("format").dump(),
+                                                   "; this build reads format ", kFormat));
     }
     CostModel model;
     model.cores = std::max(1, json.at("cores").get<int32_t>());
@@ -276,7 +276,7 @@ CostModel parse_cost_model(const std::string& text) {
     }
     return model;
   } catch (const Error& error) {
-    throw Error(ErrorCode::invalid_argument, cat("it is no cost model: ", error.what()));
+    throw Error(ErrorCode::invalid_argument, cat("it is not a cost model: ", error.what()));
   }
 }
 

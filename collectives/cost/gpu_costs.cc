@@ -147,7 +147,7 @@ GpuCosts gpu_costs(const CostModel& model, std::string_view gpu) {
   for (const auto& [name, costs] : model.gpus) {
     if (std::ranges::find(gpu_classes(), name) == gpu_classes().end()) known += cat(", ", name);
   }
-  throw Error(ErrorCode::invalid_argument, cat("there are no costs of a GPU '", gpu, "'"),
+  throw Error(ErrorCode::invalid_argument, cat("no costs are known for the GPU '", gpu, "'"),
               {.remedy = cat("use one of ", known)});
 }
 

@@ -92,7 +92,7 @@ GpuCandidate GpuPlanner::price(const Algorithm& algorithm, GpuProtocol protocol,
   if (!candidate.excluded.empty()) return candidate;
   const std::vector<Plan>& plans = plans_of(algorithm, wanted.root);
   if (steps_of(plans) > kLongestProgram) {
-    candidate.excluded = "it has too many steps to be walked";
+    candidate.excluded = "it has too many steps to simulate";
     return candidate;
   }
   const bool lends = protocol == GpuProtocol::simple && reach != Reach::slots;

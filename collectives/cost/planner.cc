@@ -51,9 +51,9 @@ std::vector<const Algorithm*> algorithms_to_choose_from(Collective collective,
 std::string why_not(const Algorithm& algorithm, const Shape& shape, const Wanted& wanted) {
   const Grade grade = grade_of(algorithm, shape);
   if (grade < wanted.at_least) {
-    return cat("graded ", name(grade), ", wanted is ", name(wanted.at_least));
+    return cat("its grade is ", name(grade), "; the call requires ", name(wanted.at_least));
   }
-  if (wanted.direct && !algorithm.direct) return "it forwards blocks whose lengths are not known";
+  if (wanted.direct && !algorithm.direct) return "it forwards blocks whose lengths are unknown";
   Shape rooted = shape;
   rooted.root = has_root(wanted.collective) ? wanted.root : 0;
   const std::string reason = why_unsupported(algorithm, rooted);

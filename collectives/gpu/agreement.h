@@ -47,8 +47,8 @@ class Agreement {
     const int rank = failed();
     if (failure_) throw Error(*failure_);
     if (rank < 0) return;
-    throw Error(ErrorCode::unsupported, cat("of the GPU of rank ", rank, ": ", what),
-                {.cause = "see what that rank says"});
+    throw Error(ErrorCode::unsupported, cat("GPU of rank ", rank, ": ", what),
+                {.cause = "see the error of that rank"});
   }
 
  private:

@@ -93,7 +93,7 @@ void Executor::connect(const Exchange& exchange) {
                      own_stream_.handle());
     cuda::synchronize(own_stream_.handle());
   });
-  agreement.require("it does not reach the memory of all others");
+  agreement.require("it cannot access the memory of all other ranks");
 }
 
 void Executor::reach(int peer, const cuda::ExportedMemory& theirs) {

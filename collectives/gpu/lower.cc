@@ -174,9 +174,9 @@ LoweredCall lower(std::span<const CompiledCall> of_ranks, int rank, std::span<co
                   const MailboxShape& shape, Protocol protocol) {
   const CompiledCall& compiled = of_ranks[static_cast<size_t>(rank)];
   if (compiled.reduction.op == ReduceOp::user) {
-    throw Error(ErrorCode::unsupported, "an operator of the caller's cannot run on a GPU",
-                {.cause = "it is a function of the host's",
-                 .remedy = "use a built-in operator, or buffers in the host's memory"});
+    throw Error(ErrorCode::unsupported, "a user-defined operator cannot run on a GPU",
+                {.cause = "it is a host function",
+                 .remedy = "use a built-in operator, or buffers in host memory"});
   }
   Lowering lowering(of_ranks, rank);
   for (const Action& action : actions) lowering.add(action);

@@ -60,7 +60,8 @@ std::vector<Actions> orders(std::span<const Plan> plans, uint32_t room) {
     return Attempt::finished;
   });
   if (!walk.ended()) {
-    throw Error(ErrorCode::internal, "a program that was proved to end does not end on a GPU");
+    throw Error(ErrorCode::internal,
+                "a program that was proved to terminate does not terminate on a GPU");
   }
   return orders;
 }

@@ -51,11 +51,10 @@ Window::Window(int rank, int ranks, const cuda::Context& context, void* data, si
       table_(context, static_cast<size_t>(ranks) * sizeof(std::byte*)) {
   const cuda::ExportedMemory& memory = offered_.exported();
   if (memory.offset + bytes <= memory.size) return;
-  throw Error(
-      ErrorCode::invalid_argument,
-      cat("a window of ", bytes, " bytes at ", data, " goes beyond its allocation, which has ",
-          memory.size - memory.offset, " from there on"),
-      {.cause = "a wrong length, or memory that was put together from several allocations"});
+  throw Error(ErrorCode::invalid_argument,
+              cat("a window of ", bytes, " bytes at ", data, " exceeds its allocation, which has ",
+                  memory.size - memory.offset, " bytes from that address"),
+              {.cause = "the length is wrong, or the memory consists of several allocations"});
 }
 
 Window::Told Window::told() const {
@@ -73,7 +72,7 @@ void Window::reach(std::span<const Told> all) {
       throw Error(ErrorCode::mismatch,
                   cat("a window has ", bytes_, " bytes on rank ", rank_, " and ", all[peer].bytes,
                       " on rank ", peer),
-                  {.remedy = "register as many on every rank"});
+                  {.remedy = "register the same number of bytes on every rank"});
     }
     if (peer == static_cast<size_t>(rank_)) continue;
     imported_.emplace_back(context_, all[peer].memory);
@@ -137,7 +136,7 @@ uint64_t Windows::add(void* data, size_t bytes, const Exchange& exchange) {
   agreement.require("its memory cannot be shared");
   const std::vector<Window::Told> all = exchanged(window->told(), exchange);
   agreement.attempt([&] { window->reach(all); });
-  agreement.require("it does not reach the windows of all others");
+  agreement.require("it cannot access the windows of all other ranks");
   window->make_multicast(all, exchange);
   const std::lock_guard lock(mutex_);
   windows_.emplace_back(++added_, std::move(window));

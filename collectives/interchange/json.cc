@@ -65,11 +65,11 @@ class Reader {
     if (programs.size() != static_cast<size_t>(ranks) || ranks < 1) {
       refuse(cat("there are ", programs.size(), " programs for ", ranks, " ranks"));
     }
-    if (set.root >= ranks) refuse(cat("there is no root ", set.root, " among ", ranks, " ranks"));
+    if (set.root >= ranks) refuse(cat("root ", set.root, " is not one of the ", ranks, " ranks"));
     for (const Json& steps : programs) {
       Program& program = set.programs.emplace_back(limits);
       where_ = cat("rank ", set.programs.size() - 1);
-      if (!steps.is_array()) refuse("its program is no list");
+      if (!steps.is_array()) refuse("its program is not a list");
       for (const Json& object : steps) {
         where_ = cat("rank ", set.programs.size() - 1, ", step ", program.steps.size());
         program.steps.push_back(step(object));
@@ -88,7 +88,7 @@ class Reader {
     try {
       return Json::parse(text);
     } catch (const Error& error) {
-      refuse(cat("this is not JSON, or it is cut off: ", error.what()));
+      refuse(cat("this is not JSON, or it is truncated: ", error.what()));
     }
   }
 
@@ -98,12 +98,12 @@ class Reader {
   }
   const Json& list(const Json& object, const char* key) const {
     const Json& found = member(object, key);
-    if (!found.is_array()) refuse(cat("\"", key, "\" is no list"));
+    if (!found.is_array()) refuse(cat("\"", key, "\" is not a list"));
     return found;
   }
   std::string word(const Json& object, const char* key) const {
     const Json& found = member(object, key);
-    if (!found.is_string()) refuse(cat("\"", key, "\" is no text"));
+    if (!found.is_string()) refuse(cat("\"", key, "\" is not a string"));
     return found.get<std::string>();
   }
   int32_t number(const Json& object, const char* key) const {
@@ -111,7 +111,7 @@ class Reader {
   }
   int32_t number_in(const Json& value, const char* what) const {
     if (!value.is_whole_number() || value < 0 || value > INT32_MAX) {
-      refuse(cat("\"", what, "\" is no whole number from 0 to ", INT32_MAX));
+      refuse(cat("\"", what, "\" is not an integer from 0 to ", INT32_MAX));
     }
     return value.get<int32_t>();
   }
@@ -139,8 +139,8 @@ class Reader {
       }
       const auto* space = std::ranges::find(kSpaces, range[0].get<std::string>());
       if (space == kSpaces.end()) {
-        refuse(cat("\"", key, "\" has a range in no space that exists: ",
-                   in_quotes(range[0].get<std::string>())));
+        refuse(cat("\"", key,
+                   "\" has a range in an unknown space: ", in_quotes(range[0].get<std::string>())));
       }
       result.push_back({static_cast<Space>(space - kSpaces.begin()), number_in(range[1], key),
                         number_in(range[2], key)});

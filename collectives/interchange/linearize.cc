@@ -319,7 +319,7 @@ class Linearizer {
       return cat("step ", step.after_step, " of threadblock ", other.source->id);
     }
     return tb.head()->kind == StepKind::send
-               ? cat("gpu ", tb.source->send_peer, " to take the message before it")
+               ? cat("gpu ", tb.source->send_peer, " to receive the previous message")
                : cat("a message from gpu ", tb.source->recv_peer);
   }
 

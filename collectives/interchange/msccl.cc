@@ -43,12 +43,12 @@ class Reader {
   MscclAlgorithm read() {
     const pugi::xml_node algo = xml_.child("algo");
     enter(algo, {});
-    if (!algo) refuse("there is no <algo>", "name a file of MSCCL's format");
+    if (!algo) refuse("there is no <algo>", "use a file in the MSCCL XML format");
     read_header(algo);
     for (const pugi::xml_node& gpu : children(algo, "gpu")) read_gpu(gpu);
     place_ = {.line = xml_.line_of(algo)};
     if (gpus_read_ != static_cast<int64_t>(result_.gpus.size())) {
-      refuse(cat("ngpus is ", result_.gpus.size(), ", but there are ", gpus_read_, " <gpu>"));
+      refuse(cat("ngpus is ", result_.gpus.size(), ", but the file has ", gpus_read_, " <gpu>"));
     }
     check_messages();
     return std::move(result_);
@@ -95,8 +95,7 @@ class Reader {
     const std::string_view word = text(node, attribute);
     const auto value = parse_number<int64_t>(word);
     if (!value || *value < least || *value > most) {
-      refuse(cat(attribute, "=", in_quotes(word), " is not a whole number from ", least, " to ",
-                 most));
+      refuse(cat(attribute, "=", in_quotes(word), " is not an integer from ", least, " to ", most));
     }
     return static_cast<int32_t>(*value);
   }
@@ -112,8 +111,8 @@ class Reader {
     const std::optional<Collective> collective = collective_of(coll);
     if (!collective) {
       refuse(coll == "custom"
-                 ? "coll=\"custom\" does not say which results are due, so they cannot be proved"
-                 : cat("coll=", in_quotes(coll), " is no collective that can be imported"),
+                 ? "coll=\"custom\" does not define the expected results, so they cannot be proved"
+                 : cat("coll=", in_quotes(coll), " cannot be imported"),
              "import an allreduce, allgather, alltoall, reduce_scatter, broadcast or reduce");
     }
     result_.collective = *collective;
@@ -126,14 +125,13 @@ class Reader {
     const bool in_blocks = has_input_blocks(*collective);
     const bool out_blocks = has_output_blocks(*collective);
     if ((in_blocks || out_blocks) && chunks % gpus != 0) {
-      refuse(cat("nchunksperloop is ", chunks, ", no multiple of the ", gpus,
-                 " gpus, each of which has a block"));
+      refuse(cat("nchunksperloop is ", chunks, ", not a multiple of the ", gpus, " gpus"));
     }
     result_.input_chunks = out_blocks && !in_blocks ? chunks / gpus : chunks;
     result_.output_chunks = in_blocks && !out_blocks ? chunks / gpus : chunks;
     // Memory is allocated only after as many <gpu> elements have been counted.
     const auto there = std::distance(algo.begin(), algo.end());
-    if (gpus > there) refuse(cat("ngpus is ", gpus, ", but there are fewer <gpu>"));
+    if (gpus > there) refuse(cat("ngpus is ", gpus, ", but the file has fewer <gpu>"));
     result_.gpus.resize(gpus);
     take_from_budget(int64_t{chunks} * gpus);
   }
@@ -152,7 +150,7 @@ class Reader {
     const int32_t id = number(node, "id", 0, gpus - 1);
     enter(node, {.gpu = id});
     MscclGpu& gpu = result_.gpus[id];
-    if (gpu.line != 0) refuse(cat("gpu ", id, " is there twice, first in line ", gpu.line));
+    if (gpu.line != 0) refuse(cat("gpu ", id, " appears twice, first in line ", gpu.line));
     gpu.line = place_.line;
     ++gpus_read_;
     const int32_t inputs = number(node, "i_chunks", 0, result_.input_chunks);
@@ -169,7 +167,7 @@ class Reader {
       enter(tb, {.gpu = id});
       const int32_t tb_id = number(tb, "id", 0, kMostChunks);
       if (!positions.emplace(tb_id, static_cast<int32_t>(positions.size())).second) {
-        refuse(cat("threadblock ", tb_id, " is there twice"));
+        refuse(cat("threadblock ", tb_id, " appears twice"));
       }
     }
     for (const pugi::xml_node& tb : nodes) gpu.threadblocks.push_back(read_threadblock(tb, id));
@@ -204,7 +202,8 @@ class Reader {
     const std::string_view type = text(node, "type");
     const auto* known = std::ranges::find(kTypes, type);
     if (known == kTypes.end()) {
-      refuse(cat("type=", in_quotes(type), " is none of s, r, rcs, rrc, rrs, rrcs, cpy, re, nop"));
+      refuse(
+          cat("type=", in_quotes(type), " is not one of s, r, rcs, rrc, rrs, rrcs, cpy, re, nop"));
     }
     step.type = static_cast<MscclStep::Type>(known - kTypes.begin());
     number_or(node, "hasdep", 0, 0, 1);
@@ -229,7 +228,7 @@ class Reader {
     const std::string_view letter = text(node, buffer);
     constexpr std::string_view kBuffers = "ios";
     if (letter.size() != 1 || kBuffers.find(letter) == std::string_view::npos) {
-      refuse(cat(buffer, "=", in_quotes(letter), " is none of i, o, s"));
+      refuse(cat(buffer, "=", in_quotes(letter), " is not one of i, o, s"));
     }
     if (!is_touched) return {.buffer = letter[0]};
     const int32_t limit = limits_[kBuffers.find(letter)];

@@ -112,14 +112,14 @@ Imported read_msccl(std::string_view xml, const std::string& file) {
   const std::string skipped = foreign_elements(algorithm);
   if (verdict.grade == Grade::wrong) {
     refuse_msccl(file, origin_of(verdict.problem, linearized),
-                 cat("this is no ", name(imported.collective), ": ", verdict.problem),
+                 cat("this is not a correct ", name(imported.collective), ": ", verdict.problem),
                  skipped.empty() ? ""
-                                 : cat("write what these elements do as steps: ", skipped,
-                                       "; they are not of MSCCL's format and were skipped"));
+                                 : cat("express these elements as steps: ", skipped,
+                                       "; they are not part of the MSCCL format and were skipped"));
   }
   if (!skipped.empty()) {
-    log(LogLevel::warning, cat(file, ": skipped elements that are not of MSCCL's format: ", skipped,
-                               "; the algorithm is right without them"));
+    log(LogLevel::warning, cat(file, ": skipped elements that are not part of the MSCCL format: ",
+                               skipped, "; the algorithm is correct without them"));
   }
   imported.grade = verdict.grade;
   imported.direct = is_direct(imported);
@@ -136,10 +136,8 @@ Imported read_found_rings(std::string_view json, const std::string& file) {
 
 const Algorithm& import_algorithm(const std::string& path) {
   return import_text(
-      file_text(
-          path, FileKind::program,
-          {.remedy =
-               "name an XML file in MSCCL's format, or what `tutti topo --json` has written"}),
+      file_text(path, FileKind::program,
+                {.remedy = "use an MSCCL XML file, or a JSON file written by `tutti topo --json`"}),
       path);
 }
 

@@ -88,7 +88,7 @@ std::vector<PlacedChunk> Placement::read(const MscclRange& range) {
   for (int32_t i = range.first; i < range.first + range.count; ++i) {
     Cell& cell = cells_[key(range.buffer, i)];
     if (!cell.is_filled) {
-      throw Refusal{cat("reads chunk ", i, " of ", range.buffer, ", which nothing has written")};
+      throw Refusal{cat("reads chunk ", i, " of ", range.buffer, ", which was never written")};
     }
     --cell.reads_to_come;
     chunks.push_back(cell.at);
@@ -144,7 +144,7 @@ void Placement::finish(std::vector<Step>& steps) {
   std::vector<PlacedChunk> to;
   for (int32_t i = 0; i < program_.output_chunks; ++i) {
     const Cell& cell = cells_[key('o', i)];
-    if (!cell.is_filled) throw Refusal{cat("nothing is written to output chunk ", i)};
+    if (!cell.is_filled) throw Refusal{cat("output chunk ", i, " is never written")};
     if (cell.at.space == Space::output) continue;
     const int32_t due = size_class(collective_, program_, shape_, Space::output, i);
     if (cell.at.size_class != due) {

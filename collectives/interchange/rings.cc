@@ -14,7 +14,8 @@ constexpr size_t kMostRanks = 1024;
 
 // Returns the defect, or an empty string.
 std::string problem_of(const std::vector<int32_t>& ring, size_t ranks) {
-  if (ring.size() != ranks) return cat("has ", ring.size(), " ranks, the first one ", ranks);
+  if (ring.size() != ranks)
+    return cat("has ", ring.size(), " ranks, but the first ring has ", ranks);
   std::vector<bool> seen(ranks);
   for (const int32_t rank : ring) {
     if (rank < 0 || static_cast<size_t>(rank) >= ranks) {
@@ -29,7 +30,7 @@ std::string problem_of(const std::vector<int32_t>& ring, size_t ranks) {
 std::vector<std::vector<int32_t>> parse(std::string_view text, const std::string& file) {
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorCode::invalid_argument, what,
-                {.where = file, .remedy = "give what `tutti topo --json` has written"});
+                {.where = file, .remedy = "use a file written by `tutti topo --json`"});
   };
   std::vector<std::vector<int32_t>> rings;
   try {
@@ -37,7 +38,7 @@ std::vector<std::vector<int32_t>> parse(std::string_view text, const std::string
   } catch (const Error& error) {
     refuse(error.what());
   }
-  if (rings.empty() || rings.front().empty()) refuse("there is no ring");
+  if (rings.empty() || rings.front().empty()) refuse("it has no rings");
   if (rings.size() > kMostRings) refuse(cat(rings.size(), " rings are too many"));
   if (rings.front().size() > kMostRanks) refuse(cat("over ", kMostRanks, " ranks are too many"));
   for (size_t ring = 0; ring < rings.size(); ++ring) {

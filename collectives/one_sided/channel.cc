@@ -184,13 +184,13 @@ void Channel::receive_message() {
 
 void Channel::refuse_request(const std::string& how) {
   throw Error(ErrorCode::invalid_argument, cat("a request to a window ", how),
-              {.where = "one-sided call", .cause = "the ranks have different programs"});
+              {.where = "one-sided call", .cause = "the ranks run different programs"});
 }
 
 // The sender has checked its requests: a malformed one was not sent by a window.
 void Channel::check_request(const Header& header) const {
   if (header.kind == Kind::signal) {
-    if (header.offset >= kSignals) refuse_request(cat("is a signal ", header.offset));
+    if (header.offset >= kSignals) refuse_request(cat("names signal ", header.offset));
     return;
   }
   if (header.kind > Kind::signal) return;
@@ -200,7 +200,7 @@ void Channel::check_request(const Header& header) const {
   }
   const bool carries = header.kind == Kind::put || header.kind == Kind::accumulate;
   const uint64_t rest = request_end_ - request_at_ - sizeof(Header);
-  if (carries && padded(header.bytes) > rest) refuse_request("was cut off");
+  if (carries && padded(header.bytes) > rest) refuse_request("is truncated");
   if (header.kind == Kind::swap && header.bytes > sizeof(uint64_t)) {
     refuse_request(cat("swaps ", header.bytes, " bytes"));
   }
@@ -217,7 +217,7 @@ void Channel::on_message() {
 // Serves the remaining requests of the message, then receives the next message.
 void Channel::serve_message() {
   while (request_at_ < request_end_) {
-    if (request_end_ - request_at_ < sizeof(Header)) refuse_request("was cut off");
+    if (request_end_ - request_at_ < sizeof(Header)) refuse_request("is truncated");
     Header header;
     std::memcpy(&header, request_.data() + request_at_, sizeof(header));
     const std::byte* const payload = request_.data() + request_at_ + sizeof(header);

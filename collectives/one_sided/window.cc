@@ -32,11 +32,11 @@ namespace {
 
 uint64_t bytes_in(const ConstBuffer& buffer) {
   if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) [[unlikely]] {
-    refuse("the buffer has no known dtype", "give one of DType");
+    refuse("the buffer has no known dtype", "use a value of DType");
   }
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(buffer.count, size_of(buffer.dtype), &bytes)) [[unlikely]] {
-    refuse(cat(buffer.count, " elements are more than any memory"), "give a smaller count");
+    refuse(cat(buffer.count, " elements exceed the address space"), "use a smaller count");
   }
   return bytes;
 }
@@ -76,7 +76,7 @@ Window Window::allocate(Communicator world, uint64_t bytes, Members members) {
 }
 
 Window::State& Window::state() const {
-  if (state_ == nullptr) refuse("the window has ended", "call nothing after free()");
+  if (state_ == nullptr) refuse("the window was freed", "make no calls after free()");
   return *state_;
 }
 
@@ -104,7 +104,7 @@ Window::Exclusion::Exclusion(Window& window, int rank) : part_(window.state().sh
   State& s = window.state();
   if (!part_) {
     throw Error(ErrorCode::unsupported, cat("the memory of rank ", rank, " is not shared"),
-                {.where = "one-sided call", .remedy = "take memory of Window::allocate()"});
+                {.where = "one-sided call", .remedy = "use memory from Window::allocate()"});
   }
   if (rank != s.rank()) s.check_access(rank);
   part_.lock([&s](int holder) { return s.has_died(holder); });
@@ -157,7 +157,7 @@ void Window::accumulate(ConstBuffer from, int rank, uint64_t offset, ReduceOp op
   if (!is_possible) {
     refuse(
         cat("accumulate cannot combine ", name(from.dtype), " by ", name(op)),
-        "take sum, prod, min, max, a bitwise operator of integers, or minloc and maxloc of pairs");
+        "use sum, prod, min, max, a bitwise operator of integers, or minloc and maxloc of pairs");
   }
   static_assert(
       std::ranges::all_of(kAllDTypes, [](DType type) { return kSegment % size_of(type) == 0; }));
@@ -191,7 +191,7 @@ uint64_t Window::compare_and_swap(DType type, uint64_t expected, uint64_t desire
                                   uint64_t offset) {
   State& s = state();
   if (type != DType::i32 && type != DType::u32 && type != DType::i64 && type != DType::u64) {
-    refuse(cat("compare_and_swap has no ", name(type)), "take i32, u32, i64 or u64");
+    refuse(cat("compare_and_swap does not support ", name(type)), "use i32, u32, i64 or u64");
   }
   const uint64_t bytes = size_of(type);
   s.check(rank, offset, bytes);
@@ -222,7 +222,7 @@ namespace {
 
 void check_slot(int slot) {
   if (slot >= 0 && slot < Window::kSignals) return;
-  refuse(cat("there is no signal ", slot), cat("give one from 0 to ", Window::kSignals - 1));
+  refuse(cat("there is no signal ", slot), cat("use a signal from 0 to ", Window::kSignals - 1));
 }
 
 }  // namespace
@@ -262,10 +262,10 @@ void Window::wait_signal(int slot, uint64_t count) {
   while (!s.own().take_signal(at, count)) {
     s.wait_for_requests(handles);
     if (!deadline.passed()) continue;
-    throw Error(ErrorCode::timeout, cat("no signal ", slot, " has come"),
+    throw Error(ErrorCode::timeout, cat("signal ", slot, " did not arrive"),
                 {.where = cat("rank ", s.rank(), " of a window"),
-                 .cause = "a rank that was to send it is late",
-                 .remedy = "look at the other ranks, or raise TUTTI_TIMEOUT"});
+                 .cause = "the rank that should send it is late",
+                 .remedy = "check the other ranks, or raise TUTTI_TIMEOUT"});
   }
 }
 

@@ -118,7 +118,7 @@ void Window::State::shut_down() {
   for (const std::shared_ptr<Channel>& channel : channels_) {
     channel->stop();
     if (!together_ && !freed_ && !channel->failed()) {
-      channel->end(cat("rank ", rank_, " has ended its part of the window"));
+      channel->end(cat("rank ", rank_, " has freed its part of the window"));
     }
   }
   if (own_ == nullptr || !own_->shared()) return;
@@ -136,20 +136,20 @@ void Window::State::shut_down() {
 void Window::State::refuse_range(int rank, uint64_t offset, uint64_t bytes) const {
   if (rank < 0 || rank >= size()) {
     throw Error(ErrorCode::invalid_argument, cat("there is no rank ", rank),
-                {.where = "one-sided call", .remedy = cat("give one from 0 to ", size() - 1)});
+                {.where = "one-sided call", .remedy = cat("use a rank from 0 to ", size() - 1)});
   }
   throw Error(ErrorCode::invalid_argument,
               cat(bytes, " bytes at offset ", offset, " are outside the window of rank ", rank,
-                  ", of ", bytes_of(rank), " bytes"),
-              {.where = "one-sided call", .remedy = "offsets are in bytes"});
+                  ", which has ", bytes_of(rank), " bytes"),
+              {.where = "one-sided call", .remedy = "pass offsets in bytes"});
 }
 
 void Window::State::refuse_access(int rank) const {
   link(rank).channel->check();
-  throw Error(ErrorCode::aborted, cat("rank ", rank, " has ended its part of the window"),
+  throw Error(ErrorCode::aborted, cat("rank ", rank, " has freed its part of the window"),
               {.where = "one-sided call",
                .cause = "its Window was destroyed",
-               .remedy = "end a window on all ranks by free()",
+               .remedy = "free a window on all ranks with free()",
                .rank = rank});
 }
 
@@ -189,7 +189,7 @@ void Window::State::wait_for_requests(std::vector<std::optional<Work>>& handles)
     } catch (const Error&) {  // that rank has died or dies meanwhile
     }
   }
-  throw Error(ErrorCode::rank_died, "all other ranks of the window are gone");
+  throw Error(ErrorCode::rank_died, "all other ranks of the window have died or left");
 }
 
 void Window::State::abort(const std::string& reason) {

@@ -87,7 +87,7 @@ const Algorithm& require_algorithm(Collective collective, std::string_view name)
   for (const Algorithm* algorithm : algorithms_for(collective)) known.push_back(algorithm->name);
   throw Error(ErrorCode::invalid_argument,
               cat("there is no ", tutti::name(collective), " algorithm named \"", name, '"'),
-              {.remedy = cat(did_you_mean(name, known), "take one of ", listed(known))});
+              {.remedy = cat(did_you_mean(name, known), "use one of ", listed(known))});
 }
 
 std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape, Arithmetic arithmetic) {
@@ -112,11 +112,11 @@ const Algorithm& add_algorithm(Algorithm algorithm) {
   if (known == nullptr) return additions().all.emplace_back(std::move(algorithm));
   if (known->collective == algorithm.collective && known->name == algorithm.name) return *known;
   throw Error(ErrorCode::invalid_argument,
-              cat(algorithm.name, " (", algorithm.source, ") has the same number as ", known->name,
-                  " (", known->source, "), which was there before"),
+              cat(algorithm.name, " (", algorithm.source, ") has the same id as ", known->name,
+                  " (", known->source, "), which was registered earlier"),
               {.cause = cat("ranks compare algorithms by a hash of ", kAlgorithmIdBits,
-                            " bits, and two of them met"),
-               .remedy = "change a comment in one of the files, or compose of other algorithms"});
+                            " bits, and two of the hashes are equal"),
+               .remedy = "change a comment in one of the files, or compose other algorithms"});
 }
 
 }  // namespace tutti

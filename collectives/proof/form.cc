@@ -28,9 +28,9 @@ Classes classes(Collective collective, const Program& program, const Shape& shap
 // Returns why two ranges of a step do not fit, or "".
 std::string misfit(const Classes& a, const Classes& b) {
   if (a.size() != b.size()) {
-    return cat("sizes do not fit: ", a.size(), " chunks meet ", b.size());
+    return cat("sizes do not match: ", a.size(), " chunks meet ", b.size());
   }
-  if (a != b) return "sizes do not fit: chunks of different size classes meet";
+  if (a != b) return "sizes do not match: chunks of different size classes meet";
   return {};
 }
 
@@ -73,7 +73,7 @@ class StepChecker {
     std::set<int32_t> seen;
     for (const int32_t peer : step.peers) {
       if (peer < 0 || peer >= shape_.ranks) {
-        refuse(cat("there is no rank ", peer, " among ", shape_.ranks));
+        refuse(cat("rank ", peer, " is not one of the ", shape_.ranks, " ranks"));
       }
       require(peer != shape_.rank, "names its own rank as the peer");
       require(seen.insert(peer).second, "names a rank twice");
@@ -121,7 +121,7 @@ class StepChecker {
       }
     }
     require(step.wire == Wire::element || (is_message && reduces(collective_)),
-            "carries accumulators where there are none");
+            "carries accumulators, but the programs have none");
     require(!step.dst.empty() || is_send || step.kind == StepKind::recv, "writes nothing");
     require(step.dst.empty() || !is_send, "a send has a destination");
     if (step.kind == StepKind::recv) return require(step.src.empty(), "a recv has a source");
@@ -139,7 +139,7 @@ class StepChecker {
                                           std::ranges::any_of(step.src2, is_in(Space::input)))),
             "scales, but reads no input");
     require(!step.divides || (reduces(collective_) && !step.dst.empty()),
-            "divides what is no result");
+            "divides a value that is not a result");
   }
 
   // A single step must not write a chunk twice, nor read one place and write another that aliases
@@ -210,7 +210,7 @@ void check_direct(std::span<const Program> programs) {
       };
       if (lies_in(steps[i].src, Space::input) && lies_in(steps[i].dst, Space::output)) continue;
       throw Refusal{cat(place(programs[rank], static_cast<int32_t>(rank), static_cast<int32_t>(i)),
-                        ": declared direct, but forwards what it received")};
+                        ": declared direct, but forwards received data")};
     }
   }
 }
@@ -223,11 +223,11 @@ void check_steps(Collective collective, std::span<const Program> programs, int32
   };
   for (int32_t rank = 0; rank < ranks; ++rank) {
     if (declared(programs[rank]) != declared(programs[0])) {
-      throw Refusal{cat("rank ", rank, " declares other chunk counts or limits than rank 0")};
+      throw Refusal{cat("rank ", rank, " declares different chunk counts or limits from rank 0")};
     }
   }
   if (!counts_fit(collective, programs[0], ranks)) {
-    throw Refusal{cat("sizes do not fit: ", programs[0].input_chunks, " input and ",
+    throw Refusal{cat("sizes do not match: ", programs[0].input_chunks, " input and ",
                       programs[0].output_chunks, " output chunks for a ", name(collective), " of ",
                       ranks, " ranks")};
   }
@@ -270,7 +270,7 @@ void check_messages(Collective collective, std::span<const Plan> plans) {
         const Step& in = plans[b].program.steps[received[k]];
         std::string problem = misfit(classes_of(plans[a], out.src), classes_of(plans[b], in.dst));
         if (problem.empty() && out.wire != in.wire) {
-          problem = "what one end sends as accumulators, the other end takes for elements,";
+          problem = "one end treats the data as accumulators, the other end as elements,";
         }
         if (!problem.empty()) {
           throw Refusal{cat(place(plans[b].program, to, received[k]), ": ", problem, " from ",

@@ -84,7 +84,7 @@ std::string SymbolicRun::waits_for(int32_t rank, int32_t number) {
   for (const int32_t peer : step.peers) {
     if (connection(rank, peer)) who += cat(who.empty() ? "" : " and ", peer);
   }
-  return cat("rank ", who, " to take the message before it");
+  return cat("rank ", who, " to receive the previous message");
 }
 
 // A rank's first open step is at the head of all its queues, so it waits for another step or a
@@ -165,7 +165,7 @@ std::vector<SymbolicRun::Id> SymbolicRun::read(int32_t rank, int32_t number,
     Id value = self.cells[self.index(space, chunk)].value;
     if (value == Expressions::kNothing) {
       refuse(rank, number,
-             cat("read before write: nothing has written ", to_string({space, chunk, 1}), " yet"));
+             cat("read before write: ", to_string({space, chunk, 1}), " is not written yet"));
     }
     if (scales && space == Space::input) value = scaled(rank, number, value);
     if (expressions_.is_unscaled(value)) {
@@ -178,7 +178,7 @@ std::vector<SymbolicRun::Id> SymbolicRun::read(int32_t rank, int32_t number,
 
 SymbolicRun::Id SymbolicRun::scaled(int32_t rank, int32_t number, Id value) const {
   if (!expressions_.is_unscaled(value)) {
-    refuse(rank, number, "scales what is not to be scaled, or not any more");
+    refuse(rank, number, "scales data that must not be scaled, or that is scaled already");
   }
   return expressions_.scaled(value);
 }
@@ -191,7 +191,8 @@ void SymbolicRun::write(int32_t rank, int32_t number, const RangeList& ranges,
   for_each_chunk(ranges, [&](Space space, int32_t chunk) {
     Id value = values[i++];
     if (divides) {
-      if (expressions_.is_mean(value)) refuse(rank, number, "divides what is divided already");
+      if (expressions_.is_mean(value))
+        refuse(rank, number, "divides a value that is divided already");
       value = expressions_.mean(value);
     }
     if (space == Space::output) value = expressions_.rounded(value);
@@ -210,7 +211,7 @@ std::vector<SymbolicRun::Id> SymbolicRun::combine(int32_t rank, int32_t number,
       refuse(rank, number, cat("wrong chunk: combines input chunk ", a, " with input chunk ", b));
     }
     if (expressions_.is_mean(left[i]) || expressions_.is_mean(right[i])) {
-      refuse(rank, number, "combines what is divided already");
+      refuse(rank, number, "combines a value that is divided already");
     }
     if (expressions_.overlap(left[i], right[i])) {
       refuse(rank, number,

@@ -42,13 +42,14 @@ Due due_in(const Plan& plan, int32_t output_chunk) {
 std::string wrong_result(const Plan& plan, int32_t chunk, Expressions::Id value, bool means,
                          Expressions& expressions) {
   const Due due = due_in(plan, chunk);
-  if (value == Expressions::kNothing) return "missing contribution: nothing is written to it";
+  if (value == Expressions::kNothing) return "missing contribution: it is never written";
   if (expressions.chunk_of(value) != due.chunk) {
     return cat("wrong chunk: it ends up with input chunk ", expressions.chunk_of(value), ", not ",
                due.chunk);
   }
   if (expressions.is_mean(value) != means) {
-    return means ? "the result is not divided" : "the result is divided, which nobody asked for";
+    return means ? "the result is not divided"
+                 : "the result is divided, but the call computes no mean";
   }
   if (reduces(plan.collective)) {
     if (expressions.holds_exactly(value, due.over)) return {};
@@ -132,7 +133,7 @@ Verdict check_run(std::span<const Plan> plans, bool in_place, Arithmetic arithme
 Verdict verify(Collective collective, std::vector<Program> programs, const Proof& proof) {
   const auto ranks = static_cast<int32_t>(programs.size());
   if (ranks == 0 || proof.root < 0 || proof.root >= ranks) {
-    return {.problem = cat("there is no root ", proof.root, " among ", ranks, " ranks")};
+    return {.problem = cat("root ", proof.root, " is not one of the ", ranks, " ranks")};
   }
   try {
     check_steps(collective, programs, proof.root);

@@ -68,10 +68,12 @@ void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_
   const std::optional<uint32_t> calls = stall_.note_late(call, culprit);
   if (!calls || rank_ != first) return;
   log(LogLevel::warning,
-      cat(engine_->control().describe(culprit), " comes late: the others have waited for it in ",
-          *calls, " calls in a row, for ", std::round(static_cast<double>(waited_ns) * 1e-6) / 1e3,
+      cat(engine_->control().describe(culprit),
+          " is a straggler: the other ranks have waited for it in ", *calls,
+          " consecutive calls, for ", std::round(static_cast<double>(waited_ns) * 1e-6) / 1e3,
           " s so far in call ", call, ", ", to_string(operation.compiled->signature),
-          "; `tutti top` shows who waits for whom, TUTTI_LATE_WARNING sets the limit in seconds"));
+          "; `tutti top` shows which ranks wait for which, and TUTTI_LATE_WARNING sets the limit "
+          "in seconds"));
 }
 
 // The caller may be the control thread, which must not block.

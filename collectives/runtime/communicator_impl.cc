@@ -53,9 +53,10 @@ CommunicatorImpl::~CommunicatorImpl() {
   // During stack unwinding, report to the other ranks that this rank failed, not that it left.
   if (std::uncaught_exceptions() > exceptions_ && !abort_.raised()) {
     const std::string why = engine_->last_failure();
-    raise_consequence(Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
-                            {.cause = why.empty() ? "an error of its own: see what it says" : why,
-                             .rank = members_[rank_]}));
+    raise_consequence(
+        Error(ErrorCode::aborted, cat(describe(rank_), " failed and left the communicator"),
+              {.cause = why.empty() ? "an error on that rank, which its output shows" : why,
+               .rank = members_[rank_]}));
   }
   if (survivors_.grow_failed()) engine_->spares().abandon();
   close_queues();
@@ -90,7 +91,7 @@ void CommunicatorImpl::require_own_process() const {
 // Separate from the check, which is on every call's path.
 void CommunicatorImpl::refuse_forked_child() const {
   throw Error(ErrorCode::unsupported,
-              cat(describe(rank_), ": the communicator was made before fork()"),
+              cat(describe(rank_), ": the communicator was created before fork()"),
               {.remedy = "use it in the parent only, or exec() a new program"});
 }
 
@@ -136,10 +137,11 @@ bool CommunicatorImpl::may_start(Operation& operation) {
   for (const std::shared_ptr<Operation>& before : *operation.after) {
     if (before->done.load(std::memory_order_acquire)) continue;
     if (before->failed.load(std::memory_order_acquire)) {
-      raise_consequence(Error(ErrorCode::aborted,
-                              cat(describe(rank_), ": a call that ",
-                                  to_string(operation.compiled->signature), " follows has failed"),
-                              {.cause = before->failure->what(), .rank = members_[rank_]}));
+      raise_consequence(
+          Error(ErrorCode::aborted,
+                cat(describe(rank_), ": a call that ", to_string(operation.compiled->signature),
+                    " depends on has failed"),
+                {.cause = before->failure->what(), .rank = members_[rank_]}));
     }
     return false;
   }
@@ -192,7 +194,7 @@ void CommunicatorImpl::abandon(Operation& operation) {
     operation.failure = abort_.raised() ? abort_.error()
                                         : Error(ErrorCode::aborted,
                                                 cat(describe(rank_), " has destroyed the ",
-                                                    "communicator with a call under way"),
+                                                    "communicator with a call in flight"),
                                                 {.rank = members_[rank_]});
     operation.failed.store(true, std::memory_order_release);
   }
@@ -274,7 +276,7 @@ void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexp
         cat(describe(message.peer), " sent ", message.header.bytes, " bytes for slice ",
             message.header.slice, " of call ", operation.number, " (", to_string(mine), ") where ",
             describe(rank_), " expected ", message.bytes, " bytes for slice ", message.slice),
-        {.cause = "the message was cut off or damaged on its way",
+        {.cause = "the message was truncated or damaged in transit",
          .rank = members_[message.peer]}));
     return;
   }
@@ -283,15 +285,22 @@ void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexp
 
 void CommunicatorImpl::raise_mismatch(uint32_t call, const Signature& mine, int peer,
                                       uint32_t their_call, const Signature& theirs) {
+  const std::string_view kind =
+      mine.collective == Collective::send_recv && theirs.collective == Collective::send_recv
+          ? "message"
+          : "collective";
   raise_everywhere(Error(
       ErrorCode::mismatch,
-      cat("the calls of two ranks do not fit together: in its ", name_of_call(call), " ",
-          describe(rank_), " called ", to_string(mine), "; in its ", name_of_call(their_call), " ",
-          describe(peer), " called ", to_string(theirs)),
+      call == their_call
+          ? cat(kind, " mismatch at ", name_of_call(call), ": ", describe(rank_), " called ",
+                to_string(mine), ", but ", describe(peer), " called ", to_string(theirs))
+          : cat(kind, " mismatch: ", describe(rank_), " called ", to_string(mine), " as ",
+                name_of_call(call), ", but ", describe(peer), " called ", to_string(theirs), " as ",
+                name_of_call(their_call)),
       {.cause = call == their_call
                     ? "the ranks passed different arguments"
-                    : "one of the ranks made a call that the other did not, or in another order",
-       .remedy = "make the same calls with the same arguments, in the same order, on every rank",
+                    : "one rank skipped a call, or the ranks made calls in different orders",
+       .remedy = "make the same calls with the same arguments in the same order on every rank",
        .rank = members_[peer]}));
 }
 

@@ -36,8 +36,8 @@ int device_of(const Request& request) {
   if (device >= 0) return device;
   throw Error(ErrorCode::invalid_argument,
               cat(name(request.collective), ": the buffer at ", pointer,
-                  " is said to be device memory, but is no GPU's"),
-              {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
+                  " is declared as device memory, but belongs to no GPU"),
+              {.remedy = "allocate it with CUDA, or pass MemorySpace::host"});
 }
 
 namespace {
@@ -48,7 +48,7 @@ void check_spaces(const Request& request) {
   if (!has_both || request.input.space == request.output.space) return;
   throw Error(ErrorCode::unsupported,
               cat(name(request.collective), ": one buffer is device memory, the other is not"),
-              {.remedy = "have both in device memory, or both in the host's"});
+              {.remedy = "use device memory for both, or host memory for both"});
 }
 
 // Returns true if a single rank's call writes exactly what it reads.
@@ -81,9 +81,9 @@ DeviceRequest CommunicatorImpl::device_request(const Request& request, const Cal
   cuda::api();  // throws where there is no driver
   if (!options.after.empty()) {
     throw Error(ErrorCode::unsupported,
-                cat(name(request.collective), " on device memory follows no works"),
-                {.remedy = "put it into a stream after what it follows; of calls on the host's "
-                           "memory, wait for them first"});
+                cat(name(request.collective), " on device memory cannot follow other works"),
+                {.remedy = "enqueue it on a stream after the GPU calls that it follows; wait for "
+                           "calls on host memory first"});
   }
   DeviceRequest wanted{.request = request, .canonical = false, .options = options};
   tutti::complete(wanted.request, rank_, size());
@@ -117,11 +117,10 @@ std::shared_ptr<void> CommunicatorImpl::register_window(void* data, size_t bytes
   abort_.throw_if_raised();
   const cuda::PointerInfo memory = cuda::describe(data);
   if (bytes == 0 || memory.kind != cuda::MemoryKind::device) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        cat("register_window: there are no ", bytes, " bytes of a GPU's memory at ", data),
-        {.remedy = "give memory of allocate_on_device() or cudaMalloc; for the host's there "
-                   "is register_memory()"});
+    throw Error(ErrorCode::invalid_argument,
+                cat("register_window: ", bytes, " bytes at ", data, " are not GPU memory"),
+                {.remedy = "use memory from allocate_on_device() or cudaMalloc(); for host memory "
+                           "use register_memory()"});
   }
   if (size() == 1) return nullptr;
   return devices_.with(memory.device,
@@ -130,14 +129,13 @@ std::shared_ptr<void> CommunicatorImpl::register_window(void* data, size_t bytes
 
 std::unique_ptr<DeviceRoutes> CommunicatorImpl::make_device_routes(int device) {
   const auto misfit = [this](int peer) {
-    raise_everywhere(
-        Error(ErrorCode::mismatch,
-              cat("the calls of two ranks on device memory do not fit together: ", describe(rank_),
-                  " got a message of another call from ", describe(peer)),
-              {.cause = "the ranks passed different arguments, or made calls in another order",
-               .remedy = "make the same calls with the same arguments, in the same order, on every "
-                         "rank",
-               .rank = members_[peer]}));
+    raise_everywhere(Error(
+        ErrorCode::mismatch,
+        cat("collective mismatch on device memory: ", describe(rank_),
+            " received a message of another call from ", describe(peer)),
+        {.cause = "the ranks passed different arguments, or made calls in different orders",
+         .remedy = "make the same calls with the same arguments in the same order on every rank",
+         .rank = members_[peer]}));
   };
   const std::vector<Place> places = this->places();
   DeviceRoutes::Means means{

@@ -21,17 +21,17 @@ void CommunicatorImpl::open_queues(int count) {
   if (count < open || count > Communicator::kMostQueues) {
     throw Error(ErrorCode::invalid_argument,
                 cat("open_queues: ", count, " is not in ", open, " to ", Communicator::kMostQueues),
-                {.cause = open > 0 ? cat(open, " queues are open already") : ""});
+                {.cause = open > 0 ? cat(open, " queues are already open") : ""});
   }
   std::vector<int> counts(static_cast<size_t>(size()));
   run(Request::all_gather({&count, 1, DType::i32}, {counts.data(), counts.size(), DType::i32}), {});
   for (int r = 0; r < size(); ++r) {
     if (counts[static_cast<size_t>(r)] == count) continue;
-    raise_everywhere(
-        Error(ErrorCode::mismatch,
-              cat(describe(rank_), " opens ", count, " queues, ", describe(r), " opens ",
-                  counts[static_cast<size_t>(r)]),
-              {.remedy = "give open_queues() the same number on all ranks", .rank = members_[r]}));
+    raise_everywhere(Error(
+        ErrorCode::mismatch,
+        cat(describe(rank_), " opens ", count, " queues, ", describe(r), " opens ",
+            counts[static_cast<size_t>(r)]),
+        {.remedy = "pass the same number to open_queues() on all ranks", .rank = members_[r]}));
     abort_.throw_if_raised();
   }
   for (int number = open + 1; number <= count; ++number) {

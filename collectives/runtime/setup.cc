@@ -108,11 +108,10 @@ Paths::Events CommunicatorImpl::path_events() {
           ErrorCode::mismatch, what,
           {.cause = "that rank has left the job: it made fewer calls", .rank = members_[peer]}));
     } else {
-      raise_consequence(Error(
-          ErrorCode::connection_lost, what,
-          {.cause = "that rank has left the job, and its host or its network went away before its "
-                    "last bytes had arrived",
-           .rank = members_[peer]}));
+      raise_consequence(Error(ErrorCode::connection_lost, what,
+                              {.cause = "that rank has left the job, and its host or network "
+                                        "failed before its last bytes arrived",
+                               .rank = members_[peer]}));
     }
   };
   events.corrupted = [this](int peer, const std::string& text) {
@@ -123,12 +122,12 @@ Paths::Events CommunicatorImpl::path_events() {
         {.cause = "a network card, switch, driver or offload between the two hosts damages "
                   "packets in a way that TCP's checksum does not show, memory of one of the two "
                   "is faulty, or the program wrote to a buffer while it was being sent",
-         .remedy = "look at the error counters of both network cards (ethtool -S), try without "
-                   "their offloads (ethtool -K), test the memory, and start again from the last "
-                   "checkpoint; TUTTI_INTERFACE chooses another network",
+         .remedy = "check the error counters of both network cards (ethtool -S), disable their "
+                   "offloads (ethtool -K), test the memory, and restart from the last checkpoint; "
+                   "TUTTI_INTERFACE selects another network",
          .rank = members_[peer]}));
   };
-  events.abort = [this] { abort("TUTTI_FAULT asks for it"); };
+  events.abort = [this] { abort("requested by TUTTI_FAULT"); };
   return events;
 }
 
@@ -228,18 +227,18 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> 
 void CommunicatorImpl::check_group(std::span<const int> ranks, int tag) const {
   const auto refuse = [](const std::string& problem) {
     throw Error(ErrorCode::invalid_argument, "create: " + problem,
-                {.remedy = "let exactly the members call, each with the same list"});
+                {.remedy = "call create() on exactly the members, with the same list"});
   };
   if (tag < 0 || tag > kLargestTag) {
     throw Error(ErrorCode::invalid_argument,
-                cat("create: tag ", tag, " is not in 0 to ", kLargestTag));
+                cat("create: tag ", tag, " is not in the range 0 to ", kLargestTag));
   }
   std::set<int> seen;
   for (const int r : ranks) {
-    if (r < 0 || r >= size()) refuse(cat("rank ", r, " is not in 0 to ", size() - 1));
-    if (!seen.insert(r).second) refuse(cat("rank ", r, " is in the list of members twice"));
+    if (r < 0 || r >= size()) refuse(cat("rank ", r, " is not in the range 0 to ", size() - 1));
+    if (!seen.insert(r).second) refuse(cat("rank ", r, " appears twice in the list of members"));
   }
-  if (!seen.contains(rank_)) refuse(cat("rank ", rank_, " calls, but is not in the list"));
+  if (!seen.contains(rank_)) refuse(cat("rank ", rank_, " calls create(), but is not in the list"));
 }
 
 // One round of a dissemination barrier that also checks that all ranks make the same communicator.
@@ -256,10 +255,10 @@ void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   raise_everywhere(
       Error(ErrorCode::mismatch,
             cat(describe(rank_), " and ", describe(previous),
-                " make communicators of the same members in different orders, or one of them has "
-                "made more of these members"),
-            {.remedy = "give create() the same list on all members; a tag tells apart what several "
-                       "threads make of the same members at a time",
+                " create communicators of the same members in different orders, or one of them has "
+                "created more"),
+            {.remedy = "pass the same list to create() on all members; tags distinguish "
+                       "communicators that several threads create at the same time",
              .rank = members_[previous]}));
   abort_.throw_if_raised();
 }

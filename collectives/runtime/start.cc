@@ -15,16 +15,14 @@ namespace {
 // Separate from the check, which is on every call's path.
 [[noreturn, gnu::noinline]] void refuse_timeout(std::chrono::nanoseconds timeout) {
   throw Error(ErrorCode::invalid_argument,
-              cat("a timeout of ", timeout.count(), " ns is in the past"));
+              cat("a timeout of ", timeout.count(), " ns is negative"));
 }
 
 [[noreturn]] void refuse_shorter_message() {
-  throw Error(
-      ErrorCode::unsupported,
-      "a receive that may be shorter neither combines nor has elements that travel in another "
-      "format",
-      {.cause = "blocks do not tell how many elements they have",
-       .remedy = "receive as many as are sent"});
+  throw Error(ErrorCode::unsupported,
+              "a receive of a shorter message supports neither a reduction nor a wire format",
+              {.cause = "blocks do not carry their number of elements",
+               .remedy = "receive exactly as many elements as are sent"});
 }
 
 }  // namespace
@@ -62,8 +60,8 @@ std::shared_ptr<const Operation> CommunicatorImpl::prepare(const Request& reques
                                                            const CallOptions& options) {
   require_own_process();
   if (!options.after.empty()) {
-    throw Error(ErrorCode::invalid_argument, "prepare: a prepared call follows no others",
-                {.remedy = "give CallOptions::after to calls that are started at once"});
+    throw Error(ErrorCode::invalid_argument, "prepare: a prepared call cannot follow other works",
+                {.remedy = "use CallOptions::after only for calls that start immediately"});
   }
   const std::unique_lock lock = lock_for_call();
   auto prepared = std::make_shared<Operation>();

@@ -212,25 +212,26 @@ void CommunicatorImpl::check_gone(const Operation& operation) {
 }
 
 void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::string_view how) {
-  raise_consequence(Error(ErrorCode::mismatch,
-                          cat(describe(peer), " ", how, "; ", describe(rank_),
-                              " still waits for it in ", to_string(operation.compiled->signature)),
-                          {.cause = "the ranks made different numbers of calls",
-                           .remedy = "make the same calls in the same order on every rank before "
-                                     "destroying the communicator",
-                           .rank = members_[peer]}));
+  raise_consequence(
+      Error(ErrorCode::mismatch,
+            cat(describe(peer), " ", how, "; ", describe(rank_), " is still waiting for it in ",
+                to_string(operation.compiled->signature)),
+            {.cause = "the ranks made different numbers of calls",
+             .remedy = "make the same calls in the same order on every rank before "
+                       "destroying the communicator",
+             .rank = members_[peer]}));
 }
 
 void CommunicatorImpl::time_out(const Operation& operation) {
   const StallWatch::Explanation missing = explain_missing(operation);
   raise_everywhere(
       Error(ErrorCode::timeout,
-            cat(describe(rank_), " gave up after ",
+            cat(describe(rank_), " timed out after ",
                 std::chrono::duration<double>(operation.timeout).count(), " s in ",
                 !operation.point_to_point() ? cat(name_of_call(operation.number), ", ") : "",
                 to_string(operation.compiled->signature), missing.text),
-            {.cause = "a rank is stuck, slow, or makes other calls",
-             .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds",
+            {.cause = "a rank is stuck or slow, or makes different calls",
+             .remedy = "check the ranks named above; TUTTI_TIMEOUT sets the limit in seconds",
              .rank = missing.culprit}));
 }
 
@@ -241,11 +242,11 @@ std::string CommunicatorImpl::explain_unclaimed() {
   for (const auto& [message, own] : messages_.unclaimed()) {
     if (own) {
       text += cat("; ", describe(message.source),
-                  " creates a communicator of other ranks, or with another tag");
+                  " is creating a communicator with other members or another tag");
       continue;
     }
     text += cat("; ", describe(message.source), " has sent ", message.count, ' ',
-                name(message.dtype), ", tag ", message.tag, ", which nobody receives");
+                name(message.dtype), ", tag ", message.tag, ", which no receive matches");
   }
   return text;
 }

@@ -54,7 +54,7 @@ class Ways {
     ways_ = network_.route(rank, peer, arcs_);
     if (ways_ > 0) return arcs_;
     throw Error(ErrorCode::connection_lost,
-                cat("there is no way from rank ", rank, " to rank ", peer));
+                cat("there is no path from rank ", rank, " to rank ", peer));
   }
   double latency_us() const { return network_.slowest_us(arcs_, ways_); }
   // Fraction of a message carried by each of its paths.

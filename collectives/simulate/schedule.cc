@@ -77,9 +77,10 @@ class Builder {
     throw Error(
         ErrorCode::unsupported,
         cat(name(algorithm_.collective), ' ', algorithm_.name, " on ", shape_.ranks, " ranks has ",
-            steps > 2 * options_.most_steps ? cat("some ", steps) : "too many", " steps to walk"),
+            steps > 2 * options_.most_steps ? cat("some ", steps) : "too many",
+            " steps to simulate"),
         {.cause = cat("the limit is ", options_.most_steps, " steps over all ranks"),
-         .remedy = "let the algorithm be chosen, or take fewer ranks"});
+         .remedy = "let Tutti choose the algorithm, or use fewer ranks"});
   }
 
   // If ranks are walked as one, a message to another rank of a host is what rank 0 of that host

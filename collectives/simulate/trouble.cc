@@ -36,15 +36,16 @@ Error cut_off(Network& network, int32_t ranks, int32_t from, int32_t to) {
     return cat("rank ", rank, " (", network.graph().node(network.node_of(rank)).name, ")");
   };
   return Error(ErrorCode::connection_lost,
-               cat("there is no way from ", words(from), " to ", words(to)),
+               cat("there is no path from ", words(from), " to ", words(to)),
                {.where = cat("cut off: rank ", rank_ranges(missing)),
-                .cause = "the links that failed were the only ones, or nothing there forwards",
-                .remedy = "leave another link, or give a network with more ways"});
+                .cause = "the failed links were the only ones, or no node there forwards messages",
+                .remedy = "keep another link, or use a network with more paths"});
 }
 
 Error stopped(const Schedule& schedule, std::span<const int32_t> failed,
               const std::vector<int>& unfinished) {
-  if (failed.empty()) return Error(ErrorCode::internal, "the simulation stopped before its end");
+  if (failed.empty())
+    return Error(ErrorCode::internal, "the simulation stopped before it completed");
   const auto has_failed = [&](int32_t rank) { return std::ranges::count(failed, rank) > 0; };
   std::vector<int> direct;
   for (const Schedule::Message& message : schedule.messages) {
@@ -58,11 +59,12 @@ Error stopped(const Schedule& schedule, std::span<const int32_t> failed,
   sort_out(gone);
   return Error(
       ErrorCode::rank_died,
-      cat("rank ", rank_ranges(gone), " failed, and what it takes part in does not end"),
-      {.where = cat("ranks that wait for it: ", rank_ranges(direct),
-                    others.empty() ? "" : cat("; for these in turn: ", rank_ranges(others))),
-       .cause = "every rank's part is needed",
-       .remedy = "go on without it: make a communicator of the ranks that are left"});
+      cat("rank ", rank_ranges(gone), " failed, so the calls that need it do not complete"),
+      {.where =
+           cat("ranks that wait for it: ", rank_ranges(direct),
+               others.empty() ? "" : cat("; ranks that wait for these: ", rank_ranges(others))),
+       .cause = "every rank's contribution is needed",
+       .remedy = "continue without it: create a communicator of the surviving ranks"});
 }
 
 }  // namespace tutti

@@ -236,7 +236,7 @@ TEST(TorusBucket, TakesTheRingsVolumeInFewerRounds) {
     EXPECT_EQ(depth_of("torus_bucket", p), 2 * (rows + columns - 2));
   }
   EXPECT_EQ(require_algorithm(Collective::all_reduce, "torus_bucket").supports({.ranks = 13}),
-            "a prime number of them makes no torus");
+            "a prime number of ranks does not form a torus");
 }
 
 TEST(DoubleBinaryTree, IsTwoShallowTreesWithInnerNodesApart) {

@@ -90,9 +90,9 @@ TEST(WithArithmetic, IsRefusedWhereItIsNotAskedForOrMissing) {
   EXPECT_THAT(problem_of(exchange(), Arithmetic::means), HasSubstr("is not divided"));
   EXPECT_THAT(problem_of(exchange(), Arithmetic::scaled), HasSubstr("not scaled yet"));
   EXPECT_THAT(problem_of(added(exchange(), Arithmetic::means), Arithmetic::none),
-              HasSubstr("nobody asked for"));
+              HasSubstr("computes no mean"));
   EXPECT_THAT(problem_of(added(exchange(), Arithmetic::scaled), Arithmetic::none),
-              HasSubstr("not to be scaled"));
+              HasSubstr("must not be scaled"));
 }
 
 TEST(WithArithmetic, IsRefusedWhereItIsMissingOnOneRankOrInOneStep) {
@@ -124,30 +124,33 @@ TEST(WithArithmetic, IsRefusedWhereItComesTwiceOrTooEarly) {
   early[1].steps = {send({0}, {input(0)}), copy({input(0)}, {output(0)}),
                     recv_reduce_left(0, {output(0)}, {output(0)})};
   early[1].steps[1].divides = true;
-  EXPECT_THAT(problem_of(early, Arithmetic::means), HasSubstr("combines what is divided already"));
+  EXPECT_THAT(problem_of(early, Arithmetic::means),
+              HasSubstr("combines a value that is divided already"));
 
   // Rank 1 scales in place and reads its input again.
   std::vector<Program> again = added(exchange(), Arithmetic::scaled);
   again[1].steps = {copy({input(0)}, {output(0)}), send({0}, {input(0)}),
                     recv_reduce_left(0, {output(0)}, {output(0)})};
   again[1].steps[0].scales = again[1].steps[1].scales = true;
-  EXPECT_THAT(problem_of(again, Arithmetic::scaled), HasSubstr("scales what is not to be scaled"));
+  EXPECT_THAT(problem_of(again, Arithmetic::scaled),
+              HasSubstr("scales data that must not be scaled"));
 }
 
 TEST(WithArithmetic, IsRefusedOfStepsThatCannotDoIt) {
   std::vector<Program> programs = exchange();
   programs[0].steps[0].divides = true;
-  EXPECT_THAT(problem_of(programs, Arithmetic::none), HasSubstr("divides what is no result"));
+  EXPECT_THAT(problem_of(programs, Arithmetic::none),
+              HasSubstr("divides a value that is not a result"));
   programs = reduce_and_send(scratch(0));
   programs[0].steps[0].divides = true;
-  EXPECT_THAT(problem_of(programs, Arithmetic::none), HasSubstr("nobody asked for"));
+  EXPECT_THAT(problem_of(programs, Arithmetic::none), HasSubstr("computes no mean"));
   programs = reduce_and_send(output(0));
   programs[0].steps[1].scales = true;
   EXPECT_THAT(problem_of(programs, Arithmetic::none), HasSubstr("scales, but reads no input"));
   programs = {with({copy({input(0)}, {output(0)})})};
   programs[0].steps[0].divides = true;
   EXPECT_THAT(problem_of(programs, Arithmetic::none, Collective::broadcast),
-              HasSubstr("divides what is no result"));
+              HasSubstr("divides a value that is not a result"));
 }
 
 TEST(Means, AreDividedByWhoeverCompletesThem) {

@@ -99,7 +99,7 @@ TEST_F(CallCompilerTest, DeterministicCallsTakeCanonicalAlgorithmsOnly) {
   EXPECT_TRUE(compiler_.must_be_canonical(sum(8), deterministic));
   EXPECT_EQ(compiler_.compiled(sum(8), deterministic)->algorithm->grade, Grade::canonical);
   EXPECT_THAT(refusal(sum(8), {.algorithm = "ring", .deterministic = true}),
-              HasSubstr("a deterministic call needs a canonical algorithm"));
+              HasSubstr("a deterministic call requires a canonical algorithm"));
 }
 
 TEST_F(CallCompilerTest, AMessageRunsThePlanOfItsPeer) {

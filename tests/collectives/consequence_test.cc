@@ -149,9 +149,10 @@ TEST(Consequence, OfAMismatchTellsOfIt) {
     first.all_reduce(std::span(values));
   });
   ASSERT_TRUE(errors[2].has_value());
-  EXPECT_THAT(errors[2]->what(),
-              AllOf(HasSubstr("rank 1 ("), HasSubstr("failed and gave up; likely cause: the calls "
-                                                     "of two ranks do not fit together")));
+  EXPECT_THAT(
+      errors[2]->what(),
+      AllOf(HasSubstr("rank 1 ("),
+            HasSubstr("failed and left the communicator; likely cause: collective mismatch")));
 }
 
 // Rank 0's own error: rank 1's position is irrelevant and not reported.

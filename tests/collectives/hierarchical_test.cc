@@ -154,7 +154,7 @@ TEST(Hierarchical, SaysWhereItDoesNotRun) {
   const Algorithm canonical =
       compose_hierarchical(canonical_reduce_scatter(), all_reduce("two_shot"), all_gather("ring"));
   EXPECT_THAT(canonical.supports({.ranks = 9, .layout = Layout::equal(9, 3)}),
-              testing::HasSubstr("power of two"));
+              testing::HasSubstr("power-of-two"));
   const Algorithm swing =
       compose_hierarchical(rounding_reduce_scatter(), all_reduce("swing"), all_gather("ring"));
   EXPECT_THAT(swing.supports({.ranks = 6, .layout = Layout::equal(6, 2)}),

@@ -109,7 +109,7 @@ TEST(Planner, NeverTakesWhatIsOnlyCorrectOrDoesNotRun) {
   even.grade = Grade::canonical;
   even.id = id_of("even");
   even.supports = [](const Shape& shape) {
-    return std::string(shape.ranks % 2 == 0 ? "" : "it needs an even number of ranks");
+    return std::string(shape.ranks % 2 == 0 ? "" : "it requires an even number of ranks");
   };
   const Wanted wanted{.collective = Collective::all_reduce, .bytes = 1 << 20};
   Planner five({.ranks = 5}, network(5), {&free, &even});

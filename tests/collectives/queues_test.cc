@@ -201,7 +201,7 @@ TEST(Queues, RefusesWhatIsNotOpen) {
     comm.open_queues(2);
     EXPECT_THAT(refusal([&] { comm.barrier({.queue = -1}); }), HasSubstr("queue -1 is not open"));
     EXPECT_THAT(refusal([&] { comm.barrier({.queue = 3}); }), HasSubstr("queues 0 to 2"));
-    EXPECT_THAT(refusal([&] { comm.open_queues(1); }), HasSubstr("2 queues are open already"));
+    EXPECT_THAT(refusal([&] { comm.open_queues(1); }), HasSubstr("2 queues are already open"));
     EXPECT_THAT(refusal([&] { comm.open_queues(Communicator::kMostQueues + 1); }),
                 HasSubstr("is not in 2 to 16"));
     Communicator copy = comm.duplicate();
@@ -218,7 +218,7 @@ TEST(Queues, AreEquallyManyOnAllRanks) {
   for (const std::optional<Error>& error : errors) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), ErrorCode::mismatch);
-    EXPECT_THAT(error->what(), HasSubstr("give open_queues() the same number on all ranks"));
+    EXPECT_THAT(error->what(), HasSubstr("pass the same number to open_queues() on all ranks"));
   }
 }
 

@@ -278,7 +278,7 @@ TEST(Simulate, NamesWhoWaitsForAFailedRank) {
   options.failed_ranks = {3};
   const std::string what = error_of([&] { play.run(options); }, ErrorCode::rank_died);
   EXPECT_THAT(what, AllOf(HasSubstr("rank 3 failed"), HasSubstr("wait for it: 4"),
-                          HasSubstr("in turn: 0-2,5")));
+                          HasSubstr("wait for these: 0-2,5")));
 }
 
 TEST(Simulate, TheSameSeedGivesTheSameTime) {
@@ -329,7 +329,7 @@ TEST(Simulate, RefusesWhatIsTooLongToWalk) {
       },
       ErrorCode::unsupported);
   EXPECT_THAT(what,
-              AllOf(HasSubstr("limit is 1000 steps"), HasSubstr("let the algorithm be chosen")));
+              AllOf(HasSubstr("limit is 1000 steps"), HasSubstr("let Tutti choose the algorithm")));
 }
 
 // From the beginning, and after all ranks have computed for some time.

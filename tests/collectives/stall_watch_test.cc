@@ -92,7 +92,7 @@ TEST_F(StallWatchTest, ARankBehindASilentOneIsNotToBlame) {
   watches_[0].forget_answers();
   const StallWatch::Explanation found = watches_[0].explain({3}, false);
   EXPECT_EQ(found.culprit, 12);
-  EXPECT_EQ(found.text, "; waiting for R13, which is behind R12, which does not answer");
+  EXPECT_EQ(found.text, "; waiting for R13, which is reached through R12, which does not answer");
 }
 
 TEST_F(StallWatchTest, FindsACallWithOtherArguments) {

@@ -311,7 +311,7 @@ TEST_P(Survivors, GrowBackToFullStrength) {
       if (rank < ranks + taken) {
         EXPECT_EQ(texts[rank], has(dead, rank) ? "" : all) << "rank " << rank;
       } else {
-        EXPECT_THAT(texts[rank], HasSubstr("did not need this spare"));
+        EXPECT_THAT(texts[rank], HasSubstr("without using this spare rank"));
       }
     }
   }
@@ -344,7 +344,7 @@ TEST_P(Survivors, RefuseToGrowAPartOfTheJob) {
     return text;
   });
   EXPECT_THAT(texts[0], HasSubstr("rank 2"));
-  EXPECT_THAT(texts[2], HasSubstr("takes part in the job, but not in the communicator"));
+  EXPECT_THAT(texts[2], HasSubstr("is active in the job, but is not a member of the communicator"));
 }
 
 // Sanitizers keep freed memory and records of accesses.

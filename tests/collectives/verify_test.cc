@@ -107,16 +107,16 @@ TEST(Grades, ARoundedAndAnUnroundedPartialAreNotTheSame) {
 TEST(Wires, AreTheSameAtBothEnds) {
   Programs programs = chain(scratch(0));
   programs[1].steps[1].wire = Wire::element;
-  expect_refused(
-      verify_all_reduce(programs),
-      AllOf(StartsWith("rank 2, step 0 (recv unrounded from 1"), HasSubstr("takes for")));
+  expect_refused(verify_all_reduce(programs),
+                 AllOf(StartsWith("rank 2, step 0 (recv unrounded from 1"),
+                       HasSubstr("the other end as elements")));
 }
 
 TEST(Wires, CarryAccumulatorsWhereThereAreAny) {
   const Programs programs = {with({send({1}, {input(0)}, Wire::accumulator)}),
                              with({recv(0, {output(0)}, Wire::accumulator)})};
   expect_refused(verify(Collective::broadcast, programs),
-                 HasSubstr("carries accumulators where there are none"));
+                 HasSubstr("carries accumulators, but the programs have none"));
 }
 
 TEST(Scans, EndAtTheOwnRank) {
@@ -153,12 +153,12 @@ TEST(Direct, ForwardsNothing) {
     p.steps[1].src = {scratch(0)};
   }
   EXPECT_EQ(verify(Collective::all_to_all, programs).problem, "");
-  expect_refused(verify(Collective::all_to_all, programs, {.direct = true}),
-                 "rank 0, step 0 (copy input[1] to scratch[0]): declared direct, but forwards what "
-                 "it received");
+  expect_refused(
+      verify(Collective::all_to_all, programs, {.direct = true}),
+      "rank 0, step 0 (copy input[1] to scratch[0]): declared direct, but forwards received data");
 }
 
-// If blocks are uneven, chunks of different blocks cannot be combined.
+// Blocks may be uneven, so a step that moves data between chunks of different blocks is rejected.
 TEST(Sizes, OfDifferentBlocks) {
   const auto program = [](int32_t own, int32_t other) {
     return Program{.input_chunks = 1,
@@ -168,7 +168,7 @@ TEST(Sizes, OfDifferentBlocks) {
                              recv(other, {scratch(own)}), copy({scratch(own)}, {output(other)})}};
   };
   expect_refused(verify(Collective::all_gather, Programs{program(0, 1), program(1, 0)}),
-                 HasSubstr("sizes do not fit: chunks of different size classes meet"));
+                 HasSubstr("sizes do not match: chunks of different size classes meet"));
 }
 
 TEST(Progress, EveryoneReceivesFirst) {
@@ -193,8 +193,8 @@ TEST(Progress, AConnectionHoldsOneMessage) {
   for (Program& program : programs) program.fan_out = 2;
   expect_refused(verify_all_reduce(programs),
                  AllOf(HasSubstr("no progress"),
-                       HasSubstr("rank 0, step 1 (send input[0] to 1, 2) waits for rank 1 to take "
-                                 "the message before it"),
+                       HasSubstr("rank 0, step 1 (send input[0] to 1, 2) waits for rank 1 to "
+                                 "receive the previous message"),
                        HasSubstr("rank 1, step 0 (recv scratch[0] from 2) waits for a message "
                                  "from rank 2")));
 }
@@ -236,7 +236,7 @@ TEST(Contributions, MissingChunk) {
   Programs programs = exchange();
   for (Program& program : programs) program.input_chunks = program.output_chunks = 2;
   expect_refused(verify_all_reduce(programs),
-                 "rank 0: output[1]: missing contribution: nothing is written to it");
+                 "rank 0: output[1]: missing contribution: it is never written");
 }
 
 TEST(Contributions, OfAnotherChunk) {
@@ -290,9 +290,9 @@ TEST(Reads, BeforeAnyWrite) {
   Programs programs = exchange();
   for (Program& program : programs) program.scratch_chunks = 4;
   programs[1].steps[0] = send({0}, {scratch(3)});
-  expect_refused(verify_all_reduce(programs),
-                 "rank 1, step 0 (send scratch[3] to 0): read before write: nothing has written "
-                 "scratch[3] yet");
+  expect_refused(
+      verify_all_reduce(programs),
+      "rank 1, step 0 (send scratch[3] to 0): read before write: scratch[3] is not written yet");
 }
 
 // In place the output initially holds the input, but not every call is in place.
@@ -333,7 +333,7 @@ TEST(InPlace, InputThatWasOverwritten) {
 TEST(Sizes, WithinAStep) {
   const Program program = with({copy({input(0, 2)}, {output(0)})}, 2);
   expect_refused(verify_all_reduce({program}),
-                 "rank 0, step 0 (copy input[0-1] to output[0]): sizes do not fit: 2 chunks meet "
+                 "rank 0, step 0 (copy input[0-1] to output[0]): sizes do not match: 2 chunks meet "
                  "1");
 }
 
@@ -345,14 +345,14 @@ TEST(Sizes, OfAMessage) {
   programs[0].steps[0] = send({1}, {input(0, 2)});
   expect_refused(verify_all_reduce(programs),
                  AllOf(StartsWith("rank 1, step 1 (recv from 0"),
-                       HasSubstr("sizes do not fit: 2 chunks meet 1"),
+                       HasSubstr("sizes do not match: 2 chunks meet 1"),
                        HasSubstr("from rank 0, step 0 (send input[0-1] to 1)")));
 }
 
 TEST(Sizes, OfChunksAtDifferentPlaces) {
   const Program program = with({copy({input(0)}, {output(1)}), copy({input(1)}, {output(0)})}, 2);
   expect_refused(verify_all_reduce({program}),
-                 HasSubstr("sizes do not fit: chunks of different size classes meet"));
+                 HasSubstr("sizes do not match: chunks of different size classes meet"));
 }
 
 TEST(Sizes, BeyondTheBuffers) {
@@ -368,13 +368,13 @@ TEST(Sizes, OfTheWholeProgram) {
   Program program = with({copy({input(0)}, {output(0)})}, 1);
   program.output_chunks = 2;
   expect_refused(verify_all_reduce({program}),
-                 "sizes do not fit: 1 input and 2 output chunks for a all_reduce of 1 ranks");
+                 "sizes do not match: 1 input and 2 output chunks for a all_reduce of 1 ranks");
 }
 
 TEST(Steps, NameTheirPeers) {
   for (const auto& [peers, problem] : std::vector<std::pair<std::vector<int32_t>, std::string>>{
-           {{2}, "there is no rank 2 among 2"},
-           {{-1}, "there is no rank -1 among 2"},
+           {{2}, "rank 2 is not one of the 2"},
+           {{-1}, "rank -1 is not one of the 2"},
            {{0}, "names its own rank"},
            {{1, 1}, "names a rank twice"},
            {{}, "names no peer"}}) {
@@ -420,14 +420,14 @@ TEST(Limits, AreTheSameOnAllRanks) {
     Programs programs = exchange();
     programs[1].*member = 3;
     expect_refused(verify_all_reduce(programs),
-                   "rank 1 declares other chunk counts or limits than rank 0");
+                   "rank 1 declares different chunk counts or limits from rank 0");
   }
 }
 
 TEST(Roots, Exist) {
   expect_refused(verify(Collective::reduce, exchange(), {.root = 2}),
-                 "there is no root 2 among 2 ranks");
-  expect_refused(verify(Collective::reduce, {}), "there is no root 0 among 0 ranks");
+                 "root 2 is not one of the 2 ranks");
+  expect_refused(verify(Collective::reduce, {}), "root 0 is not one of the 0 ranks");
 }
 
 }  // namespace

@@ -321,14 +321,14 @@ TEST(WireFormat, RefusesWhatItCannotCarry) {
                 std::vector<double> values(4);
                 comm.all_reduce(values, values, ReduceOp::sum, {.wire = WireFormat::mx8});
               }),
-              HasSubstr("only f32 travels in another format"));
+              HasSubstr("wire formats apply to f32 only"));
   EXPECT_THAT(error_of([](Communicator& comm) {
                 std::vector<float> values(4);
                 const auto op = std::make_shared<const UserOp>(
                     UserOp{.combine = [](void*, const void*, const void*, uint64_t, DType) {}});
                 comm.all_reduce(values, values, Reduction::user(op), {.wire = WireFormat::mx8});
               }),
-              HasSubstr("an operator of the caller's"));
+              HasSubstr("a user-defined operator cannot combine"));
 }
 
 TEST(WireFormat, RanksThatDifferInItAreFoundOut) {

@@ -38,7 +38,7 @@ void write(ByteStream& socket, std::string_view bytes, const Deadline& deadline)
   write_exactly(socket, std::as_bytes(std::span(bytes)), deadline);
 }
 
-// Rank 1, until the connection ends.
+// Runs rank 1 until the connection ends.
 void be_child(uint16_t port, uint8_t choice, std::string_view bytes) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(20));
   Fd socket;
@@ -62,7 +62,8 @@ void be_child(uint16_t port, uint8_t choice, std::string_view bytes) {
   }
 }
 
-// Rank 0, which leaves after it has received everything from the child.
+// Runs rank 0 until the child's thread has ended. Requires that the control channel survives
+// whatever the child sends.
 void be_rank_zero(const Job& job, bool votes, const std::future<void>& child_has_ended) {
   const std::shared_ptr<Control> control = Control::connect(job);
   testing::AttachedClient client(*control, kCommunicator, {0, 1});

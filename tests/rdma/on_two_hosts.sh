@@ -86,7 +86,7 @@ export TUTTI_TIMEOUT=5
 start_endless
 kill -STOP "$(rank_1)"
 ended_with 1
-grep -q "tutti: rank 0 .* gave up after 5 s .* waiting for rank 1 .* which does not answer" err.txt
+grep -q "tutti: rank 0 .* timed out after 5 s .* waiting for rank 1 .* which does not answer" err.txt
 unset TUTTI_TIMEOUT
 
 if [ -n "$link" ]; then

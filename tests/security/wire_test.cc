@@ -37,7 +37,8 @@ using testing::run_jobs_catching;
 
 constexpr std::string_view kPattern = "the weights of a model that cost a fortune; ";
 constexpr size_t kBytes = 1 << 20;
-// Numbers of rank 1's connections to rank 0.
+// Index, in Proxy's numbering, of rank 1's control connection to rank 0; all other connections
+// carry data.
 constexpr size_t kControlLink = 0;
 
 std::string payload() {

@@ -4,10 +4,12 @@
 
 #include <cstddef>
 
-// Writes the addresses in this process of the members' `bytes` bytes at this address, in device
-// order, and returns their number. Returns 0 if it is not an accessible multicast address, if not
-// all devices of the team have memory bound there, if one of them has ended, or if there are more
-// than `most`. If ranks are threads, these are the addresses that they use themselves.
+// Resolves multicast `address` to ordinary addresses in this process. Writes one address per device
+// (device order, at most `most`) to `members`, each of `bytes` accessible bytes, and returns their
+// number. Returns 0 if `address` is not an accessible multicast address, if a device of the team
+// has no memory bound there, if a device's memory can no longer be opened (its process has exited),
+// or if there are more than `most` devices. If ranks are threads, the addresses are those at which
+// the ranks themselves map the memory.
 //
 // Defined by tests/support/fake_cuda:driver, which the test GPU's kernels link. Other code finds it
 // by dlsym.

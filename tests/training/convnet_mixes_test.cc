@@ -191,11 +191,11 @@ std::string refusal(const ConvnetConfig& config, int ranks) {
 TEST(ConvnetMixes, MistakesAreNamed) {
   EXPECT_THAT(refusal(uneven({d, d, d, b}), 2),
               AllOf(HasSubstr("layer 2 cannot be domain-parallel (d)"),
-                    HasSubstr("the layer is fully connected"), HasSubstr("give b or m")));
+                    HasSubstr("the layer is fully connected"), HasSubstr("use b or m")));
   EXPECT_THAT(refusal(uneven({m, d, b, b}), 6),
               AllOf(HasSubstr("the 5 outputs of layer 0 cannot be divided over 6 ranks"),
-                    HasSubstr("give b or d for this layer")));
-  EXPECT_THAT(refusal(uneven({d, d}), 2), HasSubstr("the mix has 2 layers, and the model 4"));
+                    HasSubstr("use b or d for this layer")));
+  EXPECT_THAT(refusal(uneven({d, d}), 2), HasSubstr("the mix has 2 layers, but the model has 4"));
   const auto with = [](auto change) {
     ConvnetConfig config = uneven();
     change(config);

@@ -244,7 +244,7 @@ TEST(Experts, MoreRanksThanExpertsAreRefused) {
     testing::train(4, run_of(RouterOptions{.experts = 3, .topk = 2}, {.data = 4, .experts = 4}));
     ADD_FAILURE() << "went on";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("3 experts cannot be shared out among 4 ranks [--ep]"),
+    EXPECT_NE(std::string(error.what()).find("3 experts cannot be divided over 4 ranks [--ep]"),
               std::string::npos)
         << error.what();
   }

@@ -177,7 +177,7 @@ void expect_refused(const TinyRun& run, const char* what, int ranks = 2) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
       EXPECT_THAT(error.what(), HasSubstr(what));
-      EXPECT_THAT(error.what(), HasSubstr("leave out --factors"));
+      EXPECT_THAT(error.what(), HasSubstr("remove --factors"));
     }
   });
 }

@@ -221,7 +221,7 @@ class Refused : public ::testing::TestWithParam<const char*> {
     change(options, config);
     expect_refused(
         kStages, [&](const Job& job) { train_as_rank(job, options, {}, config); },
-        cat("the schedule ", GetParam(), " does not go with ", what), remedy);
+        cat("the schedule ", GetParam(), " does not support ", what), remedy);
   }
 };
 
@@ -252,7 +252,7 @@ TEST(TooFewMicroBatches, AreRefusedWithTwoBuffers) {
         train(Mesh(Communicator::init(job), {.pipeline = 4}), model, {data.get()}, options,
               [](const StepReport&) {});
       },
-      "needs updates of at least 3 micro-batches, not 2", "another schedule");
+      "requires updates of at least 3 micro-batches, not 2", "another schedule");
 }
 
 // --- non-finite values ---

@@ -248,8 +248,7 @@ TEST(NamedLosses, MustBeDeclared) {
   run.other_model = [](const MeshPlace&) { return std::make_unique<PenalizedGpt>(false); };
   const auto errors = run_ranks_catching(1, [&](const Job& job) { TinyRank(job, run).step(); });
   ASSERT_TRUE(errors[0]);
-  EXPECT_THAT(errors[0]->what(), HasSubstr("the unit h.0 has added the loss penalty, which it has "
-                                           "not declared"));
+  EXPECT_THAT(errors[0]->what(), HasSubstr("the unit h.0 added the undeclared loss penalty"));
 }
 
 // --- ranks without samples ---

@@ -211,8 +211,8 @@ std::string refusal(const PerceptronConfig& config, int ranks) {
 
 TEST(Mixes, NeedALetterForEachLayer) {
   EXPECT_THAT(refusal(uneven({LayerSplit::batch, LayerSplit::model}), 2),
-              AllOf(HasSubstr("the mix has 2 layers, and the model 3"), HasSubstr("--mix b,m"),
-                    HasSubstr("give 3 letters")));
+              AllOf(HasSubstr("the mix has 2 layers, but the model has 3"), HasSubstr("--mix b,m"),
+                    HasSubstr("use 3 letters")));
   EXPECT_LT(refusal(uneven(Mix(9999, LayerSplit::batch)), 2).size(), 300u);
 }
 
@@ -222,7 +222,7 @@ TEST(Mixes, DivideNoLayerThatIsNarrowerThanTheRanks) {
   };
   EXPECT_THAT(of(LayerSplit::model),
               AllOf(HasSubstr("the 5 outputs of layer 2 cannot be divided over 6 ranks"),
-                    HasSubstr("give b for this layer")));
+                    HasSubstr("use b for this layer")));
   EXPECT_EQ(of(LayerSplit::batch), "no error");
   check_gradients(6, {LayerSplit::model, LayerSplit::model, LayerSplit::batch}, 3, false);
 }

@@ -104,11 +104,12 @@ void expect_refused(const TinyRun& run, int ranks, const std::string& said) {
 TEST(PipelineShapes, ThatMakeNoSenseAreRefusedByAllRanks) {
   TinyRun run = run_of("1f1b", 2, 0);
   run.replica.pipeline.cut = {0, 8};
-  expect_refused(run, 2, "a model of 8 units cannot be cut into 2 chunks that begin at units 0,8");
+  expect_refused(run, 2,
+                 "a model of 8 units cannot be divided into 2 chunks that start at units 0,8");
   run.replica.pipeline.cut = {1, 4};
-  expect_refused(run, 2, "cannot be cut into 2 chunks");
+  expect_refused(run, 2, "cannot be divided into 2 chunks");
   run.replica.pipeline.cut = {0, 2, 4};
-  expect_refused(run, 4, "cannot be cut into 2 chunks");
+  expect_refused(run, 4, "cannot be divided into 2 chunks");
 
   expect_refused(run_of("1f1b", 9, 0), 9, "9");
   TinyRun many = run_of("interleaved", 3, 0);
@@ -117,13 +118,13 @@ TEST(PipelineShapes, ThatMakeNoSenseAreRefusedByAllRanks) {
   many.replica.pipeline.schedule = "1f1b";
   expect_refused(many, 3, "1f1b");
 
-  expect_refused(run_of("1f1b", 2, 0), 3, "3 ranks do not make a mesh");
+  expect_refused(run_of("1f1b", 2, 0), 3, "3 ranks do not form a mesh");
   TinyRun both = run_of("1f1b", 2, 0);
   both.mesh.data = 2;
-  expect_refused(both, 6, "6 ranks do not make a mesh of data 2 x pipeline 2");
+  expect_refused(both, 6, "6 ranks do not form a mesh of data 2 x pipeline 2");
 
   expect_refused(run_of("chimera", 3, 0), 3, "even");
-  expect_refused(run_of("chimera", 2, 3), 4, "the schedule chimera does not go with ZeRO stage 3");
+  expect_refused(run_of("chimera", 2, 3), 4, "the schedule chimera does not support ZeRO stage 3");
   expect_refused(run_of("2f2b", 2, 0), 2, "2f2b");
 }
 

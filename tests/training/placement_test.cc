@@ -230,24 +230,25 @@ TEST(Placement, WhatMakesNoSenseIsRefused) {
   EXPECT_THAT(refusal({4}, {.owner = {{Axis::tensor}, 2}}), HasSubstr("number 2 along tensor"));
   EXPECT_THAT(refusal({4}, {.owner = {{Axis::tensor}, -1}}), HasSubstr("number -1 along tensor"));
   EXPECT_THAT(refusal({4}, {.owner = {{Axis::pipeline}, 0}}), HasSubstr("along pipeline"));
-  EXPECT_THAT(refusal({}, {.owner = {{Axis::tensor}, 0}}), HasSubstr("the parameter is a number"));
+  EXPECT_THAT(refusal({}, {.owner = {{Axis::tensor}, 0}}), HasSubstr("the parameter is a scalar"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0}}, .owner = {{Axis::tensor}, 0}}),
-              HasSubstr("cut already"));
-  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {2, 4}}}}), HasSubstr("6 of 4 together"));
+              HasSubstr("sharded already"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {2, 4}}}}), HasSubstr("sum to 6, not 4"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {-2, 6}}}}),
-              HasSubstr("a part of it is -2"));
-  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 1}}}), HasSubstr("not there"));
-  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, -1}}}), HasSubstr("not there"));
+              HasSubstr("a part of it has size -2"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 1}}}), HasSubstr("no such dimension"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, -1}}}), HasSubstr("no such dimension"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::data, 0}}}), HasSubstr("the axis data"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::context, 0}}}), HasSubstr("the axis context"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::expert, 0}}}), HasSubstr("the axis expert"));
   EXPECT_THAT(refusal({4}, {.partial = {Axis::context}}), HasSubstr("partial sum over context"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::pipeline, 0}}}), HasSubstr("the axis pipeline"));
   EXPECT_THAT(refusal({4, 4}, {.cuts = {{Axis::tensor, 0}, {Axis::tensor, 1}}}),
-              HasSubstr("cut already"));
+              HasSubstr("sharded already"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0}}, .partial = {Axis::tensor}}),
-              HasSubstr("no partial sum over tensor"));
-  EXPECT_THAT(refusal({4}, {.partial = {Axis::data}}), HasSubstr("no partial sum over data"));
+              HasSubstr("cannot be a partial sum over tensor"));
+  EXPECT_THAT(refusal({4}, {.partial = {Axis::data}}),
+              HasSubstr("cannot be a partial sum over data"));
 }
 
 TEST(Slices, ThatAreNoneAreRefused) {

@@ -248,7 +248,7 @@ TEST(StochasticRounding, IsForBf16Only) {
     ASSERT_TRUE(errors[0]);
     EXPECT_EQ(errors[0]->code(), ErrorCode::invalid_argument);
     EXPECT_THAT(errors[0]->what(), AllOf(HasSubstr(std::string(name(dtype))),
-                                         HasSubstr("leave out --stochastic-rounding")));
+                                         HasSubstr("remove --stochastic-rounding")));
   }
 }
 
@@ -260,7 +260,7 @@ TEST(Compression, ThatRemembersGradientsRefusesAScaleThatChanges) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); });
   for (const auto& error : errors) ASSERT_TRUE(error);
   EXPECT_THAT(cat(errors[0]->what(), errors[1]->what()),
-              HasSubstr("gradients whose loss is scaled cannot be compressed"));
+              HasSubstr("error feedback is not available with loss scaling"));
 }
 
 // --- errors of one rank ---

@@ -67,7 +67,8 @@ TEST_P(SilentBugs, ALossDividedByARanksOwnTargets) {
   }
 }
 
-// The gradients of the first step, derived from plain gradient descent's change of the parameters.
+// Returns the gradients of the first step. Trains one step with SGD (no momentum, no clipping) at
+// learning rates 0 and kRate; gradient = (w(0) - w(kRate)) / kRate.
 testing::Whole first_gradients(const TinyRun& given, int ranks) {
   constexpr double kRate = 1e4;
   TinyRun run = given;

@@ -183,7 +183,7 @@ TEST_F(TensorParallel, HeadsMustDivide) {
   };
   EXPECT_EQ(refusal(4, "gpt2"), "");
   EXPECT_EQ(refusal(8, "few keys"), "") << "heads of keys need not";
-  EXPECT_THAT(refusal(3, "gpt2"), HasSubstr("8 heads cannot be cut over 3 ranks"));
+  EXPECT_THAT(refusal(3, "gpt2"), HasSubstr("8 heads cannot be sharded over 3 ranks"));
   EXPECT_THAT(refusal(3, "gpt2"), HasSubstr("the nearest number of ranks is 2"));
 }
 
@@ -198,8 +198,8 @@ TEST_F(TensorParallel, EachRankHasSomeOfTheHiddenValuesAndTheVocabulary) {
     return std::string();
   };
   EXPECT_EQ(refusal(5, 7), "");
-  EXPECT_THAT(refusal(3, 256), HasSubstr("3 hidden values cannot be cut over 4 ranks"));
-  EXPECT_THAT(refusal(64, 3), HasSubstr("3 kinds of tokens cannot be cut over 4 ranks"));
+  EXPECT_THAT(refusal(3, 256), HasSubstr("3 hidden values cannot be sharded over 4 ranks"));
+  EXPECT_THAT(refusal(64, 3), HasSubstr("vocabulary entries cannot be sharded over 4 ranks"));
 }
 
 // --- the same bits ---
@@ -398,7 +398,8 @@ TEST_F(TensorParallel, AModelForAnotherMeshIsRefused) {
          TinyRank(job, run);
        })) {
     ASSERT_TRUE(error);
-    EXPECT_NE(std::string(error->what()).find("is cut for another mesh"), std::string::npos);
+    EXPECT_NE(std::string(error->what()).find("is sharded for a different mesh"),
+              std::string::npos);
   }
 }
 
@@ -412,7 +413,7 @@ TEST_F(TensorParallel, MuonRefusesPartsOfMatrices) {
            TinyRank(job, run).step();
          })) {
       ASSERT_TRUE(error);
-      refusals += std::string(error->what()).find("works on whole matrices") != std::string::npos;
+      refusals += std::string(error->what()).find("whole matrices") != std::string::npos;
     }
     EXPECT_GE(refusals, 1);
   }
@@ -425,7 +426,7 @@ TEST_F(TensorParallel, GradientsAreNotCompressed) {
          TinyRank(job, run);
        })) {
     ASSERT_TRUE(error);
-    EXPECT_NE(std::string(error->what()).find("cannot be compressed"), std::string::npos);
+    EXPECT_NE(std::string(error->what()).find("compression"), std::string::npos);
   }
 }
 

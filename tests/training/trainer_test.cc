@@ -242,8 +242,9 @@ TEST(Trainer, OptionsThatMakeNoSenseAreNamed) {
   refused([](TrainOptions& o) { o.replica.storage.dtype = DType::i32; }, "i32");
   refused([](TrainOptions& o) { o.replica.storage.bucket_elements = 0; }, "buckets of 0 elements");
   refused([](TrainOptions& o) { o.data_weights = {1, 2}; }, "1 data sets were given");
-  refused([](TrainOptions& o) { o.checkpoint_every = 2; }, "no effect without a directory");
-  refused([](TrainOptions& o) { o.keep_best = true; }, "no effect without a directory");
+  refused([](TrainOptions& o) { o.checkpoint_every = 2; },
+          "no effect without a checkpoint directory");
+  refused([](TrainOptions& o) { o.keep_best = true; }, "no effect without a checkpoint directory");
 }
 
 // --- checkpoints ---
@@ -521,7 +522,7 @@ TEST_F(Checkpoints, AreExportedToStartOthersFrom) {
   GptConfig wider = testing::tiny_gpt();
   wider.width = 64;
   expect_refused([&](const Job& job) { train_as_rank(job, fresh, {}, wider); },
-                 "of another shape are wte.weight");
+                 "the shape differs for wte.weight");
 }
 
 }  // namespace

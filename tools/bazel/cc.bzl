@@ -11,11 +11,11 @@ it uses: --define=each_source=alone compiles it by itself. Lines of errors are t
 
 load("@rules_cc//cc:defs.bzl", _cc_binary = "cc_binary", _cc_library = "cc_library")
 
-# A change of one source compiles its whole part anew: seconds.
+# A change of one source recompiles its whole part, which takes seconds.
 _MOST_IN_A_PART = 12
 
 def _in_parts(name, srcs, alone):
-    """Labels to compile in place of srcs."""
+    """Returns the labels to compile instead of srcs."""
     if type(srcs) == "select":
         return srcs
     joined = [source for source in srcs if source.endswith(".cc") and source not in alone]
@@ -39,9 +39,9 @@ def _in_parts(name, srcs, alone):
     })
 
 def cc_library(name, srcs = [], alone = [], **kwargs):
-    """A cc_library; the sources in `alone` are compiled by themselves."""
+    """A cc_library; the sources in `alone` are compiled separately."""
     _cc_library(name = name, srcs = _in_parts(name, srcs, alone), **kwargs)
 
 def cc_binary(name, srcs = [], alone = [], **kwargs):
-    """A cc_binary; the sources in `alone` are compiled by themselves."""
+    """A cc_binary; the sources in `alone` are compiled separately."""
     _cc_binary(name = name, srcs = _in_parts(name, srcs, alone), **kwargs)

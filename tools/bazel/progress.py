@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a bazel command and says every ten seconds how far it is and how long the rest may take.
+"""Runs a bazel command and prints its progress and the estimated remaining time every ten seconds.
 
 usage: tools/bazel/progress.py WORD BAZEL-COMMAND...
 
@@ -14,13 +14,13 @@ import sys
 import time
 
 BETWEEN_LINES = 10  # seconds
-# "[120 / 300] 7 / 384 tests; Compiling ...": of tests, how many of them have ended says more.
+# "[120 / 300] 7 / 384 tests; Compiling ...": for tests, the number of finished ones is more informative.
 PROGRESS = re.compile(r"^\[([\d,]+) / ([\d,]+)\](?: ([\d,]+) / ([\d,]+) tests)?")
 NOISE = re.compile(r"^(Loading|Analyzing|INFO|DEBUG|Starting local Bazel|    currently loading|$)")
 
 
 def words(seconds):
-    """59 s, 3 min, 1 h 20 min"""
+    """Formats a duration: 59 s, 3 min, 1 h 20 min."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -28,12 +28,12 @@ def words(seconds):
 
 
 class Progress:
-    """How fast actions are finished, of those that have been so far."""
+    """Estimates the rate at which actions finish."""
 
     def __init__(self, word):
         self.word = word
         self.start = self.said = time.monotonic()
-        self.totals = []  # as they were told
+        self.totals = []  # as Bazel reported them
 
     def tell(self, done, total):
         now = time.monotonic()
@@ -41,7 +41,7 @@ class Progress:
             return
         self.said = now
         left = (now - self.start) * (total - done) / max(done, 1)
-        # While Bazel still finds more to do nobody knows how much there is.
+        # While Bazel still discovers actions, the total is unknown.
         self.totals = [*self.totals[-2:], total]
         is_known = len(self.totals) == 3 and total <= 1.02 * self.totals[0]
         estimate = f", about {words(left)} left" if is_known else ""

@@ -42,9 +42,9 @@ int set_up(const std::string& name, bool up) {
 DownLink::DownLink(const std::string& name) : name_(name) {
   if (const int error = set_up(name, false); error != 0) {
     throw system_error(cat("cannot take the link ", name, " down"), error,
-                       {.cause = "there is no such interface, or it may be done by root only",
-                        .remedy = "name it as `ip link` does, behind NAMESPACE/ where it is in a "
-                                  "network namespace, and be root"});
+                       {.cause = "the interface does not exist, or root privileges are missing",
+                        .remedy = "use a name from `ip link`, with the prefix NAMESPACE/ for an "
+                                  "interface in a network namespace, and run as root"});
   }
 }
 

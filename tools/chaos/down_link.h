@@ -7,8 +7,8 @@ namespace tutti::tool::chaos {
 
 class DownLink {
  public:
-  // "eth0", or "NAMESPACE/eth0" in a network namespace of `ip netns`. Throws Error(system) where
-  // there is none, or it may not be taken down.
+  // `name`: "eth0", or "NAMESPACE/eth0" in a network namespace of `ip netns`. Throws Error(system)
+  // if the interface does not exist or cannot be taken down.
   explicit DownLink(const std::string& name);
   ~DownLink();
   DownLink(const DownLink&) = delete;

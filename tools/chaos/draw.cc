@@ -1,4 +1,4 @@
-// Plans from a seed.
+// Draws random plans from a seed.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -12,13 +12,13 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-// How long a pause or a delay lasts, and how long after a first death a second one is in its
+// Length of a pause or a delay, and the longest time from a first death to a second one during its
 // recovery.
 constexpr uint64_t kShortMs = 500;
 constexpr uint64_t kRecoveryMs = 200;
 constexpr uint64_t kRecoveryMessages = 40;
 constexpr uint64_t kMostDiskBytes = 4 << 20;
-// Some partitions heal before anybody is given up, and some after that.
+// Some partitions end before a rank is declared dead, and some after that.
 constexpr uint64_t kPartitionMs = 12000;
 constexpr int64_t kMostShiftS = 24 * 3600;
 
@@ -31,7 +31,7 @@ class Drawer {
   bool coin() { return below(2) == 0; }
   uint64_t duration() { return 1 + below(kShortMs); }
   uint64_t bytes() { return 1 + below(kMostDiskBytes); }
-  // The product of two: early ones, in which a job begins, are likelier.
+  // Two nested draws, so that early times, during initialization, are more likely.
   uint64_t time() { return draw_.from_ms + below(1 + below(draw_.span_ms)); }
   uint64_t message() { return 1 + below(1 + below(draw_.messages)); }
   uint64_t soon_after(uint64_t what, uint64_t within) { return what + below(within); }
@@ -43,7 +43,7 @@ class Drawer {
     const int count = draw_.last_rank - draw_.first_rank + 1;
     return draw_.first_rank + static_cast<int>(below(static_cast<uint64_t>(count)));
   }
-  // Another one, where there is one.
+  // Returns another rank if there is one.
   int rank_but(int one) {
     const int count = draw_.last_rank - draw_.first_rank + 1;
     if (count == 1) return one;
@@ -88,14 +88,14 @@ Fault cut(Drawer& drawer, uint64_t for_ms) {
   return {.kind = Kind::cut, .at_ms = drawer.time(), .for_ms = for_ms, .link = drawer.link()};
 }
 
-// All pairs of hosts on the two sides of a line, for a while or for good.
+// Drops packets between two sets of hosts, temporarily or permanently.
 std::vector<Fault> partition(Drawer& drawer) {
   const std::vector<std::string>& hosts = drawer.hosts();
   const uint64_t sides = 1 + drawer.below((uint64_t{1} << (hosts.size() - 1)) - 1);
   const Fault one{.kind = Kind::drop,
                   .at_ms = drawer.time(),
                   .for_ms = drawer.coin() ? 1 + drawer.below(kPartitionMs) : 0};
-  // The last host is on the side whose bits are not set, which so is never empty.
+  // The last host is on the side whose bits are clear, so that side is never empty.
   std::vector<Fault> faults;
   for (size_t i = 0; i < hosts.size(); ++i) {
     for (size_t j = i + 1; j < hosts.size(); ++j) {
@@ -107,7 +107,7 @@ std::vector<Fault> partition(Drawer& drawer) {
   return faults;
 }
 
-// Two hosts, which all others reach.
+// Drops packets between two hosts, which all others still reach.
 Fault pair(Drawer& drawer) {
   const std::vector<std::string>& hosts = drawer.hosts();
   const size_t one = drawer.below(hosts.size());
@@ -117,8 +117,8 @@ Fault pair(Drawer& drawer) {
           .hosts = {hosts[std::min(one, other)], hosts[std::max(one, other)]}};
 }
 
-// The first host's ranks are at least as many as another one's, so that half of all ranks, with the
-// first one, are left.
+// The first host has at least as many ranks as any other, so that at least half of all ranks
+// survive, rank 0 among them.
 Fault lost(Drawer& drawer) {
   const std::vector<std::string>& hosts = drawer.hosts();
   return {.kind = Kind::lose,
@@ -126,7 +126,7 @@ Fault lost(Drawer& drawer) {
           .hosts = {hosts[1 + drawer.below(hosts.size() - 1)]}};
 }
 
-// To the past or the future.
+// Moves the clock into the past or the future.
 Fault clock(Drawer& drawer) {
   const auto shift = static_cast<int64_t>(drawer.below(2 * kMostShiftS + 1)) - kMostShiftS;
   return {.kind = Kind::clock, .at_ms = drawer.time(), .shift_s = shift};

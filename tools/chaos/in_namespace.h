@@ -1,4 +1,4 @@
-// Work in a network namespace of `ip netns`.
+// Runs work in a network namespace of `ip netns`.
 #pragma once
 
 #include <functional>
@@ -6,11 +6,11 @@
 
 namespace tutti::tool::chaos {
 
-// Calls `work`, which returns an errno or 0, on a thread of its own in that namespace ("": this
-// one), and returns that. Or why the namespace cannot be entered.
+// Calls `work` on a new thread in that namespace ("": the current one) and returns its result, an
+// errno or 0; or the errno of entering the namespace.
 int in_namespace(const std::string& name, const std::function<int()>& work);
 
-// The file by which `ip netns` keeps it.
+// Returns the file by which `ip netns` keeps the namespace.
 std::string namespace_file(const std::string& name);
 
 }  // namespace tutti::tool::chaos

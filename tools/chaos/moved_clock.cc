@@ -18,8 +18,8 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-// That for programs with threads. Distributions have it in a folder of its own, which on Debian is
-// below that of the architecture.
+// Finds the multi-threaded version of libfaketime. Distributions install it in a separate folder,
+// on Debian below the folder of the architecture.
 std::string find_library() {
   constexpr const char* kName = "faketime/libfaketimeMT.so.1";
   std::error_code none;  // such a folder
@@ -29,9 +29,10 @@ std::string find_library() {
       if (exists(entry.path() / kName, none)) return entry.path() / kName;
     }
   }
-  throw Error(ErrorCode::unsupported,
-              "the faults of class clock need libfaketime, which is missing",
-              {.remedy = "install it (Debian: apt-get install libfaketime), or leave them out"});
+  throw Error(
+      ErrorCode::unsupported, "faults of class clock require libfaketime, which is not installed",
+      {.remedy =
+           "install it (Debian: apt-get install libfaketime), or remove clock from --faults"});
 }
 
 }  // namespace
@@ -46,7 +47,7 @@ MovedClock::MovedClock(const std::string& file)
   sem_t* const semaphore = ::sem_open(semaphore_.c_str(), O_CREAT, 0600, 1);
   const Fd memory(::shm_open(memory_.c_str(), O_CREAT | O_RDWR, 0600));
   if (semaphore == SEM_FAILED || !memory || ::ftruncate(memory.get(), kMoreThanItUses) != 0) {
-    throw system_error("make what libfaketime shares between processes", errno);
+    throw system_error("create the shared memory of libfaketime", errno);
   }
   ::sem_close(semaphore);
 }
@@ -66,7 +67,7 @@ std::map<std::string, std::string> MovedClock::environment() const {
           {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
 }
 
-// Nobody reads half of it.
+// The file is replaced atomically.
 void MovedClock::show(int64_t seconds) const {
   const std::string next = file_ + ".next";
   std::ofstream(next) << (seconds < 0 ? "" : "+") << seconds << '\n';

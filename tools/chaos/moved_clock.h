@@ -1,6 +1,5 @@
-// A wall clock that jumps, for one command and all that it starts: libfaketime shows it to them.
-// The clocks that count on, such as CLOCK_MONOTONIC, are left alone, as by a host whose time is
-// set.
+// A wall clock that jumps, for one command and its descendants, by means of libfaketime. Monotonic
+// clocks such as CLOCK_MONOTONIC do not change, as when a host's time is set.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +10,22 @@ namespace tutti::tool::chaos {
 
 class MovedClock {
  public:
-  // `file` is made, and goes with this. Throws Error(unsupported) where there is no libfaketime.
+  // Creates `file`, which the destructor removes. Throws Error(unsupported) if libfaketime is
+  // missing.
   explicit MovedClock(const std::string& file);
   ~MovedClock();
   MovedClock(const MovedClock&) = delete;
   MovedClock& operator=(const MovedClock&) = delete;
 
-  // For the command.
+  // Environment variables for the command.
   std::map<std::string, std::string> environment() const;
-  // From now on the clock is so far from the true one.
+  // Sets the offset of the clock from the true time.
   void show(int64_t seconds) const;
 
  private:
   const std::string library_;
   const std::string file_;
-  // What libfaketime would make for each process, and leave there where one is killed.
+  // libfaketime would create a semaphore per process and leave it behind if the process is killed.
   const std::string semaphore_;
   const std::string memory_;
 };

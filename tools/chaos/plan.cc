@@ -19,7 +19,7 @@ constexpr std::string_view kLauncherName = "launcher";
 
 std::string_view name(Kind kind) { return kNames[static_cast<size_t>(kind)]; }
 
-// Those members only that say something.
+// Writes only the members that differ from their defaults.
 Json to_json(const Fault& fault) {
   Json json = {{"kind", std::string(name(fault.kind))}};
   if (fault.kind == Kind::full) {
@@ -50,7 +50,7 @@ void require_known(const Json& json, std::initializer_list<std::string_view> kno
     if (std::ranges::find(known, name) != known.end()) continue;
     std::string names;
     for (const std::string_view one : known) names += cat(names.empty() ? "" : ", ", one);
-    refuse(json, cat("there is no '", name, "' here"), cat("there may be: ", names));
+    refuse(json, cat("unknown member '", name, "'"), cat("valid members: ", names));
   }
 }
 
@@ -64,47 +64,49 @@ bool strikes_at_messages(Kind kind) {
          kind == Kind::abort || kind == Kind::swap;
 }
 
-// What makes another trial of it than whoever wrote it may think.
+// Refuses faults that would not do what their author meant.
 void check(const Fault& fault, const Json& json) {
   const bool at_message = json.contains("message"), by_time = json.contains("at_ms");
   if (at_message && by_time) {
-    refuse(json, "a fault strikes at a message or by time, and not both", "leave one of them out");
+    refuse(json, "a fault has both `message` and `at_ms`", "remove one of them");
   }
   const bool needs_message = strikes_at_messages(fault.kind);
   if (needs_message != at_message && (needs_message || strikes_by_time(fault.kind))) {
-    refuse(json, "there is no such fault",
-           "stall, truncate, swap, delay and abort strike at a rank's message; stop, pause, cut, "
-           "clock, drop and lose at a time; kill does both");
+    refuse(json, "the time of the fault does not match its kind",
+           "use `message` for stall, truncate, swap, delay and abort; use `at_ms` for stop, pause, "
+           "cut, clock, drop and lose; kill accepts either");
   }
-  if (at_message && fault.message == 0) refuse(json, "messages are counted from 1", "");
+  if (at_message && fault.message == 0) refuse(json, "`message` must be at least 1", "");
   if (at_message && fault.rank == kLauncher) {
-    refuse(json, "the launcher sends no messages", "give at_ms");
+    refuse(json, "the launcher sends no messages, so it cannot have `message`", "use at_ms");
   }
   const bool lasts = fault.kind == Kind::pause || fault.kind == Kind::delay;
   if (lasts && fault.for_ms == 0) {
-    refuse(json, cat("a ", name(fault.kind), " needs for_ms: how long it lasts"),
-           "stop and stall are for good");
+    refuse(json, cat("a ", name(fault.kind), " requires for_ms, its length"),
+           "add for_ms, or use stop or stall, which are permanent");
   }
 }
 
 int rank_from_json(const Json& json) {
   const Json& rank = json["rank"];
   if (rank == kLauncherName) return kLauncher;
-  if (!rank.is_natural_number()) refuse(json, "there is no such rank", "give 0 or more");
+  if (!rank.is_natural_number()) {
+    refuse(json, "`rank` is not a rank", "use 0 or more, or \"launcher\"");
+  }
   return rank.get<int>();
 }
 
-// The number of hosts that a fault of that kind strikes.
+// Returns the number of hosts that a fault of that kind strikes.
 size_t hosts_struck(Kind kind) { return kind == Kind::drop ? 2 : kind == Kind::lose ? 1 : 0; }
 
 std::vector<std::string> hosts_from_json(Kind kind, const Json& json) {
   auto hosts = json["hosts"].get<std::vector<std::string>>();
   const bool same = hosts.size() == 2 && hosts[0] == hosts[1];
   if (hosts.size() != hosts_struck(kind) || same) {
-    refuse(json, cat("a ", name(kind), " is of ", hosts_struck(kind), " hosts"),
-           "name network namespaces: two that are kept apart, or one that is lost");
+    refuse(json, cat("a ", name(kind), " strikes ", hosts_struck(kind), " hosts"),
+           "name two network namespaces to separate, or one to lose");
   }
-  std::ranges::sort(hosts);  // a pair has one name
+  std::ranges::sort(hosts);  // both orders of a pair are equal
   return hosts;
 }
 
@@ -132,7 +134,8 @@ Fault fault_from_json(const Json& json) {
   const auto kind = json["kind"].get<std::string>();
   const auto* found = std::ranges::find(kNames, kind);
   if (found == kNames.end()) {
-    throw Error(ErrorCode::invalid_argument, cat("a plan has no faults of kind '", kind, "'"));
+    throw Error(ErrorCode::invalid_argument, cat("unknown fault kind '", kind, "'"),
+                {.remedy = "see the kinds in tools/chaos/README.md"});
   }
   Fault fault{.kind = static_cast<Kind>(found - kNames.begin())};
   require_known(fault.kind, json);
@@ -226,10 +229,10 @@ std::vector<Plan> plans_from_json(const Json& json) {
     require_known(trial, {"class", "faults"});
     Plan plan{.fault_class = trial.value<std::string>("class", "planned")};
     for (const Json& fault : trial["faults"]) plan.faults.push_back(fault_from_json(fault));
-    if (plan.faults.empty()) refuse(trial, "a trial has no faults", "leave it out");
+    if (plan.faults.empty()) refuse(trial, "a trial without faults", "remove it");
     plans.push_back(std::move(plan));
   }
-  if (plans.empty()) refuse(json, "there are no trials in the plan", "");
+  if (plans.empty()) refuse(json, "the plan has no trials", "");
   return plans;
 }
 

@@ -1,4 +1,4 @@
-// What goes wrong in a trial, and when: drawn from a seed, or read from a file.
+// Faults of a trial and their times, drawn from a seed or read from a file.
 #pragma once
 
 #include <cstdint>
@@ -14,40 +14,40 @@ enum class Kind : uint8_t {
   kill,      // SIGKILL
   stop,      // SIGSTOP, for good
   pause,     // SIGSTOP, and after a while SIGCONT
-  stall,     // at a message: never moves again, but lives
+  stall,     // at a message: the rank blocks forever
   truncate,  // a message arrives with half of its payload
-  delay,     // stands still for a while after a message
-  full,      // the trial's directory takes so many bytes and no more
+  delay,     // blocks for a while after a message
+  full,      // the trial's directory is full after `bytes`
   cut,       // a network link is down, for a while or for good
   clock,     // the wall clock of the command and all that it starts jumps, for a while or for good
   drop,      // nothing arrives from one host at another, for a while or for good
-  lose,      // a host is lost in silence: nothing arrives from it, and its processes are gone
+  lose,      // a host is lost: its packets are dropped silently and its processes killed
   abort,     // at a message: the rank aborts the communicator that sends it
-  swap,      // two words of a message over TCP change places on the way
+  swap,      // two words of a message over TCP are swapped
 };
 
-// An outage of the network that is no longer than this is no reason for anybody to give up.
+// Longest network outage that a job must survive without an error.
 inline constexpr uint64_t kShortCutMs = 4000;
 
-// In the place of a rank: the command itself.
+// Value of `rank` for the command itself.
 inline constexpr int kLauncher = -1;
 
 struct Fault {
   Kind kind = Kind::kill;
   int rank = 0;
-  uint64_t message = 0;  // strikes when the rank sends its n-th one; 0: by time
-  uint64_t at_ms = 0;    // since all ranks have been there
-  uint64_t for_ms = 0;   // of a pause, a delay, a cut, a drop or a clock; 0: for good
-  uint64_t bytes = 0;    // of a directory that is full
-  std::string link;      // that is cut, as DownLink has it
+  uint64_t message = 0;  // strikes at the rank's n-th message; 0: timed fault
+  uint64_t at_ms = 0;    // after all ranks have started
+  uint64_t for_ms = 0;   // length of a pause, delay, cut, drop or clock jump; 0: permanent
+  uint64_t bytes = 0;    // size of a directory that becomes full
+  std::string link;      // interface that is cut, as for DownLink
   std::vector<std::string> hosts = {};  // two for drop, one for lose: network namespaces
-  int64_t shift_s = 0;                  // of a clock, in seconds
+  int64_t shift_s = 0;                  // offset of a clock, in seconds
 
   bool operator==(const Fault&) const = default;
 };
 
 struct Plan {
-  std::string fault_class;  // by which trials are counted, for people
+  std::string fault_class;  // class under which the table counts the trial
   std::vector<Fault> faults;
 
   bool operator==(const Plan&) const = default;
@@ -55,16 +55,16 @@ struct Plan {
 
 bool has_fault(const Plan& plan, Kind kind);
 
-// Whoever meets it goes on as if nothing had been.
+// Returns true if ranks must continue as if the fault had not happened.
 bool is_harmless(const Fault& fault);
-// Those that are left can go on without whom it strikes.
+// Returns true if the other ranks can continue without the victims.
 bool is_survivable(const Fault& fault);
-// The rank that must be named to people; others are no rank's fault.
+// Returns true if an error must name the fault's rank.
 bool has_victim(const Fault& fault);
 
 // "kill of rank 1 at its message 90"
 std::string in_words(const Fault& fault);
-// As TUTTI_FAULT has it; empty for what is done otherwise.
+// Returns the fault as a value of TUTTI_FAULT; empty for faults that are injected differently.
 std::string as_setting(const Fault& fault);
 
 // {"trials": [{"class": C, "faults": [{"kind": K, "rank": R, "message": N}, ...]}, ...]}
@@ -77,25 +77,25 @@ struct Draw {
   int trials = 0;
   int first_rank = 0;
   int last_rank = 0;
-  std::vector<std::string> classes;  // of all_classes(): each in turn
-  uint64_t from_ms = 0;              // before it there are no faults by time
-  uint64_t span_ms = 0;              // after it there are
-  uint64_t messages = 0;             // faults at messages are at the first so many
-  std::vector<std::string> links;    // that may be cut
-  std::vector<std::string> hosts;    // that may be kept apart or lost; the first is never lost
+  std::vector<std::string> classes;  // subset of all_classes(), used in turn
+  uint64_t from_ms = 0;              // no timed faults before this time
+  uint64_t span_ms = 0;              // timed faults occur within this time after from_ms
+  uint64_t messages = 0;             // message faults occur within a rank's first `messages`
+  std::vector<std::string> links;    // interfaces that may be cut
+  std::vector<std::string> hosts;    // hosts that may be separated or lost; the first is never lost
 };
 
-// "kill", "two", ...; what they mean is said in README.md.
+// "kill", "two", ...; README.md explains them.
 const std::vector<std::string>& all_classes();
 
-// Of a class; then there must be links.
+// Returns true if faults of the class cut links, so that links must be given.
 bool cuts_links(const std::string& fault_class);
-// True for a class whose faults strike hosts, so that some must be given.
+// Returns true if faults of the class strike hosts, so that hosts must be given.
 bool parts_hosts(const std::string& fault_class);
-// All hosts that a plan names.
+// Returns all hosts that a plan names.
 std::vector<std::string> hosts_of(const Plan& plan);
 
-// The same for the same draw, everywhere.
+// Draws plans; equal draws give equal plans on every machine.
 std::vector<Plan> draw_plans(const Draw& draw);
 
 }  // namespace tutti::tool::chaos

@@ -27,7 +27,7 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-// Empty where the process is gone, or not ours to look at.
+// Returns the file's text; empty if the process has ended or belongs to another user.
 std::string text_of(pid_t pid, std::string_view file) {
   const Fd fd(::open(cat("/proc/", pid, "/", file).c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
@@ -43,7 +43,7 @@ struct Status {
   pid_t parent = 0;
 };
 
-// Nothing of one that has ended.
+// Returns nothing if the process has ended.
 std::optional<Status> status_of(pid_t pid) {
   const std::string stat = text_of(pid, "stat");  // PID (NAME) STATE PARENT ...
   const size_t name_end = stat.rfind(')');

@@ -40,7 +40,7 @@ void add(const Tried& tried, Counts& counts) {
   counts.slowest = std::max(counts.slowest, tried.outcome.seconds_after);
 }
 
-// In the order in which classes come first, and last of all together.
+// Counts by class, in the order of first occurrence, then the total.
 std::vector<Counts> count(const std::vector<Tried>& trials) {
   std::vector<Counts> classes;
   Counts all{.name = "all"};
@@ -64,14 +64,14 @@ std::string failure_in_words(const Tried& tried, int number) {
   for (const Fault& fault : tried.plan.faults) {
     const bool met = std::ranges::count(tried.outcome.struck, fault) > 0;
     text += cat(&fault == &tried.plan.faults.front() ? " " : "; ", in_words(fault),
-                met ? "" : " (not met)");
+                met ? "" : " (did not strike)");
   }
   text += '\n';
   for (const std::string& problem : tried.verdict.problems) text += cat("  ", problem, '\n');
   const std::string words = last_words(tried.outcome.err);
-  if (!words.empty()) text += "  its last words:\n";
+  if (!words.empty()) text += "  last output:\n";
   for (const std::string& line : split(words, '\n')) text += cat("    ", line, '\n');
-  return text + cat("  its plan: ", to_json({tried.plan}).dump(), '\n');
+  return text + cat("  plan: ", to_json({tried.plan}).dump(), '\n');
 }
 
 std::string table(const std::vector<Tried>& trials) {

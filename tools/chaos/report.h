@@ -1,4 +1,4 @@
-// What people and programs are told of all trials.
+// Reports of all trials, as text and as JSON.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ struct Tried {
   Verdict verdict;
 };
 
-// Of the trial with this number: its faults, what is wrong, what it said last, and its plan.
+// Describes a failed trial: its number, faults, problems, last output and plan.
 std::string failure_in_words(const Tried& tried, int number);
-// Trials, outcomes and the slowest end, by class.
+// Table of trials, outcomes and the slowest end, by class.
 std::string table(const std::vector<Tried>& trials);
-// The same, with each failure's plan as a file to be run again.
+// The same as JSON, with each failure's plan in the format of --plan.
 Json to_json(const std::vector<Tried>& trials);
 
 }  // namespace tutti::tool::chaos

@@ -16,7 +16,7 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-// So that what is mounted goes with this process, however it ends.
+// Enters a new mount namespace, so that mounts vanish with this process however it ends.
 bool leave_the_mounts_of_others() {
   static const bool left = ::unshare(CLONE_NEWNS) == 0 &&
                            ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
@@ -35,8 +35,8 @@ Scratch::Scratch(uint64_t bytes) {
   if (is_mounted_) return;
   const int reason = errno;
   ::rmdir(path_.c_str());
-  throw system_error("mount a file system that becomes full", reason,
-                     {.remedy = "be root, or leave the faults of class full out"});
+  throw system_error("mount a file system of limited size", reason,
+                     {.remedy = "run as root, or remove full from --faults"});
 }
 
 Scratch::~Scratch() {

@@ -1,4 +1,4 @@
-// The directory of a trial, which the command finds in the place of {dir}.
+// The directory of a trial, which replaces {dir} in the command.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@ namespace tutti::tool::chaos {
 
 class Scratch {
  public:
-  // Of `bytes`, unless that is 0: a file system of its own, which this process and those below it
-  // see. Throws Error(system), where it may not be made.
+  // `bytes` > 0: mounts a file system of that size, visible to this process and its descendants.
+  // Throws Error(system) if that is not permitted.
   explicit Scratch(uint64_t bytes);
-  // It goes with all that is in it.
+  // Removes the directory and its contents.
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

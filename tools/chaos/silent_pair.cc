@@ -19,17 +19,17 @@
 namespace tutti::tool::chaos {
 namespace {
 
-// A locally administered address that no interface has by itself.
+// A locally administered hardware address that no interface uses.
 constexpr std::array<unsigned char, 6> kNobody = {0x02, 0, 0, 0, 0, 0x01};
 
 Error unreachable(const std::string& host, int error) {
   return system_error(
-      cat("cannot change how packets leave the host ", host), error,
-      {.cause = "there is no such network namespace, or it may be done by root only",
-       .remedy = "name hosts as `ip netns list` does, and be root"});
+      cat("cannot change the neighbour table of host ", host), error,
+      {.cause = "the network namespace does not exist, or root privileges are missing",
+       .remedy = "use names from `ip netns list`, and run as root"});
 }
 
-// IPv4 addresses of the namespace's interfaces, but for the loopback's.
+// Returns the IPv4 addresses of the namespace's interfaces, without loopback.
 std::vector<std::string> addresses_of(const std::string& host) {
   std::vector<std::string> addresses;
   const int error = in_namespace(host, [&] {
@@ -48,11 +48,12 @@ std::vector<std::string> addresses_of(const std::string& host) {
   });
   if (error != 0) throw unreachable(host, error);
   if (!addresses.empty()) return addresses;
-  throw Error(ErrorCode::invalid_argument, cat("the host ", host, " has no IPv4 address"),
-              {.remedy = "give its interfaces addresses before the trials"});
+  throw Error(ErrorCode::invalid_argument, cat("host ", host, " has no IPv4 address"),
+              {.remedy = "assign addresses to its interfaces before the trials"});
 }
 
-// Sets or removes how the namespace reaches the addresses.
+// In namespace `from`, adds (`silent`) or deletes permanent neighbour entries that map the
+// addresses `to` to an unused MAC address, so that packets to them are lost. Returns 0 or an errno.
 int set_neighbours(const std::string& from, const std::vector<std::string>& to, bool silent) {
   return in_namespace(from, [&] {
     const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));

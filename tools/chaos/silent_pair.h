@@ -1,4 +1,4 @@
-// Two hosts between which no packet arrives, and nobody is told.
+// Two hosts between which packets are dropped silently.
 #pragma once
 
 #include <string>
@@ -6,19 +6,19 @@
 
 namespace tutti::tool::chaos {
 
-// While this lives, each of two network namespaces sends packets for the other's IPv4 addresses to
-// a hardware address that nobody has. No route is missing, no interface is down and no connection
-// is reset: the same as a failed switch between the two.
+// While this object lives, each of two network namespaces sends packets for the other's IPv4
+// addresses to an unused hardware address. Routes, interfaces and connections stay up, as after the
+// failure of a switch between the two.
 class SilentPair {
  public:
-  // Names of `ip netns`. Throws Error(system) where there are none, or they may not be changed, and
-  // Error(invalid_argument) where one has no address.
+  // `one`, `other`: names of `ip netns`. Throws Error(system) if one does not exist or cannot be
+  // changed, and Error(invalid_argument) if one has no address.
   SilentPair(const std::string& one, const std::string& other);
   ~SilentPair();
   SilentPair(const SilentPair&) = delete;
   SilentPair& operator=(const SilentPair&) = delete;
 
-  // Throws what the constructor would; changes nothing.
+  // Throws what the constructor would throw, without changes.
   static void require(const std::string& host);
 
  private:

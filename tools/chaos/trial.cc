@@ -35,14 +35,14 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{10};
-// How long what the command has started may outlive it.
+// Time for which descendants may outlive the command.
 constexpr milliseconds kGrace{2000};
 
 double seconds_since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
 }
 
-// A fault by time begins, or one that does not last ends.
+// The start of a timed fault, or the end of a temporary one.
 struct Blow {
   milliseconds at;
   Fault fault;
@@ -160,7 +160,7 @@ class Trial {
     if (got == 0) fd.reset();
   }
 
-  // The command and what has come to this process from others.
+  // Reaps the command and orphans.
   void collect() {
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -170,7 +170,7 @@ class Trial {
     }
   }
 
-  // Until all have been there.
+  // Finds the processes of ranks until all have started.
   void look_for_ranks() {
     if (complete_) return;
     outcome_.ranks = std::max(outcome_.ranks, rank_processes().size());
@@ -219,7 +219,7 @@ class Trial {
     return silent_.try_emplace(pair, pair[0], pair[1]).second;
   }
 
-  // First nothing arrives from it any more, so that nobody hears of its processes' end.
+  // Drops the host's packets before killing its processes, so that no peer sees them end.
   void lose(const std::string& host) {
     for (const std::string& other : conditions_.hosts) {
       if (other == host) continue;
@@ -230,7 +230,7 @@ class Trial {
     }
   }
 
-  // False where the rank has ended.
+  // Returns false if the rank has ended.
   bool signal(const Blow& blow, const std::map<int, pid_t>& ranks) const {
     const auto found = ranks.find(blow.fault.rank);
     if (blow.fault.rank != kLauncher && found == ranks.end()) return false;
@@ -239,7 +239,7 @@ class Trial {
     return ::kill(pid, blow.begins ? SIGSTOP : SIGCONT) == 0;
   }
 
-  // Faults at messages, which ranks tell of.
+  // Reads which message faults have struck from the ranks' output.
   void look_for_messages() {
     for (const Fault& fault : plan_.faults) {
       const std::string setting = as_setting(fault);
@@ -250,7 +250,7 @@ class Trial {
     }
   }
 
-  // A new file that a process has mapped is another job's.
+  // New files that a process has mapped belong to another job and are ignored.
   std::vector<std::string> files_left() const {
     std::vector<std::string> left;
     for (const std::string& file : shared_memory_files()) {
@@ -275,7 +275,7 @@ class Trial {
   const Plan& plan_;
   const Conditions& conditions_;
   const Scratch scratch_;
-  const std::unique_ptr<MovedClock> clock_;  // of a plan that moves it
+  const std::unique_ptr<MovedClock> clock_;  // set if the plan moves it
   const std::set<std::string> files_before_;
   std::deque<Blow> blows_;
   std::map<std::string, DownLink> down_;                   // by name

@@ -1,4 +1,4 @@
-// One run of the command with the faults of one plan: what was done to it, and what became of it.
+// One run of the command with the faults of one plan, and its outcome.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace tutti::tool::chaos {
 
-// A signal has told this process to end.
+// Thrown when a signal asks this process to end.
 class Stopped : public Error {
  public:
   explicit Stopped(int signal);
@@ -25,26 +25,28 @@ class Stopped : public Error {
 struct Conditions {
   std::vector<std::string> command;  // "{dir}" in a word is the trial's directory
   std::map<std::string, std::string> environment;
-  SignalInbox* signals;                 // those that end this process: not lost between two trials
+  SignalInbox* signals;                 // signals that end this process, kept between trials
   std::vector<std::string> hosts = {};  // all of the command's: network namespaces
-  size_t ranks = 0;  // that the command starts here: times count from when all are there
-  // From the last fault, or else from the start, to the end.
+  // That the command starts on this host; times count from the start of the last one.
+  size_t ranks = 0;
+  // Time limit from the last fault, or from the start without faults, to the end.
   std::chrono::milliseconds limit = std::chrono::hours(24);
 };
 
 struct Outcome {
   bool hung = false;
-  int code = 0;               // as a shell would say it; of no meaning where it hung
+  int code = 0;               // shell exit code; undefined if it hung
   double seconds = 0;         // from start to end
   double seconds_after = 0;   // from the last fault
-  size_t ranks = 0;           // the most that there were at a time
-  std::vector<Fault> struck;  // of the plan's faults those that were met
+  size_t ranks = 0;           // largest number of simultaneous ranks
+  std::vector<Fault> struck;  // the plan's faults that struck
   std::string out;
   std::string err;
   std::vector<std::string> left;  // processes and files, in words
 };
 
-// Ends all that the command has left before it returns or throws. Throws StartError and Stopped.
+// Runs the command. Ends all remaining descendants before it returns or throws. Throws StartError
+// and Stopped.
 Outcome run_trial(const Plan& plan, const Conditions& conditions);
 
 }  // namespace tutti::tool::chaos

@@ -16,7 +16,7 @@ namespace {
 
 const std::regex kNumber(R"([-+]?\d+(\.\d*)?([eE][-+]?\d+)?)");
 
-// The same but for numbers, which may be a little apart.
+// Returns true if both texts are equal except for numbers, which may differ by `tolerance`.
 bool alike(const std::string& a, const std::string& b, double tolerance) {
   if (a == b) return true;
   if (std::regex_replace(a, kNumber, "#") != std::regex_replace(b, kNumber, "#")) return false;
@@ -30,19 +30,18 @@ bool alike(const std::string& a, const std::string& b, double tolerance) {
   return true;
 }
 
-// Whether it is the rank itself that says the line, in a log of Tutti's, of which not every thread
-// knows its rank, or behind `tutti run`'s label. Its own name helps nobody to find whose fault it
-// is.
+// Returns true if the rank itself wrote the line, in a log line of Tutti or after a label of `tutti
+// run`. A rank's own messages do not count as naming it.
 bool is_said_by(int rank, std::string_view line) {
   const auto has = [&](const std::string& words) { return line.find(words) != line.npos; };
   return line.starts_with(cat("[", rank, "] ")) || has(cat("tutti [rank ", rank, "] ")) ||
          has(cat("communicator aborted on rank ", rank, " ("));
 }
 
-// As errors name a rank, which is followed by its host or address: by others, or beside another
-// one, as in what came from one rank and another had expected, which either may tell. That a rank
-// ended with an exit code is said by launchers of whoever is the first to, not of whose fault it
-// is; ranks that needed it add that it did so without leaving the job.
+// Returns true if an error names the rank, followed by its host or address. Another rank must have
+// written the message, unless the message names two ranks, as an unexpected message does. A
+// launcher's line that a rank exited with a code does not count, because the launcher reports
+// whichever rank exits first; peers that needed the rank add that it did not leave the job.
 bool is_named(int rank, const Outcome& outcome) {
   const std::regex name(
       cat(R"(\brank )", rank,
@@ -56,7 +55,7 @@ bool is_named(int rank, const Outcome& outcome) {
          std::ranges::any_of(split(outcome.err, '\n'), names_it);
 }
 
-// An abort that nobody needed the communicator after is no loss.
+// An abort of a communicator that is not used afterwards needs no error.
 bool wants_name(const Fault& fault, const Outcome& outcome) {
   return has_victim(fault) && (fault.kind != Kind::abort || outcome.code != 0);
 }
@@ -100,7 +99,8 @@ std::vector<std::string> matches(const std::string& expression, const std::strin
     return found;
   } catch (const std::regex_error& error) {
     throw Error(ErrorCode::invalid_argument,
-                cat("'", expression, "' is no regular expression: ", error.what()));
+                cat("'", expression, "' is not a regular expression: ", error.what()),
+                {.where = "--same-output", .remedy = "test the expression with grep -E"});
   }
 }
 
@@ -128,11 +128,11 @@ Verdict judge(const Plan& plan, const Outcome& outcome, const Outcome& undisturb
     const std::string got = all.empty() ? "nothing" : all.back();
     const std::string wanted = all_wanted.empty() ? "nothing" : all_wanted.back();
     verdict.wrong = !alike(got, wanted, demands.tolerance);
-    if (verdict.wrong) complain("wrong: '", got, "' in the place of '", wanted, "'");
+    if (verdict.wrong) complain("wrong: '", got, "' instead of '", wanted, "'");
     if (has_fault(plan, Kind::drop) && all.size() > all_wanted.size()) {
       verdict.wrong = true;
-      complain("'", got, "' comes ", all.size(), " times and not ", all_wanted.size(),
-               ": both sides of a partition have gone on");
+      complain("'", got, "' occurs ", all.size(), " times instead of ", all_wanted.size(),
+               ": both sides of a partition continued");
     }
   }
   return verdict;

@@ -1,4 +1,4 @@
-// From what became of a trial to what is wrong with it. Nothing here looks at the machine.
+// Judges the outcome of a trial. Pure functions.
 #pragma once
 
 #include <optional>
@@ -11,26 +11,26 @@
 namespace tutti::tool::chaos {
 
 struct Demands {
-  bool survives = false;    // the command ends with 0 wherever somebody is left to go on
+  bool survives = false;    // the command must exit with 0 if a rank survives
   std::string same_output;  // a regular expression; empty: none
-  double tolerance = 0;     // of the numbers in what it matches, relative
+  double tolerance = 0;     // relative tolerance of numbers in its matches
 };
 
 struct Verdict {
-  bool missed = false;  // no fault was met
+  bool missed = false;  // no fault struck
   bool survived = false;
   bool hung = false;
   bool wrong = false;
   bool leaked = false;
-  std::optional<bool> named;          // nothing: there is nobody to be named
-  std::vector<std::string> problems;  // in words; empty: the trial is passed
+  std::optional<bool> named;          // nothing: no rank has to be named
+  std::vector<std::string> problems;  // empty: the trial passed
 };
 
-// All matches of the expression in the text. Throws Error(invalid_argument) where the expression is
-// none.
+// Returns all matches of the regular expression in the text. Throws Error(invalid_argument) if the
+// expression is malformed.
 std::vector<std::string> matches(const std::string& expression, const std::string& text);
 
-// `undisturbed`: what became of the command without faults.
+// `undisturbed`: outcome of the command without faults.
 Verdict judge(const Plan& plan, const Outcome& outcome, const Outcome& undisturbed,
               const Demands& demands);
 

@@ -12,7 +12,7 @@ def prose(text):
 
 
 def names_of(declaration):
-    """What a block declares: functions, types, macros."""
+    """Returns the functions, types and macros that a block declares."""
     found = re.findall(r"\b(tutti_\w+)\(", re.sub(r"/\*.*?\*/", "", declaration, flags=re.S).split("{")[0])
     found = [name for name in found if f"(*{name}" not in declaration]
     found += re.findall(r"\(\*(tutti_\w+_t)\)", declaration)

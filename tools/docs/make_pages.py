@@ -21,11 +21,11 @@ PAGES = TREE / "tools/docs/pages"
 COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan",
                "exscan", "barrier"]
 GUIDES = ["two_hosts", "clusters", "tuning", "algorithms", "hang", "lifetimes", "own_algorithm", "own_model"]
-LONGEST = 60  # lines of output that are shown
+LONGEST = 60  # maximum lines of output shown
 
 
 def shell(command):
-    """Runs it as a reader would, with the program in the PATH."""
+    """Runs a command as a reader would, with the program in PATH."""
     return subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=TREE,
                           timeout=120)
 
@@ -51,7 +51,7 @@ def commands():
 
 
 def settings_page():
-    """What `tutti info` says of each setting."""
+    """Page of settings, from the output of `tutti info`."""
     listed = shell("env -i PATH=\"$PATH\" tutti info").stdout.split("Settings (environment variables)\n")[1]
     rows = re.findall(r"^  (TUTTI_\w+) = (.*?)  \[default\]\n      (.*)$", listed, re.M)
     out = ["# Settings", "", "Environment variables, as `tutti info` lists them with their values and where those came from.", "",
@@ -84,13 +84,13 @@ def command_pages():
 
 
 def page_of(readme):
-    """Where a folder's README goes."""
+    """Returns the page of a folder's README."""
     folder = readme.relative_to(TREE).parent
     return "design/overview.md" if str(folder) == "." else f"design/{str(folder).replace('/', '_')}.md"
 
 
 def page_at(path):
-    """The page that a file of the tree becomes; None where it becomes none."""
+    """Returns the page of a file of the tree, or None."""
     if path.is_dir():
         path /= "README.md"
     if path.name == "README.md":
@@ -99,7 +99,7 @@ def page_at(path):
 
 
 def with_links(text, source, page):
-    """The text of a file, with links to other files of the tree made links to their pages. Links between pages stay."""
+    """Returns the text of a file, with links to files of the tree replaced by links to their pages."""
     def link(match):
         words, target = match.groups()
         path, _, anchor = target.partition("#")
@@ -108,7 +108,7 @@ def with_links(text, source, page):
             return match[0]
         if not wanted.exists():
             if source.is_relative_to(PAGES):
-                return match[0]  # to a page that is made here; MkDocs looks for it
+                return match[0]  # a generated page, which MkDocs checks
             sys.exit(f"make_pages: {source} has a link to {target}, which is not there")
         found = page_at(wanted)
         if found:
@@ -119,7 +119,7 @@ def with_links(text, source, page):
 
 
 def design_pages():
-    """The README of each folder."""
+    """Returns the README of each folder."""
     listed = subprocess.run(["git", "ls-files", "*README.md"], cwd=TREE, check=True, capture_output=True, text=True)
     readmes = [TREE / name for name in listed.stdout.split()]
     return {page_of(readme): with_links(readme.read_text(), readme, page_of(readme)) for readme in readmes}
@@ -131,11 +131,11 @@ def hand_written():
 
 
 def navigation(pages):
-    """The order in which readers see the pages. Each page must be in it."""
+    """Returns the navigation order of the pages, which must contain each page."""
     def some(*prefixes):
         return [name for name in pages if name.startswith(prefixes)]
 
-    return [{"Home": ["index.md", "tour.md", "features.md", "results.md", "measured.md", "design.md"]},
+    return [{"Home": ["index.md", "tour.md", "features.md", "results.md", "measured.md", "mission.md", "design.md"]},
             {"Guides": [f"{name}.md" for name in GUIDES]},
             {"Getting started": [f"start/{name}.md" for name in ("c", "cpp", "python", "pytorch", "mpi")]},
             {"Errors": sorted(some("errors/"), key=lambda name: name != "errors/index.md")},

@@ -5,7 +5,7 @@ import re
 
 
 def signature_of(name, value, text):
-    """(how it is called, its documentation)."""
+    """Returns (signature, documentation)."""
     first, _, rest = text.partition("\n")
     short = name.split(".")[-1]
     if first.startswith(f"{short}("):  # of the extension, whose docstrings begin with it

@@ -1,4 +1,4 @@
-// From what was found to what is wrong, where, why, and what to do. Pure functions.
+// Derives findings (what is wrong, where, the likely cause, the remedy) from facts. Pure functions.
 #pragma once
 
 #include <string>
@@ -46,17 +46,18 @@ inline constexpr const char* kAnswers = "known answers";
 inline constexpr const char* kLinks = "links";
 }  // namespace check
 
-// What each host told of itself; also in comparison. `here`: the token of the doctor itself.
+// Diagnoses each host's facts and the differences between hosts. `here`: the token of the doctor
+// itself.
 std::vector<Finding> diagnose(const std::vector<HostFacts>& hosts, const TokenFacts& here = {});
 
-// Whether they reach each other.
+// Diagnoses the connections between hosts.
 std::vector<Finding> diagnose_network(const std::vector<HostFacts>& hosts,
                                       const std::vector<Reach>& reaches);
 
-// What the job found.
+// Diagnoses the results of the test job.
 std::vector<Finding> diagnose_job(const std::vector<HostFacts>& hosts, const JobResult& result);
 
-// Whether a job cannot start, or would hang, because of one of these.
+// Returns true if a finding prevents a job from starting or would make it hang.
 bool rules_out_a_job(const std::vector<Finding>& findings);
 
 }  // namespace tutti::tool

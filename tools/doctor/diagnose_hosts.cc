@@ -1,4 +1,4 @@
-// What hosts tell of themselves.
+// Diagnosis of single hosts and of differences between hosts.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -16,15 +16,16 @@ namespace tutti::tool {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-// Registered with a network card all at once: an RDMA library's own pools alone take some.
+// Memory that is registered with a network card at the same time; the pools of RDMA libraries alone
+// need part of it.
 constexpr uint64_t kMemlockForRdma = 1024 * kMiB;
 constexpr uint64_t kUsualMemlock = 8 * kMiB;  // Linux's own default
-// A rank's buffers, its share of the shared memory, and a small program.
+// Memory per rank: buffers, its share of shared memory, and a small program.
 constexpr uint64_t kMemoryOfARank = 64 * kMiB;
-// Docker's /dev/shm has 64 MiB, which is where complaints begin.
+// Threshold of a warning: the size of Docker's /dev/shm.
 constexpr uint64_t kLittleShm = 64 * kMiB;
 constexpr uint64_t kShmOfARank = 16 * kMiB;
-// Descriptors of a job: those of a rank for each other rank, and those of the program.
+// File descriptors that a rank needs: per other rank, and for the program.
 constexpr uint64_t kDescriptorsOfARank = 4;
 constexpr uint64_t kDescriptorsBesides = 128;
 constexpr double kClocksDiffer = 0.1;  // seconds; traces and logs no longer fit together
@@ -33,7 +34,7 @@ constexpr double kClocksWrong = 5;     // build tools, tickets and file servers 
 using Findings = std::vector<Finding>;
 using Hosts = std::vector<HostFacts>;
 
-// Which hosts have which value, the commonest first.
+// Hosts that share a value; the most common value comes first.
 struct Camp {
   std::string value;
   std::vector<const HostFacts*> hosts;
@@ -69,7 +70,7 @@ std::string who_has_what(const std::vector<Camp>& camps) {
   return text;
 }
 
-// Those that differ from most.
+// Returns the hosts that differ from the majority.
 std::string minority(const std::vector<Camp>& camps) {
   std::vector<const HostFacts*> others;
   for (size_t i = 1; i < camps.size(); ++i) {
@@ -96,17 +97,18 @@ void check_versions(const Hosts& hosts, Findings& findings) {
     findings.push_back(
         {check::kVersions, Severity::warning,
          cat("the program is not the same on all hosts: SHA-256 ", who_has_what(build)),
-         minority(build), "two builds of one version, or for two processors", remedy});
+         minority(build), "different builds of one version, or builds for different processors",
+         remedy});
   }
   const auto kernel = camps(hosts, [](const HostFacts& h) { return h.kernel; });
   if (kernel.size() > 1) {
     findings.push_back({check::kVersions, Severity::note,
                         cat("the kernel is ", who_has_what(kernel)), minority(kernel), "",
-                        "nothing, as long as all else is well"});
+                        "none, unless there are other problems"});
   }
 }
 
-// Ranks compare these when they meet, and end where they differ.
+// Ranks compare these settings during the handshake and fail if they differ.
 void compare_setting(const Hosts& hosts, const SettingInfo& info, Findings& findings) {
   const std::string name(info.name);
   const auto found = camps(hosts, [&](const HostFacts& host) {
@@ -114,12 +116,11 @@ void compare_setting(const Hosts& hosts, const SettingInfo& info, Findings& find
     return value == host.settings.end() ? std::string(info.default_value) : value->second;
   });
   if (found.size() < 2) return;
-  findings.push_back(
-      {check::kSettings, info.wire ? Severity::error : Severity::warning,
-       cat(name, " is ", who_has_what(found)), minority(found),
-       "it is set in the environment that a shell has there (its profile, a container's image)",
-       cat("remove it there, or set it here: `tutti run` hands the settings of this shell to all "
-           "hosts")});
+  findings.push_back({check::kSettings, info.wire ? Severity::error : Severity::warning,
+                      cat(name, " is ", who_has_what(found)), minority(found),
+                      "it is set in the shell environment there (profile, container image)",
+                      cat("remove it there, or set it here: `tutti run` passes the settings of "
+                          "this shell to all hosts")});
 }
 
 void check_settings(const Hosts& hosts, Findings& findings) {
@@ -135,10 +136,10 @@ void check_settings(const Hosts& hosts, Findings& findings) {
   }
   if (!hosts.empty() && !hosts.front().tune_problem.empty()) {
     findings.push_back({check::kSettings, Severity::warning, hosts.front().tune_problem,
-                        hosts.front().name, "rank 0 there takes defaults in its place",
+                        hosts.front().name, "rank 0 there uses default costs instead",
                         "correct it, or run `tutti tune` there"});
   }
-  // These belong to a host, or have no effect on others.
+  // Settings that belong to a host or have no effect on others.
   const std::set<std::string_view> kOwn = {"TUTTI_TOKEN_FILE", "TUTTI_INTERFACE", "TUTTI_TOPOLOGY",
                                            "TUTTI_RSH",        "TUTTI_LOG",       "TUTTI_TUNE_FILE",
                                            "TUTTI_TOKEN"};
@@ -147,9 +148,8 @@ void check_settings(const Hosts& hosts, Findings& findings) {
   }
   for (const HostFacts& host : hosts) {
     if (!host.settings.contains("TUTTI_FAULT")) continue;
-    findings.push_back({check::kSettings, Severity::error,
-                        "TUTTI_FAULT makes ranks fail on purpose", host.name,
-                        "it is left over from a test", "unset TUTTI_FAULT"});
+    findings.push_back({check::kSettings, Severity::error, "TUTTI_FAULT injects faults into ranks",
+                        host.name, "it is left over from a test", "unset TUTTI_FAULT"});
   }
 }
 
@@ -158,7 +158,7 @@ void check_tokens(const Hosts& hosts, const TokenFacts& here, Findings& findings
   for (const HostFacts& host : hosts) {
     if (!host.token.problem.empty()) {
       findings.push_back({check::kToken, Severity::error, host.token.problem, host.name, "",
-                          "repair the file, or unset TUTTI_TOKEN_FILE there"});
+                          "correct the file, or unset TUTTI_TOKEN_FILE there"});
     } else if (!host.token.source.empty()) {
       with_token.push_back(host);
     }
@@ -185,16 +185,16 @@ void check_tokens(const Hosts& hosts, const TokenFacts& here, Findings& findings
     findings.push_back({check::kToken, Severity::error,
                         cat("not all hosts have the same token: ", text),
                         tie ? cat(names(found[0].hosts), ", ", minority(found)) : minority(found),
-                        "a stale token: another job's, or an old copy of the file",
+                        "a stale token: that of another job, or an old copy of the file",
                         "copy the file to all hosts, or unset both settings there: `tutti run` "
-                        "hands a token to all its ranks, other launchers do not"});
+                        "passes a token to all its ranks, other launchers do not"});
   } else if (hosts_with_token > 0 && hosts_with_token < hosts.size() && here.source.empty()) {
     std::vector<const HostFacts*> have;
     for (const HostFacts& host : with_token) have.push_back(&host);
     findings.push_back(
         {check::kToken, Severity::warning,
          cat("only ", names(have), " has a token (", with_token[0].token.source, ")"), names(have),
-         "a left-over in the environment there", "unset it there, or give it to all hosts"});
+         "a left-over in the environment there", "unset it there, or set it on all hosts"});
   }
 }
 
@@ -204,16 +204,15 @@ void check_rendezvous(const HostFacts& host, Findings& findings) {
     findings.push_back({check::kRendezvous, Severity::error, meeting.problem,
                         cat(host.name, ", TUTTI_RENDEZVOUS=file:", meeting.file),
                         "the path is wrong there, or its file system is not mounted",
-                        "name a file in a folder that all hosts share and may write"});
+                        "use a file in a folder that is shared and writable on all hosts"});
   } else if (!meeting.address.empty()) {
     findings.push_back(
         {check::kRendezvous, meeting.answers ? Severity::error : Severity::warning,
-         cat("the rendezvous file leads to ", meeting.address,
-             meeting.answers ? ", where another job runs" : ", where nobody listens"),
+         cat("the rendezvous file contains the address ", meeting.address,
+             meeting.answers ? ", where another job runs" : ", where no process listens"),
          cat(host.name, ", ", meeting.file, ".rank0"),
-         meeting.answers ? "two jobs use one rendezvous file"
-                         : "left over from a job that was killed",
-         meeting.answers ? "give every job a file of its own" : "remove it"});
+         meeting.answers ? "two jobs use the same rendezvous file" : "a left-over of a killed job",
+         meeting.answers ? "use a separate file for each job" : "remove it"});
   }
 }
 
@@ -223,27 +222,29 @@ void check_cores(const HostFacts& host, Findings& findings) {
   findings.push_back(
       {check::kCores, Severity::warning,
        cat(host.ranks, " ranks share ", host.cores, " core", host.cores == 1 ? "" : "s"), host.name,
-       narrowed ? cat("a container, a batch system or taskset leaves this process ", host.cores,
+       narrowed ? cat("a container, a batch system or taskset limits this process to ", host.cores,
                       " of ", host.all_cores, " cores")
-                : "more ranks than cores were asked for",
-       narrowed ? "ask for more cores, or start fewer ranks (-n)" : "start fewer ranks (-n)"});
+                : "more ranks than cores were requested",
+       narrowed ? "request more cores, or start fewer ranks (-n)" : "start fewer ranks (-n)"});
 }
 
 void check_memory(const HostFacts& host, Findings& findings) {
   const uint64_t wanted = kMemoryOfARank * static_cast<uint64_t>(host.ranks);
   if (host.container_memory < wanted) {
     findings.push_back({check::kMemory, Severity::warning,
-                        cat("the container may use ", human_bytes(host.container_memory), " for ",
-                            host.ranks, " ranks"),
-                        host.name, "a limit of its control group, which shared memory counts to",
+                        cat("the container is limited to ", human_bytes(host.container_memory),
+                            " for ", host.ranks, " ranks"),
+                        host.name,
+                        "the memory limit of its control group, which includes shared memory",
                         cat("raise it to at least ", human_bytes(wanted),
-                            ", and what the program needs; beyond it ranks are killed")});
+                            " plus the program's own needs; ranks that exceed it are killed")});
   }
   if (host.memory_available > 0 && host.memory_available < wanted) {
-    findings.push_back(
-        {check::kMemory, Severity::warning,
-         cat(human_bytes(host.memory_available), " of memory are left for ", host.ranks, " ranks"),
-         host.name, "other programs use the rest", "end them, or start fewer ranks"});
+    findings.push_back({check::kMemory, Severity::warning,
+                        cat(human_bytes(host.memory_available), " of memory are available for ",
+                            host.ranks, " ranks"),
+                        host.name, "other programs use the rest",
+                        "end them, or start fewer ranks"});
   }
 }
 
@@ -268,8 +269,8 @@ void check_memlock(const HostFacts& host, Findings& findings) {
   findings.push_back(
       {check::kMemlock, rdma ? Severity::error : Severity::note, what, host.name,
        rdma ? cat("the limit (ulimit -l), and there are RDMA devices (", host.rdma_devices[0],
-                  "): their memory is registered, and so locked")
-            : "the limit (ulimit -l); there is no RDMA device, so nothing needs it now",
+                  "), which lock the memory they register")
+            : "the limit (ulimit -l); without an RDMA device it has no effect",
        "ulimit -l unlimited: memlock in /etc/security/limits.conf, LimitMEMLOCK of the service "
        "(of sshd's, too), --ulimit memlock=-1 of the container"});
 }
@@ -277,7 +278,7 @@ void check_memlock(const HostFacts& host, Findings& findings) {
 void check_shm(const HostFacts& host, Findings& findings) {
   const std::string remedy = "mount -o remount,size=N /dev/shm; --shm-size of the container";
   const std::string cause =
-      "Tutti itself needs none of it, but UCX, MPI libraries and PyTorch's data loaders do";
+      "Tutti does not use it, but UCX, MPI libraries and PyTorch data loaders do";
   if (host.shm_size == 0) {
     findings.push_back({check::kShm, Severity::warning, "there is no /dev/shm", host.name, cause,
                         "mount a tmpfs there"});
@@ -289,8 +290,8 @@ void check_shm(const HostFacts& host, Findings& findings) {
     findings.push_back({check::kShm, Severity::warning,
                         cat("/dev/shm has only ", human_bytes(host.shm_free), " left of ",
                             human_bytes(host.shm_size)),
-                        host.name, cause + "; files of programs that were killed stay there",
-                        "look at `ls -l /dev/shm`, and remove what nobody uses"});
+                        host.name, cause + "; files of killed programs remain there",
+                        "check `ls -l /dev/shm`, and remove unused files"});
   }
 }
 
@@ -300,8 +301,8 @@ std::string seconds(double value) {
   return text;
 }
 
-// Against the median, so that it is the odd one that is named; of two, against the one that agrees
-// better with the doctor's.
+// Compares each clock with the median, so that the deviating host is named; with two hosts, with
+// the one that agrees better with the doctor's clock.
 void check_clocks(const Hosts& hosts, Findings& findings) {
   if (hosts.size() < 2) return;
   std::vector<double> offsets;
@@ -315,25 +316,25 @@ void check_clocks(const Hosts& hosts, Findings& findings) {
     const bool wrong = std::abs(off) - host.clock_error > kClocksWrong;
     findings.push_back({check::kClock, wrong ? Severity::error : Severity::warning,
                         cat("the clock is ", seconds(std::abs(off)), off > 0 ? " ahead" : " behind",
-                            " (give or take ", seconds(host.clock_error), ")"),
-                        host.name, "no time service keeps it right",
-                        "start chrony, ntpd or systemd-timesyncd there; logs and traces of ranks "
-                        "do not fit together until then"});
+                            " (+/- ", seconds(host.clock_error), ")"),
+                        host.name, "no time service synchronizes it",
+                        "start chrony, ntpd or systemd-timesyncd there; until then logs and traces "
+                        "of ranks cannot be compared"});
   }
 }
 
 void check_fabrics(const HostFacts& host, Findings& findings) {
   for (const FabricFacts& fabric : host.fabrics) {
     if (fabric.problem.empty()) continue;
-    // Asked for, it is needed; else nobody may miss it.
+    // A transport that was requested is required; others are optional.
     const auto transport = host.settings.find("TUTTI_TRANSPORT");
     const bool wanted = transport != host.settings.end() &&
                         transport->second.find(fabric.name) != std::string::npos;
     if (!wanted && host.rdma_devices.empty()) continue;
     findings.push_back({check::kFabrics, wanted ? Severity::error : Severity::note,
                         cat(fabric.name, " cannot be used: ", fabric.problem), host.name,
-                        wanted ? cat("TUTTI_TRANSPORT=", transport->second, " asks for it")
-                               : "there are RDMA devices, which only a fabric drives",
+                        wanted ? cat("TUTTI_TRANSPORT=", transport->second, " requests it")
+                               : "there are RDMA devices, which require a fabric library",
                         "install its library there"});
   }
 }
@@ -364,10 +365,9 @@ Findings diagnose(const Hosts& hosts, const TokenFacts& here) {
     }
     findings.push_back(
         {check::kHosts, Severity::error, host.problem, host.name,
-         "the host is down, the remote shell (TUTTI_RSH) cannot log in there "
-         "without a question, or this program is not there at the same path",
-         "try the same by hand: `ssh HOST PATH/tutti --version`, or what TUTTI_RSH says in "
-         "place of ssh"});
+         "the host is down, the remote shell (TUTTI_RSH) cannot log in there without a prompt, or "
+         "this program is not installed there at the same path",
+         "try `ssh HOST PATH/tutti --version`, with TUTTI_RSH instead of ssh if it is set"});
   }
   check_versions(known, findings);
   check_settings(known, findings);

@@ -1,4 +1,4 @@
-// What a job of its own told the doctor.
+// Diagnosis of the test job's results.
 #include <algorithm>
 #include <cstdio>
 #include <set>
@@ -14,16 +14,16 @@ namespace {
 using Findings = std::vector<Finding>;
 using Hosts = std::vector<HostFacts>;
 
-constexpr double kSlowerThanOthers = 0.5;  // of the bandwidth of others of its kind
-constexpr double kLaterThanOthers = 3;     // times their latency
-constexpr double kNoticeable_us = 20;      // a latency below that is none to complain of
-// One stream over a fast card gets a part of its speed; so much every machine manages.
+constexpr double kSlowerThanOthers = 0.5;  // fraction of the bandwidth of similar links
+constexpr double kLaterThanOthers = 3;     // multiple of their latency
+constexpr double kNoticeable_us = 20;      // lower latencies are not reported
+// One stream uses only a part of a fast card; every machine reaches this bandwidth.
 constexpr double kEveryStream_GBps = 1.25;
 constexpr double kPartOfSpeed = 0.2;
-constexpr double kAnyNetwork_GBps = 0.0125;  // 100 Mbit/s, where the card does not tell its speed
+constexpr double kAnyNetwork_GBps = 0.0125;  // 100 Mbit/s, if the card's speed is unknown
 constexpr size_t kEnoughForMedian = 4;
 
-// What others of its kind do: the median, or of few the best.
+// Returns the typical value of similar links: the median, or the best of a few.
 double typical(std::vector<double> values, bool more_is_better) {
   if (values.empty()) return 0;
   if (values.size() >= kEnoughForMedian) return median(values);
@@ -46,7 +46,7 @@ const HostFacts* host_named(const Hosts& hosts, const std::string& name) {
   return found == hosts.end() ? nullptr : &*found;
 }
 
-// In GB/s; 0 where the card does not tell.
+// Returns the card's speed in GB/s; 0 if unknown.
 double speed_of_card(const HostFacts* host) {
   if (host == nullptr || host->rails.empty()) return 0;
   const auto found =
@@ -64,33 +64,33 @@ void check_speed(const Hosts& hosts, const Link& link, double usual, Findings& f
   const std::string has = cat("a slow link: ", number(link.bandwidth_GBps * 1000), " MB/s, ");
   Finding finding{.check = check::kLinks, .severity = Severity::warning, .where = place(link)};
   if (link.bandwidth_GBps < usual * kSlowerThanOthers) {
-    finding.what = cat(has, "where others of its kind have ", number(usual * 1000));
+    finding.what = cat(has, "but similar links have ", number(usual * 1000));
   } else if (between && link.bandwidth_GBps < expected) {
     finding.what = cat(has, card > 0 ? cat("over cards of ", number(card * 8), " Gbit/s")
-                                     : "which is less than any network has today");
+                                     : "which is less than any current network");
   } else {
     return;
   }
-  finding.cause = between ? "a cable or a port that has fallen back to a lower speed, a limit of "
-                            "the rate, other traffic; or the wrong interface"
+  finding.cause = between ? "a cable or port that fell back to a lower speed, a rate limit, other "
+                            "traffic, or the wrong interface"
                           : "the ranks share a core, or other programs keep it busy";
-  finding.remedy = between ? "compare ethtool INTERFACE and ip -s link on both hosts; see "
-                             "TUTTI_INTERFACE for another network"
-                           : "look at what else runs on that host";
+  finding.remedy = between ? "compare `ethtool INTERFACE` and `ip -s link` on both hosts; select "
+                             "another network with TUTTI_INTERFACE"
+                           : "check which other programs run on that host";
   findings.push_back(finding);
 }
 
 void check_latency(const Link& link, double usual, Findings& findings) {
   if (link.latency_us < kNoticeable_us || link.latency_us <= usual * kLaterThanOthers) return;
-  findings.push_back({check::kLinks, Severity::warning,
-                      cat("a latency of ", number(link.latency_us),
-                          " us, where others of its kind have ", number(usual)),
-                      place(link), "a longer way through the network, a busy link or a busy core",
-                      "look at the load of both hosts, and at the way between them (tracepath)"});
+  findings.push_back(
+      {check::kLinks, Severity::warning,
+       cat("a latency of ", number(link.latency_us), " us, but similar links have ", number(usual)),
+       place(link), "a longer network path, a busy link or a busy core",
+       "check the load of both hosts and the path between them (tracepath)"});
 }
 
 void check_links(const Hosts& hosts, const std::vector<Link>& links, Findings& findings) {
-  std::set<std::string> crowded;  // where ranks wait for each other's cores, times tell little
+  std::set<std::string> crowded;  // hosts whose ranks share cores, which makes times unreliable
   for (const HostFacts& host : hosts) {
     if (host.ranks > host.cores) crowded.insert(host.name);
   }
@@ -117,15 +117,15 @@ void check_links(const Hosts& hosts, const std::vector<Link>& links, Findings& f
 Findings diagnose_job(const Hosts& hosts, const JobResult& result) {
   Findings findings;
   if (!result.ran) {
-    findings.push_back({check::kJob, Severity::error, cat("a job does not work: ", result.problem),
-                        "the ranks that it names", "",
-                        "its own words say more; try `tutti run ... -- tutti bench all_reduce`"});
+    findings.push_back({check::kJob, Severity::error, cat("the test job failed: ", result.problem),
+                        "the ranks named in the message", "",
+                        "see its message; try `tutti run ... -- tutti bench all_reduce`"});
     return findings;
   }
   for (const std::string& wrong : result.wrong) {
     findings.push_back({check::kAnswers, Severity::error, wrong, "all ranks",
-                        "a fault of memory, of a network card, or of Tutti",
-                        "try with TUTTI_TRANSPORT=tcp and TUTTI_CPU=baseline; test the memory"});
+                        "faulty memory, a faulty network card, or a bug in Tutti",
+                        "try TUTTI_TRANSPORT=tcp and TUTTI_CPU=baseline, and test the memory"});
   }
   check_links(hosts, result.links, findings);
   return findings;

@@ -1,4 +1,4 @@
-// Whether hosts reach each other, and with packets of which size.
+// Diagnosis of the connections between hosts and of their packet sizes.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -30,7 +30,7 @@ std::string interfaces_of(const HostFacts& host) {
     if (one.loopback || !one.up || one.addresses.empty()) continue;
     text += cat(text.empty() ? " has " : ", ", one.name, " (", one.addresses.front(), ")");
   }
-  return host.name + (text.empty() ? " has none that is up and has an address" : text);
+  return host.name + (text.empty() ? " has no interface that is up and has an address" : text);
 }
 
 class Network {
@@ -74,20 +74,19 @@ class Network {
     if (host.rail_problem.empty()) return;
     const std::string setting = interface_setting(host);
     if (setting.empty()) {
-      findings_.push_back(
-          {check::kReach, Severity::error, host.rail_problem, host.name, "",
-           "bring up the network that joins the hosts; where a port is taken, choose "
-           "another MASTER_PORT"});
+      findings_.push_back({check::kReach, Severity::error, host.rail_problem, host.name, "",
+                           "bring up the network between the hosts; if a port is in use, choose "
+                           "another MASTER_PORT"});
       return;
     }
     findings_.push_back(
         {check::kInterfaces, Severity::error, host.rail_problem, host.name,
-         cat("TUTTI_INTERFACE=", setting, " chooses where ranks listen"),
-         cat("let TUTTI_INTERFACE name an interface of the network that joins the hosts, or none: ",
+         cat("TUTTI_INTERFACE=", setting, " selects the interface on which ranks listen"),
+         cat("set TUTTI_INTERFACE to an interface of the network between the hosts, or unset it: ",
              interfaces_of(host))});
   }
 
-  // Of three hosts or more, one that nobody reaches and that reaches nobody is one finding.
+  // With three or more hosts, one that no host reaches and that reaches none is a single finding.
   void find_lonely() {
     if (hosts_.size() < 3) return;
     for (int host = 0; host < static_cast<int>(hosts_.size()); ++host) {
@@ -103,7 +102,7 @@ class Network {
       if (tries == 0 || successes > 0 || example == nullptr) continue;
       explain_failure(*example);
       findings_.back().what = cat("no host reaches ", hosts_[static_cast<size_t>(host)].name,
-                                  ", and it reaches none; as one of them: ", findings_.back().what);
+                                  ", and it reaches no host; for example: ", findings_.back().what);
       lonely_.insert(host);
     }
   }
@@ -111,40 +110,39 @@ class Network {
   std::string why_no_route(const Reach& reach) const {
     const std::string words = cat(" (", std::strerror(reach.route_error), ")");
     if (reach.route_error == ENETUNREACH) {
-      return cat("no route there on ", from(reach).name, words);
+      return cat("no route to it on ", from(reach).name, words);
     }
-    return cat("a route on ", from(reach).name, " forbids it", words);
+    return cat("a route on ", from(reach).name, " prohibits it", words);
   }
 
   std::string why_no_connection(const Reach& reach) const {
     const Reach* back = reverse(reach);
     switch (reach.connect_error) {
       case 0:
-        return "somebody else listens there: the address belongs to another host, too, or leads "
-               "through a proxy; or only small packets get through";
+        return "another program listens there (a duplicate address or a proxy), or only small "
+               "packets arrive";
       case ECONNREFUSED:
-        return "a firewall rejects the connection (a blocked port), or the address leads to "
-               "another host: the doctor does listen there";
+        return "a firewall rejects the connection (blocked port), or the address belongs to "
+               "another host, since the doctor listens there";
       case EHOSTUNREACH:
-        return "nobody answers to the address in that network (the interface is down, another "
+        return "no host answers to the address in that network (the interface is down, another "
                "network or VLAN), or a firewall rejects the connection";
       case ETIMEDOUT:
         if (back != nullptr && back->answered) {
           return cat("only this direction fails: a firewall, most likely on ", to(reach).name,
-                     ", drops what comes to its ports (blocked ports), or routes differ by "
-                     "direction");
+                     ", drops packets to its ports (blocked ports), or routes differ by direction");
         }
         return reach.small_arrived
                    ? "datagrams arrive, so a firewall drops TCP (blocked ports)"
-                   : "a firewall drops the packets (blocked ports), or they get lost on the way";
+                   : "a firewall drops the packets (blocked ports), or they are lost on the way";
       default:
-        return "the system refuses it";
+        return "the operating system refuses the connection";
     }
   }
 
   void explain_failure(const Reach& reach) {
     const Reach* back = reverse(reach);
-    // What arrives there cannot be answered: that is told once, of the other direction.
+    // The other side has no route back; only the finding of that direction is reported.
     if (reach.route_error == 0 && back != nullptr && back->route_error != 0 &&
         !lonely_.contains(reach.from)) {
       return;
@@ -155,25 +153,27 @@ class Network {
     Finding finding{.check = wrong_interface ? check::kInterfaces : check::kReach,
                     .severity = Severity::error,
                     .where = pair(reach)};
-    finding.what = cat(
-        from(reach).name, " cannot connect to ", to(reach).name, " at ", reach.address, ": ",
-        reach.connect_error == 0 ? "not the doctor's answer" : std::strerror(reach.connect_error));
+    finding.what =
+        cat(from(reach).name, " cannot connect to ", to(reach).name, " at ", reach.address, ": ",
+            reach.connect_error == 0 ? "the answer is not the doctor's"
+                                     : std::strerror(reach.connect_error));
     if (is_loopback(reach.address)) {
-      finding.cause = cat("that is the loopback address of ", to(reach).name,
-                          ", under which no other host reaches it");
+      finding.cause =
+          cat("it is the loopback address of ", to(reach).name, ", which no other host can reach");
     } else {
       finding.cause = reach.route_error != 0 ? why_no_route(reach) : why_no_connection(reach);
     }
-    finding.remedy = reach.route_error != 0
-                         ? cat("see `ip route get ", reach.address, "` on ", from(reach).name,
-                               "; add the route, or choose another network by TUTTI_INTERFACE")
-                         : cat("open all ports between the hosts: ranks listen on ports that the "
-                               "system chooses; or choose another network by TUTTI_INTERFACE");
+    finding.remedy =
+        reach.route_error != 0
+            ? cat("see `ip route get ", reach.address, "` on ", from(reach).name,
+                  "; add the route, or select another network with TUTTI_INTERFACE")
+            : cat("open all ports between the hosts, since ranks listen on ports chosen by the "
+                  "system, or select another network with TUTTI_INTERFACE");
     if (wrong_interface) {
       const std::string& setting = far_setting.empty() ? near_setting : far_setting;
-      finding.cause += cat("; TUTTI_INTERFACE=", setting, " chose this network");
+      finding.cause += cat("; TUTTI_INTERFACE=", setting, " selected this network");
       finding.remedy =
-          cat("name an interface of a network that joins the hosts: ", interfaces_of(from(reach)),
+          cat("use an interface of the network between the hosts: ", interfaces_of(from(reach)),
               "; ", interfaces_of(to(reach)));
     }
     findings_.push_back(finding);
@@ -184,17 +184,17 @@ class Network {
                     .severity = reach.bulk ? Severity::warning : Severity::error,
                     .where = pair(reach)};
     const std::string copes =
-        reach.bulk ? "; TCP copes, by smaller packets" : "; a connection opens, then hangs";
+        reach.bulk ? "; TCP works with smaller packets" : "; connections open, then hang";
     if (!reach.small_arrived) {
       if (reach.bulk) {
         finding.severity = Severity::note;
-        finding.what = "datagrams get no answer, so the largest packet could not be tried";
+        finding.what = "datagrams get no answer, so the largest packet could not be tested";
         finding.cause = "a firewall lets only TCP through";
-        finding.remedy = "nothing, as long as ranks speak TCP";
+        finding.remedy = "none, if ranks use TCP";
       } else {
-        finding.what = cat("only small packets get through", copes);
-        finding.cause = "an MTU on the way is smaller than that of the interfaces";
-        finding.remedy = "give all interfaces and switches of this network one MTU";
+        finding.what = cat("only small packets arrive", copes);
+        finding.cause = "an MTU on the path is smaller than that of the interfaces";
+        finding.remedy = "set the same MTU on all interfaces and switches of this network";
       }
     } else if (reach.full_arrived && reach.bulk) {
       return;
@@ -203,16 +203,16 @@ class Network {
           cat("packets of ", reach.packet, " bytes, the MTU of ", from(reach).name,
               ", do not reach ", to(reach).name, ", whose MTU is ", reach.common_packet, copes);
       finding.cause = "the MTU of one of the two interfaces is wrong";
-      finding.remedy = "give both ends one MTU: ip link set dev INTERFACE mtu N";
+      finding.remedy = "set the same MTU on both ends: ip link set dev INTERFACE mtu N";
     } else {
       const int lost = reach.common_arrived ? reach.packet : reach.common_packet;
-      finding.what = cat("packets of ", lost, " bytes, which both interfaces take, get lost",
-                         reach.bulk ? "; TCP copes, as it finds the path's own limit" : copes);
+      finding.what = cat("packets of ", lost, " bytes, which both interfaces accept, are lost",
+                         reach.bulk ? "; TCP works, because it discovers the path MTU" : copes);
       finding.cause =
-          "an MTU on the way (a switch, a tunnel) is smaller than that of the interfaces";
+          "an MTU on the path (a switch, a tunnel) is smaller than that of the interfaces";
       finding.remedy =
-          "raise it there, or lower the MTU of the interfaces to what passes: "
-          "ping -M do -s N finds it";
+          "raise it there, or lower the MTU of the interfaces to the path's (find it with ping -M "
+          "do -s N)";
     }
     findings_.push_back(finding);
   }

@@ -1,4 +1,4 @@
-// What one host tells of itself before there is a job: plain values, which travel as JSON.
+// Facts that one host reports about itself before a job starts: plain values, sent as JSON.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct Interface {
   std::string name;
   std::vector<std::string> addresses;  // numeric
   int mtu = 0;
-  int64_t megabits = 0;  // per second, as its driver says; 0: not known
+  int64_t megabits = 0;  // megabits per second from the driver; 0: unknown
   bool up = false;
   bool loopback = false;
 };
 
-// One of the networks over which Tutti's ranks would reach this host, with the doctor's listeners.
+// One of the networks over which ranks would reach this host, with the doctor's listeners.
 struct Rail {
   std::string interface;
   std::string address;  // numeric
@@ -37,8 +37,8 @@ struct TokenFacts {
 
 struct RendezvousFacts {
   std::string file;      // empty: none is set
-  std::string address;   // what is in it already: rank 0 of some job
-  bool answers = false;  // somebody listens there
+  std::string address;   // address that the file contains: rank 0 of some job
+  bool answers = false;  // a process listens there
   std::string problem;   // why ranks could not meet there
 };
 
@@ -50,27 +50,27 @@ struct FabricFacts {
 };
 
 struct HostFacts {
-  std::string name;     // as the user wrote it, or the host's own
-  std::string problem;  // why it told nothing; all else is then unknown
-  int ranks = 1;        // that are to run there
+  std::string name;     // as the user wrote it, or the host's own name
+  std::string problem;  // why the host did not answer; all else is then unknown
+  int ranks = 1;        // ranks planned on this host
 
   std::string hostname;
   std::string version;
   uint32_t wire_version = 0;
-  std::string build;  // of the program: SHA-256 of the file
+  std::string build;  // SHA-256 of the program file
   std::string kernel;
   std::string processor;  // "x86_64"
 
-  // Limits; kUnlimited where there is none.
+  // Limits; kUnlimited if there is none.
   static constexpr uint64_t kUnlimited = UINT64_MAX;
   uint64_t memlock = kUnlimited;
   uint64_t open_files = kUnlimited;  // the hard limit, to which Tutti raises its own
   int cores = 1;                     // that ranks may use
   int all_cores = 1;
-  uint64_t memory = 0;                     // of the machine
+  uint64_t memory = 0;                     // memory of the machine
   uint64_t memory_available = 0;           // 0: not known
-  uint64_t container_memory = kUnlimited;  // of its control group, the least from here up
-  uint64_t shm_size = 0;                   // of /dev/shm; 0: there is none
+  uint64_t container_memory = kUnlimited;  // smallest limit of its control groups
+  uint64_t shm_size = 0;                   // size of /dev/shm; 0: missing
   uint64_t shm_free = 0;
   std::vector<std::string> rdma_devices;
 
@@ -78,13 +78,13 @@ struct HostFacts {
   std::map<std::string, std::string> settings;  // those that are not at their defaults
   std::vector<std::string> setting_problems;    // wrong values
   std::vector<std::string> setting_warnings;    // those without effect: misspelt names, ...
-  std::string tune_problem;                     // why TUTTI_TUNE_FILE is of no use
+  std::string tune_problem;                     // why TUTTI_TUNE_FILE cannot be used
   TokenFacts token;
   RendezvousFacts rendezvous;
   std::vector<FabricFacts> fabrics;
 
-  double clock_offset = 0;  // seconds, against the clock of the doctor
-  double clock_error = 0;   // it may be wrong by so much
+  double clock_offset = 0;  // seconds relative to the doctor's clock
+  double clock_error = 0;   // error bound of the offset, in seconds
 
   std::vector<Rail> rails;
   std::string rail_problem;  // why it cannot listen
@@ -95,20 +95,20 @@ HostFacts facts_from_json(const Json& json);
 Json to_json(const Rail& rail);
 Rail rail_from_json(const Json& json);
 
-// One way from a host to another, over one rail, as tried.
+// The result of one connection attempt from a host to another over one rail.
 struct Reach {
   int from = 0;  // indices of hosts
   int to = 0;
   int rail = 0;
-  std::string address;    // of the other
-  std::string own;        // from which this host's routes would lead there; empty: no route
+  std::string address;    // address of the other host
+  std::string own;        // source address by this host's routes; empty: no route
   int route_error = 0;    // errno of looking for a route
   int connect_error = 0;  // errno; ETIMEDOUT when nothing came
-  bool answered = false;  // the doctor there proved to be the one
-  bool bulk = false;      // and has got more than fits into a few packets
+  bool answered = false;  // the doctor there proved its identity
+  bool bulk = false;      // it also received more than fits into a few packets
   int packet = 0;         // bytes of the largest packet that this host's interface takes
-  int common_packet = 0;  // and that both ends take
-  // Which datagrams that may not be cut were answered: a small one, and one of each of these sizes.
+  int common_packet = 0;  // and that both ends accept
+  // Unfragmented datagrams that were answered: a small one, and one of each of these sizes.
   bool small_arrived = false;
   bool full_arrived = false;
   bool common_arrived = false;
@@ -117,7 +117,7 @@ struct Reach {
 Json to_json(const Reach& reach);
 Reach reach_from_json(const Json& json);
 
-// What a pair of ranks can do, from one to the other.
+// Performance of a pair of ranks in one direction.
 struct Link {
   int from = 0;
   int to = 0;
@@ -127,13 +127,13 @@ struct Link {
   double bandwidth_GBps = 0;
 };
 
-// What came of the job that the doctor started.
+// Result of the test job.
 struct JobResult {
-  bool ran = false;     // to its end
-  std::string problem;  // else: its own last words
+  bool ran = false;     // the job completed
+  std::string problem;  // otherwise its last messages
   std::string transport;
   int cases = 0;                   // collectives with known answers
-  std::vector<std::string> wrong;  // which of them gave another
+  std::vector<std::string> wrong;  // the cases with another result
   std::vector<Link> links;
 };
 

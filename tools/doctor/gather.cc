@@ -24,17 +24,17 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFarewell{1000};
-constexpr size_t kMostSaid = 1000;  // of what is shown of a remote shell's words
+constexpr size_t kMostSaid = 1000;  // characters of a remote shell's output that are shown
 constexpr int kLooksAtClock = 8;
 constexpr milliseconds kClockAnswersWithin{2000};
-// Of one batch of tries (reach.h).
+// Time limit of one batch of attempts (reach.h).
 constexpr milliseconds kReachWithin{25000};
 
 std::optional<Json> answer_in(const std::string& line) {
   try {
     Json json = Json::parse(line);
     if (json.is_object() && json.contains("answer")) return json;
-  } catch (const Error&) {  // somebody's words
+  } catch (const Error&) {  // not a line of the doctor
   }
   return std::nullopt;
 }
@@ -49,11 +49,11 @@ HostLink::HostLink(const std::string& host) : host_(host) {
                               : remote_command(host, {"doctor-host"});
   spec.in = to.read.get();
   spec.out = from.write.get();
-  spec.err = from.write.get();  // why a remote shell fails is said there
+  spec.err = from.write.get();  // the remote shell writes its errors there
   spec.die_with_parent = true;
   pid_ = start_child(spec);
   to_ = std::move(to.write);
-  // A question to one that does not read must not hold up the others.
+  // A host that does not read its question must not block the others.
   ::fcntl(to_.get(), F_SETPIPE_SZ, 1 << 20);
   from_ = std::move(from.read);
   lines_ = LineReader(from_.get());
@@ -67,7 +67,7 @@ HostLink::~HostLink() {
 
 void HostLink::ask(const Json& question) {
   answer_.reset();
-  // A failed send needs no answer here: the end of what comes tells the same.
+  // A failed send is ignored here: the end of the host's output reports it.
   send_line(to_.get(), question);
 }
 
@@ -87,14 +87,14 @@ std::optional<Json> HostLink::read() {
   problem_ = cat("`", host_.empty() ? "tutti doctor-host" : settings().get_string("TUTTI_RSH"),
                  "` ended with code ", code);
   while (said_.ends_with('\n')) said_.pop_back();
-  if (!said_.empty()) problem_ += cat(", and said: ", said_);
+  if (!said_.empty()) problem_ += cat("; its output: ", said_);
   return std::nullopt;
 }
 
 void HostLink::give_up(const std::string& why) {
   problem_ = why;
   while (said_.ends_with('\n')) said_.pop_back();
-  if (!said_.empty()) problem_ += cat("; it has said: ", said_);
+  if (!said_.empty()) problem_ += cat("; its output: ", said_);
   from_.reset();
   to_.reset();
 }
@@ -167,7 +167,8 @@ const std::vector<HostFacts>& Hosts::look() {
   return facts_;
 }
 
-// As NTP does: the shortest of several round trips tells most, and is wrong by half of it at most.
+// As in NTP: the shortest of several round trips is the most exact, with an error of at most half
+// of it.
 void Hosts::compare_clocks(size_t host) {
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kLooksAtClock; ++i) {
@@ -191,7 +192,7 @@ void Hosts::compare_clocks(size_t host) {
   }
 }
 
-// Rank 0's host first: the others listen where they would reach it from.
+// Rank 0's host comes first, because the others listen on the address that routes to it.
 void Hosts::listen() {
   const auto take = [&](size_t i, const Json& answer) {
     facts_[i].rail_problem = answer.at("problem").get<std::string>();
@@ -224,7 +225,8 @@ std::vector<Reach> Hosts::reach() {
     for (size_t to = 0; to < facts_.size(); ++to) {
       const size_t rails = std::min(facts_[from].rails.size(), facts_[to].rails.size());
       for (size_t rail = 0; to != from && rail < rails; ++rail) {
-        // Over several, each runs from its own address, as Tutti's connections do.
+        // With several rails, each attempt starts at the rail's own address, as Tutti's connections
+        // do.
         const std::string own = rails > 1 ? facts_[from].rails[rail].address : "";
         targets.push_back({{"host", to},
                            {"rail", rail},

@@ -1,5 +1,5 @@
-// Starts `tutti doctor-host` on every host, and asks them: what they are, and whether they reach
-// each other. A host that does not answer in time is a fact like others.
+// Starts `tutti doctor-host` on every host, and asks for its facts and whether hosts reach each
+// other. A host that does not answer in time is a fact as well.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@ namespace tutti::tool {
 // The pipes to one host.
 class HostLink {
  public:
-  // An empty name: this host, without a remote shell.
+  // `host` may be empty: this host, without a remote shell.
   explicit HostLink(const std::string& host);
   ~HostLink();
   HostLink(const HostLink&) = delete;
@@ -30,12 +30,12 @@ class HostLink {
   void ask(const Json& question);
   // -1: it has ended.
   int fd() const { return from_.get(); }
-  // Reads once. The answer to what was asked last, when it is there.
+  // Reads once. Returns the answer to the last question if it is complete.
   std::optional<Json> read();
-  // For good: nothing will come any more.
+  // Stops waiting for this host permanently.
   void give_up(const std::string& why);
   bool alive() const { return static_cast<bool>(from_); }
-  // Why it is not.
+  // Why the host is not alive.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -45,31 +45,31 @@ class HostLink {
   Fd from_;
   LineReader lines_{-1};
   std::optional<Json> answer_;
-  std::string said_;  // what was no answer: words of the remote shell, errors
+  std::string said_;  // output that is no answer: messages of the remote shell, errors
   std::string problem_;
 };
 
 struct GatherOptions {
   std::vector<std::string> hosts;  // empty: this one
-  std::vector<int> ranks;          // of each host; of this one
+  std::vector<int> ranks;          // of each host, or of this host
   std::chrono::milliseconds patience;
-  uint16_t port = 0;  // of rank 0, where that is given
+  uint16_t port = 0;  // port of rank 0, if given
 };
 
 class Hosts {
  public:
   explicit Hosts(const GatherOptions& options);
 
-  // All that they say without each other's help, clocks included.
+  // Gathers the facts of every single host, clocks included.
   const std::vector<HostFacts>& look();
-  // Every ordered pair of those that answer. Fills in the rails of the facts.
+  // Tries every ordered pair of the hosts that answer, and fills in the rails of the facts.
   std::vector<Reach> reach();
 
   const std::vector<HostFacts>& facts() const { return facts_; }
   const std::string& nonce() const { return nonce_; }
 
  private:
-  // Asks all that are alive and for which `question` gives one; `take` gets their answers.
+  // Asks every living host for which `question` returns one; `take` receives the answers.
   void ask_all(const std::function<std::optional<Json>(size_t host)>& question,
                const std::function<void(size_t host, const Json& answer)>& take,
                std::chrono::milliseconds patience);

@@ -95,7 +95,7 @@ class HostProcess {
 }  // namespace
 
 int run_doctor_host() {
-  // Where the doctor is gone a write fails, which is enough.
+  // If the doctor has ended, writes fail, which is enough.
   std::signal(SIGPIPE, SIG_IGN);
   return HostProcess().run();
 }

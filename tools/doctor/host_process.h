@@ -1,6 +1,7 @@
-// The doctor's hand on one host: `tutti doctor-host`, which is started there and answers questions.
+// The doctor's process on one host, `tutti doctor-host`, which answers questions.
 //
-// They are JSON objects, one a line, on standard input and output; the end of the input ends it.
+// Questions and answers are JSON objects, one per line, on standard input and output; the process
+// exits at the end of its input.
 //
 //   {"do":"facts","name":N,"ranks":R,"nonce":X,"environment":{...}}   {"answer":"facts", ...}
 //   {"do":"clock"}                                                   {"answer":"clock","ns":T}

@@ -18,13 +18,14 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kJobWithin{120000};
 constexpr milliseconds kAndForEachRank{200};
-// Of calls and of the start; shorter than the settings' defaults, as little is done in each.
+// Timeout of calls and of the start, shorter than the settings' defaults because each does little.
 constexpr const char* kCallWithin = "30";
-// Of a group of n, n - 1 rounds are all pairs.
+// n - 1 rounds cover all pairs of n hosts.
 constexpr int kMostRoundsBetween = 64;
 constexpr int kMostRoundsWithin = 16;
 
-// Everybody with everybody in rounds, as a chess tournament has it: one stays, the others turn.
+// All pairs in rounds by the circle method of round-robin tournaments: one player is fixed, the
+// others rotate.
 std::vector<Round> tournament(int players, int most_rounds) {
   const int even = players + players % 2;
   std::vector<Round> rounds;
@@ -44,7 +45,7 @@ std::optional<JobResult> result_in(const std::string& output) {
     try {
       const Json json = Json::parse(line);
       if (json.is_object() && json.contains("links")) return job_result_from_json(json);
-    } catch (const Error&) {  // words of something else
+    } catch (const Error&) {  // output of something else
     }
   }
   return std::nullopt;
@@ -99,7 +100,7 @@ JobResult run_job(int ranks, const std::vector<Host>& dealt) {
   if (!dealt.empty()) spec.command.insert(spec.command.end(), {"--hosts", to_text(dealt)});
   spec.command.insert(spec.command.end(), {"--", this_program(), "doctor-rank"});
   if (!dealt.empty()) spec.command.push_back(to_text(dealt));
-  // The ranks meet as the launcher says; a file is for jobs that are started otherwise.
+  // The launcher defines the rendezvous; a rendezvous file is for jobs without `tutti run`.
   spec.environment["TUTTI_RENDEZVOUS"] = "";
   for (const char* name : {"TUTTI_TIMEOUT", "TUTTI_INIT_TIMEOUT"}) {
     if (settings().value(name).origin == "default") spec.environment[name] = kCallWithin;
@@ -108,11 +109,11 @@ JobResult run_job(int ranks, const std::vector<Host>& dealt) {
   const Captured job = run_captured(spec, within);
   const std::string errors = last_words(job.err);
   if (!job.in_time) {
-    return {.problem = cat("it did not end within ", within.count() / 1000, " s\n", errors)};
+    return {.problem = cat("it did not finish within ", within.count() / 1000, " s\n", errors)};
   }
   const std::optional<JobResult> result = result_in(job.out);
   if (job.code == 0 && result) return *result;
-  return {.problem = errors.empty() ? cat("it ended with code ", job.code) : errors};
+  return {.problem = errors.empty() ? cat("it exited with code ", job.code) : errors};
 }
 
 }  // namespace tutti::tool

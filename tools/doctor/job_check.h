@@ -1,5 +1,5 @@
-// A job of the doctor's own: what ranks do that have no other work. Collectives with known answers,
-// and how fast pairs of ranks are.
+// The doctor's test job: collectives with known results, and latency and bandwidth between pairs of
+// ranks.
 #pragma once
 
 #include <string>
@@ -12,21 +12,22 @@
 
 namespace tutti::tool {
 
-// The hosts that get ranks of a job, with as many slots as they get: so dealt, all of them are
-// taken. Without hosts: this one.
+// Returns the hosts that get ranks of a job, each with as many slots as it gets ranks. Without
+// hosts: this host.
 std::vector<Host> with_ranks(int ranks, const std::vector<Host>& hosts);
 std::vector<int> ranks_of(const std::vector<Host>& dealt);
 
-// Which pairs are measured: each round's at a time, since they share nobody. Between hosts a rank
-// of each; within a host each with each. Of very many only some.
+// Rounds of pairs to measure; the pairs of a round are disjoint and measured at the same time.
+// Between hosts one rank of each host is measured, within a host every pair, and of very many pairs
+// a sample.
 using bench::Round;
 std::vector<Round> rounds_of_pairs(const std::vector<int>& ranks_of_hosts);
 
-// Starts `tutti run ... -- tutti doctor-rank` and hears what comes of it. Ends it when it takes far
-// too long. `dealt`: with_ranks(), or empty for this host.
+// Starts `tutti run ... -- tutti doctor-rank` and returns its result. Ends the job after a timeout.
+// `dealt`: with_ranks(), or empty for this host.
 JobResult run_job(int ranks, const std::vector<Host>& dealt);
 
-// One of its ranks; rank 0 writes the result on standard output. `dealt` as in run_job().
+// Runs one of its ranks; rank 0 writes the result to standard output. `dealt` as in run_job().
 int run_doctor_rank(const std::vector<Host>& dealt);
 
 }  // namespace tutti::tool

@@ -53,7 +53,7 @@ std::string hex(const unsigned char* bytes, size_t count) {
   return text;
 }
 
-// Of the running program: two builds may call themselves by one version.
+// Hash of the running program, since two builds may have the same version.
 std::string build_of_this_program() {
   const std::unique_ptr<EVP_MD_CTX, decltype(&::EVP_MD_CTX_free)> context(::EVP_MD_CTX_new(),
                                                                           &::EVP_MD_CTX_free);
@@ -86,7 +86,7 @@ void look_at_limits(HostFacts& facts) {
   for (const auto& device : fs::directory_iterator("/sys/class/infiniband", none)) {
     facts.rdma_devices.push_back(device.path().filename());
   }
-  // As hwloc sees the machine; TUTTI_TOPOLOGY is for other questions.
+  // The real machine; TUTTI_TOPOLOGY is ignored here.
   const HostTopology host = load_host();
   facts.cores = std::max(1, host.allowed_cores());
   facts.all_cores = std::max<int>(1, static_cast<int>(host.cores.size()));
@@ -121,7 +121,7 @@ std::vector<Interface> look_at_interfaces() {
   return found;
 }
 
-// Of another job, or left over from one.
+// Examines a rendezvous file of another job or a stale one.
 void look_at_old_rendezvous(RendezvousFacts& facts, const std::string& value) {
   facts.address = value;
   try {
@@ -142,7 +142,7 @@ RendezvousFacts look_at_rendezvous() {
   if (setting.empty()) return facts;
   facts.file = setting;
   if (!setting.starts_with(kScheme) || setting.size() == kScheme.size()) {
-    facts.problem = cat("TUTTI_RENDEZVOUS='", setting, "' is not file:/PATH");
+    facts.problem = cat("TUTTI_RENDEZVOUS='", setting, "' does not have the form file:/PATH");
     return facts;
   }
   facts.file = setting.substr(kScheme.size());
@@ -159,20 +159,20 @@ RendezvousFacts look_at_rendezvous() {
 void look_at_settings(HostFacts& facts) {
   facts.setting_warnings = settings().warnings();
   for (const SettingInfo& info : all_settings()) {
-    // The token is told by its fingerprint only.
+    // The token is reported by its fingerprint only.
     if (info.internal || info.name == "TUTTI_TOKEN") continue;
     const SettingValue value = settings().value(info.name);
     if (value.text != info.default_value) facts.settings[std::string(info.name)] = value.text;
   }
 }
 
-// What two settings name, without which they do nothing.
+// Checks the files that two settings name.
 void look_at_files(HostFacts& facts) {
   const std::string reports = settings().get_string("TUTTI_REPORT");
   std::error_code none;
   if (!reports.empty() && !fs::is_directory(reports, none)) {
     facts.setting_warnings.push_back(
-        cat("TUTTI_REPORT=", reports, ": there is no such directory to write reports in"));
+        cat("TUTTI_REPORT=", reports, ": the directory for reports does not exist"));
   } else if (!reports.empty() && ::access(reports.c_str(), W_OK | X_OK) != 0) {
     facts.setting_warnings.push_back(
         cat("TUTTI_REPORT=", reports, ": reports cannot be written there: ", std::strerror(errno)));
@@ -186,14 +186,14 @@ void look_at_files(HostFacts& facts) {
   }
 }
 
-// Fails each on its own: what one cannot find says nothing of the others.
+// Each examination fails separately, without effect on the others.
 template <typename Look>
 void try_to(HostFacts& facts, Look look) {
   try {
     look();
   } catch (const std::exception& error) {
     const std::string what = error.what();
-    // All that reads settings fails alike where one has a value of the wrong type.
+    // Everything that reads settings throws the same error for a value of the wrong type.
     if (std::ranges::find(facts.setting_problems, what) == facts.setting_problems.end()) {
       facts.setting_problems.push_back(what);
     }
@@ -232,7 +232,7 @@ TokenFacts look_at_token(std::string_view nonce) {
   }
   try {
     const std::string token = job_token();
-    // The label keeps this apart from every other use of the token.
+    // The label separates this HMAC from every other use of the token.
     const std::string text = cat("tutti doctor ", nonce);
     std::array<unsigned char, 32> digest;
     unsigned int length = 0;

@@ -1,4 +1,4 @@
-// This host's facts, found without a network and without a job.
+// Finds this host's facts without a network and without a job.
 #pragma once
 
 #include <map>
@@ -9,23 +9,24 @@
 
 namespace tutti::tool {
 
-// What a host is told before it looks.
+// The input of an examination.
 struct Question {
   std::string name;  // as the user wrote it
-  int ranks = 1;     // that are to run there
+  int ranks = 1;     // ranks planned on this host
   std::string nonce;
-  // The doctor's own settings, which `tutti run` hands to all hosts; but no token.
+  // The doctor's own settings, which `tutti run` passes to all hosts; without the token.
   std::map<std::string, std::string> environment;
 };
 
-// Takes over the question's environment, in which what is the host's own token stays. Never throws
-// because of what it finds: that is in the facts.
+// Adopts the question's environment, but keeps the host's own token. Problems are reported in the
+// facts, never thrown.
 HostFacts look_at_this_host(const Question& question);
 
-// The settings that come from this process's environment, as in Question.
+// Returns the settings from this process's environment, as in Question.
 std::map<std::string, std::string> settings_to_hand_on();
 
-// Of this process's settings. Equal for equal tokens and nonces, of no use to whoever reads it.
+// Returns facts about this process's token. Fingerprints are equal for equal tokens and nonces and
+// reveal nothing about the token.
 TokenFacts look_at_token(std::string_view nonce);
 
 }  // namespace tutti::tool

@@ -28,19 +28,19 @@ using bootstrap::SocketAddress;
 using bootstrap::Transfer;
 using std::chrono::milliseconds;
 
-// Where nobody has the address, the system itself says so after some 3 s.
+// For an unused address the system itself reports an error after about 3 s.
 constexpr milliseconds kConnectWithin{4000};
 constexpr milliseconds kAnswerWithin{3000};
 constexpr size_t kBulkBytes = 64 << 10;
 constexpr size_t kMostGuests = 1024;
 constexpr size_t kMostAtATime = 32;
-constexpr int kDatagrams = 8;  // of which one must arrive
-// Between two of them. Chance decides, since many hosts that send at one moment would fill the
-// receiver's buffer each time.
+constexpr int kDatagrams = 8;  // one of them must arrive
+// Pause between two datagrams. It is random, because hosts that send at the same moment could
+// overflow the receiver's buffer each time.
 constexpr int kShortestPause_ms = 60;
 constexpr int kLongestPause_ms = 190;
 constexpr size_t kSmallPacket = 256;
-constexpr size_t kLargestPacket = 65535;  // of IP
+constexpr size_t kLargestPacket = 65535;  // largest IP packet
 
 size_t header_bytes(int family) { return family == AF_INET ? 20 + 8 : 40 + 8; }
 
@@ -56,7 +56,8 @@ const Interface* interface_with(const std::vector<Interface>& interfaces,
   return found == interfaces.end() ? nullptr : &*found;
 }
 
-// The address from which the routes of this host lead there. 0, or the errno where none does.
+// Finds the source address of this host's route to `there`. Returns 0, or an errno if there is no
+// route.
 int route_to(const SocketAddress& there, std::string& own) {
   const Fd probe(::socket(there.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!probe || ::connect(probe.get(), there.get(), there.length) != 0) return errno;
@@ -64,7 +65,7 @@ int route_to(const SocketAddress& there, std::string& own) {
   return 0;
 }
 
-// A datagram socket that never cuts what it sends, whatever is known of the path.
+// A datagram socket that never fragments, whatever the known path MTU.
 Fd whole_datagrams(int family) {
   Fd socket(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw system_error("socket", errno);
@@ -76,14 +77,14 @@ Fd whole_datagrams(int family) {
   return socket;
 }
 
-// What a datagram of so many bytes begins with, and its answer is.
+// Returns the first bytes of a datagram of that size, which are also its answer.
 std::string mark(std::string_view nonce, size_t bytes) {
   std::string text = cat(nonce, ' ', bytes);
   text.resize(kNonceBytes + 8, ' ');
   return text;
 }
 
-// Whether a packet of this size gets there. The answer is small.
+// Returns true if a packet of this size arrives. The answer is small.
 bool packet_arrives(const SocketAddress& there, const std::string& own, size_t packet,
                     std::string_view nonce) {
   const size_t bytes = std::min(packet, kLargestPacket) - header_bytes(there.family());
@@ -99,7 +100,7 @@ bool packet_arrives(const SocketAddress& there, const std::string& own, size_t p
   std::random_device random;
   std::uniform_int_distribution<int> pause(kShortestPause_ms, kLongestPause_ms);
   for (int i = 0; i < kDatagrams; ++i) {
-    // A refusal of the one before is told here, and takes nothing away from this one.
+    // send() may report that the previous datagram was refused; this one is sent nevertheless.
     if (::send(socket.get(), datagram.data(), bytes, 0) < 0 && errno == EMSGSIZE) return false;
     const Deadline deadline = Deadline::after(milliseconds(pause(random)));
     while (bootstrap::wait_for(socket.get(), POLLIN, deadline)) {
@@ -180,14 +181,14 @@ void try_one(const Target& target, const std::vector<Interface>& interfaces, std
   try_packets(target, interfaces, nonce, reach);
 }
 
-// Somebody who has connected.
+// A connected client.
 struct Guest {
   Fd socket;
-  std::string said;  // up to the nonce
+  std::string said;  // received bytes, up to the nonce
   size_t received = 0;
 };
 
-// False when the guest is to go: it is done, gone or a stranger.
+// Returns false if the connection is to be closed: it is complete, closed or not authenticated.
 bool attend(Guest& guest, const std::string& nonce) {
   std::array<char, 16 << 10> block;
   const ssize_t got = ::recv(guest.socket.get(), block.data(), block.size(), 0);
@@ -232,7 +233,7 @@ std::vector<std::string> addresses_of_ranks(const std::string& host, const std::
   if (!addresses.empty()) return addresses;
   std::string own;
   if (!towards.empty() && route_to(numeric_address(towards, 9), own) == 0) return {own};
-  // Where no route leads there, the others shall still be able to try.
+  // Without a route to it, other hosts can still try to connect.
   return {reachable_address(host, "")};
 }
 
@@ -295,7 +296,7 @@ std::vector<Reach> try_all(int from, const std::vector<Target>& targets,
     const size_t end = std::min(targets.size(), first + kMostAtATime);
     std::vector<std::jthread> threads;
     for (size_t i = first; i < end; ++i) {
-      threads.push_back(start_thread<std::jthread>("trying an address", [&, i] {
+      threads.push_back(start_thread<std::jthread>("test an address", [&, i] {
         const Target& target = targets[i];
         Reach& reach = reaches[i] = {.from = from,
                                      .to = target.host,
@@ -304,7 +305,7 @@ std::vector<Reach> try_all(int from, const std::vector<Target>& targets,
                                      .own = target.own};
         try {
           try_one(target, interfaces, nonce, reach);
-        } catch (const Error&) {  // too many open files and the like
+        } catch (const Error&) {  // for example too many open files
           reach.connect_error = EIO;
         }
       }));

@@ -1,5 +1,6 @@
-// Whether hosts reach each other the way Tutti's ranks would: each listens where they would, and
-// tries every other. Needs no rights. Who does not know the nonce is not answered.
+// Tests whether hosts reach each other as Tutti's ranks would: each listens on the same addresses
+// and connects to every other host. No privileges are needed. Clients without the nonce get no
+// answer.
 #pragma once
 
 #include <string>
@@ -12,18 +13,19 @@
 
 namespace tutti::tool {
 
-// Of hexadecimal digits; it takes the place of a secret among the hosts of one doctor.
+// Length of the nonce in hexadecimal digits; it serves as the secret among the hosts of one doctor.
 inline constexpr size_t kNonceBytes = 32;
 
-// The numeric addresses under which ranks on this host would listen: those of TUTTI_INTERFACE, else
-// the one that routes to rank 0's host (`towards`), which itself takes one that `host` resolves to.
-// Throws Error.
+// Returns the numeric addresses on which ranks of this host would listen: those of TUTTI_INTERFACE,
+// else the one that routes to rank 0's host (`towards`); rank 0's host uses one that `host`
+// resolves to. Throws Error.
 std::vector<std::string> addresses_of_ranks(const std::string& host, const std::string& towards);
 
-// Listens and answers, in a thread of its own, until it is destroyed.
+// Listens and answers in a separate thread until it is destroyed.
 class Listeners {
  public:
-  // On a port of the system's choice, or on `port` of the first address, if given. Throws Error.
+  // Listens on a port chosen by the system, or on `port` of the first address if given. Throws
+  // Error.
   Listeners(const std::vector<std::string>& addresses, const std::vector<Interface>& interfaces,
             uint16_t port, std::string nonce);
   ~Listeners();
@@ -43,15 +45,16 @@ class Listeners {
   std::thread thread_;
 };
 
-// One of a host's rails, to be tried from here.
+// One rail of a host, to connect to from this host.
 struct Target {
   int host = 0;
   int rail = 0;
   Rail there;
-  std::string own;  // the address to use; empty: the one that routes there
+  std::string own;  // source address; empty: by the routes
 };
 
-// All at a time; takes some 20 s at most for each 32 of them. `from` is this host's index.
+// Tries all targets concurrently, which takes at most about 20 s per 32 of them. `from` is this
+// host's index.
 std::vector<Reach> try_all(int from, const std::vector<Target>& targets,
                            const std::vector<Interface>& interfaces, std::string_view nonce);
 

@@ -24,7 +24,7 @@ std::string number(double value) {
   return text;
 }
 
-// One word where all hosts have the same.
+// Shows a value once if all hosts have the same one.
 std::string on_each(const std::vector<HostFacts>& hosts,
                     const std::function<std::string(const HostFacts&)>& value) {
   std::string all;
@@ -45,7 +45,7 @@ std::string settings_text(const HostFacts& host) {
   for (const auto& [name, value] : host.settings) {
     text += cat(text.empty() ? "" : " ", name, "=", value);
   }
-  return text.empty() ? "all at their defaults" : text;
+  return text.empty() ? "all have their defaults" : text;
 }
 
 std::string setting_of(const HostFacts& host, const char* name) {
@@ -88,8 +88,7 @@ std::string clock_text(const std::vector<HostFacts>& hosts) {
     most = std::max(most, host.clock_offset);
     error = std::max(error, host.clock_error);
   }
-  return cat("all within ", number((most - least) * 1e3), " ms (give or take ", number(error * 1e3),
-             " ms)");
+  return cat("all within ", number((most - least) * 1e3), " ms (+/- ", number(error * 1e3), " ms)");
 }
 
 std::string links_text(const std::vector<Link>& links) {
@@ -108,12 +107,12 @@ std::string links_text(const std::vector<Link>& links) {
     text += cat(text.empty() ? "" : "; ", between ? "between hosts " : "within a host ",
                 number(slowest), " to ", number(fastest), " GB/s, up to ", number(latest), " us");
   }
-  return text.empty() ? "there are no pairs" : text;
+  return text.empty() ? "no pairs" : text;
 }
 
 std::string reach_text(const std::vector<Reach>& reaches) {
   const auto good = std::ranges::count_if(reaches, &Reach::answered);
-  return cat(good, " of ", reaches.size(), " ways between hosts work");
+  return cat(good, " of ", reaches.size(), " connections between hosts work");
 }
 
 std::string mtu_text(const std::vector<Reach>& reaches) {
@@ -121,11 +120,12 @@ std::string mtu_text(const std::vector<Reach>& reaches) {
   for (const Reach& reach : reaches) {
     if (reach.full_arrived) least = std::min(least, reach.packet);
   }
-  return least == std::numeric_limits<int>::max() ? "not tried"
-                                                  : cat("packets of ", least, " bytes pass whole");
+  return least == std::numeric_limits<int>::max()
+             ? "not tried"
+             : cat("packets of ", least, " bytes arrive unfragmented");
 }
 
-// The worst finding of that check decides.
+// Returns the state of a check, which is that of its worst finding.
 std::string state_of(const Examination& examination, const std::string& check) {
   Severity worst = Severity::note;
   for (const Finding& finding : examination.findings) {
@@ -140,7 +140,7 @@ Json to_json(const Finding& finding) {
           {"cause", finding.cause}, {"remedy", finding.remedy}};
 }
 
-// Whoever reads the report has no use for a token's fingerprint.
+// Removes the token's fingerprint, which is of no use to readers.
 Json shown(HostFacts host) {
   host.token.fingerprint.clear();
   Json json = to_json(host);
@@ -199,7 +199,7 @@ class CheckList {
     });
     each(check::kSettings, settings_text);
     each(check::kToken, [](const HostFacts& h) {
-      return h.token.source.empty() ? "none is set; `tutti run` makes one" : h.token.source;
+      return h.token.source.empty() ? "none is set; `tutti run` creates one" : h.token.source;
     });
     each(check::kTraffic, traffic_text);
     each(check::kRendezvous, [](const HostFacts& h) {
@@ -240,14 +240,14 @@ class CheckList {
 
   void add_job() {
     if (!e_.job || !e_.job->ran) {
-      const char* why = e_.job ? "the job failed" : "because of the errors above";
+      const char* why = e_.job ? "the job failed" : "skipped because of the errors above";
       e_.job ? add(check::kJob, why) : skip(check::kJob, why);
       skip(check::kAnswers, why);
       skip(check::kLinks, why);
       return;
     }
     const auto cases = static_cast<size_t>(e_.job->cases);
-    add(check::kJob, cat("runs, over ", e_.job->transport));
+    add(check::kJob, cat("works, over ", e_.job->transport));
     add(check::kAnswers,
         cat(cases - e_.job->wrong.size(), " of ", cases, " collectives are right"));
     add(check::kLinks, links_text(e_.job->links));

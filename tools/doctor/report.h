@@ -1,4 +1,4 @@
-// What the doctor says: a line for each check, then the findings with their remedies; or JSON.
+// The doctor's report: a line for each check, then the findings with their remedies; or JSON.
 #pragma once
 
 #include <iosfwd>
@@ -12,12 +12,12 @@
 
 namespace tutti::tool {
 
-// All that the doctor has found.
+// Everything that the doctor has found.
 struct Examination {
   std::vector<HostFacts> hosts;
-  TokenFacts token;  // of the doctor itself
+  TokenFacts token;  // token of the doctor itself
   std::vector<Reach> reaches;
-  std::optional<JobResult> job;  // nothing where none was tried
+  std::optional<JobResult> job;  // nothing: not tried
   std::vector<Finding> findings;
 
   bool ok() const;  // no error

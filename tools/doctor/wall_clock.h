@@ -1,4 +1,4 @@
-// The time of day, which hosts should agree on.
+// The time of day, on which hosts should agree.
 #pragma once
 
 #include <chrono>

@@ -61,7 +61,7 @@ def _cases(program, report, environment):
 
 
 def tests(programs, report):
-    """Each case in a process of its own: one that hangs or crashes says which it is, and ends alone."""
+    """Runs each test case in a separate process, so that a hang or crash affects only that case."""
     gpu_count(programs, report)
     report.begin("Device tests, ranks as threads")
     for program in programs.tests:
@@ -86,7 +86,7 @@ def tests(programs, report):
 
 
 def _bench(programs, report, name, words, timeout=90, **environment):
-    """A table of `tutti bench` as its JSON, or None where it failed or a value was wrong."""
+    """Returns the JSON of `tutti bench`, or None if it failed or a value was wrong."""
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "bench.json")
         command = [programs.tutti, "bench", *words, "--json", file]
@@ -196,7 +196,7 @@ def _size(count):
 
 
 def _explained(programs, report, ranks, sizes):
-    """Microseconds by size, as `tutti explain` predicts them for GPUs of this machine's class."""
+    """Returns microseconds by size, as `tutti explain` predicts them for this machine's GPU class."""
     with_costs = {}
     tuned = os.path.join(report.folder, "tune.json")
     if os.path.exists(tuned):
@@ -216,7 +216,7 @@ def _explained(programs, report, ranks, sizes):
 
 
 def _peers(programs):
-    """The peers of `tutti bench` on GPUs that can run: NCCL refuses ranks that share a GPU."""
+    """Returns the GPU peers of `tutti bench` that can run: NCCL refuses ranks that share a GPU."""
     environment = programs.environment()
     folders = [path for path in environment.get("LD_LIBRARY_PATH", "").split(":") if path]
     folders += os.environ.get("LD_LIBRARY_PATH", "").split(":") + ["/usr/lib/x86_64-linux-gnu", "/usr/local/lib"]

@@ -18,7 +18,7 @@ PEERS = ["bench/peers/gpu_floor_peer", "bench/peers/nccl_peer"]
 TUTTI = "tools/tutti"
 OUR_NCCL = "lib/nccl"
 
-# Every Linux has its own of these, and a program must not bring another.
+# Libraries of the operating system, which a program must not bundle.
 SYSTEM_LIBRARIES = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libgcc_s|libstdc\+\+)\.so")
 
 
@@ -60,7 +60,7 @@ def _compiler_places():
 
 
 def find_or_build(here):
-    """`here` is the folder of gpu_check: the repository's tools/, or where a pack was unpacked."""
+    """`here`: the folder of gpu_check, which is the repository's tools/ or that of an unpacked archive."""
     packed = os.path.join(here, "programs")
     return packed if os.path.isdir(packed) else _build(here)
 
@@ -72,7 +72,7 @@ def _libraries_of(program):
 
 
 def pack(here, file):
-    """The programs with all libraries that another machine may lack."""
+    """Packs the programs with all libraries that another machine may lack."""
     built = _build(here)
     with tempfile.TemporaryDirectory() as folder:
         root = os.path.join(folder, "programs")
@@ -83,7 +83,7 @@ def pack(here, file):
             shutil.copy(os.path.join(built, program), target)
             subprocess.run(["strip", "--strip-unneeded", target], check=False)
             for name, path in _libraries_of(os.path.join(built, program)):
-                # Ours, for its test: beside the others it would be taken for NCCL's own by the benchmark.
+                # Tutti's shim, for its test: next to the others the benchmark would load it as NCCL.
                 library = os.path.join(root, OUR_NCCL if name.startswith("libnccl") else "lib", name)
                 if os.path.exists(library):
                     continue

@@ -9,7 +9,7 @@ import time
 
 class Report:
     def __init__(self, options):
-        """options: those of the command line."""
+        """`options`: the command line's."""
         self.options = options
         self.folder = options.report
         self.started = time.monotonic()
@@ -43,7 +43,7 @@ class Report:
         self.values[name] = value
 
     def result(self, name, outcome, seconds=0.0, detail=""):
-        """outcome: passed, failed, skipped."""
+        """`outcome`: passed, failed or skipped."""
         self.results.append(
             {"section": self.section, "name": name, "outcome": outcome, "seconds": round(seconds, 2), "detail": detail}
         )
@@ -64,7 +64,7 @@ class Report:
         return code, output, time.monotonic() - begun
 
     def check(self, name, command, environment, timeout):
-        """Runs a command that passes with exit code 0. Returns its output, or None where it failed."""
+        """Runs a command that passes with exit code 0. Returns its output, or None if it failed."""
         before = len(self.results)
         code, output, seconds = self.run(name, command, environment, timeout)
         if len(self.results) > before:

@@ -42,7 +42,7 @@ bool is_global(const sockaddr* address) {
   return !IN6_IS_ADDR_LOOPBACK(&v6) && !IN6_IS_ADDR_LINKLOCAL(&v6);
 }
 
-// Those of interfaces that are up, IPv4 before IPv6.
+// Returns the addresses of interfaces that are up, IPv4 before IPv6.
 std::vector<LocalAddress> local_addresses() {
   ifaddrs* raw = nullptr;
   if (::getifaddrs(&raw) != 0) throw system_error("getifaddrs", errno);
@@ -81,7 +81,8 @@ Listener listen_on(const std::string& address) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* raw = nullptr;
   if (::getaddrinfo(address.c_str(), "0", &hints, &raw) != 0) {
-    throw Error(ErrorCode::invalid_argument, cat("'", address, "' is no numeric address"));
+    throw Error(ErrorCode::invalid_argument, cat("'", address, "' is not a numeric address"),
+                {.remedy = "use an IPv4 or IPv6 address"});
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
   Fd socket(::socket(raw->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -91,9 +92,9 @@ Listener listen_on(const std::string& address) {
       ::listen(socket.get(), SOMAXCONN) != 0 ||
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
     throw system_error(cat("listen on ", address), errno,
-                       {.remedy = "name a working interface in TUTTI_INTERFACE"});
+                       {.remedy = "set TUTTI_INTERFACE to a working interface"});
   }
-  // The port is at the same place for both families.
+  // The port has the same offset in both address families.
   const uint16_t port = ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
   return {std::move(socket), address, port};
 }
@@ -107,22 +108,23 @@ std::string reachable_address(const std::string& host, const std::string& interf
     if (named != local.end()) return named->address;
     throw Error(ErrorCode::invalid_argument,
                 cat("no interface or address '", interface, "' is up on host ", host),
-                {.remedy = "correct TUTTI_INTERFACE; `ip address` lists them"});
+                {.remedy = "set TUTTI_INTERFACE to a name or address from `ip address`"});
   }
   for (const std::string& address : resolve(host)) {
     const auto own = std::ranges::find(local, address, &LocalAddress::address);
     if (own != local.end() && own->global) return address;
   }
-  // That of the default route: others, such as a bridge of containers, may lead nowhere.
+  // Address of the default route; others, such as a container bridge, may be unreachable from
+  // outside.
   const std::string outward = bootstrap::reachable_address().host();
   const auto on_route = std::ranges::find(local, outward, &LocalAddress::address);
   if (on_route != local.end() && on_route->global) return outward;
   const auto first = std::ranges::find_if(local, &LocalAddress::global);
   if (first != local.end()) return first->address;
   throw Error(ErrorCode::bootstrap,
-              cat("host ", host, " has no address under which others could reach it"),
-              {.cause = "no network interface but loopback is up",
-               .remedy = "bring one up, or name one in TUTTI_INTERFACE"});
+              cat("host ", host, " has no address that other hosts can reach"),
+              {.cause = "only the loopback interface is up",
+               .remedy = "bring a network interface up, or name one in TUTTI_INTERFACE"});
 }
 
 }  // namespace tutti::tool

@@ -1,5 +1,5 @@
-// The socket on which rank 0 will listen. The launcher opens it, so that the port is free for
-// certain.
+// The socket on which rank 0 will listen. The launcher opens it, which guarantees that the port is
+// free.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct Listener {
   uint16_t port = 0;
 };
 
-// Listens on `address`, on a port that the system chooses. Throws Error.
+// Listens on `address`, on a port chosen by the system. Throws Error.
 Listener listen_on(const std::string& address);
 
-// The numeric address of this machine under which the other hosts reach it: what `interface` (a
-// network interface or an address) says, if given; else what `host` resolves to, if that is an
-// address of this machine and not loopback; else that of the default route; else the first global
-// address of an interface that is up. Throws Error when there is none.
+// Returns the numeric address under which other hosts reach this machine: that of `interface` (a
+// network interface or an address), if given; else the one that `host` resolves to, if it belongs
+// to this machine and is not loopback; else that of the default route; else the first global
+// address of an interface that is up. Throws Error if there is none.
 std::string reachable_address(const std::string& host, const std::string& interface);
 
 }  // namespace tutti::tool

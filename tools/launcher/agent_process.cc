@@ -18,11 +18,11 @@ namespace tutti::tool {
 
 namespace {
 
-// Says everything that the agents report to whoever started this one.
+// Forwards the agents' reports to the process that started this one.
 class Reporter : public AgentSink {
  public:
   void on_ready() {
-    // A login file may have left half a line.
+    // A login script may have printed an incomplete line.
     connected_ = connected_ && ::write(STDOUT_FILENO, "\n", 1) == 1;
     report({{"event", "ready"}});
   }
@@ -56,7 +56,7 @@ class Reporter : public AgentSink {
 class AgentProcess {
  public:
   int run() {
-    // Only the launcher ends an agent: on a signal the ranks are ended like on a lost lifeline.
+    // Only the launcher ends an agent; a signal ends the ranks as a closed input does.
     SignalInbox signals({SIGINT, SIGTERM, SIGHUP, SIGPIPE});
     loop_.watch(signals.fd(), [&] {
       for (int number : signals.take()) connected_ = connected_ && number == SIGPIPE;
@@ -77,7 +77,7 @@ class AgentProcess {
   void obey(const std::string& line) {
     try {
       carry_out(Json::parse(line));
-    } catch (const StartError& error) {  // the remote shell is not there
+    } catch (const StartError& error) {  // the remote shell is missing
       reporter_.on_failure(error.what(), error.exit_code(), {});
       connected_ = false;
     } catch (const std::exception& error) {
@@ -91,7 +91,8 @@ class AgentProcess {
     if (what == "job") {
       take_job(job_from_json(order));
     } else if (!agents_) {
-      throw Error(ErrorCode::internal, "the agent got an order before its job");
+      throw Error(ErrorCode::internal,
+                  "protocol error: the agent received an order before its job");
     } else if (what == "listen") {
       agents_->listen();
     } else if (what == "start") {
@@ -105,7 +106,7 @@ class AgentProcess {
   }
 
   void take_job(HostJob job) {
-    // Before anybody reads the settings: they come from the launcher's environment.
+    // Must precede the first use of settings, which come from the launcher's environment.
     for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
     agents_.emplace(loop_, reporter_);
     agents_->add_local(std::move(job));

@@ -1,5 +1,5 @@
-// The agent of one host, as a process: what `tutti agent` runs. It reads its orders from standard
-// input and reports on standard output (protocol.h). The end of its input is the end of the job.
+// The agent process of one host (`tutti agent`). It reads orders from standard input and reports on
+// standard output (protocol.h). The end of its input ends the job.
 #pragma once
 
 namespace tutti::tool {

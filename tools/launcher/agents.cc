@@ -27,7 +27,7 @@ void Agents::add_remote(const HostJob& job) {
 }
 
 void Agents::start(const std::string& master_address, uint16_t master_port) {
-  // The agent's own may go while it starts.
+  // A copy, because the agent's own string may change while agents start.
   const std::string master = master_address;  // NOLINT(performance-unnecessary-copy-initialization)
   for (const auto& agent : agents_) agent->start(master, master_port);
 }
@@ -59,7 +59,7 @@ void Agents::on_output(int rank, Stream stream, std::string_view bytes, bool end
 void Agents::on_exit(const RankExit& exit) {
   const auto from = agent_of_.find(exit.rank);
   for (size_t i = 0; i < agents_.size(); ++i) {
-    // Where it ended they have been told.
+    // The ranks of its own host already know.
     if (from == agent_of_.end() || i != from->second) agents_[i]->tell(exit);
   }
   sink_.on_exit(exit);

@@ -1,4 +1,5 @@
-// Several agents as one: of this host and of others, which this process has started agents on.
+// Several agents behind the interface of one: this host's and those that this process started on
+// other hosts.
 #pragma once
 
 #include <map>
@@ -12,13 +13,13 @@ namespace tutti::tool {
 
 class Agents : public Agent, public AgentSink {
  public:
-  // Loop and sink must outlive this.
+  // `loop` and `sink` must outlive this object.
   Agents(EventLoop& loop, AgentSink& sink) : loop_(loop), sink_(sink) {}
   ~Agents() override {
     for (const auto& agent : agents_) agent->let_go();
   }
 
-  // Its first agent is the one of rank 0, if that is here at all. Throws StartError.
+  // The first agent is that of rank 0, if rank 0 is below this one. Throws StartError.
   void add_local(HostJob job);
   void add_remote(const HostJob& job);
 
@@ -43,7 +44,7 @@ class Agents : public Agent, public AgentSink {
   std::map<int, size_t> agent_of_;  // by rank
 };
 
-// Hangs hosts below others, so that nobody starts more than `fanout` agents: the first hosts stay
+// Arranges hosts in a tree in which no host starts more than `fanout` agents; the first hosts stay
 // first.
 std::vector<HostJob> make_tree(std::vector<HostJob> jobs, int fanout);
 

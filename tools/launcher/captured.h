@@ -1,4 +1,4 @@
-// A command whose output is kept.
+// Runs a command and captures its output.
 #pragma once
 
 #include <chrono>
@@ -9,17 +9,17 @@
 namespace tutti::tool {
 
 struct Captured {
-  bool in_time = true;  // else it was killed
-  int code = 0;         // as a shell would say it
+  bool in_time = true;  // false: it was killed
+  int code = 0;         // shell exit code
   std::string out;
   std::string err;
 };
 
-// Waits until it and whoever else holds its output has ended; kills it when that takes longer than
-// `within`. It dies with this thread. Throws StartError.
+// Waits until the command and every other process that holds its output have ended; kills it after
+// `within`. The command dies with this thread. Throws StartError.
 Captured run_captured(ChildSpec spec, std::chrono::milliseconds within);
 
-// The last of what it said on standard error, for an error's text.
+// Returns the last lines of standard error, for an error message.
 std::string last_words(std::string text);
 
 }  // namespace tutti::tool

@@ -56,7 +56,7 @@ cpu_set_t cpu_set_of(const std::vector<int>& pus) {
   return set;
 }
 
-// `from` becomes descriptor `to`, which a program started from here inherits.
+// Makes `from` available as descriptor `to`, which a program started from here inherits.
 void place(int from, int to) {
   if (from == to) {
     ::fcntl(to, F_SETFD, 0);
@@ -65,7 +65,7 @@ void place(int from, int to) {
   }
 }
 
-// Keeps errno.
+// Preserves errno.
 bool is_compiled(const char* program) {
   const int before = errno;
   char magic[4] = {};
@@ -76,7 +76,7 @@ bool is_compiled(const char* program) {
   return read_all && std::memcmp(magic, "\177ELF", sizeof magic) == 0;
 }
 
-// In the new process, between fork and exec: system calls only, no allocation.
+// Runs in the new process between fork and exec: only system calls, no allocation.
 struct Launchpad {
   const ChildSpec& spec;
   char** arguments;
@@ -96,25 +96,25 @@ struct Launchpad {
     ::setpgid(0, 0);
     if (spec.die_with_parent) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != parent) ::_exit(127);  // it died before it could be watched
+      if (::getppid() != parent) ::_exit(127);  // it died before prctl()
     }
-    // Before the program runs: it could start others and kill its parent at once.
+    // Must precede exec, because the program could start others and kill its parent at once.
     if (spec.guard != nullptr) spec.guard->protect(::getpid());
     place(spec.in >= 0 ? spec.in : null, STDIN_FILENO);
     place(spec.out, STDOUT_FILENO);
     place(spec.err, STDERR_FILENO);
     for (int fd : spec.inherited) ::fcntl(fd, F_SETFD, 0);
     if (spec.open_files) ::setrlimit(RLIMIT_NOFILE, &*spec.open_files);
-    // Refused where a container forbids it; then the rank runs unbound, which is only slower.
+    // A container may forbid it; the rank then runs unbound, which is only slower.
     if (!spec.pus.empty()) ::sched_setaffinity(0, sizeof cpus, &cpus);
     if (!spec.directory.empty() && ::chdir(spec.directory.c_str()) != 0) fail(Stage::directory);
-    std::signal(SIGXFSZ, SIG_DFL);  // this program alone does without it
+    std::signal(SIGXFSZ, SIG_DFL);  // only this program ignores it
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     const bool is_path = std::strchr(arguments[0], '/') != nullptr;
     if (is_path) ::execve(arguments[0], arguments, variables);
-    // execvpe() takes what the kernel cannot run for a shell script, as POSIX says.
+    // execvpe() runs files that the kernel cannot execute as shell scripts, as POSIX requires.
     if (!is_path || (errno == ENOEXEC && !is_compiled(arguments[0]))) {
       ::execvpe(arguments[0], arguments, variables);
     }
@@ -125,24 +125,24 @@ struct Launchpad {
 StartError explain(const ChildSpec& spec, const StartFailure& failure) {
   const std::string words = std::strerror(failure.error);
   if (failure.stage == Stage::directory) {
-    return StartError(cat("cannot work in the directory '", spec.directory, "': ", words),
-                      {.remedy = "start from a directory that every host has"}, 126);
+    return StartError(cat("cannot change to directory '", spec.directory, "': ", words),
+                      {.remedy = "start from a directory that exists on every host"}, 126);
   }
   const std::string& program = spec.command.front();
   const bool is_path = program.find('/') != std::string::npos;
   ErrorDetail detail;
   if (failure.error == ENOENT && is_path && ::access(program.c_str(), F_OK) == 0) {
-    detail = {.cause = "the interpreter that its first line names does not exist",
-              .remedy = "correct the #! line"};
+    detail = {.cause = "the interpreter in its first line does not exist",
+              .remedy = "correct its #! line"};
   } else if (failure.error == ENOENT) {
-    detail.remedy = is_path ? "check the path" : "check the name, or give the path (./PROGRAM)";
-    if (!is_path) detail.cause = "it is in no directory of PATH";
+    detail.remedy = is_path ? "check the path" : "check the name, or use a path (./PROGRAM)";
+    if (!is_path) detail.cause = "it is not in PATH";
   } else if (failure.error == ENOEXEC) {
-    detail = {.cause = "it is damaged, or built for another processor",
-              .remedy = "build it for this one"};
+    detail = {.cause = "it is damaged or built for another processor architecture",
+              .remedy = "build it for this architecture"};
   } else if (failure.error == EACCES) {
-    detail = {.cause = "it is a directory, or not executable",
-              .remedy = cat("chmod +x ", program, ", or name its interpreter first")};
+    detail = {.cause = "it is a directory or not executable",
+              .remedy = cat("chmod +x ", program, ", or put its interpreter in front")};
   }
   return StartError(cat("cannot run '", program, "': ", words), detail,
                     failure.error == ENOENT ? 127 : 126);
@@ -172,20 +172,20 @@ pid_t start_child(const ChildSpec& spec) {
   if (pid < 0) {
     throw system_error(
         "start another process", errno,
-        {.cause = errno == ENOMEM ? "this machine has not enough memory for so many ranks"
-                                  : "the limit of processes of this user or container",
-         .remedy = "raise it (ulimit -u, pids.max of the cgroup, "
-                   "kernel.pid_max), or start fewer ranks"});
+        {.cause = errno == ENOMEM ? "this machine has too little memory for this number of ranks"
+                                  : "the process limit of this user or container is reached",
+         .remedy = "raise the limit (ulimit -u, pids.max of the cgroup, kernel.pid_max), or start "
+                   "fewer ranks"});
   }
   if (pid == 0) launchpad.run();
-  ::setpgid(pid, pid);  // both sides do it: whoever comes first
+  ::setpgid(pid, pid);  // both processes do it, to avoid a race
   report.write.reset();
   StartFailure failure{};
   ssize_t got;
   do {
     got = ::read(report.read.get(), &failure, sizeof failure);
   } while (got < 0 && errno == EINTR);
-  if (got == sizeof failure) {  // else the pipe was closed by exec
+  if (got == sizeof failure) {  // otherwise exec closed the pipe
     ::waitpid(pid, nullptr, 0);
     throw explain(spec, failure);
   }

@@ -20,25 +20,25 @@ struct Pipe {
   Fd write;
 };
 
-// Close-on-exec at both ends.
+// Creates a pipe, close-on-exec at both ends.
 Pipe make_pipe();
 
 struct ChildSpec {
   std::vector<std::string> command;                // looked up in PATH
-  std::map<std::string, std::string> environment;  // set on top of this process's
-  std::string directory;                           // to work in; empty: this process's
-  std::vector<int> pus;                            // to bind to; empty: no binding
+  std::map<std::string, std::string> environment;  // added to this process's environment
+  std::string directory;                           // working directory; empty: this process's
+  std::vector<int> pus;                            // hardware threads to bind to; empty: no binding
   int in = -1;                                     // -1: /dev/null
   int out = -1;                                    // -1: this process's own
   int err = -1;
-  std::vector<int> inherited;    // descriptors kept open under the same number
+  std::vector<int> inherited;    // descriptors to keep open under the same number
   bool die_with_parent = false;  // killed when the calling thread ends
-  const Guard* guard = nullptr;  // that shall end its process group if this process dies
-  // The limit of open files that the program gets; nothing: this process's.
+  const Guard* guard = nullptr;  // ends its process group if this process dies
+  // Limit of open files of the program; nothing: this process's.
   std::optional<rlimit> open_files;
 };
 
-// The command cannot be run. code() is 127 (not found) or 126 (found, but refused), as shells say.
+// The command cannot be run. code() is 127 (not found) or 126 (not executable), as in shells.
 class StartError : public Error {
  public:
   StartError(const std::string& what, const ErrorDetail& detail, int exit_code)
@@ -49,8 +49,8 @@ class StartError : public Error {
   int exit_code_;
 };
 
-// Starts the process in a process group of its own, with no signal blocked. Returns its id once the
-// program runs; throws StartError otherwise, and then no process is left.
+// Starts the process in a new process group with no signal blocked. Returns its id once the program
+// runs; otherwise throws StartError and leaves no process behind.
 pid_t start_child(const ChildSpec& spec);
 
 }  // namespace tutti::tool

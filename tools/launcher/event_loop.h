@@ -13,7 +13,8 @@ class EventLoop {
   // unwatch any descriptor, its own included. The descriptor stays the caller's.
   void watch(int fd, std::function<void()> on_ready);
   void unwatch(int fd);
-  // Waits until something is ready or the time is over, and calls back once for each.
+  // Waits until a descriptor is ready or `at_most` has passed, and calls the callback of each ready
+  // one.
   void run_once(std::chrono::milliseconds at_most);
 
  private:

@@ -28,7 +28,7 @@ kill -s KILL -- $groups
 )";
 constexpr std::string_view kGoodbye = "bye\n";
 
-// Nobody shall wait for the end of a pipe that only the guard holds.
+// Closes inherited descriptors, so that no reader waits for a pipe that only the guard holds.
 void close_from(int first) {
   std::vector<int> open;
   if (DIR* directory = ::opendir("/proc/self/fd")) {
@@ -41,7 +41,7 @@ void close_from(int first) {
 }
 
 [[noreturn]] void stand_guard(int socket) {
-  ::setsid();  // out of reach of the terminal's signals
+  ::setsid();  // detached from the terminal's signals
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   ::dup2(socket, STDIN_FILENO);
   ::dup2(null, STDOUT_FILENO);
@@ -62,7 +62,7 @@ Guard::Guard() {
   }
   socket_ = Fd(ends[0]);
   const Fd other(ends[1]);
-  // Forked twice: the children of this process are the ranks and nothing else.
+  // A double fork, so that this process's children are only ranks.
   const pid_t pid = ::fork();
   if (pid < 0) throw system_error("fork", errno);
   if (pid == 0) {

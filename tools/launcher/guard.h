@@ -1,4 +1,4 @@
-// Kills the ranks' process groups should this process die before it could do so itself (kill -9).
+// Kills the ranks' process groups if this process dies before it can do so itself (kill -9).
 //
 // PR_SET_PDEATHSIG reaches the ranks, but not what they started (a Python under a shell script).
 // The guard is a shell of six lines that holds a socket from this process; when it breaks, this
@@ -14,12 +14,12 @@ namespace tutti::tool {
 class Guard {
  public:
   Guard();
-  // Sends the guard away, killing nobody; returns when it is gone.
+  // Ends the guard without killing ranks; returns when it has exited.
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // Async-signal-safe; also from a forked child, for itself.
+  // Async-signal-safe; a forked child may call it for itself.
   void protect(pid_t process_group) const;
 
  private:

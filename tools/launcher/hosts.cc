@@ -18,7 +18,8 @@ namespace tutti::tool {
 namespace {
 
 constexpr int kMostSlots = 1 << 20;
-constexpr int kTakesNone = -1;  // Host::slots of one that is left out: 0 slots, as it was written
+// Host::slots of a host that was given 0 slots, and so gets no ranks.
+constexpr int kTakesNone = -1;
 
 std::optional<int> slots_in(std::string_view text) {
   const auto slots = parse_number<int>(text);
@@ -26,7 +27,7 @@ std::optional<int> slots_in(std::string_view text) {
   return *slots == 0 ? kTakesNone : *slots;
 }
 
-// "b:4"; an IPv6 address has more colons, and is in brackets where slots follow. Throws
+// Parses "b:4"; an IPv6 address has more colons, and needs brackets before slots. Throws
 // Error(invalid_argument), at `where`.
 Host parse_host(const std::string& word, const std::string& where) {
   const auto refuse = [&](const std::string& what, const std::string& remedy) {
@@ -38,18 +39,17 @@ Host parse_host(const std::string& word, const std::string& where) {
   const size_t colon = word.find(':', bracket == std::string::npos ? 0 : bracket);
   if (colon != std::string::npos && word.find(':', colon + 1) == std::string::npos) {
     const auto slots = slots_in(std::string_view(word).substr(colon + 1));
-    if (!slots) throw refuse("has no number of slots behind its colon", "write it as in host:4");
+    if (!slots) throw refuse("has no number of slots after its colon", "write host:4");
     host = {.name = word.substr(0, colon), .slots = *slots};
   }
   if (bracket != std::string::npos) host.name = word.substr(1, bracket - 1);
   if (host.name.empty() || host.name.starts_with('-')) {
-    throw refuse("is no name of a host",
-                 "give names or addresses, with commas between them in --hosts");
+    throw refuse("is not a host name", "use names or addresses, separated by commas in --hosts");
   }
   return host;
 }
 
-// Adds what is written again to what is there.
+// A list of hosts that sums the slots of repeated ones.
 class HostSet {
  public:
   void add(const Host& host) {
@@ -99,9 +99,10 @@ Host parse_line(const std::string& line, const std::string& where) {
     if (slots && name == "slots") {
       host.slots = *slots;
     } else if (!slots || (name != "max_slots" && name != "max-slots")) {
-      throw Error(ErrorCode::invalid_argument, cat("'", word, "' is not understood"),
-                  {.where = where,
-                   .remedy = "a line is `host`, `host slots=4` or `host:4`, and rack=NAME"});
+      throw Error(
+          ErrorCode::invalid_argument, cat("'", word, "' cannot be parsed"),
+          {.where = where,
+           .remedy = "write `host`, `host slots=4` or `host:4`, optionally followed by rack=NAME"});
     }
   }
   return host;
@@ -119,7 +120,7 @@ constexpr std::string_view kInteractiveStep = "4294967290";
 std::optional<Allocation> of_slurm(const Environment& environment) {
   const auto nodes = environment("SLURM_JOB_NODELIST");
   if (!nodes || !environment("SLURM_JOB_ID")) return std::nullopt;
-  // What a step was given is its own. But the shell that salloc opens is a step, too.
+  // A step has its own allocation, but the shell that salloc opens is a step as well.
   const auto step = environment("SLURM_STEP_ID");
   if (step && *step != kInteractiveStep) return std::nullopt;
   Allocation found{.source = "SLURM_JOB_NODELIST",
@@ -159,8 +160,8 @@ std::optional<Allocation> of_lsf(const Environment& environment) {
     while (words >> name) {
       if (!(words >> slots) || slots_in(slots).value_or(kTakesNone) == kTakesNone) {
         throw Error(ErrorCode::invalid_argument,
-                    cat("LSB_MCPU_HOSTS='", *text, "' is no list of hosts with their slots"),
-                    {.remedy = "name hosts in --hosts or --hostfile"});
+                    cat("LSB_MCPU_HOSTS='", *text, "' is not a list of hosts and slots"),
+                    {.remedy = "name the hosts in --hosts or --hostfile"});
       }
       set.add({name, *slots_in(slots)});
     }
@@ -175,8 +176,8 @@ std::optional<Allocation> of_lsf(const Environment& environment) {
 
 [[noreturn]] void throw_too_many(int ranks, int slots) {
   throw Error(ErrorCode::invalid_argument,
-              cat(ranks, " ranks are more than the ", slots, " slots of the hosts"),
-              {.remedy = "ask for fewer ranks (-n), or give hosts more slots (host:N)"});
+              cat(ranks, " ranks exceed the ", slots, " slots of the hosts"),
+              {.remedy = "start fewer ranks (-n), or give hosts more slots (host:N)"});
 }
 
 }  // namespace
@@ -186,8 +187,8 @@ std::vector<Host> parse_hosts(const std::vector<std::string>& words) {
   for (const std::string& word : words) set.add(parse_host(word, "--hosts"));
   std::vector<Host> hosts = set.take();
   if (hosts.empty() && !words.empty()) {
-    throw Error(ErrorCode::invalid_argument, "no host has a slot",
-                {.where = "--hosts", .remedy = "give one of them more than 0 (host:4)"});
+    throw Error(ErrorCode::invalid_argument, "all hosts have 0 slots",
+                {.where = "--hosts", .remedy = "give at least one host a slot (host:4)"});
   }
   return hosts;
 }
@@ -203,7 +204,7 @@ std::string to_text(const std::vector<Host>& hosts) {
 }
 
 std::vector<Host> read_host_file(const std::string& path) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // as editors of Windows write it
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // written by Windows editors
   std::string text = file_text(path, FileKind::hosts);
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   std::istringstream file(text);
@@ -217,8 +218,8 @@ std::vector<Host> read_host_file(const std::string& path) {
   std::vector<Host> hosts = set.take();
   if (hosts.empty()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the host file ", path, " names no host with a slot"),
-                {.remedy = "write a host on each line, as in `node1 slots=4`"});
+                cat("the host file ", path, " contains no host with slots"),
+                {.remedy = "write one host per line: `node1 slots=4`"});
   }
   return hosts;
 }
@@ -227,7 +228,7 @@ std::optional<Allocation> find_allocation(const Environment& environment) {
   std::optional<Allocation> found = of_slurm(environment);
   if (!found) found = of_lsf(environment);
   if (!found) found = of_file(environment, "PBS_NODEFILE");
-  // A host without its domain; no remote shell is needed to reach oneself.
+  // Host names without domains; this host itself needs no remote shell.
   const auto label = [](const std::string& name) { return name.substr(0, name.find('.')); };
   if (found && found->hosts.size() == 1 && label(found->hosts[0].name) == label(host_name())) {
     found->only_here = true;
@@ -242,8 +243,8 @@ std::vector<std::vector<int>> deal_ranks(int ranks, const std::vector<Host>& hos
   if (slots == 0 && ranks < count) {
     throw Error(ErrorCode::invalid_argument,
                 cat(count, " hosts are too many for ", ranks, " ranks"),
-                {.remedy = "ask for at least one rank for each host (-n), name fewer hosts, or say "
-                           "how many ranks each may take (host:N)"});
+                {.remedy = "start at least one rank per host (-n), name fewer hosts, or give the "
+                           "slots of each (host:N)"});
   }
   const auto room = [&](int i) {
     if (slots > 0) return hosts[static_cast<size_t>(i)].slots;

@@ -35,15 +35,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// After a first failure the others may end by themselves, with their own errors; then they are
-// asked to end, then they are made to. All of it is over within 5 s.
+// Time after the first failure for the other ranks to end by themselves with their own errors; then
+// they get SIGTERM, then SIGKILL. Everything ends within 5 s.
 constexpr milliseconds kGrace{3000};
 constexpr milliseconds kKillAfter{4000};
 constexpr milliseconds kGiveUpAfter{4700};
-// How long ranks may clean up after Ctrl-C and the like. A second one ends them at once.
+// Time for ranks to clean up after Ctrl-C or SIGTERM. A second signal kills them at once.
 constexpr milliseconds kCleanUp{30000};
 
-// What ranks of another host must know of this process's environment: all but its place.
+// Returns the environment for ranks of other hosts: this process's, without variables of its place
+// in a job.
 std::map<std::string, std::string> portable_environment() {
   std::map<std::string, std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -61,23 +62,23 @@ std::map<std::string, std::string> portable_environment() {
 
 void check(const LaunchOptions& options) {
   if (options.command.empty()) {
-    throw Error(ErrorCode::invalid_argument, "no program to run was given",
-                {.remedy = "write it behind --, as in `tutti run -n 4 -- ./program`"});
+    throw Error(ErrorCode::invalid_argument, "no program was given",
+                {.remedy = "add it after --: `tutti run -n 4 -- ./program`"});
   }
   if (options.ranks < 1) {
     throw Error(ErrorCode::invalid_argument, cat(options.ranks, " ranks cannot be started"),
-                {.remedy = "ask for at least one"});
+                {.remedy = "start at least one rank"});
   }
   const int64_t spares = settings().get_int("TUTTI_SPARES");
   if (spares >= options.processes()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("TUTTI_SPARES=", spares, ": no rank would be left to work, of ",
-                    options.processes(), " in all"),
-                {.remedy = "unset it: `tutti run --spares K` sets it for its ranks"});
+                cat("TUTTI_SPARES=", spares, " leaves no active ranks: the job has only ",
+                    options.processes()),
+                {.remedy = "unset TUTTI_SPARES; `tutti run --spares K` sets it for its ranks"});
   }
 }
 
-// One job for each host that gets ranks.
+// Returns one job for each host that gets ranks.
 std::vector<HostJob> deal(const LaunchOptions& options) {
   HostJob job;
   job.display = host_name();
@@ -93,7 +94,7 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
   }
   const std::string token = job_token();
   job.environment["TUTTI_TOKEN"] = token.empty() ? random_token() : token;  // never a file's path
-  // Without spares too: it may be set here, for a rank of another job.
+  // Also set without spares, because this process may have inherited it from another job.
   job.environment["TUTTI_UNNEEDED_CODE"] = cat(options.spares > 0 ? kUnneededCode : 0);
   const std::vector<std::vector<int>> ranks = deal_ranks(options.processes(), hosts, options.map);
   std::vector<HostJob> jobs;
@@ -111,7 +112,7 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
   return jobs;
 }
 
-// What is opened later must not become somebody's standard output.
+// Opens missing standard streams, so that a file opened later does not become one.
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // the lowest one that is free
@@ -140,7 +141,7 @@ class Launch : public AgentSink {
       for (const int rank : job.ranks) display_[static_cast<size_t>(rank)] = job.display;
     }
     if (options.hosts.empty()) {
-      // A process group of its own may not read from a terminal.
+      // A background process group may not read from a terminal.
       jobs.front().share_stdin = ::isatty(STDIN_FILENO) != 1;
       agents_->add_local(std::move(jobs.front()));
       return;
@@ -164,14 +165,14 @@ class Launch : public AgentSink {
     agents_.reset();
     output_.finish();
     const int code = conclude();
-    // One that came meanwhile finds no ranks, but keeps the job from being started again.
+    // A signal between two starts finds no ranks, but prevents a restart.
     for (const int number : signals_.take()) {
       if (number == SIGINT || number == SIGTERM || number == SIGHUP) stop_signal_ = number;
     }
     return code;
   }
 
-  // Not where a signal has ended it, or its command cannot be started.
+  // A job is not restarted after a stop signal or if its command cannot be run.
   bool may_be_started_again() const { return stop_signal_ == 0 && !has_no_command_; }
 
   void on_listening(const std::string& address, uint16_t port) override {
@@ -191,10 +192,10 @@ class Launch : public AgentSink {
       return tally_.add_success();
     }
     if (ending_) return;
-    if (failed() && exit.by_itself()) return;  // because of the first, or so it may be
+    if (failed() && exit.by_itself()) return;  // possibly because of the first failure
     exit.by_itself() ? tally_.add_failure() : tally_.add_killed(1);
     if (does_without(exit.exit_code())) {
-      signal_ranks(SIGCONT);  // or else whoever is stopped may be all that is left
+      signal_ranks(SIGCONT);  // otherwise a stopped rank could remain forever
       return say(describe(exit) + what_others_do());
     }
     if (!failed()) exit_code_ = exit.exit_code();
@@ -213,7 +214,7 @@ class Launch : public AgentSink {
   }
 
  private:
-  // Whether enough ranks are left after a loss with this code, and the job goes on.
+  // Returns true if enough ranks survive a failure with this code, so that the job continues.
   bool does_without(int code) {
     if (!started_ || failed() || stop_signal_ != 0 || !tally_.can_succeed()) return false;
     last_code_ = code;
@@ -221,7 +222,7 @@ class Launch : public AgentSink {
   }
 
   std::string what_others_do() const {
-    return tally_.anybody_runs() ? "; the others go on" : "; the others had ended well";
+    return tally_.anybody_runs() ? "; the others continue" : "; the others had finished";
   }
 
   bool failed() const { return !failed_exits_.empty() || !failures_.empty(); }
@@ -231,10 +232,11 @@ class Launch : public AgentSink {
     return agents_->finished();
   }
 
-  // A rank has failed. Does nothing after a stop signal: then ranks may clean up for longer.
+  // Starts the shutdown after a failure, except after a stop signal, when ranks have longer to
+  // clean up.
   void end_soon() {
     if (stop_signal_ != 0) return;
-    signal_ranks(SIGCONT);  // one that was stopped learns that it is over
+    signal_ranks(SIGCONT);  // stopped ranks must be able to exit
     terminate_at_ = Deadline::after(kGrace);
     kill_at_ = Deadline::after(kKillAfter);
     give_up_at_ = Deadline::after(kGiveUpAfter);
@@ -258,7 +260,8 @@ class Launch : public AgentSink {
   }
 
   void on_signal(int number) {
-    if (number == SIGPIPE && !output_.broken()) return;  // of a rank's pipe, seen there
+    // Caused by a rank's pipe, which is handled there.
+    if (number == SIGPIPE && !output_.broken()) return;
     if (number == SIGUSR1 || number == SIGUSR2) return signal_ranks(number);
     if (number == SIGTSTP) return stand_still();
     if (stop_signal_ != 0) {
@@ -278,14 +281,15 @@ class Launch : public AgentSink {
 
   void signal_ranks(int number) { agents_->signal_ranks(number); }
 
-  // After Ctrl-Z, which a terminal tells this process only; until it is continued.
+  // Stops all ranks and itself after Ctrl-Z, which a terminal sends to this process only, until it
+  // is continued.
   void stand_still() {
     signal_ranks(SIGSTOP);
     std::raise(SIGSTOP);
     signal_ranks(SIGCONT);
   }
 
-  // The last words, and the exit code.
+  // Prints the final messages and returns the exit code.
   int conclude() const {
     if (stop_signal_ != 0) {
       if (stop_signal_ != SIGPIPE) say(cat("ended by ", describe_signal(stop_signal_)));
@@ -298,7 +302,7 @@ class Launch : public AgentSink {
     }
     for (const std::string& text : failures_) say(text);
     if (!failed() && started_ && !tally_.succeeded()) {
-      say("all ranks that worked have failed; those that are left were spares that waited");
+      say("all active ranks failed; only unused spares are left");
       return last_code_;
     }
     if (failed() || output_.lost() == 0) return exit_code_;
@@ -306,7 +310,7 @@ class Launch : public AgentSink {
     return 1;
   }
 
-  // A rank that left too early, with exit code 0, may be the cause of the first failure.
+  // A rank that exited too early with code 0 may be the cause of the first failure.
   std::string who_ended_before() const {
     if (ended_well_.empty()) return "";
     std::vector<int> ranks = ended_well_;
@@ -326,29 +330,29 @@ class Launch : public AgentSink {
   void show_tail(int rank) const {
     const std::string tail = output_.tail(rank);
     if (tail.empty()) return;
-    say(cat("the last lines of rank ", rank, " on standard error were"));
+    say(cat("last lines of rank ", rank, " on standard error:"));
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, tail.data(), tail.size());
   }
 
   Tally tally_;
   bool has_spares_;
-  int last_code_ = EXIT_FAILURE;  // of the last failure that was done without
+  int last_code_ = EXIT_FAILURE;  // exit code of the last tolerated failure
   Output output_;
-  std::vector<std::string> display_;  // the host of each rank, for people
+  std::vector<std::string> display_;  // host of each rank in messages
   EventLoop loop_;
-  // Before the agents: what they start must not take the signals of a terminal itself.
+  // Declared before the agents, whose children must not receive the terminal's signals themselves.
   SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}};
   std::optional<Agents> agents_{std::in_place, loop_, *this};
   bool started_ = false;
-  bool has_no_command_ = false;  // as a shell's codes say
+  bool has_no_command_ = false;  // exit code 126 or 127
   bool gave_up_ = false;
   int stop_signal_ = 0;
-  bool ending_ = false;  // what ends from now on was made to by this process
-  // The first rank that failed, and whoever was killed while the others were ending.
+  bool ending_ = false;  // ranks that end now were ended by this process
+  // The first rank that failed, and ranks that were killed during the shutdown.
   std::vector<RankExit> failed_exits_;
   std::vector<int> ended_well_;        // ranks that ended with 0 before the first of these
-  std::vector<std::string> failures_;  // of agents
-  int exit_code_ = 0;                  // of the first of all these
+  std::vector<std::string> failures_;  // failures of agents
+  int exit_code_ = 0;                  // exit code of the first failure
   Deadline terminate_at_ = Deadline::never();
   Deadline kill_at_ = Deadline::never();
   Deadline give_up_at_ = Deadline::never();
@@ -358,7 +362,7 @@ class Launch : public AgentSink {
 
 int launch(const LaunchOptions& options) {
   check(options);
-  // Should this process be a rank itself: what its launcher gave it is not its ranks'.
+  // If this process is itself a rank, its ranks must not inherit its launcher's variables.
   ::unsetenv("TUTTI_LISTEN_FD");
   ::unsetenv("TUTTI_LAUNCHER_FD");
   open_standard_streams();
@@ -367,8 +371,7 @@ int launch(const LaunchOptions& options) {
       Launch job(options, restart);
       const int code = job.run();
       if (code == 0 || !job.may_be_started_again() || restart == options.restarts) return code;
-      say(cat("the job is started again, for the ", restart + 1, ". of ", options.restarts,
-              " times"));
+      say(cat("restarting the job (restart ", restart + 1, " of ", options.restarts, ")"));
     }
   } catch (const StartError& error) {  // the remote shell is not there
     say(error.what());
@@ -378,7 +381,7 @@ int launch(const LaunchOptions& options) {
 
 bool is_launched() {
   const std::optional<FoundJob> found = find_job(own_environment);
-  // An interactive step of Slurm, say, is a job of one rank in which people start others.
+  // An interactive Slurm step, for example, is a job of one rank in which users start others.
   return found && (found->explicit_ranks || found->size != 1);
 }
 

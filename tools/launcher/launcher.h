@@ -1,4 +1,4 @@
-// Starts the ranks of a job, on this host or on several, and sees them through to the end.
+// Starts the ranks of a job on this host or on several and supervises them to the end.
 //
 // Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (as
 // torchrun sets them), TUTTI_TOKEN, TUTTI_LAUNCHER_FD, TUTTI_DOMAIN, and rank 0 TUTTI_LISTEN_FD.
@@ -13,30 +13,31 @@
 namespace tutti::tool {
 
 struct LaunchOptions {
-  int ranks = 1;            // in all, but for the spares
-  int spares = 0;           // more ranks, which wait until others fail
+  int ranks = 1;            // total, without spares
+  int spares = 0;           // additional ranks, which wait until others fail
   std::vector<Host> hosts;  // empty: this host
   MapBy map = MapBy::slot;
   std::vector<std::string> command;  // program and arguments
-  // How ranks' output is shown: with a "[rank] " before each line and identical lines of several
-  // ranks collapsed into one, or as it comes (for programs of which only rank 0 talks).
+  // Prefix each output line with "[rank] " and collapse identical lines of several ranks into one;
+  // otherwise pass output through (for programs of which only rank 0 prints).
   bool prefix_lines = true;
-  // The job goes on when ranks fail, or hosts are lost, as long as so many are left, spares
-  // included. Without it, where there are spares: as many as `ranks`.
+  // The job continues after failures while at least `min_ranks` ranks survive, spares included.
+  // Default: no failure is tolerated; with spares: `ranks`.
   std::optional<int> min_ranks;
-  // How often a job that has failed is started again, unless a signal has ended it. Its ranks see
-  // how often in TORCHELASTIC_RESTART_COUNT, as torchrun's do.
+  // Maximum number of restarts of a failed job, unless a signal ended it. Ranks find the number of
+  // restarts in TORCHELASTIC_RESTART_COUNT, as with torchrun.
   int restarts = 0;
 
   int processes() const { return ranks + spares; }
 };
 
-// Returns the exit code of the first rank that failed and was not done without (128 + N for signal
-// N), or 0. Where all were done without until none that worked was left: of the last that failed.
+// Runs the job. Returns the exit code of the first failure that was not tolerated (128 + N for
+// signal N), or 0. If all failures were tolerated until no active rank was left: that of the last
+// failure.
 int launch(const LaunchOptions& options);
 
-// True in a process that is a rank of a job already, whatever launcher started it: it shall join
-// that job, and start no ranks of its own. Throws Error(bootstrap) where it is told by halves.
+// Returns true in a process that a launcher started as a rank of a job: it must join that job and
+// start no ranks. Throws Error(bootstrap) if its environment is incomplete.
 bool is_launched();
 
 }  // namespace tutti::tool

@@ -20,10 +20,10 @@ namespace tutti::tool {
 
 namespace {
 
-// How long output of what the ranks left behind (a `tee` in the same group) is waited for.
+// Time to wait for output of processes that outlive the ranks (a `tee` in the same group).
 constexpr std::chrono::milliseconds kDrain{1000};
 
-// Its pidfd, output, errors and notices; and what starting one takes for a moment.
+// Descriptors per rank: pidfd, output, errors and notices.
 constexpr size_t kDescriptorsPerRank = 4;
 constexpr size_t kDescriptorsToStart = 64;
 
@@ -73,13 +73,13 @@ void LocalAgent::start(const std::string& master_address, uint16_t master_port) 
     const std::string which = cat("rank ", job_.ranks[ranks_.size()]);
     fail(Error(error.code(), cat("cannot start ", which, ": ", error.what())), EXIT_FAILURE);
   }
-  listener_.reset();  // rank 0 has it now
+  listener_.reset();  // rank 0 owns it now
 }
 
 void LocalAgent::start_all() {
   rlimit open_files{};
   ::getrlimit(RLIMIT_NOFILE, &open_files);
-  // A launcher needs many descriptors. Its ranks ask for those they need: a limit that is higher
+  // A launcher needs many descriptors. Its ranks keep the original limit, because a higher limit
   // than a program expects breaks its select().
   const size_t ranks = job_.ranks.size();
   if (!reserve_descriptors(kDescriptorsPerRank * ranks + kDescriptorsToStart)) {
@@ -115,7 +115,7 @@ ChildSpec LocalAgent::describe(int local_rank, const Placement& placement) const
   spec.environment["LOCAL_WORLD_SIZE"] = std::to_string(local_ranks());
   spec.environment["MASTER_ADDR"] = master_address_;
   spec.environment["MASTER_PORT"] = std::to_string(master_port_);
-  // Where it is unknown too: it may be set here, for another rank.
+  // Also set if unknown, because this process may have inherited it from another job.
   spec.environment["TUTTI_DOMAIN"] = to_text(placement.domains[static_cast<size_t>(local_rank)]);
   if (listener_ && rank == 0) {
     spec.inherited.push_back(listener_->socket.get());
@@ -128,7 +128,7 @@ void LocalAgent::start_rank(int local_rank, ChildSpec spec) {
   Pipe out = make_pipe();
   Pipe err = make_pipe();
   Pipe notices = make_pipe();
-  // A rank that does not read its notices must not hold up the launcher.
+  // A rank that does not read its notices must not block the launcher.
   ::fcntl(notices.write.get(), F_SETFL, O_NONBLOCK);
   spec.out = job_.share_stdout ? -1 : out.write.get();
   spec.err = err.write.get();
@@ -203,7 +203,7 @@ void LocalAgent::tell(const RankExit& exit) {
   const std::string line = notice(exit);
   for (const Rank& rank : ranks_) {
     if (rank.ended || rank.number == exit.rank) continue;
-    // Fails when the rank has closed its end or does not read: then it is not interested.
+    // Fails if the rank has closed its end or does not read, which is fine.
     [[maybe_unused]] const ssize_t written = ::write(rank.notices.get(), line.data(), line.size());
   }
 }
@@ -213,7 +213,8 @@ void LocalAgent::signal_ranks(int number) {
   for (const Rank& rank : ranks_) ::kill(-rank.pid, number);
 }
 
-// Whoever was stopped after its last call keeps nobody else waiting, so that nobody tells of it.
+// Ends stopped ranks once all others have ended: a rank that is stopped after its last call delays
+// no other rank, so no rank reports it.
 void LocalAgent::end_those_that_stand_still() {
   const auto stands_still = [](const Rank& rank) {
     siginfo_t info{};
@@ -232,8 +233,8 @@ void LocalAgent::end_those_that_stand_still() {
   if (Clock::now() - *still_since_ < limit) return;
   for (Rank& rank : ranks_) {
     if (rank.ended || !rank.why.empty()) continue;
-    rank.why = cat("by its launcher: it was stopped, and for ",
-                   std::chrono::duration<double>(limit).count(), " s all others had ended");
+    rank.why = cat("by its launcher: it was stopped for ",
+                   std::chrono::duration<double>(limit).count(), " s after all others had ended");
     ::kill(-rank.pid, SIGKILL);
   }
 }

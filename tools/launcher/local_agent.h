@@ -1,4 +1,4 @@
-// The ranks of this host: starts them, hears them, tells them of each other's end, ends them.
+// Starts the ranks of this host, reads their output, notifies them of failures, and ends them.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ class LocalAgent : public Agent {
  public:
   // Both must outlive the agent.
   LocalAgent(EventLoop& loop, AgentSink& sink, HostJob job);
-  // Kills what is left.
+  // Kills the remaining ranks.
   ~LocalAgent() override;
 
   void listen() override;
@@ -33,8 +33,8 @@ class LocalAgent : public Agent {
   bool finished() override;
 
  private:
-  // A rank that ended stays unreaped until the end of the job: so its process id, which is also its
-  // process group's, cannot come to mean somebody else.
+  // A rank that ended stays unreaped until the end of the job, so that its process id, which is
+  // also that of its process group, is not reused.
   struct Rank {
     int number = 0;
     pid_t pid = -1;
@@ -43,7 +43,7 @@ class LocalAgent : public Agent {
     Fd err;
     Fd notices;  // TUTTI_LAUNCHER_FD, this end
     bool ended = false;
-    std::string why;  // this agent has killed it
+    std::string why;  // why this agent killed it
   };
 
   int local_ranks() const { return static_cast<int>(job_.ranks.size()); }
@@ -67,7 +67,7 @@ class LocalAgent : public Agent {
   std::vector<Rank> ranks_;
   int open_streams_ = 0;
   int running_ = 0;
-  int ended_ = 0;  // of all hosts' ranks
+  int ended_ = 0;  // number of ended ranks, on all hosts
   std::optional<Clock::time_point> still_since_;
   bool reaped_ = false;
   Deadline drained_ = Deadline::never();  // set when the last rank has ended

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What follows `name` in a file of names and numbers; 0 where there is none.
+// Returns the number after `name` in a file of names and numbers; 0 if it is missing.
 int64_t number_of(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   std::string word;
@@ -59,7 +59,7 @@ OutOfMemoryWatch::OutOfMemoryWatch(std::string root)
   }
   if (first_version_) mount_ += "/memory";
   group_ = mount_ + (path == "/" ? "" : path);
-  // A container may see its own group only, as the mount, under the path that the host knows.
+  // In a container the mount may be the container's own group, while the path is that of the host.
   if (!fs::is_directory(group_)) group_ = mount_;
   before_ = counts();
 }
@@ -70,9 +70,9 @@ OutOfMemoryWatch::Counts OutOfMemoryWatch::counts() const {
           .host = number_of(root_ + "/proc/vmstat", "oom_kill")};
 }
 
-// The lowest one of this group and those around it, and how much that group has used.
+// Describes the lowest limit of this group and its ancestors, and that group's memory use.
 std::string OutOfMemoryWatch::limit() const {
-  constexpr int64_t kUnlimited = int64_t{1} << 60;  // the first version says so with a huge number
+  constexpr int64_t kUnlimited = int64_t{1} << 60;  // cgroup v1 uses a huge number for no limit
   int64_t lowest = kUnlimited;
   std::optional<int64_t> used;
   for (fs::path group = group_;; group = group.parent_path()) {
@@ -85,7 +85,7 @@ std::string OutOfMemoryWatch::limit() const {
   }
   if (lowest == kUnlimited) return "";
   return cat(" (limit of its control group: ", in_mib(lowest),
-             used ? cat(", most used: ", in_mib(*used)) : "", ")");
+             used ? cat(", peak use: ", in_mib(*used)) : "", ")");
 }
 
 std::string OutOfMemoryWatch::explain(int killed) {

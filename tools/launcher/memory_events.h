@@ -1,6 +1,5 @@
-// Whether the kernel's out-of-memory killer was at work. To whoever it kills, and to whoever waits
-// for that, it looks like any signal 9; but the kernel counts what it does, for each control group
-// of processes (container, batch job) and for the host.
+// Detects kills by the kernel's out-of-memory killer. A waiting parent only sees signal 9, but the
+// kernel counts these kills for each control group (container, batch job) and for the host.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +9,11 @@ namespace tutti::tool {
 
 class OutOfMemoryWatch {
  public:
-  // `root`: where /proc and /sys are.
+  // `root`: directory that contains /proc and /sys.
   explicit OutOfMemoryWatch(std::string root = "");
 
-  // For processes of this group, `killed` in number, that signal 9 has ended since the last
-  // question (or the start): "by the kernel's out-of-memory killer ..."; empty when it was not.
+  // Explains the death of `killed` processes of this group by signal 9 since the last call (or the
+  // start): "by the kernel's out-of-memory killer ..."; empty if that did not kill them.
   std::string explain(int killed);
 
  private:
@@ -26,7 +25,7 @@ class OutOfMemoryWatch {
   std::string limit() const;
 
   std::string root_;
-  std::string mount_;  // of the control groups that count memory
+  std::string mount_;  // mount of the memory control groups
   std::string group_;  // this process's: `mount_`, or a folder below it
   bool first_version_ = false;
   Counts before_;

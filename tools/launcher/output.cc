@@ -13,16 +13,16 @@ namespace tutti::tool {
 
 namespace {
 
-// A longer line is cut, so that a program which never ends one costs no memory.
+// Longer lines are split, which bounds the memory for a line that never ends.
 constexpr size_t kLongestLine = size_t{64} << 10;
-// More lines do not wait, so that a flood of them costs little.
+// Maximum number of waiting lines; more are shown at once.
 constexpr size_t kMostWaiting = 1000;
 
 std::string label(const std::set<int>& ranks) {
   return cat("[", rank_ranges({ranks.begin(), ranks.end()}), "] ");
 }
 
-// What a terminal would show of a line: what follows the last return.
+// Returns the part of a line that a terminal would show: what follows the last carriage return.
 std::string_view visible(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   const size_t at = line.rfind('\r');
@@ -35,7 +35,7 @@ void Output::add(int rank, Stream stream, std::string_view bytes, Clock::time_po
   if (!prefix_lines_) {
     write_all(stream, bytes);
     shown_ += std::ranges::count(bytes, '\n');
-    if (stream == Stream::out) return;  // lines are needed for the tail only
+    if (stream == Stream::out) return;  // only stderr lines are kept, for tail()
   }
   std::string& pending = unfinished_[{rank, stream}];
   while (!bytes.empty()) {
@@ -46,7 +46,7 @@ void Output::add(int rank, Stream stream, std::string_view bytes, Clock::time_po
     add_line(rank, stream, std::string(visible(pending)), now);
     pending.clear();
   }
-  // Drops what a progress line has overwritten; a return at the very end may belong to "\r\n".
+  // Drops the overwritten part of a progress line; a final carriage return may belong to "\r\n".
   const size_t last_return =
       pending.size() > 1 ? pending.rfind('\r', pending.size() - 2) : std::string::npos;
   if (last_return != std::string::npos) pending.erase(0, last_return + 1);
@@ -67,7 +67,7 @@ void Output::add_line(int rank, Stream stream, std::string text, Clock::time_poi
   show_due(now);
 }
 
-// The rank whose first waiting line has waited longest.
+// Returns the rank whose first waiting line has waited longest.
 std::optional<int> Output::oldest() const {
   const auto found = std::ranges::min_element(
       waiting_, {}, [](const auto& entry) { return entry.second.front().since; });
@@ -82,8 +82,9 @@ std::set<int> Output::ranks_with_first(const Line& line) const {
   return ranks;
 }
 
-// The rank whose first line is shown next: the oldest one that no other rank has further back in
-// its own lines, so that what those lines hold up is shown before and the equal ones meet.
+// Returns the rank whose first line is shown next: the oldest line that is not also waiting further
+// back at another rank. Lines in front of that copy are shown first, so that equal lines of several
+// ranks are collapsed.
 int Output::choose(int oldest) const {
   int chosen = oldest;
   Clock::time_point since = Clock::time_point::max();
@@ -163,7 +164,7 @@ void Output::write_all(Stream stream, std::string_view bytes) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written >= 0) {
       bytes.remove_prefix(static_cast<size_t>(written));
-    } else if (errno == EAGAIN) {  // a terminal or pipe that somebody else made non-blocking
+    } else if (errno == EAGAIN) {  // another process made the terminal or pipe non-blocking
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {

@@ -21,9 +21,9 @@ namespace tutti::tool {
 
 class Output {
  public:
-  // How long a line waits for other ranks to print the same.
+  // Time that a line waits for other ranks to print the same.
   static constexpr std::chrono::milliseconds kWindow{100};
-  // How many of a rank's lines on standard error are remembered.
+  // Number of a rank's last lines on standard error that are kept.
   static constexpr size_t kTailLines = 20;
 
   Output(int ranks, bool prefix_lines, int out_fd = 1, int err_fd = 2)
@@ -33,23 +33,23 @@ class Output {
   // The stream is over: an unfinished last line counts as a line.
   void end(int rank, Stream stream, Clock::time_point now = Clock::now());
 
-  // Shows the lines whose window is over.
+  // Shows the lines whose window has passed.
   void show_due(Clock::time_point now = Clock::now());
-  // When show_due() has something to do again; `cap` from now at the latest.
+  // Time until show_due() has work again, at most `cap`.
   std::chrono::milliseconds until_due(std::chrono::milliseconds cap) const;
-  // Shows everything that waits, unfinished lines included.
+  // Shows all waiting lines, unfinished ones included.
   void finish();
 
-  // How many lines are still seen above: what is among them is not told again.
+  // Number of last lines that are assumed to be still visible; tail() does not repeat them.
   static constexpr int64_t kOnScreen = 20;
 
-  // Up to kTailLines last lines of the rank's standard error, formatted like the others; empty
-  // where the last of them is still on the screen. Call finish() first.
+  // Returns up to kTailLines last lines of the rank's standard error, formatted like others; empty
+  // if the last of them is still on the screen. Call finish() first.
   std::string tail(int rank) const;
 
-  // Nobody reads standard output any more (`| head`).
+  // Returns true if the reader of standard output has exited (`| head`).
   bool broken() const { return broken_; }
-  // Why something that ranks wrote to standard output could not be passed on (an errno), or 0.
+  // Errno of a failed write of ranks' output to standard output, or 0.
   int lost() const { return lost_; }
 
  private:
@@ -62,7 +62,7 @@ class Output {
   };
   struct Shown {
     std::string text;
-    int64_t position;  // lines that were shown until then, of all ranks
+    int64_t position;  // number of lines shown before it, of all ranks
   };
   using Source = std::pair<int, Stream>;
 
@@ -82,9 +82,9 @@ class Output {
   int lost_ = 0;
   int64_t shown_ = 0;
   std::map<Source, std::string> unfinished_;
-  std::map<int, std::deque<Line>> waiting_;  // of each rank, in its order; never an empty one
+  std::map<int, std::deque<Line>> waiting_;  // by rank, in order; queues are never empty
   size_t waiting_lines_ = 0;
-  // How many of each rank's waiting lines read so.
+  // Number of each rank's waiting lines with this text.
   std::map<std::pair<Stream, std::string>, std::map<int, int>> waiting_texts_;
   std::map<int, std::deque<Shown>> tails_;
 };

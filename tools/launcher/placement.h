@@ -1,4 +1,4 @@
-// Where the launcher puts the ranks of this host, and so which of them are near each other.
+// Placement of the ranks on this host, and the groups of near ranks that follow from it.
 #pragma once
 
 #include <vector>
@@ -8,16 +8,16 @@
 namespace tutti::tool {
 
 struct Placement {
-  // Of each rank: the hardware threads to bind it to; empty: none.
+  // Hardware threads to bind each rank to; empty: no binding.
   std::vector<std::vector<int>> pus;
   std::vector<Domain> domains;
 };
 
-// By TUTTI_BIND and TUTTI_TOPOLOGY. Ranks are bound to this host only, to no other that it is told
-// to be.
+// Places ranks by TUTTI_BIND and TUTTI_TOPOLOGY. Ranks are not bound if TUTTI_TOPOLOGY describes
+// another host.
 Placement place_ranks(int local_ranks);
 
-// As the communicator of these ranks, alone on this host, sees them.
+// Returns the layout of a communicator of these ranks on this host.
 Layout layout_of(const Placement& placement);
 
 }  // namespace tutti::tool

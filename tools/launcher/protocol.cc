@@ -15,7 +15,7 @@ std::string to_json_text(std::string_view bytes) {
     const auto code = static_cast<unsigned char>(byte);
     if (code < 0x80) {
       text += byte;
-    } else {  // UTF-8 of the character U+0080 to U+00FF
+    } else {  // UTF-8 of a character from U+0080 to U+00FF
       text += static_cast<char>(0xc0 | (code >> 6));
       text += static_cast<char>(0x80 | (code & 0x3f));
     }
@@ -33,7 +33,8 @@ std::string from_json_text(const std::string& text) {
     } else if ((code == 0xc2 || code == 0xc3) && i + 1 < text.size()) {
       bytes += static_cast<char>(((code & 0x03) << 6) | (text[++i] & 0x3f));
     } else {
-      throw Error(ErrorCode::invalid_argument, "a text of the launcher's protocol is garbled");
+      throw Error(ErrorCode::invalid_argument,
+                  "protocol error: malformed text in the launcher's protocol");
     }
   }
   return bytes;
@@ -41,7 +42,8 @@ std::string from_json_text(const std::string& text) {
 
 namespace {
 
-// What differs between the hosts of a tree; all else of `job` goes to those below it.
+// Reads the members that differ between the hosts of a tree; the others of `job` apply to all below
+// it.
 void read_hosts(const Json& json, HostJob& job) {
   for (const auto& one : json.at("below")) {
     HostJob below = job;
@@ -54,7 +56,7 @@ void read_hosts(const Json& json, HostJob& job) {
   job.ranks = json.at("ranks").get<std::vector<int>>();
 }
 
-// The same, to be said once for all of them.
+// Writes the members that differ between hosts; the others are sent once for all.
 Json hosts_to_json(const HostJob& job) {
   Json below = Json::array();
   for (const HostJob& one : job.below) below.push_back(hosts_to_json(one));

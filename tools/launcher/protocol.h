@@ -1,4 +1,4 @@
-// What the launcher and the agent of another host say to each other: JSON objects, one a line, over
+// The protocol between the launcher and the agent of another host: JSON objects, one per line, over
 // the agent's standard input and output.
 //
 //   launcher to agent                              agent to launcher
@@ -9,8 +9,8 @@
 //   {"do":"tell", ... RankExit}                    {"event":"failure","text":T,"code":C,"lost":[R]}
 //   {"do":"signal","number":N}                     {"event":"finished"}   last
 //
-// Texts may hold any bytes; JSON holds Unicode only. So each byte travels as the character of the
-// same number (Latin-1).
+// Texts may contain arbitrary bytes, but JSON only holds Unicode, so each byte is sent as the
+// character of the same number (Latin-1).
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@
 namespace tutti::tool {
 
 std::string to_json_text(std::string_view bytes);
-// Throws Error(invalid_argument) for a text that to_json_text() cannot have made.
+// Throws Error(invalid_argument) for a text that to_json_text() cannot have produced.
 std::string from_json_text(const std::string& text);
 
 Json to_json(const HostJob& job);
@@ -31,14 +31,15 @@ HostJob job_from_json(const Json& json);
 Json to_json(const RankExit& exit);
 RankExit exit_from_json(const Json& json);
 
-// Writes the object and a newline. False when the other side is gone.
+// Writes the object and a newline. Returns false if the other side has closed the connection.
 bool send_line(int fd, const Json& json);
 
-// Cuts what comes from a descriptor into lines.
+// Splits the input of a descriptor into lines.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
-  // Reads once (blocks if nothing is there) and hands over each complete line. False at the end.
+  // Reads once (blocks if there is no input) and passes on each complete line. Returns false at the
+  // end of the input.
   bool read(const std::function<void(const std::string& line)>& on_line);
 
  private:

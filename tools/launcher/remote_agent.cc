@@ -17,16 +17,16 @@ namespace tutti::tool {
 
 namespace {
 
-// How long a remote shell may take to go once its agent has no more to do.
+// Time for a remote shell to exit once its agent has finished.
 constexpr std::chrono::milliseconds kFarewell{1000};
-// After this time without an answer from the agent, the launcher says so.
+// After this time without an answer from the agent, the launcher prints a message.
 constexpr std::chrono::seconds kPatience{5};
 
 void say(const std::string& text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-// None in what is not the agent's: a greeting of the remote shell.
+// Returns nothing for lines that are not the agent's, such as a greeting of the remote shell.
 std::optional<Json> event_in(const std::string& line) {
   try {
     Json json = Json::parse(line);
@@ -57,7 +57,7 @@ RemoteAgent::RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job)
   spec.command = remote_command(job.host, {"agent"});
   spec.in = to.read.get();
   spec.out = from.write.get();
-  // In a process group of its own the terminal's Ctrl-C does not cut the line to the agent.
+  // In a separate process group the terminal's Ctrl-C does not end the connection to the agent.
   pid_ = start_child(spec);
   to_ = std::move(to.write);
   from_ = std::move(from.read);
@@ -76,7 +76,7 @@ RemoteAgent::~RemoteAgent() {
   if (pid_ >= 0) wait_for_child(pid_, kFarewell);
 }
 
-// A failed send needs no answer here: the end of the agent's output tells the same.
+// A failed send is ignored here: the end of the agent's output reports it.
 void RemoteAgent::listen() { send_line(to_.get(), {{"do", "listen"}}); }
 
 void RemoteAgent::start(const std::string& master_address, uint16_t master_port) {
@@ -111,8 +111,8 @@ void RemoteAgent::look_at_clock() {
   if (has_begun_ || finished_) return;
   if (say_at_.passed()) {
     say_at_ = Deadline::never();
-    say(cat("tutti run: ", host_, ": `", shell_, "` has not started a program there for ",
-            kPatience.count(), " s; it is still connecting, or the host does not answer\n"));
+    say(cat("tutti run: ", host_, ": `", shell_, "` has not started the agent for ",
+            kPatience.count(), " s; it is still connecting or the host does not answer\n"));
   }
   if (!begin_by_.passed()) return;
   ::kill(-pid_, SIGKILL);
@@ -149,20 +149,19 @@ void RemoteAgent::on_lost() {
   finished_ = true;
   ErrorDetail detail;
   if (!has_begun_ && begin_by_.passed()) {
-    detail = {.cause = "the host has not answered within TUTTI_INIT_TIMEOUT",
-              .remedy = cat("try `", shell_, " ", host_, " true`, or give it more time")};
+    detail = {.cause = "the host did not answer within TUTTI_INIT_TIMEOUT",
+              .remedy = cat("try `", shell_, " ", host_, " true`, or increase TUTTI_INIT_TIMEOUT")};
   } else if (has_begun_) {
-    detail.cause = "the host or the connection to it went down; its ranks end with it";
+    detail.cause = "the host or the connection to it went down, which ends its ranks";
   } else {
-    detail.cause = "the remote shell cannot reach the host, or this program is not there";
+    detail.cause = "the remote shell cannot reach the host, or this program is not installed there";
     detail.remedy =
         cat("try `", shell_, " ", host_, " ", quoted_for_shell(this_program()), " --version`");
   }
-  const Error error(
-      ErrorCode::connection_lost,
-      cat("lost host ", host_, is_alone_ ? "" : " and those that are reached through it", ": `",
-          shell_, "` ended with code ", code),
-      detail);
+  const Error error(ErrorCode::connection_lost,
+                    cat("lost host ", host_, is_alone_ ? "" : " and the hosts reached through it",
+                        ": `", shell_, "` ended with code ", code),
+                    detail);
   sink_.on_failure(
       error.what(), code != 0 ? code : 1,
       has_begun_ ? std::vector<int>(ranks_.begin(), ranks_.end()) : std::vector<int>());

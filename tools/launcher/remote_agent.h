@@ -16,10 +16,10 @@ namespace tutti::tool {
 
 class RemoteAgent : public Agent {
  public:
-  // Starts the remote shell; throws StartError when it is not there. Loop and sink must outlive the
+  // Starts the remote shell. Throws StartError if it is missing. `loop` and `sink` must outlive the
   // agent.
   RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job);
-  // Closes the agent's lifeline, on which it ends its ranks, and waits for the remote shell.
+  // Closes the agent's input, which makes it end its ranks, and waits for the remote shell.
   ~RemoteAgent() override;
 
   void listen() override;
@@ -40,14 +40,14 @@ class RemoteAgent : public Agent {
   AgentSink& sink_;
   std::string host_;
   std::string shell_;    // for messages
-  bool is_alone_;        // no hosts are reached through it
-  std::set<int> ranks_;  // that have not ended, of all hosts that are reached through it
+  bool is_alone_;        // no other hosts are reached through it
+  std::set<int> ranks_;  // living ranks of all hosts that are reached through it
   pid_t pid_ = -1;
   Fd to_;
   Fd from_;
   LineReader lines_{-1};
-  bool has_begun_ = false;  // the agent has its job: it says so before all else
-  Deadline say_at_;         // that it has not begun
+  bool has_begun_ = false;  // the agent has confirmed that it has its job
+  Deadline say_at_;         // when to report that it has not begun
   Deadline begin_by_;
   bool finished_ = false;
 };

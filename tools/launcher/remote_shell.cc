@@ -20,10 +20,10 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr std::chrono::seconds kMost{30};  // that a connection is waited for
+constexpr std::chrono::seconds kMost{30};  // longest connect timeout
 
-// Whether this is a name of this host itself, which takes no remote shell. A batch system's shell
-// (TUTTI_RSH, by an allocation) says which processors are to be used there, too.
+// Returns true if `host` is this host itself, which needs no remote shell, unless a batch system's
+// shell (TUTTI_RSH, set by an allocation) also assigns processors.
 bool is_here(const std::string& host) {
   const std::string origin = settings().value("TUTTI_RSH").origin;
   if (origin != "default" && origin != "environment") return false;
@@ -59,10 +59,11 @@ std::vector<std::string> remote_command(const std::string& host,
   }
   std::vector<std::string> command = split(settings().get_string("TUTTI_RSH"), ' ');
   if (command.empty()) {
-    throw Error(ErrorCode::invalid_argument, "TUTTI_RSH is empty", {.remedy = "set it to ssh"});
+    throw Error(ErrorCode::invalid_argument, "TUTTI_RSH is empty",
+                {.remedy = "set it to ssh, or unset it"});
   }
-  // Else a host that says nothing is waited for by the minute. An option that TUTTI_RSH has comes
-  // first, and holds.
+  // Without ConnectTimeout a host that does not answer blocks for minutes. Options in TUTTI_RSH
+  // come first and take precedence.
   const std::string& shell = command.front();
   if (shell.substr(shell.rfind('/') + 1) == "ssh") {
     const auto limit = std::chrono::ceil<std::chrono::seconds>(
@@ -71,7 +72,7 @@ std::vector<std::string> remote_command(const std::string& host,
                    {"-o", cat("ConnectTimeout=", std::max<int64_t>(1, limit.count()))});
   }
   command.push_back(host);
-  // A remote shell hands its words, with blanks between them, to a shell on the other host.
+  // A remote shell joins its arguments with spaces and passes them to a shell on the other host.
   command.push_back(quoted_for_shell(this_program()));
   for (const std::string& word : words) command.push_back(quoted_for_shell(word));
   return command;

@@ -1,4 +1,4 @@
-// This program on another host, by the remote shell that TUTTI_RSH names.
+// Runs this program on another host through the remote shell of TUTTI_RSH.
 #pragma once
 
 #include <sys/types.h>
@@ -9,19 +9,19 @@
 
 namespace tutti::tool {
 
-// The absolute path of this program, which must be the same on all hosts.
+// Returns the absolute path of this program, which must be the same on all hosts.
 std::string this_program();
 
-// How a shell reads back the word as it is.
+// Quotes the word for a shell.
 std::string quoted_for_shell(const std::string& word);
 
-// `RSH HOST THIS_PROGRAM WORDS...`; on this host itself, by any of its names, no shell is needed.
-// Throws Error(invalid_argument) where TUTTI_RSH is empty.
+// Returns `RSH HOST THIS_PROGRAM WORDS...`; without the shell if `host` is a name of this host.
+// Throws Error(invalid_argument) if TUTTI_RSH is empty.
 std::vector<std::string> remote_command(const std::string& host,
                                         const std::vector<std::string>& words);
 
-// Waits for a child that start_child() started; kills its process group when that takes too long.
-// Returns its exit code as a shell would say it.
+// Waits for a child of start_child(); kills its process group after `at_most`. Returns its shell
+// exit code.
 int wait_for_child(pid_t pid, std::chrono::milliseconds at_most);
 
 }  // namespace tutti::tool

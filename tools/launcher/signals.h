@@ -1,4 +1,4 @@
-// Signals as something to read, in one thread's event loop.
+// Signals as events for one thread's event loop.
 #pragma once
 
 #include <csignal>
@@ -13,14 +13,14 @@ class SignalInbox {
   // Blocks the signals in the calling thread and collects them. Those that the process was started
   // to ignore (nohup, a shell's background job) stay ignored, except SIGPIPE.
   explicit SignalInbox(const std::vector<int>& numbers);
-  // Drops what was not taken and restores the thread's mask.
+  // Discards pending signals and restores the thread's mask.
   ~SignalInbox();
   SignalInbox(const SignalInbox&) = delete;
   SignalInbox& operator=(const SignalInbox&) = delete;
 
-  // Readable when a signal waits.
+  // Readable while a signal is pending.
   int fd() const { return fd_.get(); }
-  // Takes all that wait; never blocks.
+  // Returns all pending signals; never blocks.
   std::vector<int> take();
 
  private:

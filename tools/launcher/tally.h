@@ -1,12 +1,12 @@
-// How the ranks of a job have ended so far, and what that says of the job.
+// Counts how the ranks of a job ended, and decides whether the job succeeded.
 #pragma once
 
 #include <cstddef>
 
 namespace tutti::tool {
 
-// The exit code, in a job with spares, of one that was not needed (the setting TUTTI_UNNEEDED_CODE
-// of its ranks): it has not failed, but that it waited is no success of the job either.
+// Exit code of an unneeded spare (the setting TUTTI_UNNEEDED_CODE of its ranks): it counts neither
+// as a failure nor as a success of the job.
 inline constexpr int kUnneededCode = 119;
 
 class Tally {
@@ -15,17 +15,19 @@ class Tally {
 
   void add_success() { --running_, ++well_, failed_since_ = 0; }
   void add_unneeded() { --running_, ++unneeded_; }
-  // Whoever was killed, or lost with a host, says nothing of those that were through before.
+  // Ranks that were killed or lost with a host do not affect the verdict on those that ended
+  // before.
   void add_killed(std::ptrdiff_t count) { running_ -= count; }
   void add_failure() { --running_, ++failed_since_; }
 
   bool anybody_runs() const { return running_ > 0; }
 
-  // Once nobody runs. Who ended well before the last failures may have left too early, so that the
-  // others failed, or been through while others failed in their exits: then they are the more.
+  // The verdict once no rank runs. Ranks that exited with 0 before the last failures either left
+  // too early, so that the others failed, or had finished while others failed at exit; in the
+  // latter case they are the majority.
   bool succeeded() const { return well_ > failed_since_; }
 
-  // Whether failures so far can be done without.
+  // Returns true if the failures so far can be tolerated.
   bool can_succeed() const {
     return running_ + well_ + unneeded_ >= min_ranks_ && (anybody_runs() || succeeded());
   }
@@ -33,8 +35,8 @@ class Tally {
  private:
   std::ptrdiff_t running_;
   std::ptrdiff_t min_ranks_;
-  std::ptrdiff_t well_ = 0;          // ended with 0
-  std::ptrdiff_t failed_since_ = 0;  // by themselves, after the last of these
+  std::ptrdiff_t well_ = 0;          // exited with 0
+  std::ptrdiff_t failed_since_ = 0;  // failed by themselves after the last of these
   std::ptrdiff_t unneeded_ = 0;      // spares
 };
 

@@ -1,4 +1,4 @@
-// The options of mpirun, torchrun and nccl-tests, by which many know what Tutti calls otherwise.
+// Aliases for options of mpirun, torchrun and nccl-tests that have other names in Tutti.
 #include "tools/tutti/aliases.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ constexpr std::pair<const char*, const char*> kAliases[] = {
     {"--iters", "--iterations"},
 };
 
-// The value of an option that is given as two words or with '='; empty where it is not.
+// Returns the value of an option, given as two words or with '='; empty if it is absent.
 std::string value_of(std::string_view option, const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == option && i + 1 < words.size()) return words[i + 1];

@@ -1,4 +1,4 @@
-// Options that have another name in programs that people come from.
+// Aliases for options of similar programs.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace tutti::tool {
 
 void add_aliases(CommandLine& line);
 
-// Throws UsageError where options of other programs contradict each other here; prints a note where
-// one looks meant as there. `words` are what follows the program's name.
+// Throws UsageError if aliased options contradict each other; prints a note about an option that
+// has another meaning in such a program. `words`: the command line after the program's name.
 void check_borrowed_options(const std::vector<std::string>& words);
 
 }  // namespace tutti::tool

@@ -1,4 +1,4 @@
-// tutti chaos: runs a command again and again, hurts it, and says what became of it.
+// tutti chaos: runs a command repeatedly, injects faults, and judges the outcome.
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ constexpr int kDefaultTrials = 20;
 struct ChaosOptions {
   std::string plan = kRandom;
   chaos::Draw draw{.trials = kDefaultTrials, .span_ms = 1000, .messages = 300};
-  std::string ranks;  // empty: all that the command starts
+  std::string ranks;  // empty: all ranks of the command
   double within = 30;
   chaos::Demands demands;
   std::string json;
@@ -58,7 +58,7 @@ void read_ranks(const std::string& text, chaos::Draw& draw) {
   const auto first = parse_number<int>(text.substr(0, dash));
   const auto last = dash == text.npos ? first : parse_number<int>(text.substr(dash + 1));
   if (!first || !last || *first < 0 || *first > *last) {
-    throw UsageError(cat("--ranks ", text, ": write it as in 0-3, or 2"));
+    throw UsageError(cat("--ranks ", text, " is not a range of ranks: write it as 0-3 or 2"));
   }
   draw.first_rank = *first;
   draw.last_rank = *last;
@@ -73,17 +73,17 @@ std::vector<Plan> read_plans(const std::string& file) {
   }
 }
 
-// Throws where no trial could have such faults here.
+// Throws if faults of these classes cannot be injected on this machine.
 void require_means(bool moves_clock, bool fills_disk) {
   if (moves_clock) chaos::require_clock_library();
   if (fills_disk) static_cast<void>(chaos::Scratch(1 << 20));
 }
 
-// One of --hosts, so that a lost one is kept apart from all others.
+// Requires that `host` is in --hosts, since a lost host must be cut off from all others.
 void require_host(const std::string& host, const std::vector<std::string>& hosts) {
   if (std::ranges::count(hosts, host) != 1) {
-    throw UsageError(cat("--hosts has to name all hosts of the command, each once; ", host,
-                         " is not among them, or twice"));
+    throw UsageError(cat("--hosts must name every host of the command exactly once; ", host,
+                         " is missing or repeated"));
   }
   chaos::SilentPair::require(host);
 }
@@ -92,8 +92,8 @@ bool any_has_fault(const std::vector<Plan>& plans, chaos::Kind kind) {
   return std::ranges::any_of(plans, [&](const Plan& plan) { return has_fault(plan, kind); });
 }
 
-// What is wrong for sure is said before the command runs, which may take long. Returns the plans of
-// a file; random ones need to know how many ranks there are.
+// Reports certain errors before the command runs, which may take long. Returns the plans of a file;
+// random plans require the number of ranks and are drawn later.
 std::vector<Plan> check(ChaosOptions& options) {
   const std::string& expression = options.demands.same_output;
   if (!expression.empty()) chaos::matches(expression, "");
@@ -109,21 +109,21 @@ std::vector<Plan> check(ChaosOptions& options) {
   chaos::Draw& draw = options.draw;
   if (!options.ranks.empty()) read_ranks(options.ranks, draw);
   if (draw.links.empty() && std::ranges::any_of(draw.classes, chaos::cuts_links)) {
-    throw UsageError("--faults cut and sever need --links: which interfaces to take down");
+    throw UsageError("--faults cut and sever require --links, the interfaces to take down");
   }
   if (draw.hosts.size() < 2 && std::ranges::any_of(draw.classes, chaos::parts_hosts)) {
     throw UsageError(
-        "--faults partition, pairs and lost need --hosts: two network namespaces or "
-        "more, in which the command starts ranks");
+        "--faults partition, pairs and lost require --hosts, at least two network namespaces in "
+        "which the command starts ranks");
   }
   for (const std::string& host : draw.hosts) require_host(host, draw.hosts);
   require_means(std::ranges::count(draw.classes, "clock") > 0,
                 std::ranges::count(draw.classes, "full") > 0);
   if (draw.classes.empty()) {
     draw.classes = chaos::all_classes();
-    std::erase(draw.classes, "full");   // it is root's
-    std::erase(draw.classes, "clock");  // it needs a library
-    std::erase(draw.classes, "swap");   // it needs TCP
+    std::erase(draw.classes, "full");   // requires root
+    std::erase(draw.classes, "clock");  // requires libfaketime
+    std::erase(draw.classes, "swap");   // requires TCP
     if (draw.links.empty()) std::erase_if(draw.classes, chaos::cuts_links);
     if (draw.hosts.empty()) std::erase_if(draw.classes, chaos::parts_hosts);
   }
@@ -137,19 +137,19 @@ Outcome run_undisturbed(const ChaosOptions& options, const Conditions& condition
   };
   const std::string& expression = options.demands.same_output;
   if (outcome.code != 0) {
-    refuse(cat("without any fault the command ends with exit code ", outcome.code, ": ",
+    refuse(cat("the command fails without faults, with exit code ", outcome.code, ": ",
                last_words(outcome.err)),
-           "mend that first");
+           "fix the command first");
   }
   if (outcome.ranks == 0) {
-    refuse("the command started no process with RANK in its environment",
-           "give one that starts ranks, such as `tutti run -n 4 -- ./program`");
+    refuse("the command started no ranks (processes with RANK in their environment)",
+           "use a command that starts ranks, such as `tutti run -n 4 -- ./program`");
   }
   if (!outcome.left.empty())
-    refuse(cat("it leaves ", outcome.left[0], " behind"), "mend that first");
+    refuse(cat("the command leaves ", outcome.left[0], " behind"), "fix the command first");
   if (!expression.empty() && chaos::matches(expression, outcome.out).empty()) {
-    refuse(cat("--same-output '", expression, "' matches nothing of what the command says"),
-           "try it with grep -E");
+    refuse(cat("--same-output '", expression, "' does not match the command's output"),
+           "test the expression with grep -E");
   }
   return outcome;
 }
@@ -159,13 +159,13 @@ std::vector<Plan> random_plans(const ChaosOptions& options, size_t ranks) {
   const int last = static_cast<int>(ranks) - 1;
   if (options.ranks.empty()) draw.last_rank = last;
   if (draw.last_rank > last) {
-    throw UsageError(cat("--ranks ", options.ranks, ": the command has only started ranks up to ",
+    throw UsageError(cat("--ranks ", options.ranks, " is out of range: the command's last rank is ",
                          last, " here"));
   }
   return draw_plans(draw);
 }
 
-// A line that is rewritten on a terminal, and goes in the end.
+// A progress line on a terminal, erased at the end.
 class TrialProgress {
  public:
   ~TrialProgress() {
@@ -179,7 +179,7 @@ class TrialProgress {
   const bool shown_ = ::isatty(STDERR_FILENO) != 0;
 };
 
-// Tells of each failure as it comes.
+// Runs all trials and prints each failure immediately.
 void try_all(const std::vector<Plan>& plans, const Conditions& conditions,
              const Outcome& undisturbed, const chaos::Demands& demands,
              std::vector<chaos::Tried>& trials) {
@@ -211,7 +211,7 @@ void run_trials(const ChaosOptions& options, std::vector<Plan> plans, Conditions
 int exit_code(const std::vector<chaos::Tried>& trials) {
   const auto missed = [](const chaos::Tried& tried) { return tried.verdict.missed; };
   if (std::ranges::all_of(trials, missed)) {
-    std::cerr << "tutti: no fault has struck in any trial: nothing was tested\n";
+    std::cerr << "tutti: no fault struck in any trial, so nothing was tested\n";
     return 1;
   }
   const auto passed = [](const chaos::Tried& tried) { return tried.verdict.problems.empty(); };
@@ -254,19 +254,20 @@ int run(ChaosOptions options) {
 void add_demands(Command command, ChaosOptions& options) {
   command
       .add_option("--within", options.within,
-                  "seconds in which the command has to end after the last fault, beyond what it "
-                  "takes undisturbed")
+                  "seconds within which the command must end after the last fault, in addition to "
+                  "its run time without faults")
       .between(0.1, 1e6)
       .show_default();
   command.add_flag("--survives", options.demands.survives,
-                   "the command has to end well wherever a rank is left to go on");
+                   "require the command to succeed whenever at least one rank survives");
   command
-      .add_option("--same-output", options.demands.same_output,
-                  "the last match in what the command says has to be that of a run without faults")
+      .add_option(
+          "--same-output", options.demands.same_output,
+          "require the last match in the command's output to equal that of a run without faults")
       .type_name("REGEX");
   command
       .add_option("--tolerance", options.demands.tolerance,
-                  "relative, of the numbers in that match")
+                  "relative tolerance of the numbers in the --same-output match")
       .show_default();
 }
 
@@ -274,63 +275,72 @@ void add_demands(Command command, ChaosOptions& options) {
 
 void add_chaos(CommandLine& line) {
   const auto options = std::make_shared<ChaosOptions>();
-  Command command = line.add("chaos", "Kill, stop and cheat the ranks of a command, and judge it");
+  Command command =
+      line.add("chaos", "inject faults into the ranks of a command and check how it reacts");
   command
       .add_option("--plan", options->plan,
-                  "random, or a file of --write-plan, or of a failure in --json")
+                  "fault plan: random, or a file from --write-plan or from a failure in --json")
       .type_name("random|FILE")
       .show_default();
-  command.add_option("--seed", options->draw.seed, "of random plans: the same gives the same")
+  command
+      .add_option("--seed", options->draw.seed,
+                  "seed of the random plans; equal seeds give equal plans")
       .show_default();
-  command.add_option("--trials", options->draw.trials, "random plans, a run for each")
+  command
+      .add_option("--trials", options->draw.trials,
+                  "number of random plans; the command runs once for each")
       .between(1, 1e6)
       .show_default();
-  command.add_option("--ranks", options->ranks, "whom faults strike (default: all ranks)")
+  command.add_option("--ranks", options->ranks, "ranks that faults may strike (default: all ranks)")
       .type_name("A-B");
   command
       .add_option(
           "--faults", options->draw.classes,
-          "kill, two (at once), again (in the recovery), pause, delay, truncate, stop, "
-          "stall, launcher, abort, cut and sever (of --links, for a while and for good), "
-          "partition (of --hosts, for a while or for good), pairs (of them, for good), lost (one "
-          "of them), clock (jumps), swap (words, over TCP), full (disk; default: all but these "
-          "last three)")
+          "fault classes: kill, two (two ranks at once), again (during recovery), pause, delay, "
+          "truncate, stop, stall, launcher (kill the launcher), abort, cut and sever (take --links "
+          "down temporarily or permanently), partition (separate --hosts temporarily or "
+          "permanently), pairs (separate pairs of --hosts permanently), lost (lose one of "
+          "--hosts), clock (clock jumps), swap (swap two words of a message, over TCP), full (full "
+          "disk) (default: all but clock, swap and full)")
       .separated_by_commas()
       .one_of(chaos::all_classes());
   command
       .add_option("--links", options->draw.links,
-                  "network interfaces that may be taken down, NAMESPACE/INTERFACE where they are "
-                  "in a network namespace (root). One of the host itself loses its routes and "
-                  "IPv6 addresses by that, and does not get them back: take namespaces")
+                  "network interfaces that may be taken down, as NAMESPACE/INTERFACE for those in "
+                  "a network namespace (requires root). An interface outside a namespace loses its "
+                  "routes and IPv6 addresses permanently, so use namespaces")
       .separated_by_commas()
       .type_name("LINK,...");
   command
-      .add_option("--hosts", options->draw.hosts,
-                  "all hosts of the command, as network namespaces: packets between them are "
-                  "dropped in silence, or one but the first is lost with its processes (root)")
+      .add_option(
+          "--hosts", options->draw.hosts,
+          "all hosts of the command, as network namespaces: packets between them are dropped "
+          "silently, or one host other than the first is lost with its processes (requires root)")
       .separated_by_commas()
       .type_name("NAMESPACE,...");
   command
       .add_option("--from", options->draw.from_ms,
-                  "milliseconds since all ranks run, before which there are no faults by time: "
-                  "whoever cannot do without a rank while they join is left alone so long")
+                  "milliseconds after the start of all ranks before the first timed fault, for "
+                  "programs that cannot lose a rank during initialization")
       .between(0, 1e9)
       .show_default();
   command
       .add_option("--span", options->draw.span_ms,
-                  "milliseconds after that, in which faults by time are")
+                  "milliseconds after --from during which timed faults occur")
       .between(1, 1e9)
       .show_default();
   command
       .add_option("--messages", options->draw.messages,
-                  "of a rank, at the first so many of which faults are")
+                  "inject message-triggered faults at one of the first N messages of a rank")
       .between(1, 1e9)
       .show_default();
   add_demands(command, *options);
-  command.add_option("--json", options->json, "write the table, and each failure with its plan")
+  command
+      .add_option("--json", options->json, "write the table and each failure with its plan as JSON")
       .type_name("FILE");
-  command.add_option("--write-plan", options->write_plan, "write all plans").type_name("FILE");
-  command.add_option("command", options->command, "program and arguments, behind --")
+  command.add_option("--write-plan", options->write_plan, "write all fault plans to this file")
+      .type_name("FILE");
+  command.add_option("command", options->command, "program and its arguments, after --")
       .required()
       .type_name("PROGRAM ARGS...");
   command.positionals_at_end();
@@ -345,11 +355,12 @@ void add_chaos(CommandLine& line) {
       "--survives \\\n"
       "    -- tutti run --hosts a,b,c -n 6 --min-ranks 2 -- ./program\n"
       "  tutti chaos --plan failure.json -- tutti run -n 4 -- ./program\n"
-      "A trial fails where the command does not end, leaves something behind, does not name the "
+      "A trial fails if the command hangs, leaves processes or files behind, does not name the "
       "rank\n"
-      "that was struck, or ends badly after a short pause. The exit code is 0 where none failed, "
+      "that the fault struck, or fails after a short pause. The exit code is 0 if no trial failed "
       "and\n"
-      "a fault has struck in one at least. What was found until SIGINT or SIGTERM is told too.");
+      "a fault struck in at least one. SIGINT and SIGTERM end the trials and print the results so "
+      "far.");
   command.runs([options] { return run(*options); });
 }
 

@@ -1,4 +1,4 @@
-// tutti checkpoint: shows and verifies what training has saved.
+// tutti checkpoint: shows and verifies checkpoints.
 #include "training/checkpoint/checkpoint.h"
 
 #include <cstdio>
@@ -39,7 +39,7 @@ struct CheckpointOptions {
 
 struct StoredStep {
   std::string folder;
-  std::optional<Checkpoint> checkpoint;  // none where it is damaged
+  std::optional<Checkpoint> checkpoint;  // nothing: damaged
   std::string problem;
 };
 
@@ -56,7 +56,7 @@ StoredStep looked_at(const std::string& folder, bool verify) {
   return step;
 }
 
-// Of the directory, or the one step that it is itself.
+// Returns the steps in the directory, or the single step that the directory is.
 std::vector<StoredStep> steps_of(const CheckpointOptions& options) {
   std::vector<StoredStep> steps;
   for (const int64_t step : training::steps_in(options.directory)) {
@@ -81,7 +81,8 @@ void print_step(const StoredStep& step, const std::string& latest, bool verified
   const Manifest& manifest = step.checkpoint->manifest();
   std::printf("%s  %d file(s), %zu tensors, %s%s%s\n", step.folder.c_str(), manifest.world(),
               manifest.tensors.size(), human_bytes(manifest.bytes()).c_str(),
-              verified ? ", whole" : "", step.checkpoint->path() == latest ? ", the latest" : "");
+              verified ? ", complete" : "",
+              step.checkpoint->path() == latest ? ", the latest" : "");
 }
 
 void print_model(const Checkpoint& checkpoint, bool all) {
@@ -90,7 +91,7 @@ void print_model(const Checkpoint& checkpoint, bool all) {
   std::printf("\nstep %lld of %s\n", static_cast<long long>(manifest.step),
               printable(training::in_words(manifest.model), 400).c_str());
   if (!all) {
-    std::printf("%zu tensors: --tensors lists them\n", manifest.tensors.size());
+    std::printf("%zu tensors (list them with --tensors)\n", manifest.tensors.size());
     return;
   }
   std::printf("%-48s %-5s %-18s %10s %7s\n", "tensor", "type", "shape", "size", "pieces");
@@ -134,15 +135,15 @@ Json to_json(const StoredStep& step, bool verified) {
 DType export_type(const std::string& text) {
   const std::optional<DType> type = parse_dtype(text);
   if (type) return *type;
-  throw Error(ErrorCode::invalid_argument, cat("--dtype ", text, " is no type of element"),
-              {.remedy = "take f32, bf16 or f16"});
+  throw Error(ErrorCode::invalid_argument, cat("--dtype ", text, " is not a supported type"),
+              {.remedy = "use f32, bf16 or f16"});
 }
 
 int show(const CheckpointOptions& options) {
   std::ofstream file = open_for_writing(options.json, "--json");
   const DType dtype = export_type(options.dtype);
   const std::vector<StoredStep> steps = steps_of(options);
-  // Which one a resumed training takes; refuses where that one is damaged, as training does.
+  // The step that a resumed training uses; throws if it is damaged, as training does.
   std::optional<Checkpoint> chosen;
   std::string refusal;
   try {
@@ -177,20 +178,22 @@ int show(const CheckpointOptions& options) {
 void add_checkpoint(CommandLine& line) {
   const auto o = std::make_shared<CheckpointOptions>();
   Command command =
-      line.add("checkpoint", "show and verify what `tutti train --checkpoint` has saved");
-  command.add_option("directory", o->directory, "a directory of checkpoints, or one step's folder")
+      line.add("checkpoint", "show and verify the checkpoints of `tutti train --checkpoint`");
+  command
+      .add_option("directory", o->directory,
+                  "checkpoint directory of a run, or the folder of one step")
       .type_name("DIR")
       .required();
-  command.add_flag("--verify", o->verify, "read all files and compare their checksums");
-  // `tutti export` of before; not in --help.
+  command.add_flag("--verify", o->verify, "read all files and verify their checksums");
+  // Former form of `tutti export`, hidden from --help.
   command.add_option("--export", o->exported, "").group("");
   command.add_option("--dtype", o->dtype, "").group("");
-  command.add_flag("--tensors", o->tensors, "list every tensor with type, shape and size");
-  command.add_option("--json", o->json, "write all of this as JSON").type_name("FILE");
+  command.add_flag("--tensors", o->tensors, "list every tensor with its type, shape and size");
+  command.add_option("--json", o->json, "write the output as JSON to this file").type_name("FILE");
   command.footer(
-      "The exit code is 1 where a checkpoint is damaged: without --verify, where a file is missing "
-      "or\n"
-      "has another size.\n"
+      "The exit code is 1 if a checkpoint is damaged. Without --verify only missing files and "
+      "wrong\n"
+      "file sizes are detected.\n"
       "Example:\n"
       "  tutti checkpoint DIR --verify");
   command.runs([o] { return show(*o); });

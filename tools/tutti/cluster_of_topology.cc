@@ -1,4 +1,4 @@
-// A topology file, or a network that `tutti simulate` plays, as a line that says a cluster.
+// Converts a topology file or a network of `tutti simulate` into a cluster description.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -18,14 +18,14 @@ namespace tutti::tool {
 
 namespace {
 
-// GPUs by compute capability, as NCCL's files tell it.
+// GPU models by the compute capability in NCCL's files.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kBySm = {
     {{"70", "V100"}, {"80", "A100"}, {"90", "H100"}, {"100", "B200"}}};
 
 std::string gpu_in(const std::string& source) {
   if (!is_regular_file(source)) return "";
   const std::string text = file_text(source, FileKind::graph);
-  // In files of RCCL's `sm` counts compute units.
+  // In RCCL's files `sm` is the number of compute units.
   if (text.find(" gcn=\"") != text.npos) return text.find("\"gfx942") != text.npos ? "MI300X" : "";
   for (const auto& [sm, gpu] : kBySm) {
     if (text.find(cat(" sm=\"", sm, "\"")) != text.npos) return std::string(gpu);
@@ -43,10 +43,10 @@ std::string_view kind_of_card(const std::string& name) {
   return begins_with(name, {"eth", "en", "bond"}) ? "Ethernet" : "IB";
 }
 
-// GPUs and cards of a topology's first host.
+// GPUs and network cards of a topology's first host.
 struct FirstHost {
   int gpus = 0;
-  double fast_GBps = 0;  // of the first GPU: NVLink or xGMI
+  double fast_GBps = 0;  // NVLink or xGMI bandwidth of the first GPU
   std::string_view fast = "NVLink";
   int cards = 0;
   double card_GBps = 0;
@@ -67,7 +67,7 @@ FirstHost first_host(const Graph& graph) {
       }
       const bool is_software = begins_with(node.name, {"lo", "veth", "br-", "virbr", "docker"});
       if (link.kind != LinkClass::network || is_software) continue;
-      // Slower cards beside the fastest ones are for other things.
+      // Slower cards than the fastest ones serve other purposes.
       if (link.GBps < host.card_GBps) continue;
       if (link.GBps > host.card_GBps) host.cards = 0;
       ++host.cards;
@@ -78,8 +78,8 @@ FirstHost first_host(const Graph& graph) {
   return host;
 }
 
-// `part`: of what is printed on the box the topology counts so much of a GPU's links. GPUs without
-// such links in the topology have those of their data sheet: files leave them to NCCL.
+// `part`: fraction of the nominal bandwidth of a GPU's links that the topology gives. GPUs without
+// such links in the topology get those of their data sheet, since files leave them to NCCL.
 std::string cluster_line(const FirstHost& host, int hosts, const std::string& gpu, double part) {
   std::string line = cat(host.gpus, 'x', gpu, " x ", hosts);
   if (host.fast_GBps > 0) line += cat(", ", host.fast, ' ', host.fast_GBps / part);
@@ -89,7 +89,7 @@ std::string cluster_line(const FirstHost& host, int hosts, const std::string& gp
   return line;
 }
 
-// A word that is neither a cluster nor a network is refused as a cluster.
+// Text that is neither a cluster nor a network is refused as a cluster.
 std::unique_ptr<Network> network_of(const std::string& text) {
   try {
     return load_network(text, std::nullopt);
@@ -110,18 +110,18 @@ Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ran
   if (host.gpus == 0) {
     throw Error(
         ErrorCode::invalid_argument, cat(text, " has no GPUs"),
-        {.where = "--cluster", .remedy = "write the cluster as a line: 8xH100 x 16, IB 8x50"});
+        {.where = "--cluster", .remedy = "describe the cluster instead: 8xH100 x 16, IB 8x50"});
   }
   const std::string its = gpu.empty() ? gpu_in(text) : gpu;
   if (its.empty()) {
-    throw Error(ErrorCode::invalid_argument, cat("nothing tells which GPUs ", text, " has"),
-                {.where = "--cluster", .remedy = "name them: --gpu H100"});
+    throw Error(ErrorCode::invalid_argument, cat("the GPU model is unknown for ", text, " has"),
+                {.where = "--cluster", .remedy = "add --gpu H100"});
   }
-  constexpr double kReachedOfNvlink = 0.8;  // what files of NCCL's count
+  constexpr double kReachedOfNvlink = 0.8;  // fraction of the nominal bandwidth in NCCL's files
   std::string line = cluster_line(host, hosts, its, is_regular_file(text) ? kReachedOfNvlink : 1);
-  // A file of one host stands for as many as are asked for.
+  // A file of one host applies to any number of hosts.
   if (ranks && hosts == 1) line.erase(line.find(" x "), 4);
-  std::fprintf(stderr, "tutti: %s is taken as \"%s\"\n", text.c_str(), line.c_str());
+  std::fprintf(stderr, "tutti: %s is treated as \"%s\"\n", text.c_str(), line.c_str());
   return load_cluster(line, ranks);
 }
 

@@ -1,5 +1,4 @@
-// Collectives on clusters of GPUs, as `tutti explain`, `tutti simulate` and `tutti tune --fit` show
-// them.
+// Collectives on GPU clusters, for `tutti explain`, `tutti simulate` and `tutti tune --fit`.
 #pragma once
 
 #include <optional>
@@ -11,44 +10,46 @@
 namespace tutti::tool {
 
 inline constexpr char kClusterHelp[] =
-    "Clusters of GPUs, on which NCCL's algorithms are predicted: a name (dgx-a100, dgx-h100,\n"
-    "dgx-h200, dgx-b200, gb200-nvl72, p4d, p5, p5en, p6-b200, nd-a100-v4, nd-h100-v5, a3-mega,\n"
-    "a3-ultra, mi300x), with hosts as p5:32 or by -n; a file of `tutti tune --fit`; or a line\n"
-    "  8xH100 x 128, NVLink 450, IB 8x50       GPUs of a host, hosts; GB/s of a GPU's link, cards\n"
-    "  8xL40S x 4, PCIe 32, RoCE 2x25          of a host and GB/s of each, in one direction\n"
-    "Links inside: NVLink, xGMI, PCIe; between: IB, RoCE, EFA, TCPXO, Slingshot, Ethernet, "
-    "NVLink;\n"
-    "SHARP: switches between hosts add up.\n";
+    "GPU clusters on which NCCL's algorithms are predicted: a name (dgx-a100, dgx-h100, dgx-h200,\n"
+    "dgx-b200, gb200-nvl72, p4d, p5, p5en, p6-b200, nd-a100-v4, nd-h100-v5, a3-mega, a3-ultra, "
+    "mi300x),\n"
+    "with the number of hosts as in p5:32 or by -n; a file from `tutti tune --fit`; or a "
+    "description\n"
+    "  8xH100 x 128, NVLink 450, IB 8x50       GPUs per host, hosts; GB/s per GPU link, cards\n"
+    "  8xL40S x 4, PCIe 32, RoCE 2x25          per host and GB/s of each, in one direction\n"
+    "Links within a host: NVLink, xGMI, PCIe; between hosts: IB, RoCE, EFA, TCPXO, Slingshot, "
+    "Ethernet,\n"
+    "NVLink. SHARP: the switches between hosts reduce.\n";
 
 inline constexpr char kIntervalMeaning[] =
-    "of ten measurements, nine should lie between low and high";
+    "nine of ten measurements should be between low and high";
 
-// Loads what load_cluster() does, and besides topology files (NCCL's, RCCL's, hwloc's) and networks
-// that `tutti simulate` plays: the cluster has the GPUs, links and cards of their first host, and
-// as many hosts. Tells on standard error the line that a topology is taken as. `gpu`: the GPUs'
-// name, where the file does not tell which they are. Throws Error(invalid_argument).
+// Loads what load_cluster() does, and also topology files (NCCL's, RCCL's, hwloc's) and networks of
+// `tutti simulate`, from which the cluster gets the GPUs, links and cards of the first host, and
+// the number of hosts. Prints the resulting cluster description on standard error. `gpu`: GPU
+// model, for files that do not name it. Throws Error(invalid_argument).
 Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ranks,
                                  const std::string& gpu);
 
 struct ClusterQuestion {
   tutti::Cluster cluster;
-  std::string text;  // as it was given
+  std::string text;  // as given on the command line
   Collective collective = Collective::all_reduce;
   std::vector<double> bytes;
-  std::string json;  // a file; empty: none
+  std::string json;  // output file; empty: none
 };
 
-// `tutti simulate`: a line for each size.
+// `tutti simulate`: prints a line for each size.
 int simulate_on_cluster(const ClusterQuestion& question);
-// `tutti explain`: each algorithm and protocol, for one size.
+// `tutti explain`: prints each algorithm and protocol for one size.
 int explain_on_cluster(const ClusterQuestion& question);
 
-// `tutti tune --fit`.
+// Options of `tutti tune --fit`.
 struct FitOptions {
   std::string table;
-  std::string cluster;     // that the fit begins with; empty: what the table tells
-  std::string collective;  // empty: as the table says
-  std::string json;        // empty: beside the table
+  std::string cluster;     // initial cluster; empty: from the table
+  std::string collective;  // empty: from the table
+  std::string json;        // empty: next to the table
 };
 int fit_cluster(const FitOptions& options);
 

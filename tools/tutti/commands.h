@@ -39,28 +39,29 @@ void add_mpi(CommandLine& line);
 void add_info(CommandLine& line);
 void add_completion(CommandLine& line);
 
-// Closed where the path is empty. Throws Error(system) that names the option it came from, if any.
+// Opens a file; an empty path returns a closed stream. Throws Error(system) that names `option`, if
+// any.
 std::ofstream open_for_writing(const std::string& path, const std::string& option = {});
-// The same, and what is there already stays.
+// Same, but keeps the existing contents.
 std::ofstream open_for_appending(const std::string& path, const std::string& option = {});
-// Writes and flushes. Throws Error(system) that names the option, if any.
+// Writes and flushes. Throws Error(system) that names `option`, if any.
 void append(std::ofstream& file, const std::string& path, const std::string& text,
             const std::string& option = {});
 
-// Throws Error(system).
+// Replaces the file. Throws Error(system).
 void write_file(const std::string& path, const std::string& text);
 
-// Writes `document` with the members of results[0] and, as "results", all of them. No file where
-// the path is empty.
+// Writes `document` as JSON to `path`, after copying the members of results[0] to its top level and
+// adding all results as "results". Does nothing if `path` is empty.
 void write_results(const std::string& path, Json document, const Json& results);
 
-// Throws UsageError where more are to be left than there are.
+// Throws UsageError if `min_ranks` exceeds the number of ranks.
 void check_min_ranks(std::optional<int> min_ranks, int ranks);
-// Starts the job and returns the exit code. Where it fails, and TUTTI_REPORT names a directory,
-// what its ranks have left there is told at the end.
+// Starts the job and returns the exit code. If it fails and TUTTI_REPORT names a directory, prints
+// a summary of the ranks' reports in it.
 int launch_job(const LaunchOptions& options);
-// Starts this command line again, once per rank, with `more` arguments; returns the exit code. For
-// commands of which only rank 0 talks. Of the options the command is filled in.
+// Restarts this command line once per rank with `more` arguments; returns the exit code. For
+// commands of which only rank 0 prints. Sets options.command.
 int launch_self(LaunchOptions options, const std::vector<std::string>& more = {});
 
 }  // namespace tutti::tool

@@ -1,4 +1,4 @@
-// tutti completion: what makes a shell complete commands, options and their values.
+// tutti completion: shell completion of commands, options and their values.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -9,8 +9,7 @@
 namespace tutti::tool {
 namespace {
 
-// Both ask this program for each word, so that what they offer is what it takes; where it knows
-// none, files are offered.
+// Both scripts ask this program for completions of each word and fall back to file names.
 constexpr const char* kBash = R"(_tutti() {
   mapfile -t COMPREPLY < <("$1" completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
@@ -45,18 +44,18 @@ int complete(const CommandLine& line, const CompletionOptions& options) {
 
 void add_completion(CommandLine& line) {
   const auto options = std::make_shared<CompletionOptions>();
-  Command command = line.add("completion", "Print what makes a shell complete Tutti's commands");
-  command.add_option("shell", options->shell, "bash or zsh")
+  Command command = line.add("completion", "print the shell completion script");
+  command.add_option("shell", options->shell, "shell: bash or zsh")
       .one_of({"bash", "zsh", "words"})
       .required();
-  command.add_option("words", options->words, "").group("");  // not in --help: what was typed
+  command.add_option("words", options->words, "").group("");  // hidden: the words typed so far
   command.footer(
       "Examples:\n"
       "  source <(tutti completion bash)                      in ~/.bashrc\n"
       "  source <(tutti completion zsh)                       in ~/.zshrc, after compinit\n"
-      "CompletionOptions, commands, and names of collectives, operators, types and algorithms are "
-      "completed;\n"
-      "where anything may stand, files are.");
+      "CompletionCompletes commands, options, and the names of collectives, operators, types and "
+      "algorithms;\n"
+      "completes file names elsewhere.");
   command.runs([&line, options] { return complete(line, *options); });
 }
 

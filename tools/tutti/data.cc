@@ -1,4 +1,6 @@
-// tutti data: what token files hold, and how often a mixture of them is gone through.
+// tutti data: shows token files, the number of epochs of each in a mixture, and checks the samples
+// of ranks.
+#include <cinttypes>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -13,6 +15,7 @@
 #include "tools/tutti/named.h"
 #include "training/data/sampler.h"
 #include "training/data/token_file.h"
+#include "training/run/epoch_check.h"
 
 namespace tutti::tool {
 namespace {
@@ -21,6 +24,9 @@ struct DataOptions {
   std::vector<std::string> data;
   std::vector<double> weights;
   std::string tokens;
+  bool epoch_check = false;
+  int64_t context = 1;
+  training::EpochCheckOptions check;
 };
 
 struct Set {
@@ -40,27 +46,28 @@ Set read_set(const std::string& name) {
 void print_set(const Set& set) {
   if (!set.file) return;
   const training::TokenFormat& format = set.file->format;
-  std::printf("%s: %llu tokens, a vocabulary of %lld, ", set.name.c_str(),
+  std::printf("%s: %llu tokens, vocabulary size %lld, ", set.name.c_str(),
               static_cast<unsigned long long>(set.tokens),
               static_cast<long long>(format.vocabulary));
   if (format.end_of_text) {
-    std::printf("%d is the end of text, ", *format.end_of_text);
+    std::printf("end-of-text token %d, ", *format.end_of_text);
   }
-  std::printf("%sfingerprint %016llx\n", format.marks_unpredicted ? "prompts are marked, " : "",
+  std::printf("%sfingerprint %016llx\n", format.marks_unpredicted ? "with marked prompts, " : "",
               static_cast<unsigned long long>(set.file->fingerprint));
 }
 
-// As training takes them: by sampler.h.
+// Uses the sampling of training (sampler.h).
 void print_mixture(const std::vector<Set>& sets, const DataOptions& options) {
   const std::optional<uint64_t> tokens = parse_tokens(options.tokens);
   if (!tokens) {
-    throw Error(ErrorCode::invalid_argument, cat("\"", options.tokens, "\" is no number of tokens"),
-                {.where = "--tokens", .remedy = "give one such as 300B, 2.5M or 1000000"});
+    throw Error(ErrorCode::invalid_argument,
+                cat("\"", options.tokens, "\" is not a number of tokens"),
+                {.where = "--tokens", .remedy = "write it as 300B, 2.5M or 1000000"});
   }
   if (!options.weights.empty() && options.weights.size() != sets.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat(sets.size(), " data sets were given, but ", options.weights.size(), " weights"),
-                {.where = "--data-weights", .remedy = "give a weight for each, or none"});
+                {.where = "--data-weights", .remedy = "give one weight per data set, or none"});
   }
   std::vector<training::SampledSet> sampled;
   for (size_t i = 0; i < sets.size(); ++i) {
@@ -78,37 +85,77 @@ void print_mixture(const std::vector<Set>& sets, const DataOptions& options) {
   }
 }
 
+// Returns the exit code: 1 where a sample is missed or repeated, or an order is.
+int check_epochs(const std::vector<Set>& sets, const DataOptions& options) {
+  training::EpochCheckOptions check = options.check;
+  for (const Set& set : sets)
+    check.sizes.push_back(set.tokens / static_cast<uint64_t>(options.context));
+  check.weights = options.weights;
+  const training::EpochCheck found = training::check_epochs(check);
+  std::printf("%-24s %6s %10s %9s %8s %21s\n", "data set", "epoch", "taken", "repeated", "missing",
+              "places as before");
+  for (const training::EpochCount& count : found.epochs) {
+    std::printf("%-24s %6" PRIu64 " %10" PRIu64 " %9" PRIu64 " %8" PRIu64 " %21" PRIu64 "\n",
+                sets[count.data_set].name.c_str(), count.epoch, count.taken, count.repeated,
+                count.missing, count.same_place);
+  }
+  std::printf("%d ranks, %" PRIu64 " steps of %" PRIu64 "; resumed at step %" PRIu64
+              " on %d ranks: %s samples in the same order\n%s\n",
+              check.ranks, found.steps, check.batch, found.resumed_at, found.resumed_ranks,
+              found.same_after_resume ? "the same" : "OTHER",
+              found.holds()
+                  ? "ok: each sample once an epoch, on one rank, in another order each epoch"
+                  : "WRONG");
+  return found.holds() ? 0 : 1;
+}
+
 int data(const DataOptions& options) {
   std::vector<Set> sets;
   for (const std::string& name : options.data) sets.push_back(read_set(name));
   for (const Set& set : sets) print_set(set);
   if (!options.tokens.empty()) print_mixture(sets, options);
-  return 0;
+  return options.epoch_check ? check_epochs(sets, options) : 0;
 }
 
 }  // namespace
 
 void add_data(CommandLine& line) {
   const auto options = std::make_shared<DataOptions>();
-  Command command = line.add("data", "Show token files, and how often a mixture goes through each");
+  Command command =
+      line.add("data", "show token files and the number of epochs of each in a mixture");
   command
       .add_option("data", options->data,
-                  "token files; or numbers of tokens, such as 410B, for data that are not here")
+                  "token files, or token counts such as 410B for data that is not on this host")
       .required()
       .type_name("FILE");
-  const Option tokens =
-      command
-          .add_option("--tokens", options->tokens,
-                      "of a run: tell how many are of each data set, and how often it is gone "
-                      "through")
-          .type_name("COUNT");
   command
-      .add_option("--data-weights", options->weights,
-                  "a weight for each, as for train (default: as they are large)")
-      .needs(tokens);
+      .add_option(
+          "--tokens", options->tokens,
+          "number of training tokens of a run; prints the tokens and epochs of each data set")
+      .type_name("COUNT");
+  command.add_option(
+      "--data-weights", options->weights,
+      "sampling weight of each data set, as for `tutti train` (default: proportional to its size)");
+  constexpr auto kGroup = "Epoch check";
+  const Option check =
+      command
+          .add_flag("--epoch-check", options->epoch_check,
+                    "check that ranks take each sample once per epoch, on one rank, in another "
+                    "order in each epoch, also after resuming on another number of ranks")
+          .group(kGroup);
+  const auto add = [&](const char* option, auto& value, const char* meaning) {
+    return command.add_option(option, value, meaning).group(kGroup).needs(check).show_default();
+  };
+  add("--context", options->context, "tokens of a sample").between(1, 1 << 30);
+  add("-n,--ranks", options->check.ranks, "number of data-parallel ranks").between(1, 1 << 16);
+  add("--batch", options->check.batch, "samples per step over all ranks").between(1, 1 << 30);
+  add("--micro-batch", options->check.micro_batch, "samples per micro-batch").between(1, 1 << 30);
+  add("--epochs", options->check.epochs, "minimum epochs of each data set").between(1, 1000);
+  add("--seed", options->check.seed, "seed of the sample order");
   command.footer(
       "Examples:\n"
       "  tutti data train.bin\n"
+      "  tutti data 60000 --epoch-check -n 4 --batch 32\n"
       "  tutti data 410B 19B 12B 55B 3B --data-weights 60 22 8 8 3 --tokens 300B");
   command.runs([options] { return data(*options); });
 }

@@ -1,4 +1,4 @@
-// tutti doctor: what is wrong with hosts, network and settings, before a job finds out.
+// tutti doctor: diagnoses hosts, network and settings before a job is started.
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,25 +27,25 @@ namespace tutti::tool {
 namespace {
 
 struct DoctorOptions {
-  int ranks = 0;  // 0: as many as cores
+  int ranks = 0;  // 0: number of cores
   HostOptions places;
   std::string json;
   int patience = 20;  // seconds
 };
 
-// What jobs that are started without `tutti run` would use on rank 0's host.
+// Returns the port that jobs without `tutti run` would use on rank 0's host.
 uint16_t master_port() {
   const char* text = std::getenv("MASTER_PORT");
   const int port = text == nullptr ? 0 : std::atoi(text);
   return port > 0 && port < 65536 ? static_cast<uint16_t>(port) : 0;
 }
 
-// On a terminal it is told what takes so long.
+// Shows the current step, on a terminal only.
 void progress(const std::string& what) {
   if (::isatty(STDERR_FILENO) == 1) std::cerr << "tutti doctor: " << what << " ...\n";
 }
 
-// Those that the hosts have not told of: it is not handed on to others.
+// Diagnoses settings that are not passed to other hosts, so that no host reports them.
 std::vector<Finding> diagnose_own_settings(const std::vector<HostFacts>& hosts) {
   std::vector<Finding> findings;
   for (const SettingMistake& mistake : tolerate_setting_mistakes()) {
@@ -79,7 +79,7 @@ Examination examine(const DoctorOptions& options) {
     hosts.look();
     found.token = look_at_token(hosts.nonce());
     if (count > 1) {
-      progress("letting them try each other");
+      progress("testing the connections between hosts");
       found.reaches = hosts.reach();
     }
     found.hosts = hosts.facts();
@@ -98,8 +98,8 @@ Examination examine(const DoctorOptions& options) {
 }
 
 int doctor(const DoctorOptions& options) {
-  // A host that goes away while it is spoken to is a finding. Blocked, not ignored: what is started
-  // from here has it as it was.
+  // A host that disappears during the conversation is a finding, so SIGPIPE must not end the
+  // doctor. It is blocked, not ignored, so that child processes have the default action.
   sigset_t broken_pipe;
   sigemptyset(&broken_pipe);
   sigaddset(&broken_pipe, SIGPIPE);
@@ -122,17 +122,18 @@ int doctor(const DoctorOptions& options) {
 
 void add_doctor(CommandLine& line) {
   const auto options = std::make_shared<DoctorOptions>();
-  Command command = line.add("doctor", "Find what is wrong with hosts, network and settings");
+  Command command = line.add("doctor", "diagnose hosts, network and settings");
   command
-      .add_option(
-          "-n,--ranks", options->ranks,
-          "ranks in all of the job to prepare for (default: the slots of all hosts, or else "
-          "for each host the cores that this process may use)")
+      .add_option("-n,--ranks", options->ranks,
+                  "total number of ranks of the planned job (default: the slots of all hosts; "
+                  "without slots, for each host the number of cores that this process may use)")
       .between(1, 1 << 20);
   add_host_options(command, options->places);
-  command.add_option("--json", options->json, "write it as JSON to a file (- is standard output)")
+  command
+      .add_option("--json", options->json,
+                  "write the report as JSON to this file (- for standard output)")
       .type_name("FILE");
-  command.add_option("--patience", options->patience, "seconds in which a host must answer")
+  command.add_option("--patience", options->patience, "seconds to wait for a host's answer")
       .between(1, 3600)
       .show_default();
   command.footer(
@@ -141,21 +142,24 @@ void add_doctor(CommandLine& line) {
       "  tutti doctor -n 16 --hosts a,b      two hosts, as `tutti run -n 16 --hosts a,b` uses "
       "them\n"
       "  TUTTI_INTERFACE=ib0 tutti doctor --hosts a,b --json report.json\n"
-      "It asks each host for itself (limits, versions, settings, clock, token), then lets all try\n"
-      "to reach each other, with small and full-size packets, then runs a job of its own: every\n"
-      "collective, type and operator with known answers, latency and bandwidth of pairs of ranks.\n"
-      "A stage that cannot work because of what was found is skipped. Needs no special rights.\n"
-      "The exit code is 1 if there is an error, else 0; warnings and notes do not count.");
+      "Checks each host (limits, versions, settings, clock, token), then the connections between "
+      "all\n"
+      "hosts with small and full-size packets, then runs a test job: every collective, type and "
+      "operator\n"
+      "with known results, and the latency and bandwidth between pairs of ranks. A stage that an "
+      "earlier\n"
+      "error makes impossible is skipped. No special privileges are required.\n"
+      "The exit code is 1 if an error was found, else 0; warnings and notes do not count.");
   command.runs([options] { return doctor(*options); });
 
-  // Not for people: what `tutti doctor` starts on each host, and the ranks of its job.
-  Command host = line.add("doctor-host", "answer a `tutti doctor`");
+  // Internal commands: the process of `tutti doctor` on each host, and the ranks of its job.
+  Command host = line.add("doctor-host", "serve a `tutti doctor` on another host");
   host.hide();
   host.runs(run_doctor_host);
   const auto hosts = std::make_shared<std::vector<std::string>>();
-  Command rank = line.add("doctor-rank", "be a rank of a `tutti doctor`");
+  Command rank = line.add("doctor-rank", "run a rank of the test job of `tutti doctor`");
   rank.hide();
-  rank.add_option("hosts", *hosts, "on which ranks run, in order").separated_by_commas();
+  rank.add_option("hosts", *hosts, "hosts of the ranks, in order").separated_by_commas();
   rank.runs([hosts] {
     return run_doctor_rank(hosts->empty() ? std::vector<Host>() : parse_hosts(*hosts));
   });

@@ -1,4 +1,4 @@
-// tutti draw: shows an algorithm: as a picture, as JSON, or as a list of steps.
+// tutti draw: shows an algorithm as a picture, as JSON, or as a list of steps.
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
@@ -27,7 +27,7 @@ namespace {
 
 struct DrawOptions {
   std::string algorithm;
-  std::string collective;  // empty: the first that has the algorithm
+  std::string collective;  // empty: the first with this algorithm
   Shape shape{.ranks = 0};
   std::string group;  // empty: none
   std::string svg;
@@ -44,23 +44,22 @@ const Algorithm& selected(const DrawOptions& options) {
     if (const Algorithm* found = find_algorithm(collective, options.algorithm)) return *found;
     for (const Algorithm* other : algorithms_for(collective)) names.push_back(other->name);
   }
-  // What is composed by its name.
+  // Compositions are defined by their names.
   if (options.algorithm.find('(') != std::string::npos) {
     return resolve_algorithm(Collective::all_reduce, options.algorithm);
   }
   std::ranges::sort(names);
   names.erase(std::ranges::unique(names).begin(), names.end());
-  throw Error(ErrorCode::invalid_argument,
-              cat("there is no algorithm named \"", options.algorithm, '"'),
-              {.remedy = cat(did_you_mean(options.algorithm, names), "name an XML file, or one of ",
+  throw Error(ErrorCode::invalid_argument, cat("unknown algorithm \"", options.algorithm, '"'),
+              {.remedy = cat(did_you_mean(options.algorithm, names), "use an XML file, or one of ",
                              listed(names))});
 }
 
 std::string facts(const Algorithm& algorithm, const Shape& shape, const Figures& figures) {
   const Verdict verdict = verify(algorithm, shape);
   if (verdict.grade == Grade::wrong) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(algorithm.name, " is wrong for ", shape.ranks, " ranks: ", verdict.problem));
+    throw Error(ErrorCode::invalid_argument, cat(algorithm.name, " fails its proof for ",
+                                                 shape.ranks, " ranks: ", verdict.problem));
   }
   char volume[32];
   std::snprintf(volume, sizeof(volume), "%.3g", figures.volume);
@@ -83,11 +82,14 @@ int draw(const DrawOptions& options) {
   const Algorithm& algorithm = selected(options);
   Shape shape = options.shape;
   if (shape.ranks < 1) {
-    throw Error(ErrorCode::invalid_argument, cat("-n is ", shape.ranks, ": it must be at least 1"));
+    throw Error(ErrorCode::invalid_argument,
+                cat("-n is ", shape.ranks, ", but it must be at least 1"),
+                {.remedy = "use -n 4, for example"});
   }
   if (shape.root < 0 || shape.root >= shape.ranks) {
     throw Error(ErrorCode::invalid_argument,
-                cat("there is no rank ", shape.root, " among ", shape.ranks, " for --root"));
+                cat("unknown rank ", shape.root, " among ", shape.ranks, " for --root"),
+                {.remedy = cat("use a rank from 0 to ", shape.ranks - 1)});
   }
   if (!options.group.empty()) {
     shape.layout = Layout::of_sizes(parse_groups(options.group, shape.ranks));
@@ -95,7 +97,8 @@ int draw(const DrawOptions& options) {
   const std::string reason = algorithm.supports(shape);
   if (!reason.empty()) {
     throw Error(ErrorCode::invalid_argument,
-                cat(algorithm.name, " does not run on ", shape.ranks, " ranks: ", reason));
+                cat(algorithm.name, " does not run on ", shape.ranks, " ranks: ", reason),
+                {.remedy = "use another -n"});
   }
   ProgramSet set{
       .collective = algorithm.collective, .algorithm = algorithm.name, .root = shape.root};
@@ -126,25 +129,29 @@ int draw(const DrawOptions& options) {
 
 void add_draw(CommandLine& line) {
   const auto options = std::make_shared<DrawOptions>();
-  Command command = line.add("draw", "Show an algorithm: a picture, JSON, or every rank's steps");
-  command.add_option("algorithm", options->algorithm, "its name, or an XML file of MSCCL's format")
+  Command command =
+      line.add("draw", "show an algorithm as a picture, as JSON or as the steps of every rank");
+  command.add_option("algorithm", options->algorithm, "name of the algorithm, or an MSCCL XML file")
       .type_name("ALGORITHM")
       .required()
       .suggest(algorithm_names());
   command.add_option("-n,--ranks", options->shape.ranks, "number of ranks")
       .type_name("P")
       .required();
-  command.add_option("--collective", options->collective, "default: the first that has it")
+  command
+      .add_option("--collective", options->collective,
+                  "collective (default: the first one that the algorithm implements)")
       .type_name("C")
       .suggest(collective_names());
-  command.add_option("--root", options->shape.root, "root rank, where there is one")
+  command.add_option("--root", options->shape.root, "root rank, for collectives that have one")
       .type_name("R")
       .show_default();
   command.add_option("--group", options->group, kGroupHelp).type_name("G").show_default();
-  command.add_option("--svg", options->svg, "write a picture").type_name("FILE");
-  command.add_option("--json", options->json, "write the programs").type_name("FILE");
+  command.add_option("--svg", options->svg, "write a picture to this file").type_name("FILE");
+  command.add_option("--json", options->json, "write the programs of all ranks as JSON")
+      .type_name("FILE");
   command.footer(
-      "Rounds: every message takes one, and a rank may send to several others at a time.\n"
+      "A message takes one round; a rank may send to several ranks in the same round.\n"
       "Example:\n"
       "  tutti draw ring -n 4 --svg ring.svg");
   command.runs([options] { return draw(*options); });

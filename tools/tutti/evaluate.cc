@@ -1,4 +1,4 @@
-// tutti evaluate: how well a model predicts a text.
+// tutti evaluate: measures how well a model predicts a text.
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/process_memory.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
@@ -31,11 +32,12 @@ struct EvaluateOptions {
   std::string tokenizer;
   std::optional<int64_t> context;
   std::string precision = "f32";
+  std::string weights = "none";
   int ranks = 1;
   std::string json;
 };
 
-// What is to be predicted, and how many bytes of text it is; 0: nobody knows.
+// The tokens to predict, and the size of their text in bytes; 0: unknown.
 struct Text {
   std::vector<int32_t> tokens;
   std::optional<training::TokenFile> file;
@@ -70,15 +72,15 @@ Text load_text(const std::vector<std::string>& paths, const std::string& tokeniz
   if (tokenizer.empty() && vocabulary > 256) {
     throw Error(
         ErrorCode::invalid_argument,
-        cat("the model has ", vocabulary, " kinds of tokens: they are not bytes"),
-        {.where = "--data", .remedy = "give its tokenizer, --tokenizer PATH, or a token file"});
+        cat("the model has ", vocabulary, " tokens in its vocabulary, so its tokens are not bytes"),
+        {.where = "--data", .remedy = "add --tokenizer PATH, or use a token file"});
   }
   text.tokens = words->encode(all);
   text.bytes = all.size();
   return text;
 }
 
-// Over all ranks: all get the same.
+// Sums over all ranks; all get the same result.
 training::TextLoss sum_over(Communicator& world, const training::TextLoss& own) {
   std::array<double, 3> sums = {own.sum, static_cast<double>(own.targets),
                                 static_cast<double>(own.correct)};
@@ -86,22 +88,33 @@ training::TextLoss sum_over(Communicator& world, const training::TextLoss& own) 
   return {sums[0], static_cast<int64_t>(sums[1]), static_cast<int64_t>(sums[2])};
 }
 
-void tell(const training::TextLoss& loss, const Text& text, int64_t context, std::ofstream& file) {
+// Bytes of one rank's parameters: their sum, and what loading them added to the process.
+struct Memory {
+  int64_t weights = 0;
+  int64_t measured = 0;  // proportional set size
+};
+
+void tell(const training::TextLoss& loss, const Text& text, int64_t context, const Memory& memory,
+          std::ofstream& file) {
   const double mean = loss.mean();
   const double right = static_cast<double>(loss.correct) / static_cast<double>(loss.targets);
-  std::printf("loss        %.6f nats, %.6f bits a token\n", mean, mean / std::numbers::ln2);
+  std::printf("loss        %.6f nats, %.6f bits per token\n", mean, mean / std::numbers::ln2);
   std::printf("perplexity  %.4f\n", std::exp(mean));
-  std::printf("right       %.2f%% of %lld tokens, in windows of %lld\n", 100 * right,
+  std::printf("accuracy    %.2f%% of %lld tokens, in windows of %lld\n", 100 * right,
               static_cast<long long>(loss.targets), static_cast<long long>(context));
+  std::printf("parameters  %.2f MB, measured %.2f MB\n", static_cast<double>(memory.weights) / 1e6,
+              static_cast<double>(memory.measured) / 1e6);
   Json json = {{"loss", mean},
                {"bits", mean / std::numbers::ln2},
                {"perplexity", std::exp(mean)},
                {"targets", loss.targets},
                {"correct", right},
-               {"context", context}};
+               {"context", context},
+               {"parameter_bytes", memory.weights},
+               {"measured_bytes", memory.measured}};
   if (text.bytes > 0) {
     const double bits = loss.sum / std::numbers::ln2 / static_cast<double>(text.bytes);
-    std::printf("text        %.6f bits a byte\n", bits);
+    std::printf("text        %.6f bits per byte\n", bits);
     json["bits_per_byte"] = bits;
   }
   if (file.is_open()) file << json.dump() << '\n';
@@ -111,7 +124,12 @@ int evaluate_as_rank(const EvaluateOptions& options) {
   Communicator world = Communicator::init();
   std::ofstream file = open_for_writing(world.rank() == 0 ? options.json : "", "--json");
   const DType dtype = parse_dtype(options.precision).value();
-  training::LoadedModel loaded(options.model, options.context, dtype);
+  const int64_t before = proportional_set_size();
+  training::LoadedModel loaded(options.model,
+                               {.context = options.context,
+                                .dtype = dtype,
+                                .weights = training::weight_format_named(options.weights)});
+  const Memory memory{loaded.weight_bytes(), proportional_set_size() - before};
   training::Decoder& model = loaded.model();
   const Text text =
       load_text(options.data, options.tokenizer.empty() ? loaded.tokenizer() : options.tokenizer,
@@ -119,10 +137,10 @@ int evaluate_as_rank(const EvaluateOptions& options) {
   const training::TextLoss loss = sum_over(
       world, training::evaluate_text(model, dtype, text.reader(), world.rank(), world.size()));
   if (loss.targets == 0) {
-    throw Error(ErrorCode::invalid_argument, "there is nothing to predict",
-                {.where = "--data", .remedy = "give a text of two tokens or more"});
+    throw Error(ErrorCode::invalid_argument, "the text has no token to predict",
+                {.where = "--data", .remedy = "use a text of at least two tokens"});
   }
-  if (world.rank() == 0) tell(loss, text, model.context(), file);
+  if (world.rank() == 0) tell(loss, text, model.context(), memory, file);
   return 0;
 }
 
@@ -138,30 +156,44 @@ int evaluate(const EvaluateOptions& options) {
 
 void add_evaluate(CommandLine& line) {
   const auto options = std::make_shared<EvaluateOptions>();
-  Command command = line.add("evaluate", "Tell how well a language model predicts a text");
+  Command command =
+      line.add("evaluate", "measure the loss and perplexity of a language model on a text");
   command
       .add_option("model", options->model,
-                  "the directory of a run, one of Hugging Face's, or a file of `tutti export`")
+                  "run directory, Hugging Face model directory, or a file from `tutti export`")
       .required()
       .type_name("PATH");
-  command.add_option("--data", options->data, "a token file (.bin), or text files and directories")
+  command
+      .add_option("--data", options->data,
+                  "token file (.bin), text files or directories of text files")
       .required()
       .type_name("PATH");
-  command.add_option("--tokenizer", options->tokenizer,
-                     "of texts: a tokenizer.json, or a directory with one or with GPT-2's "
-                     "vocabulary (default: what came with the model, else tokens are bytes)");
+  command.add_option(
+      "--tokenizer", options->tokenizer,
+      "tokenizer of text files: a tokenizer.json, or a directory with one or with the GPT-2 "
+      "vocabulary files (default: the model's tokenizer; without one, every byte is a token)");
   command.add_option("--context", options->context,
-                     "tokens that the model sees (default: as in training)");
-  command.add_option("--precision", options->precision, "of parameters and activations")
+                     "context length in tokens (default: that of training)");
+  command.add_option("--precision", options->precision, "data type of parameters and activations")
       .one_of({"f32", "float32", "fp32", "bf16", "bfloat16", "f16", "fp16", "float16"})
       .type_name("NAME")
       .show_default();
-  command.add_option("--ranks,-n", options->ranks, "processes on this host")
+  command
+      .add_option("--weights", options->weights,
+                  "keep matrices in blocks of few bits: q8_0, q4_0 (llama.cpp's 8 and 4 bits, "
+                  "blocks of 32) or nf4 (bitsandbytes' 4 bits, blocks of 64)")
+      .one_of({"none", "q8_0", "q4_0", "nf4"})
+      .type_name("FORMAT")
+      .show_default();
+  command.add_option("--ranks,-n", options->ranks, "number of ranks to start on this host")
       .between(1, 65536)
       .show_default();
-  command.add_option("--json", options->json, "write the same as JSON").type_name("FILE");
+  command.add_option("--json", options->json, "write the results as JSON to this file")
+      .type_name("FILE");
   command.footer(
-      "Windows of the context tile all of the text; each token but the first is predicted once.\n"
+      "The text is split into windows of the context length; every token but the first is "
+      "predicted\n"
+      "once.\n"
       "Example:\n"
       "  tutti evaluate RUN_DIR --data TOKENS.bin --ranks 2");
   command.runs([options] { return evaluate(*options); });

@@ -1,4 +1,4 @@
-// tutti explain: which algorithm a call takes, what each one would take, and why.
+// tutti explain: shows the chosen algorithm of a call, the predicted time of each, and the reason.
 #include "tools/tutti/explain.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct ExplainOptions {
   std::string cluster;
   std::string buffers = "user";
   std::string json;
-  bool all_sizes = false;  // of a GPU: when none is given
+  bool all_sizes = false;  // GPU without --bytes
 };
 
 Wanted wanted_of(const ExplainOptions& options) {
@@ -50,7 +50,8 @@ Wanted wanted_of(const ExplainOptions& options) {
   const DType dtype = dtype_named(options.dtype);
   if (options.root < 0 || options.root >= options.ranks) {
     throw Error(ErrorCode::invalid_argument,
-                cat("--root ", options.root, " is not in 0 to ", options.ranks - 1));
+                cat("--root ", options.root, " is not one of the ", options.ranks, " ranks"),
+                {.remedy = cat("use a rank from 0 to ", options.ranks - 1)});
   }
   return {.collective = collective,
           .root = options.root,
@@ -59,9 +60,9 @@ Wanted wanted_of(const ExplainOptions& options) {
           .at_least = grade_wanted(collective, options.deterministic)};
 }
 
-// What keeps a call from being quicker: the card of a host, its cores, or waiting for each other.
+// Returns the bottleneck of a call: a host's network card, its cores, or latency.
 std::string bound_of(const Prediction& p, const tutti::Hosts& hosts) {
-  constexpr double kMost = 0.6;  // of the time
+  constexpr double kMost = 0.6;  // fraction of the time
   const auto part = [&](double busy) {
     return cat("busy for ", std::lround(100 * busy / p.seconds), "% of the time");
   };
@@ -70,10 +71,10 @@ std::string bound_of(const Prediction& p, const tutti::Hosts& hosts) {
                " by its network card, which is ", part(p.wire));
   }
   if (p.cores > kMost * p.seconds) return cat("a core, which is ", part(p.cores));
-  return "latency: ranks wait for messages most of the time";
+  return "latency: ranks mostly wait for messages";
 }
 
-// A call of so many bytes, as `tutti bench` counts them.
+// A call and its size in bytes, as in `tutti bench`.
 struct Question {
   Collective collective;
   int ranks;
@@ -113,10 +114,10 @@ Json to_json(const Candidate& candidate, const Question& question) {
   return row;
 }
 
-// What is too long to be walked.
+// Prints the estimate of a program that is too long for the cost walk.
 void print_rough(const std::string& name, const std::string& grade, double seconds, double busbw,
                  bool chosen) {
-  std::printf("%s %-26s %-10s %10.2f us  estimated from the steps of one rank  busbw %.3f GB/s\n",
+  std::printf("%s %-26s %-10s %10.2f us  estimated from one rank's steps  busbw %.3f GB/s\n",
               chosen ? "  >" : "   ", name.c_str(), grade.c_str(), seconds * 1e6, busbw);
 }
 
@@ -171,7 +172,9 @@ int run(const ExplainOptions& options) {
   }
   add_time(question, its.seconds, document);
   const Interval interval = question.interval_us(its.seconds);
-  std::printf("\nThe parts are those of the busiest rank; what is left of the time is waiting.\n");
+  std::printf(
+      "\n"
+      "The parts are those of the busiest rank; the rest of the time is waiting.\n");
   std::printf("%s: %.2f us, from %.2f to %.2f: %s.\n", chosen.name.c_str(), 1e6 * its.seconds,
               interval.low, interval.high, kIntervalMeaning);
   if (!its.rough) {
@@ -193,7 +196,7 @@ tutti::Reach reach_of(const std::string& buffers) {
   return buffers == "library" ? tutti::Reach::multicast : tutti::Reach::slots;
 }
 
-// Of the first GPU here, or the one that is named.
+// Returns the class of the named GPU, or of the first GPU of this host.
 std::string class_of_gpu(const std::string& named) {
   return named == "auto" ? std::string(gpu_class_for(cuda::device_info(0).name)) : named;
 }
@@ -235,42 +238,44 @@ int run_cluster(const Command& command, const ExplainOptions& options) {
 
 void add_explain(CommandLine& line) {
   const auto o = std::make_shared<ExplainOptions>();
-  Command command =
-      line.add("explain", "which algorithm a call takes, what the others would take, and why");
-  command.add_option("collective", o->collective, "all_reduce, all_gather, ...")
+  Command command = line.add(
+      "explain", "show the predicted time of every algorithm for a call and which one is chosen");
+  command.add_option("collective", o->collective, "collective: all_reduce, all_gather, ...")
       .required()
       .suggest(collective_names());
-  command.add_option("-n,--ranks", o->ranks, "ranks").between(1, 1 << 20).show_default();
-  command.add_option("--bytes", o->bytes, "size, as `tutti bench` counts it").show_default();
+  command.add_option("-n,--ranks", o->ranks, "number of ranks").between(1, 1 << 20).show_default();
+  command.add_option("--bytes", o->bytes, "size in bytes, as in `tutti bench`").show_default();
   command.add_option("--dtype", o->dtype, "element type").show_default().suggest(dtype_names());
   command
       .add_option("--transport", o->transport,
-                  "as in TUTTI_TRANSPORT; auto: the best between hosts that was measured")
+                  "transport, as in TUTTI_TRANSPORT; auto: between hosts, the fastest one that "
+                  "`tutti tune` measured")
       .one_of(transport_names())
       .show_default();
   command.add_option("--group", o->group, kGroupHelp).type_name("N");
-  command.add_option("--root", o->root, "of a collective that has one").show_default();
-  command.add_flag("--deterministic", o->deterministic, "canonical algorithms only");
+  command.add_option("--root", o->root, "root rank, for collectives that have one").show_default();
+  command.add_flag("--deterministic", o->deterministic,
+                   "use only deterministic (canonical) algorithms");
   command
-      .add_option(
-          "--gpu", o->gpu,
-          "for ranks with a GPU each, on one host: a100, h100, b200 (NVLink and a switch), "
-          "mi300x (a mesh), pcie3 to pcie5, or auto (this machine's); without --bytes the choices "
-          "from 8 bytes to 1 GiB")
+      .add_option("--gpu", o->gpu,
+                  "GPU class, for one GPU per rank on one host: a100, h100, b200 (NVLink switch), "
+                  "mi300x (full mesh), pcie3 to pcie5, or auto (this host's GPUs). Without "
+                  "--bytes, show the choices from 8 bytes to 1 GiB")
       .type_name("CLASS");
   command
       .add_option(
           "--cluster", o->cluster,
-          "what NCCL's algorithms take on a cluster of GPUs: a name, a line or a file; or a "
-          "file of `tutti tune`, in place of this machine's; see below")
+          "predict NCCL's algorithms on a GPU cluster, given by name, description or file (see "
+          "below), or use the costs in a file from `tutti tune` instead of this host's")
       .type_name("CLUSTER");
   command
       .add_option("--buffers", o->buffers,
-                  "of GPUs, as in `tutti bench`: user, registered (windows), library (windows that "
-                  "a switch adds up)")
+                  "with --gpu: buffer memory, as in `tutti bench`: user, registered (windows), or "
+                  "library (windows that the NVLink switch reduces)")
       .one_of({"user", "registered", "library"})
       .show_default();
-  command.add_option("--json", o->json, "write the prices to this file").type_name("FILE");
+  command.add_option("--json", o->json, "write the predicted times as JSON to this file")
+      .type_name("FILE");
   command.footer(cat(kClusterHelp,
                      "\nExamples:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M\n"
                      "  tutti explain all_reduce -n 8 --gpu h100\n"

@@ -1,5 +1,5 @@
-// What the faces of `tutti explain` share: ranks on processors (explain.cc), and ranks that have a
-// GPU each (explain_gpu.cc).
+// Shared by the parts of `tutti explain`: ranks on processors (explain.cc) and ranks with one GPU
+// each (explain_gpu.cc).
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace tutti::tool {
 
 struct GpuQuestion {
-  std::string gpu;  // its class
+  std::string gpu;  // GPU class
   int ranks = 1;
   Wanted wanted;
-  std::vector<uint64_t> sizes;  // as `tutti bench` counts them; one: with all candidates
+  std::vector<uint64_t> sizes;  // in bytes, as in `tutti bench`; a single size shows all candidates
   std::vector<const Algorithm*> more;
   tutti::Reach reach = tutti::Reach::slots;
 };

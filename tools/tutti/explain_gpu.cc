@@ -1,4 +1,4 @@
-// tutti explain --gpu: how a call runs inside a kernel, by the costs of a class of GPUs.
+// tutti explain --gpu: predicts how a call runs inside a kernel from the costs of a GPU class.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -17,12 +17,12 @@ namespace tutti::tool {
 
 namespace {
 
-// The protocol, or how its messages go where no slots are needed.
+// Returns the protocol, or how messages are sent if no slots are needed.
 std::string way_of(const GpuChoice& choice) {
   return std::string(choice.way == GpuWay::slots ? name(choice.protocol) : name(choice.way));
 }
 
-// What takes most of the time.
+// Returns the cost that takes most of the time.
 std::string bound_of(const GpuCandidate& candidate, const GpuCosts& costs) {
   const Prediction& p = candidate.prediction;
   const LinkCosts& link =
@@ -31,9 +31,9 @@ std::string bound_of(const GpuCandidate& candidate, const GpuCosts& costs) {
   const double latency = std::max(0.0, p.seconds - link.call - std::max(passes, p.wire));
   const std::pair<double, const char*> parts[] = {
       {p.wire, "the link of a GPU"},
-      {passes, "a block's passes over its data"},
+      {passes, "a block's memory accesses"},
       {link.call, "the launch"},
-      {latency, "steps and messages on their way"},
+      {latency, "steps and message latency"},
   };
   const auto& [busy, what] = *std::ranges::max_element(parts);
   return cat(what, ", ", std::lround(100 * busy / p.seconds), "%");
@@ -48,9 +48,12 @@ class Explanation {
         planner_({.ranks = q_.ranks}, costs_, q_.more) {}
 
   void print_head() const {
-    std::printf("%s, %d ranks with a GPU each of class %s: what a kernel takes\ncosts: %s\n\n",
-                std::string(name(q_.wanted.collective)).c_str(), q_.ranks, q_.gpu.c_str(),
-                model_.gpus.contains(q_.gpu) ? cost_model_file().c_str() : "published figures");
+    std::printf(
+        "%s, %d ranks with one GPU each of class %s: predicted kernel times\n"
+        "costs: %s\n"
+        "\n",
+        std::string(name(q_.wanted.collective)).c_str(), q_.ranks, q_.gpu.c_str(),
+        model_.gpus.contains(q_.gpu) ? cost_model_file().c_str() : "published figures");
   }
 
   void print_candidates(uint64_t bytes) {
@@ -100,7 +103,7 @@ class Explanation {
            bus_factor(q_.wanted.collective, q_.ranks);
   }
 
-  // Once, not by each protocol.
+  // Printed once, not for each protocol.
   static void print_excluded(const GpuCandidate& candidate) {
     if (candidate.choice.protocol != GpuProtocol::simple) return;
     const Algorithm& algorithm = *candidate.choice.algorithm;

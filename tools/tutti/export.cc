@@ -1,5 +1,4 @@
-// tutti export: writes a run's model, as one of Hugging Face's directories or as one file of
-// tensors.
+// tutti export: writes a run's model as a Hugging Face directory or as one safetensors file.
 #include "training/hugging_face/export.h"
 
 #include <cstdio>
@@ -26,8 +25,9 @@ struct ExportOptions {
 int export_model(const ExportOptions& options) {
   const std::optional<DType> dtype = parse_dtype(options.dtype);
   if (!dtype) {
-    throw Error(ErrorCode::invalid_argument, cat("--dtype ", options.dtype, " is no type"),
-                {.remedy = "take f32, bf16 or f16"});
+    throw Error(ErrorCode::invalid_argument,
+                cat("--dtype ", options.dtype, " is not a supported type"),
+                {.remedy = "use f32, bf16 or f16"});
   }
   const training::Checkpoint checkpoint = training::Checkpoint::open(options.run);
   if (options.target.ends_with(".safetensors")) {
@@ -48,28 +48,30 @@ int export_model(const ExportOptions& options) {
 
 void add_export(CommandLine& line) {
   const auto options = std::make_shared<ExportOptions>();
-  Command command = line.add("export", "Write a run's model for other programs");
-  command.add_option("run", options->run, "a directory of checkpoints, or one step's folder")
+  Command command = line.add("export", "export the model of a run to a format of other programs");
+  command
+      .add_option("run", options->run, "checkpoint directory of a run, or the folder of one step")
       .required()
       .type_name("RUN_DIR");
   command
-      .add_option(
-          "target", options->target,
-          "to write: a directory as Hugging Face's, or FILE.safetensors: the tensors alone, "
-          "by Tutti's names")
+      .add_option("target", options->target,
+                  "output: a Hugging Face model directory, or FILE.safetensors for the tensors "
+                  "alone, with Tutti's names")
       .required()
       .type_name("HF_DIR|FILE.safetensors");
-  command.add_option("--dtype", options->dtype, "of the values: f32, bf16 or f16")
+  command
+      .add_option("--dtype", options->dtype, "data type of the exported tensors: f32, bf16 or f16")
       .type_name("T")
       .show_default();
   command
       .add_option("--max-shard-size", options->max_shard_size,
-                  "bytes of tensors in one file; more are several, with an index")
+                  "maximum size of one file in bytes; larger models are split into several files "
+                  "with an index")
       .type_name("BYTES")
       .show_default();
   command.add_flag("--overwrite", options->overwrite, "replace an earlier export in HF_DIR");
   command.footer(
-      "transformers reads HF_DIR: AutoModelForCausalLM.from_pretrained(HF_DIR).\n"
+      "Load the result in transformers: AutoModelForCausalLM.from_pretrained(HF_DIR).\n"
       "Examples:\n"
       "  tutti export RUN_DIR HF_DIR --dtype bf16 --max-shard-size 2G\n"
       "  tutti export RUN_DIR model.safetensors");

@@ -10,11 +10,12 @@ namespace tutti::tool {
 
 namespace {
 
-// "-" is standard output elsewhere, which these commands write for people.
+// Refuses "-", which other commands accept as standard output: these commands print text there.
 void require_file(const std::string& path, const std::string& option) {
   if (path != "-") return;
-  throw Error(ErrorCode::invalid_argument, "'-' is not standard output here, which has other text",
-              {.where = option, .remedy = "name a file, such as /dev/stderr, or ./-"});
+  throw Error(ErrorCode::invalid_argument,
+              "'-' is not supported here, because standard output has other text",
+              {.where = option, .remedy = "use a file name such as /dev/stderr or ./-"});
 }
 
 std::ofstream opened(const std::string& path, const std::string& option, std::ios::openmode mode) {
@@ -25,7 +26,7 @@ std::ofstream opened(const std::string& path, const std::string& option, std::io
   file.open(path, mode);
   if (!file) {
     throw system_error(cat("cannot write ", path), errno,
-                       {.where = option, .remedy = "name a file in a directory you may write"});
+                       {.where = option, .remedy = "choose a file in a writable directory"});
   }
   return file;
 }
@@ -55,7 +56,7 @@ void write_file(const std::string& path, const std::string& text) {
   file.close();
   if (!file) {
     throw system_error(cat("cannot write ", path), errno,
-                       {.remedy = "name a file in a directory you may write"});
+                       {.remedy = "choose a file in a writable directory"});
   }
 }
 

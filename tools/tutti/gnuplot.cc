@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kProgram = "gnuplot";
 
-// Starts gnuplot with its picture going to a file. A socket serves as the pipe to it, because
-// writing to one that nobody reads is an error and not a signal.
+// Starts gnuplot with a file as its output. Its input is a socket, not a pipe, because writing to a
+// closed socket can return an error instead of raising SIGPIPE.
 pid_t start(const std::string& path, Fd& pipe) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -72,11 +72,12 @@ std::string gnuplot_title(const std::string& text) {
 Picture::Picture(std::string path, const std::string& option) : path_(std::move(path)) {
   if (path_.empty()) return;
   if (!path_.ends_with(".svg") && !path_.ends_with(".png")) {
-    throw Error(ErrorCode::invalid_argument, cat(option, ' ', path_, " is neither .svg nor .png"),
-                {.remedy = "name a file that ends with one of them"});
+    throw Error(ErrorCode::invalid_argument,
+                cat(option, ' ', path_, " ends with neither .svg nor .png"),
+                {.remedy = "use a file name that ends with .svg or .png"});
   }
   if (find_program(kProgram).empty()) {
-    throw Error(ErrorCode::unsupported, cat(option, " needs gnuplot, which is not installed"),
+    throw Error(ErrorCode::unsupported, cat(option, " requires gnuplot, which is not installed"),
                 {.remedy = "apt-get install gnuplot-nox"});
   }
   open_for_writing(path_);
@@ -90,15 +91,15 @@ void Picture::draw(const std::string& script) const {
   const pid_t pid = start(path_, pipe);
   for (size_t done = 0; done < text.size();) {
     const ssize_t n = ::send(pipe.get(), text.data() + done, text.size() - done, MSG_NOSIGNAL);
-    if (n < 0) break;  // its exit code says more
+    if (n < 0) break;  // the exit code tells why
     done += n;
   }
   pipe.reset();
   int status = 0;
   ::waitpid(pid, &status, 0);
   if (status != 0) {
-    throw Error(ErrorCode::system, cat("gnuplot could not draw ", path_),
-                {.remedy = "see what it says above"});
+    throw Error(ErrorCode::system, cat("gnuplot failed to draw ", path_),
+                {.remedy = "see its messages above"});
   }
 }
 

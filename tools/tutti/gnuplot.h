@@ -5,21 +5,21 @@
 
 namespace tutti::tool {
 
-// 'text' as a string of gnuplot's language.
+// Quotes the text as a gnuplot string.
 std::string gnuplot_string(const std::string& text);
-// The command that sets a picture's title, in lines that fit its width.
+// Returns the command that sets a picture's title, wrapped to its width.
 std::string gnuplot_title(const std::string& text);
 
-// A picture that was asked for by a command's option.
+// A picture that an option requests.
 class Picture {
  public:
-  // An empty path: no picture. Throws Error, naming `option`, where the file's name does not end
-  // with .svg or .png, where it cannot be written, and where gnuplot is not installed.
+  // An empty path means no picture. Throws Error that names `option` if the file's name does not
+  // end with .svg or .png, if it cannot be written, or if gnuplot is not installed.
   Picture(std::string path, const std::string& option);
 
   bool wanted() const { return !path_.empty(); }
-  // Runs gnuplot on the script, whose terminal, size and font are set already. Throws Error(system)
-  // where that fails.
+  // Runs gnuplot on the script; terminal, size and font are already set. Throws Error(system) if it
+  // fails.
   void draw(const std::string& script) const;
 
  private:

@@ -13,15 +13,15 @@ namespace tutti::tool {
 std::vector<int> parse_groups(const std::string& text, int ranks) {
   const auto refuse = [&](const std::string& problem) {
     throw Error(ErrorCode::invalid_argument, cat("--group ", problem),
-                {.remedy = "write it as in 4, so many on each host, or 3,3,2, of each one"});
+                {.remedy = "write 4 (ranks on each host) or 3,3,2 (ranks on each of three hosts)"});
   };
   std::vector<int> sizes;
   const std::vector<std::string> parts = split(text, ',');
   const auto commas = static_cast<size_t>(std::ranges::count(text, ','));
-  if (parts.size() != commas + 1) refuse(cat(text, " has nothing before or behind a comma"));
+  if (parts.size() != commas + 1) refuse(cat(text, " has an empty entry"));
   for (const std::string& part : parts) {
     const auto size = parse_number<int>(part);
-    if (!size || *size < 1) refuse(cat("takes numbers of ranks from 1 on, not ", part));
+    if (!size || *size < 1) refuse(cat("requires numbers of ranks of at least 1, not ", part));
     sizes.push_back(*size);
   }
   if (sizes.size() == 1) {
@@ -29,7 +29,7 @@ std::vector<int> parse_groups(const std::string& text, int ranks) {
     return std::vector<int>(static_cast<size_t>(ranks / sizes[0]), sizes[0]);
   }
   const auto sum = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  if (sum != ranks) refuse(cat(text, " is of ", sum, " ranks in all, not of ", ranks));
+  if (sum != ranks) refuse(cat(text, " has ", sum, " ranks in total, not ", ranks));
   return sizes;
 }
 

@@ -1,4 +1,4 @@
-// Groups of ranks, as the command line names them.
+// Groups of ranks on the command line.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace tutti::tool {
 
-// "4": as many in each, which divides the ranks; "3,3,2": these, which are all of them. Throws
+// Parses "4" (equal groups; must divide `ranks`) or "3,3,2" (must sum to `ranks`). Throws
 // Error(invalid_argument).
 std::vector<int> parse_groups(const std::string& text, int ranks);
 
-inline constexpr char kGroupHelp[] = "ranks on each host: 4, or 3,3,2 where they differ";
+inline constexpr char kGroupHelp[] = "ranks per host: 4, or 3,3,2 if hosts differ";
 
 }  // namespace tutti::tool

@@ -13,21 +13,21 @@ namespace tutti::tool {
 void add_host_options(Command& command, HostOptions& options) {
   command
       .add_option("--hosts", options.hosts,
-                  "hosts to run on, reached by TUTTI_RSH, with the most ranks that each takes; "
-                  "without any number all get equally many (default: those of the Slurm, LSF or "
-                  "PBS job that this runs in, or this one)")
+                  "hosts to run on, reached through TUTTI_RSH, each with its number of slots "
+                  "(maximum ranks); without slots the ranks are divided equally (default: the "
+                  "hosts of the current Slurm, LSF or PBS job, or this host)")
       .separated_by_commas()
       .type_name("A[:N],B[:N],...");
   command
       .add_option("--hostfile", options.host_file,
-                  "the same in a file, a host a line: `host`, `host slots=N` or `host:N`")
+                  "file that lists the hosts, one per line: `host`, `host slots=N` or `host:N`")
       .type_name("FILE");
 }
 
 std::vector<Host> find_hosts(const HostOptions& options) {
   if (!options.hosts.empty() && !options.host_file.empty()) {
-    throw Error(ErrorCode::invalid_argument, "--hosts and --hostfile both name the hosts",
-                {.remedy = "give one of them"});
+    throw Error(ErrorCode::invalid_argument, "--hosts and --hostfile exclude each other",
+                {.remedy = "remove one of them"});
   }
   if (!options.hosts.empty()) return parse_hosts(options.hosts);
   if (!options.host_file.empty()) return read_host_file(options.host_file);
@@ -35,7 +35,8 @@ std::vector<Host> find_hosts(const HostOptions& options) {
   if (!allocation || allocation->only_here) return {};
   if (!allocation->remote_shell.empty() && settings().value("TUTTI_RSH").origin == "default") {
     settings().set("TUTTI_RSH", allocation->remote_shell, allocation->source);
-    ::setenv("TUTTI_RSH", allocation->remote_shell.c_str(), 1);  // for those who start others
+    // For processes that start remote agents.
+    ::setenv("TUTTI_RSH", allocation->remote_shell.c_str(), 1);
   }
   return allocation->hosts;
 }

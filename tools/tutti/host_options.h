@@ -1,4 +1,4 @@
-// The options by which `tutti run`, `doctor` and `tune` learn on which hosts a job runs.
+// The options of `tutti run`, `doctor` and `tune` for the hosts of a job.
 #pragma once
 
 #include <string>
@@ -14,15 +14,15 @@ struct HostOptions {
   std::string host_file;
 };
 
-// --hosts and --hostfile.
+// Adds --hosts and --hostfile.
 void add_host_options(Command& command, HostOptions& options);
 
-// The hosts that are named, or else those that a batch system has given, whose remote shell is
-// taken then; none: this one. Throws Error(invalid_argument).
+// Returns the named hosts, or those that a batch system allocated (and uses its remote shell);
+// none: this host. Throws Error(invalid_argument).
 std::vector<Host> find_hosts(const HostOptions& options);
 
-// `asked`, or where that is 0 the slots of all hosts, or for each host as many as the cores that
-// this process may use.
+// Returns `asked`; if that is 0, the slots of all hosts; without slots, for each host the number of
+// cores that this process may use.
 int ranks_of_job(int asked, const std::vector<Host>& hosts);
 
 }  // namespace tutti::tool

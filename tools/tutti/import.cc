@@ -1,4 +1,4 @@
-// tutti import: makes a run's directory of a model in one of Hugging Face's.
+// tutti import: creates a run directory from a Hugging Face model.
 #include "training/hugging_face/import.h"
 
 #include <cstdio>
@@ -31,16 +31,20 @@ int import_model(const ImportOptions& options) {
 
 void add_import(CommandLine& line) {
   const auto options = std::make_shared<ImportOptions>();
-  Command command = line.add("import", "Make a run's directory of a model of Hugging Face's");
+  Command command = line.add("import", "create a run directory from a Hugging Face model");
   command
-      .add_option("from", options->from,
-                  "a directory with config.json and model.safetensors, or its shards and index")
+      .add_option(
+          "from", options->from,
+          "directory with config.json and model.safetensors, or with its shards and their index")
       .required()
       .type_name("HF_DIR");
-  command.add_option("run", options->run, "the directory to make").required().type_name("RUN_DIR");
-  command.add_flag("--overwrite", options->how.overwrite, "a run that is there goes");
+  command.add_option("run", options->run, "run directory to create")
+      .required()
+      .type_name("RUN_DIR");
+  command.add_flag("--overwrite", options->how.overwrite, "replace an existing run");
   command.footer(
-      "The model is step 0 of the run; its tokenizer's files are kept with it.\n"
+      "The model becomes step 0 of the run; its tokenizer files are copied into the run "
+      "directory.\n"
       "Example:\n"
       "  tutti import HF_DIR RUN_DIR\n"
       "  tutti train --data TOKENS.bin --checkpoint RUN_DIR --resume\n"

@@ -1,4 +1,4 @@
-// tutti info: this build, this host, every setting.
+// tutti info: shows this build, this host and every setting.
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -42,10 +42,11 @@ constexpr const char* kCompiler = "gcc " __VERSION__;
 struct TransportState {
   std::string name;
   std::string problem;  // empty: usable
-  std::string detail;   // what it is made of
+  std::string detail;   // further information
 };
 
-// An anonymous shared memory file, as the transport makes them, really mapped and written.
+// Creates, maps and writes an anonymous shared-memory file as the transport does. Returns the
+// problem, if any.
 std::string shm_problem() {
   constexpr size_t kBytes = 1 << 16;
   const Fd file(::memfd_create("tutti-info", MFD_CLOEXEC));
@@ -57,7 +58,7 @@ std::string shm_problem() {
   return "";
 }
 
-// A connection over loopback.
+// Connects over loopback. Returns the problem, if any.
 std::string tcp_problem() {
   try {
     const Listener listener = listen_on("127.0.0.1");
@@ -85,13 +86,14 @@ std::vector<TransportState> probe_transports() {
   return states;
 }
 
-// A secret stays one.
+// Returns the value to show; secrets are hidden.
 std::string shown(const SettingInfo& info, const SettingValue& value) {
   if (info.name == "TUTTI_TOKEN" && !value.text.empty()) return "(hidden)";
   return value.text;
 }
 
-// Where `tutti run -n N` puts ranks on this host. null: not known, or in several.
+// Returns the placement of ranks on this host by `tutti run -n N`; null: unknown, or on several
+// hosts.
 Json describe_ranks(int ranks) {
   const Placement placement = place_ranks(ranks);
   Json list = Json::array();
@@ -101,7 +103,7 @@ Json describe_ranks(int ranks) {
                     {"numa_node", index(placement.domains[r].numa_node)},
                     {"cache", index(placement.domains[r].cache)}});
   }
-  // From the outermost groups to the innermost.
+  // Groups from the outermost to the innermost.
   const Layout layout = layout_of(placement);
   Json levels = Json::array();
   for (int level = 0; level < layout.levels(); ++level) {
@@ -115,7 +117,7 @@ Json describe_ranks(int ranks) {
           {"places", list}};
 }
 
-// Who this process would be, as Communicator::init() finds out; "problem" where it would fail.
+// Returns the rank and job that Communicator::init() would find; "problem" if it would fail.
 Json describe_job() {
   Json json = {
       {"source", nullptr},     {"rank", 0},           {"size", 1},    {"local_rank", nullptr},
@@ -136,7 +138,7 @@ Json describe_job() {
   return json;
 }
 
-// Traffic that others on the network can read.
+// Describes encryption and integrity of the traffic.
 Json describe_traffic() {
   const Protection protection = describe_protection(settings().get_string("TUTTI_ENCRYPT"),
                                                     settings().get_string("TUTTI_INTEGRITY"));
@@ -189,13 +191,13 @@ Json describe(int ranks) {
 // "rank 1 of 4, told by Slurm; ranks meet at node1:15123".
 std::string job_text(const Json& job) {
   if (const auto problem = job["problem"].get<std::string>(); !problem.empty()) return problem;
-  if (job["source"].is_null()) return "none: a rank of its own";
+  if (job["source"].is_null()) return "none (a single rank)";
   std::string text = cat("rank ", job["rank"].get<int>(), " of ", job["size"].get<int>());
   if (!job["local_rank"].is_null()) {
     text += cat(", on its host ", job["local_rank"].get<int>());
     if (!job["local_size"].is_null()) text += cat(" of ", job["local_size"].get<int>());
   }
-  text += cat(", told by ", job["source"].get<std::string>());
+  text += cat(", from ", job["source"].get<std::string>());
   if (!job["meets_at"].is_null()) {
     text += cat("; ranks meet at ", job["meets_at"].get<std::string>());
   }
@@ -209,7 +211,7 @@ std::string place_text(const Json& place) {
   return text.empty() ? "anywhere" : text.substr(2);
 }
 
-// Neighbours in the same place on one line.
+// Prints consecutive ranks in the same place on one line.
 void print_ranks(const Json& json) {
   const auto& places = json["places"];
   std::cout << "\nRanks, as `tutti run -n " << places.size() << "` places them\n";
@@ -257,7 +259,8 @@ void print(const Json& json) {
               << text(setting["meaning"]) << (choices.empty() ? "" : cat(" (", choices, ")"))
               << '\n';
   }
-  std::cout << "\nFiles that are read whole, and their largest sizes\n";
+  std::cout << "\n"
+               "Files that are read into memory, and their largest sizes\n";
   for (const auto& limit : json["file_limits"]) {
     std::cout << "  " << text(limit["kind"]) << "  " << human_bytes(limit["bytes"].get<uint64_t>())
               << '\n';
@@ -278,7 +281,7 @@ int info(int ranks, const std::string& file) {
   out << json.dump(2) << '\n';
   if (!out.flush()) {
     throw system_error(cat("cannot write ", file), errno,
-                       {.where = "--json", .remedy = "name a file in a directory you may write"});
+                       {.where = "--json", .remedy = "choose a file in a writable directory"});
   }
   return 0;
 }
@@ -288,13 +291,14 @@ int info(int ranks, const std::string& file) {
 void add_info(CommandLine& line) {
   const auto file = std::make_shared<std::string>();
   Command command =
-      line.add("info", "Show this build, this host and every setting with its origin");
+      line.add("info", "show this build, this host, and every setting with its origin");
   const auto ranks = std::make_shared<int>(0);
   command
       .add_option("-n,--ranks", *ranks,
-                  "show where so many ranks on this host go (default: one for each core)")
+                  "show the placement of this many ranks on this host (default: one per core)")
       .between(1, 1 << 20);
-  command.add_option("--json", *file, "write it as JSON to a file (- is standard output)")
+  command
+      .add_option("--json", *file, "write the output as JSON to this file (- for standard output)")
       .type_name("FILE");
   command.footer(
       "Examples:\n"

@@ -20,8 +20,7 @@ namespace tutti::tool {
 
 void check_min_ranks(std::optional<int> min_ranks, int ranks) {
   if (min_ranks.value_or(0) <= ranks) return;
-  throw UsageError(cat("--min-ranks ", *min_ranks, ": there are only ", ranks,
-                       ranks == 1 ? " rank" : " ranks", " from the start"));
+  throw UsageError(cat("--min-ranks ", *min_ranks, " exceeds the number of ranks, ", ranks));
 }
 
 int launch_job(const LaunchOptions& options) {
@@ -31,7 +30,7 @@ int launch_job(const LaunchOptions& options) {
   if (code == 0 || directory.empty()) return code;
   try {
     std::cerr << to_text(read_reports(directory, started));
-  } catch (const Error&) {  // none: no communicator was aborted, or on other hosts only
+  } catch (const Error&) {  // no report: no communicator was aborted, or only on other hosts
   }
   return code;
 }

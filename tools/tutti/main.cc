@@ -27,27 +27,27 @@ namespace {
 
 constexpr int kFailed = 1;
 
-// A job says it once, not once per rank. An agent has the settings of the launcher.
+// Logs warnings once per job, not once per rank. An agent uses the launcher's settings.
 void log_settings_warnings() {
   try {
     const std::optional<FoundJob> found = find_job(own_environment);
     if (found && found->rank != 0) return;
-    // Under `tutti run` the launcher has said it.
+    // Under `tutti run` the launcher has logged it.
     if (found && settings().value("TUTTI_LAUNCHER_FD").origin == "environment") return;
-  } catch (const Error&) {  // who needs to know will say it
+  } catch (const Error&) {  // the command itself reports it
   }
   for (const std::string& warning : settings().warnings()) log(LogLevel::warning, warning);
 }
 
-// What whoever starts this program may have set, and a program inherits: where SIGCHLD is ignored,
-// nobody can wait for a process. Without SIGXFSZ a limit of file sizes (ulimit -f) is an error.
+// Resets signal dispositions that a program inherits: if SIGCHLD is ignored, waiting for child
+// processes fails. Ignoring SIGXFSZ turns a file size limit (ulimit -f) into an error.
 void take_own_dispositions() {
   std::signal(SIGCHLD, SIG_DFL);
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
-// The first process of a container has no default actions: without a handler it would not end when
-// it is asked to.
+// The first process of a container has no default signal actions, so it needs handlers to end on
+// SIGTERM.
 void end_when_asked_to() {
   if (::getpid() != 1) return;
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
@@ -57,13 +57,13 @@ void end_when_asked_to() {
 
 int run_tool(int argc, char** argv) {
   CommandLine line(
-      "Collective communication and data-parallel training.", std::string(kVersion),
+      "Collective communication and distributed training.", std::string(kVersion),
       "Examples:\n"
-      "  tutti run -n 4 -- ./program         four ranks on this host\n"
-      "  tutti bench all_reduce -n 2         a table of times and bandwidths\n"
-      "  tutti doctor                        what is wrong with this host, or with several\n"
-      "  tutti info                          this build, this host, every setting\n"
-      "`tutti COMMAND --help` tells more.");
+      "  tutti run -n 4 -- ./program         run four ranks on this host\n"
+      "  tutti bench all_reduce -n 2         print times and bandwidths\n"
+      "  tutti doctor                        diagnose this host, or several\n"
+      "  tutti info                          show this build, this host and every setting\n"
+      "See `tutti COMMAND --help` for the options of a command.");
   for (const auto add :
        {add_run,      add_mpi,        add_bench,     add_verify,   add_explain,  add_tune,
         add_top,      add_topo,       add_draw,      add_simulate, add_pipeline, add_plan,
@@ -73,29 +73,29 @@ int run_tool(int argc, char** argv) {
     add(line);
   }
   add_aliases(line);
-  // Not for people: `tutti run --hosts` starts it on the other hosts.
+  // Internal command, which `tutti run --hosts` starts on the other hosts.
   Command agent = line.add("agent", "serve a `tutti run` on another host");
   agent.hide();
   agent.runs(run_agent);
   const std::string_view command = argc > 1 ? argv[1] : "";
-  // These tell themselves of what is wrong with settings.
+  // These commands report mistakes in settings themselves.
   if (command == "info" || command == "doctor") tolerate_setting_mistakes();
-  // Both are told what is set, and report what is wrong with it.
+  // Both receive their settings later and report mistakes in them.
   const bool is_agent = command == "agent" || command == "doctor-host";
   if (!is_agent) log_settings_warnings();
   return line.run(argc, argv, check_borrowed_options);
 }
 
-// What was to be shown may be all that a command is for: that it cannot be written is a failure.
+// A command fails if its output cannot be written.
 void finish_output() {
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   const int reason = errno;
   if (std::cout.flush() && written) return;
-  const ErrorDetail context = {.remedy = "look at where it goes: a full disk, a closed file"};
+  const ErrorDetail context = {.remedy = "check its destination: a full disk or a closed file"};
   const std::string what = "cannot write to standard output";
   if (reason != 0) throw system_error(what, reason, context);
-  throw Error(ErrorCode::system, what, context);  // an earlier write failed: why is not known now
+  throw Error(ErrorCode::system, what, context);  // an earlier write failed, its errno is unknown
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
     std::cerr << tutti::cat("tutti: ", tutti::memory_shortage().what(), '\n');
     return tutti::tool::kFailed;
   } catch (const std::exception& error) {
-    // In one write, so that ranks that share a standard error do not mix their words.
+    // A single write, so that messages of ranks with a common standard error do not interleave.
     std::cerr << tutti::cat("tutti: ", error.what(), '\n');
     return tutti::tool::kFailed;
   }

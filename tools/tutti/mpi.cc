@@ -27,10 +27,10 @@ namespace fs = std::filesystem;
 struct MpiLibrary {
   std::string name;
   std::string title;
-  std::string soname;  // that its programs are linked to, and the interposer
+  std::string soname;  // of the library that programs and the interposer are linked to
   std::vector<std::string>
-      launchers;  // the files that mpirun and mpiexec are names of; none: any's
-  // A variable for the program's processes, in the launcher's words.
+      launchers;  // targets of the links mpirun and mpiexec; none: any launcher
+  // Launcher options that set an environment variable of the program's processes.
   std::vector<std::string> (*variable)(const std::string& name, const std::string& value);
   std::string installed_by;
 };
@@ -64,12 +64,12 @@ const std::array<MpiLibrary, 3>& libraries() {
   return all;
 }
 
-// As the shell finds it.
+// Returns the path of a command, as a shell finds it.
 std::string path_of(const std::string& word) {
   return word.find('/') == std::string::npos ? find_program(word) : word;
 }
 
-// Whose launcher this is; null: nobody's that is known.
+// Returns the library whose launcher this is; null: unknown.
 const MpiLibrary* launched_by(const std::string& program) {
   const std::string path = path_of(program);
   if (path.empty()) return nullptr;
@@ -81,7 +81,8 @@ const MpiLibrary* launched_by(const std::string& program) {
   return nullptr;
 }
 
-// What a program is linked to stands in it as text. Null: to neither, or it is no program.
+// Returns the library that the program is linked to, by searching its file for the soname; null:
+// none of them, or not a program.
 const MpiLibrary* linked_by(const std::string& word) {
   const std::string path = path_of(word);
   std::error_code ignored;
@@ -98,7 +99,7 @@ const MpiLibrary* linked_by(const std::string& word) {
 
 const MpiLibrary& named(const std::string& name) {
   const auto* found = std::ranges::find(libraries(), name, &MpiLibrary::name);
-  return *found;  // the command line takes no other names
+  return *found;  // the command line allows no other names
 }
 
 const MpiLibrary& find_mpi(const std::string& name, const std::vector<std::string>& command) {
@@ -115,19 +116,19 @@ const MpiLibrary& find_mpi(const std::string& name, const std::vector<std::strin
     throw Error(ErrorCode::invalid_argument,
                 cat(command.front(), " is the launcher of ", launcher->title, ", but ", program,
                     " is linked to ", linked->title),
-                {.cause = "each rank would be a job of its own",
+                {.cause = "each rank would become a separate job",
                  .remedy = cat("start it with ", linked->launchers.back())});
   }
   if (launcher != nullptr) return *launcher;
   if (linked != nullptr) return *linked;
   throw Error(ErrorCode::invalid_argument,
-              cat("cannot tell which MPI library '", command.front(), "' uses"),
-              {.cause = "it is no mpirun of Open MPI or MPICH, and no program in the command is "
+              cat("cannot detect which MPI library '", command.front(), "' uses"),
+              {.cause = "it is not mpirun of Open MPI or MPICH, and no program in the command is "
                         "linked to libmpi.so.40, libmpich.so.12 or libmpi_abi.so.1",
-               .remedy = "say --mpi openmpi, mpich or mpi_abi"});
+               .remedy = "add --mpi openmpi, mpich or mpi_abi"});
 }
 
-// Beside this program's folder when installed, in the build tree otherwise.
+// Next to this program's folder when installed, in the build tree otherwise.
 std::string interposer(const MpiLibrary& library) {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   const std::string file = cat("libtutti_", library.name, ".so");
@@ -135,16 +136,16 @@ std::string interposer(const MpiLibrary& library) {
     if (::access(candidate.c_str(), R_OK) == 0) return candidate.lexically_normal().string();
   }
   throw Error(
-      ErrorCode::unsupported, cat(file, " is not there"),
+      ErrorCode::unsupported, cat(file, " is missing"),
       {.cause = cat(library.title,
-                    " was not there when this program was built, or tools/quickstart "
-                    "built it alone"),
+                    " was not installed when this program was built, or tools/quickstart built "
+                    "only the program"),
        .remedy = cat(library.installed_by,
                      ", then: bazel sync --configure && bazel build -c opt //tools:tutti")});
 }
 
-// A launcher is told to load it into the program's processes, on whichever host; whatever else
-// starts them hands its environment on.
+// A known launcher gets options that preload the interposer into the program's processes on every
+// host; other launchers pass on the environment.
 std::vector<std::string> with_interposer(const MpiLibrary& library,
                                          std::vector<std::string> command) {
   std::string preload = interposer(library);
@@ -162,7 +163,7 @@ std::vector<std::string> with_interposer(const MpiLibrary& library,
 }
 
 struct MpiOptions {
-  std::string mpi;  // empty: to be found out
+  std::string mpi;  // empty: detect
   std::vector<std::string> command;
 };
 
@@ -181,13 +182,13 @@ int run_mpi(const MpiOptions& options) {
 
 void add_mpi(CommandLine& line) {
   const auto options = std::make_shared<MpiOptions>();
-  Command command = line.add("mpi", "Run an MPI program with Tutti's collectives");
+  Command command = line.add("mpi", "run an MPI program with Tutti's collectives");
   command
       .add_option("--mpi", options->mpi,
-                  "the program's MPI library (default: the launcher's, or the one that the program "
-                  "is linked to)")
+                  "MPI library of the program (default: that of the launcher, or the one that the "
+                  "program is linked to)")
       .one_of({"openmpi", "mpich", "mpi_abi"});
-  command.add_option("command", options->command, "launcher, program and arguments, behind --")
+  command.add_option("command", options->command, "launcher, program and arguments, after --")
       .required()
       .type_name("COMMAND ...");
   command.positionals_at_end();
@@ -195,9 +196,8 @@ void add_mpi(CommandLine& line) {
       "Examples:\n"
       "  tutti mpi -- mpirun -n 4 ./program\n"
       "  tutti mpi -- srun -n 64 ./program\n"
-      "  TUTTI_MPI_REPORT=1 tutti mpi -- mpirun -n 4 ./program     # which calls it took, and why "
-      "not\n"
-      "  tutti mpi --mpi mpich -- srun -n 4 python3 program.py     # where nothing else tells");
+      "  TUTTI_MPI_REPORT=1 tutti mpi -- mpirun -n 4 ./program     # report the calls Tutti ran\n"
+      "  tutti mpi --mpi mpich -- srun -n 4 python3 program.py     # if it cannot be detected");
   command.runs([options] { return run_mpi(*options); });
 }
 

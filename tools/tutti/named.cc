@@ -26,7 +26,7 @@ std::string lower(std::string text) {
 
 [[noreturn]] void refuse_name(const std::string& kind, const std::string& name,
                               const std::vector<std::string>& known) {
-  throw Error(ErrorCode::invalid_argument, cat("there is no ", kind, " '", name, "'"),
+  throw Error(ErrorCode::invalid_argument, cat("unknown ", kind, " '", name, "'"),
               {.remedy = cat(did_you_mean(lower(name), known), "use one of ", listed(known))});
 }
 
@@ -48,7 +48,7 @@ std::vector<NamedCollective> all_collectives() {
 }
 
 NamedCollective one_of(const std::vector<NamedCollective>& all, const std::string& wanted) {
-  // MPI's short name; NCCL's and MPI's others differ in case and underscores only.
+  // MPI's short name; the other names of NCCL and MPI differ only in case and underscores.
   const std::string text = same_name(wanted, "bcast") ? "broadcast" : wanted;
   std::vector<std::string> known;
   for (const NamedCollective& one : all) {
@@ -68,7 +68,7 @@ std::vector<std::string> transport_names() {
   return {"auto", "shm", "tcp", "ucx", "ofi", "shm+tcp", "shm+ucx", "shm+ofi"};
 }
 std::vector<std::string> algorithm_names() {
-  std::set<std::string> names;  // several collectives have one of a name
+  std::set<std::string> names;  // several collectives have algorithms of the same name
   for (const Algorithm& algorithm : built_in_algorithms()) names.insert(algorithm.name);
   return {names.begin(), names.end()};
 }

@@ -1,6 +1,5 @@
-// What a command line names: collectives, operators and element types, by Tutti's names and by
-// those of NCCL and MPI. All throw Error(invalid_argument) that lists what there is, and names what
-// is near.
+// Parses names of collectives, operators and element types: Tutti's and those of NCCL and MPI. All
+// functions throw Error(invalid_argument) that lists the valid names and suggests the nearest one.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +16,28 @@
 
 namespace tutti::tool {
 
-// A collective, and whether its blocks differ in size (all_gatherv).
+// A collective; second: true if its blocks differ in size (all_gatherv).
 using NamedCollective = std::pair<Collective, bool>;
 
 // all_reduce, allreduce, AllReduce, bcast ...; barrier, send_recv and uneven ones included.
 NamedCollective any_collective_named(const std::string& name);
-// One that has algorithms.
+// Accepts only collectives with algorithms.
 Collective collective_named(const std::string& name);
-// Tutti's names of them, for shells to complete.
+// Tutti's names, for shell completion.
 std::vector<std::string> collective_names();
 std::vector<std::string> op_names();
 std::vector<std::string> dtype_names();
 std::vector<std::string> algorithm_names();
 std::vector<std::string> wire_names();
-std::vector<std::string> transport_names();  // as --transport takes them
+std::vector<std::string> transport_names();  // values of --transport
 // sum, SUM, ncclSum, MPI_SUM.
 ReduceOp op_named(const std::string& name);
 // f32, float, FP32 ...
 DType dtype_named(const std::string& name);
 // mx8, bf16, fp8 ...
 WireFormat wire_named(const std::string& name);
-// "410B", "2.5M", "1000": tokens, in powers of ten. Nothing for anything else.
+// Parses a number of tokens with decimal suffixes: "410B", "2.5M", "1000". Returns nothing for
+// other text.
 std::optional<uint64_t> parse_tokens(std::string_view text);
 
 }  // namespace tutti::tool

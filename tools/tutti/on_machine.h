@@ -1,5 +1,5 @@
-// Calls on hosts of processors, priced by a machine's cost model: what `tutti explain` and `tutti
-// simulate` share.
+// Predicts calls between processors with a machine's cost model, for `tutti explain` and `tutti
+// simulate`.
 #pragma once
 
 #include <string>
@@ -12,19 +12,19 @@ namespace tutti::tool {
 
 struct MachineQuestion {
   int ranks = 2;
-  std::string group;  // ranks of each host; empty: all on one
+  std::string group;  // ranks per host; empty: one host
   std::string transport = "auto";
-  std::string file;  // written by `tutti tune`; empty: its default file
+  std::string file;  // file of `tutti tune`; empty: its default file
 };
 
 struct OnMachine {
-  // Ranks of a single host are placed as on this one.
+  // Ranks of a single host are placed as on this host.
   explicit OnMachine(const MachineQuestion& question);
 
   std::vector<Place> places;
   tutti::Hosts hosts;
   std::string transport;  // "tcp", "auto: shm", "auto: shm+ucx"
-  std::string costs;      // where the numbers come from
+  std::string costs;      // source of the costs
   Shape shape;
   Planner planner;
 
@@ -32,11 +32,11 @@ struct OnMachine {
   OnMachine(const MachineQuestion& question, const CostModel& model);
 };
 
-// Bus bandwidth in GB/s of a call on `bytes` bytes, as `tutti bench` counts them; 0 for barriers.
+// Bus bandwidth in GB/s of a call of `bytes` bytes, as in `tutti bench`; 0 for barriers.
 double busbw_GBps(Collective collective, int ranks, double bytes, double seconds);
-// Bytes of one block if the larger buffer has one a rank, else all.
+// Bytes of one block if the larger buffer has one block per rank, else of the whole buffer.
 uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes);
-// The grade that a call asks for.
+// Returns the grade that a call requires.
 Grade grade_wanted(Collective collective, bool deterministic);
 
 struct MachineSimulation {
@@ -45,7 +45,7 @@ struct MachineSimulation {
   std::vector<double> bytes;
   std::string json;  // a file; empty: none
 };
-// `tutti simulate` with a file of `tutti tune`: a line for each size.
+// `tutti simulate` with a file of `tutti tune`: prints a line for each size.
 int simulate_on_machine(const MachineSimulation& question);
 
 }  // namespace tutti::tool

@@ -1,4 +1,4 @@
-// tutti partition: profiles a model's layers, and says which ranks of a cluster should have which.
+// tutti partition: profiles a model's layers and assigns them to the ranks of a cluster.
 #include "training/pipeline/partition.h"
 
 #include <cstdio>
@@ -37,7 +37,7 @@ struct LinkOptions {
 
 struct PartitionOptions {
   training::ToldOptions told;
-  training::RunOptions train;  // that follows from it
+  training::RunOptions train;  // the resulting run
   std::optional<int64_t> micro_batch;
   int runs = 5;
   int nodes = 1;
@@ -52,14 +52,14 @@ struct PartitionOptions {
 
 // --- What is known ---
 
-// Between `ends` of something; where there is only one, there are no links.
+// Returns the link between `ends` nodes or ranks; a single one needs no link.
 training::pipeline::Link link_of(const LinkOptions& options, const char* name, int ends,
                                  const char* what) {
   const uint64_t bandwidth = options.bandwidth.empty() ? 0 : parse_bytes(options.bandwidth);
   if (bandwidth == 0 && ends > 1) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the bandwidth between ", ends, ' ', what, " is missing, or 0"),
-                {.where = name, .remedy = "give bytes per second, as in 10G"});
+                cat("the bandwidth between ", ends, ' ', what, " is missing or 0"),
+                {.where = name, .remedy = "give it in bytes per second: 10G"});
   }
   return {.bandwidth = static_cast<double>(bandwidth), .latency = options.latency * 1e-6};
 }
@@ -130,7 +130,7 @@ void print_stages(const Profile& profile, const Cluster& cluster, const Partitio
 struct Rival {
   const char* key;
   const char* name;
-  std::optional<Partition> partition;  // none: the parameters do not fit
+  std::optional<Partition> partition;  // nothing: the parameters do not fit
 };
 
 void print_rivals(const Profile& profile, const std::vector<Rival>& rivals) {
@@ -144,6 +144,39 @@ void print_rivals(const Profile& profile, const std::vector<Rival>& rivals) {
                 milliseconds(rival.partition->time).c_str(),
                 static_cast<double>(profile.samples) * rival.partition->throughput());
   }
+}
+
+// "2, 1 and 1"
+std::string replicas_of(const Partition& plan) {
+  std::string text;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const bool is_last = i + 1 == plan.stages.size();
+    text += cat(i == 0 ? "" : is_last ? " and " : ", ", plan.stages[i].ranks.size());
+  }
+  return text;
+}
+
+std::string train_options(const Partition& even) {
+  const size_t stages = even.stages.size();
+  std::string options = cat("--dp ", even.stages.front().ranks.size());
+  if (stages == 1) return options;
+  options += cat(" --pp ", stages, " --cut ");
+  for (size_t i = 0; i < stages; ++i) options += cat(i == 0 ? "" : ",", even.stages[i].first);
+  return options;
+}
+
+// `tutti train` runs a mesh, in which all stages have as many replicas.
+void print_runnable(const Partition& plan, const Partition& even) {
+  const auto replicas = [](const Stage& stage) { return stage.ranks.size(); };
+  const size_t first = replicas(plan.stages.front());
+  const bool is_even = std::ranges::all_of(
+      plan.stages, [&](const Stage& stage) { return replicas(stage) == first; });
+  if (!is_even) {
+    std::printf("\n`tutti train` does not run stages of %s replicas; the nearest that it runs",
+                replicas_of(plan).c_str());
+    std::printf(" makes %.1f%% fewer samples/s:", 100 * (1 - plan.time / even.time));
+  }
+  std::printf("\n  tutti train ... -n %d %s\n", even.ranks(), train_options(even).c_str());
 }
 
 Json json_of(const Profile& profile, const Partition& partition) {
@@ -175,7 +208,8 @@ void write_json(std::ofstream& file, const std::string& path, const Profile& pro
 
 // --- The command ---
 
-// partition() has found nothing else wrong with them.
+// partition() has already validated the arguments, so that an error means that the parameters do
+// not fit.
 std::optional<Partition> if_it_fits(Partition (*strategy)(std::span<const Layer>, const Cluster&),
                                     const Profile& profile, const Cluster& cluster) {
   try {
@@ -186,7 +220,7 @@ std::optional<Partition> if_it_fits(Partition (*strategy)(std::span<const Layer>
 }
 
 int run_partition(PartitionOptions& options) {
-  // What is wrong is found before files are opened, and before anything takes time.
+  // Arguments are checked before files are opened and before the profile.
   const Cluster cluster = cluster_of(options);
   Profile profile;
   std::unique_ptr<training::Model> model;
@@ -211,10 +245,13 @@ int run_partition(PartitionOptions& options) {
       {"data_parallel", "data-parallel",
        if_it_fits(training::pipeline::data_parallel, profile, cluster)},
       {"pipeline", "pipeline without replicas",
-       if_it_fits(training::pipeline::unreplicated_pipeline, profile, cluster)}};
+       if_it_fits(training::pipeline::unreplicated_pipeline, profile, cluster)},
+      {"even", "equally many replicas",
+       if_it_fits(training::pipeline::even_partition, profile, cluster)}};
   print_layers(profile);
   print_stages(profile, cluster, plan);
   print_rivals(profile, rivals);
+  if (rivals.back().partition) print_runnable(plan, *rivals.back().partition);
   write_json(json, options.json, profile, rivals);
   return 0;
 }
@@ -225,11 +262,15 @@ void add_cluster(Command command, PartitionOptions& options) {
     return command.add_option(name, value, meaning).group(kGroup);
   };
   constexpr int kMost = 1024;
-  add("--nodes", options.nodes, "how many there are").between(1, kMost).show_default();
-  add("--ranks-per-node", options.ranks_per_node, "of each node").between(1, kMost).show_default();
-  add("--bandwidth-inside", options.inside.bandwidth, "bytes/s between ranks of a node: 10G")
+  add("--nodes", options.nodes, "number of nodes").between(1, kMost).show_default();
+  add("--ranks-per-node", options.ranks_per_node, "number of ranks per node")
+      .between(1, kMost)
+      .show_default();
+  add("--bandwidth-inside", options.inside.bandwidth,
+      "bandwidth between ranks of a node in bytes/s (10G)")
       .type_name("SIZE");
-  add("--bandwidth-between", options.between.bandwidth, "bytes/s between nodes").type_name("SIZE");
+  add("--bandwidth-between", options.between.bandwidth, "bandwidth between nodes in bytes/s (1G)")
+      .type_name("SIZE");
   constexpr double kSlowest = 1e9;
   add("--latency-inside", options.inside.latency, "microseconds")
       .between(0, kSlowest)
@@ -238,18 +279,18 @@ void add_cluster(Command command, PartitionOptions& options) {
       .between(0, kSlowest)
       .show_default();
   add("--parameter-memory", options.memory,
-      "of a rank, for parameters alone: leave room for gradients and optimizer state")
+      "memory per rank for parameters, in bytes; leave room for gradients and optimizer state")
       .type_name("SIZE");
 }
 
-// What says how to profile.
+// Adds the options of the profile.
 void add_profiling(Command command, PartitionOptions& options) {
   command
       .add_option("--micro-batch", options.micro_batch,
-                  "samples of one forward and backward pass (default: 32; gpt2 and unet: 8; "
-                  "resnet, perceptron and convnet: 64)")
+                  "samples per forward and backward pass (default: 32; gpt2 and unet: 8; resnet, "
+                  "perceptron and convnet: 64)")
       .between(1, 1 << 20);
-  command.add_option("--runs", options.runs, "of each layer, of which the median counts")
+  command.add_option("--runs", options.runs, "timed runs per layer; the median is used")
       .between(1, 1000)
       .show_default();
   training::add_model_flags(command, options.told.said);
@@ -261,18 +302,21 @@ void add_profiling(Command command, PartitionOptions& options) {
 void add_partition(CommandLine& line) {
   const auto options = std::make_shared<PartitionOptions>();
   Command command =
-      line.add("partition", "Profile a model, and say which layers should be on which ranks");
+      line.add("partition", "profile a model and find the best assignment of layers to ranks");
   add_profiling(command, *options);
   const std::vector<std::string> profiling = command.option_names();
   add_cluster(command, *options);
-  command.add_option("--profile", options->profile, "read a profile, instead of profiling a model")
+  command
+      .add_option("--profile", options->profile,
+                  "read the profile from this file instead of profiling a model")
       .type_name("FILE");
-  command.add_option("--save-profile", options->save_profile, "write the profile")
+  command.add_option("--save-profile", options->save_profile, "write the profile to this file")
       .type_name("FILE");
-  command.add_option("--json", options->json, "write the partition and what it is compared with")
+  command.add_option("--json", options->json, "write the partition and the alternatives as JSON")
       .type_name("FILE");
   command.footer(
-      "Predicted is the steady state, without filling and draining. Data are made up.\n"
+      "The prediction covers the steady state, without pipeline fill and drain. The profile uses\n"
+      "synthetic data.\n"
       "Example:\n"
       "  tutti partition --model gpt2 --layers 12 --micro-batch 4 --nodes 2 --ranks-per-node 4 \\\n"
       "    --bandwidth-inside 20G --bandwidth-between 1G");
@@ -280,7 +324,7 @@ void add_partition(CommandLine& line) {
     for (const std::string& option : profiling) {
       if (options->profile.empty() || command.count(option) == 0) continue;
       throw Error(ErrorCode::invalid_argument, cat("both --profile and ", option, " were given"),
-                  {.remedy = "give --profile, or what to profile"});
+                  {.remedy = "give either --profile or the options of the model to profile"});
     }
     options->train = options_of(options->told);
     return run_partition(*options);

@@ -1,4 +1,4 @@
-// tutti plot: the losses of several training runs in one picture.
+// tutti plot: compares the losses of several training runs.
 #include "tools/tutti/train/plot.h"
 
 #include <cstdio>
@@ -36,29 +36,29 @@ bool is_json(std::string_view text) {
 }
 
 Json parse_line(const std::string& path, int number, const std::string& line) {
-  std::string problem = " is no JSON object";
+  std::string problem = " is not a JSON object";
   try {
     const Json object = Json::parse(line);
     if (object.is_object()) {
       const Json* step = object.find("step");
       if (step == nullptr || step->is_natural_number()) return object;
-      problem = " has an odd step";
+      problem = " has an invalid step";
     }
   } catch (const Error& error) {
     problem += cat(" (", error.what(), ")");
   }
   throw Error(ErrorCode::invalid_argument, cat("line ", number, problem),
               {.where = path,
-               .cause = "it was not written by `tutti train --json`, or is damaged",
-               .remedy = "leave the file out, or remove the line"});
+               .cause = "the file is damaged or was not written by `tutti train --json`",
+               .remedy = "remove the file from the command, or the line from the file"});
 }
 
-// Lines of steps, then maybe a summary with the validation at the end (which has no step). A run
-// that was resumed has some steps again: these count.
+// Reads lines of steps and an optional summary with the final validation (which has no step). In a
+// resumed run repeated steps replace earlier ones.
 LossCurves read_run(const std::string& path) {
   LossCurves run{.name = std::filesystem::path(path).stem().string()};
   std::string text = file_text(path, FileKind::losses);
-  // The last line of a run that is under way, or was killed, may be half there.
+  // The last line of a running or killed run may be incomplete.
   const size_t whole = text.rfind('\n') + 1;
   if (whole > 0 && !is_json(std::string_view(text).substr(whole))) text.resize(whole);
   std::istringstream lines(std::move(text));
@@ -83,8 +83,8 @@ LossCurves read_run(const std::string& path) {
     take("validation_loss", run.validation);
   }
   if (!run.training.empty() || !run.validation.empty()) return run;
-  throw Error(ErrorCode::invalid_argument, "no losses are in it",
-              {.where = path, .remedy = "give files that `tutti train --json` has written"});
+  throw Error(ErrorCode::invalid_argument, "it contains no losses",
+              {.where = path, .remedy = "use files written by `tutti train --json`"});
 }
 
 std::string number(const std::vector<std::pair<uint64_t, double>>& points) {
@@ -124,18 +124,17 @@ int plot(const PlotOptions& options) {
 
 void add_plot(CommandLine& line) {
   const auto options = std::make_shared<PlotOptions>();
-  Command command =
-      line.add("plot", "Compare training runs: their last losses, and a picture of all");
-  command.add_option("runs", options->runs, "what `tutti train --json` wrote, a file for each run")
+  Command command = line.add("plot", "compare the losses of training runs in a table and a plot");
+  command.add_option("runs", options->runs, "files written by `tutti train --json`, one per run")
       .type_name("FILE.jsonl")
       .required();
-  command.add_option("--out", options->out, "draw the losses").type_name("FILE.svg");
-  command.add_option("--title", options->title, "of the picture").show_default();
-  command.add_option("--over", options->over, "the x axis: steps, or time")
+  command.add_option("--out", options->out, "plot the losses into this file").type_name("FILE.svg");
+  command.add_option("--title", options->title, "title of the plot").show_default();
+  command.add_option("--over", options->over, "quantity on the x axis: steps or time")
       .one_of({"steps", "time"})
       .show_default();
   command.footer(
-      "Runs are called by their files' names. Validation is drawn as a thick line with points.\n"
+      "Runs are named after their files. Validation losses are thick lines with points.\n"
       "Example:\n"
       "  tutti plot 1f1b.jsonl pipedream.jsonl --out losses.svg");
   command.runs([options] { return plot(*options); });

@@ -19,7 +19,7 @@ namespace tutti::tool {
 namespace {
 
 struct RunCommandOptions {
-  int ranks = 0;  // 0: as many as cores
+  int ranks = 0;  // 0: number of cores
   HostOptions places;
   std::string map_by = "slot";
   bool no_prefix = false;
@@ -30,13 +30,13 @@ struct RunCommandOptions {
   std::vector<std::string> command;
 };
 
-// For this process, and for the ranks that inherit its environment.
+// Sets variables for this process and for the ranks, which inherit its environment.
 void apply_settings(const std::vector<std::string>& assignments) {
   for (const std::string& assignment : assignments) {
     const size_t equals = assignment.find('=');
     if (equals == std::string::npos) {
       throw Error(ErrorCode::invalid_argument, cat("--set ", assignment, " has no value"),
-                  {.remedy = "write it as in --set TUTTI_TRANSPORT=tcp"});
+                  {.remedy = "write --set TUTTI_TRANSPORT=tcp"});
     }
     const std::string name = assignment.substr(0, equals);
     const std::string value = assignment.substr(equals + 1);
@@ -65,39 +65,40 @@ int run(const RunCommandOptions& options) {
 
 void add_run(CommandLine& line) {
   const auto options = std::make_shared<RunCommandOptions>();
-  Command run_command = line.add("run", "Start the ranks of a job, here or on hosts");
+  Command run_command =
+      line.add("run", "start the ranks of a job on this host or on several hosts");
   run_command
       .add_option("-n,--ranks", options->ranks,
-                  "ranks in all (default: the slots of all hosts, or else for each host the cores "
-                  "that this process may use)")
+                  "total number of ranks (default: the slots of all hosts; without slots, for each "
+                  "host the number of cores that this process may use)")
       .between(1, 1 << 20);
   add_host_options(run_command, options->places);
   run_command
       .add_option("--map-by", options->map_by,
-                  "slot: a block of neighbouring ranks on each host; node: one rank a host in turn")
+                  "rank placement. slot: consecutive ranks fill one host after the other; node: "
+                  "ranks are dealt to the hosts round-robin")
       .one_of({"slot", "node"})
       .show_default();
-  run_command.add_flag("--no-prefix", options->no_prefix,
-                       "show output as it comes, without [rank] before each line");
+  run_command.add_flag("--no-prefix", options->no_prefix, "do not prefix output lines with [rank]");
   run_command
       .add_option("--min-ranks", options->min_ranks,
-                  "go on when ranks fail or hosts are lost, as long as so many ranks are left; "
-                  "programs go on by tutti_shrink()")
+                  "continue after failures of ranks or hosts while at least N ranks survive; "
+                  "programs continue with tutti_shrink()")
+      .type_name("N")
       .between(1, 1 << 20);
   run_command
       .add_option("--spares", options->spares,
-                  "more ranks, which wait in tutti_init() until others take them by tutti_grow()")
+                  "number of additional ranks, which wait in tutti_init() until tutti_grow() adds "
+                  "them to a communicator")
+      .between(0, 1 << 20);
+  run_command.add_option("--restarts", options->restarts, "restart a failed job at most N times")
+      .type_name("N")
       .between(0, 1 << 20);
   run_command
-      .add_option("--restarts", options->restarts,
-                  "start a job that has failed again, so many times")
-      .between(0, 1 << 20);
-  run_command
-      .add_option("--set", options->settings,
-                  "a setting for the job, as if in the environment; may be repeated")
+      .add_option("--set", options->settings, "environment variable for the job; may be repeated")
       .type_name("NAME=VALUE")
       .one_each_time();
-  run_command.add_option("command", options->command, "program and arguments, behind --")
+  run_command.add_option("command", options->command, "program and its arguments, after --")
       .required()
       .type_name("PROGRAM ARGS...");
   // `tutti run -n 2 program --flag`: what follows the program is the program's.
@@ -110,12 +111,15 @@ void add_run(CommandLine& line) {
       "  tutti run --hostfile hosts -- ./program\n"
       "  salloc -N 2 --ntasks-per-node=4 tutti run -- ./program      # or in an sbatch script\n"
       "  tutti run -n 2 --set TUTTI_TRANSPORT=tcp -- tutti bench all_reduce\n"
-      "The first rank that fails ends the job: its error comes last, its exit code is returned\n"
-      "(128 + N for signal N). With --min-ranks or --spares a job succeeds where ranks that have\n"
-      "worked end with 0 after all failures, or more of them just before than fail then.\n"
-      "Signals are forwarded to the ranks; a second Ctrl-C kills them. Ctrl-Z stops them until\n"
-      "the job is continued; after more than TUTTI_TIMEOUT they may give up.\n"
-      "Standard input is empty for all ranks (/dev/null).");
+      "The first rank that fails ends the job. Its error is printed last, and its exit code is "
+      "returned\n"
+      "(128 + N for signal N). With --min-ranks or --spares a job succeeds if active ranks exit "
+      "with 0\n"
+      "after the last failure, or if more of them do so shortly before it than fail in it.\n"
+      "Signals are forwarded to the ranks; a second Ctrl-C kills them. Ctrl-Z stops them until the "
+      "job\n"
+      "is continued; after a stop longer than TUTTI_TIMEOUT they may time out.\n"
+      "Standard input of all ranks is empty (/dev/null).");
   run_command.runs([options] { return run(*options); });
 }
 

@@ -1,4 +1,4 @@
-// tutti sample: writes text from a model.
+// tutti sample: generates text with a model.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,15 +18,19 @@ struct SampleOptions {
   std::string model;
   std::string tokenizer;
   std::string prompt = "\n";
+  std::string weights = "none";
   std::optional<int64_t> context;
   training::GenerationOptions generation{.tokens = 500, .temperature = 0.8};
 };
 
 int sample(const SampleOptions& options) {
-  // No token is shorter than a byte.
+  // A token has at least one byte.
   const int64_t needed =
       std::ssize(options.prompt) + std::max<int64_t>(options.generation.tokens, 1);
-  training::LoadedModel loaded(options.model, options.context, DType::f32, needed);
+  training::LoadedModel loaded(options.model,
+                               {.context = options.context,
+                                .needed = needed,
+                                .weights = training::weight_format_named(options.weights)});
   const std::string& tokenizer = options.tokenizer.empty() ? loaded.tokenizer() : options.tokenizer;
   training::GenerationOptions generation = options.generation;
   if (options.tokenizer.empty()) generation.ends = loaded.ends();
@@ -43,32 +47,44 @@ int sample(const SampleOptions& options) {
 
 void add_sample(CommandLine& line) {
   const auto options = std::make_shared<SampleOptions>();
-  Command command = line.add("sample", "Write text from a language model");
+  Command command = line.add("sample", "generate text with a language model");
   command
       .add_option("model,--checkpoint", options->model,
-                  "the directory given to train --checkpoint, one of Hugging Face's, or a file of "
-                  "`tutti export`")
+                  "run directory (`tutti train --checkpoint`), Hugging Face model directory, or a "
+                  "file from `tutti export`")
       .type_name("PATH");
-  command.add_option("--prompt", options->prompt, "text to go on from");
-  command.add_option("--tokens", options->generation.tokens, "to write, at most").show_default();
-  command.add_option("--temperature", options->generation.temperature, "0: the likeliest token")
+  command.add_option("--prompt", options->prompt, "text to continue");
+  command.add_option("--tokens", options->generation.tokens, "maximum number of tokens to generate")
       .show_default();
-  command.add_option("--top-k", options->generation.top_k,
-                     "choose among so many likeliest tokens; 0: all");
+  command
+      .add_option("--temperature", options->generation.temperature,
+                  "sampling temperature; 0: always the most likely token")
+      .show_default();
+  command
+      .add_option("--top-k", options->generation.top_k,
+                  "sample from the K most likely tokens; 0: from all")
+      .type_name("K");
   command
       .add_option("--top-p", options->generation.top_p,
-                  "and among the likeliest that together have this probability")
+                  "sample from the most likely tokens whose probabilities sum to P")
+      .type_name("P")
       .show_default();
-  command.add_option("--seed", options->generation.seed, "of the choices").show_default();
+  command.add_option("--seed", options->generation.seed, "random seed").show_default();
   command.add_flag(
       "--ignore-eos", options->generation.ignore_end,
-      "go on where the model ends the text: at the tokens that its configuration names, or "
-      "else at its tokenizer's end of text");
+      "continue after end-of-text tokens (those in the model's configuration, or the tokenizer's)");
   command.add_option("--context", options->context,
-                     "tokens that the model sees (default: as in training)");
+                     "context length in tokens (default: that of training)");
+  command
+      .add_option("--weights", options->weights,
+                  "keep matrices in blocks of few bits: q8_0, q4_0 (llama.cpp's 8 and 4 bits, "
+                  "blocks of 32) or nf4 (bitsandbytes' 4 bits, blocks of 64)")
+      .one_of({"none", "q8_0", "q4_0", "nf4"})
+      .type_name("FORMAT")
+      .show_default();
   command.add_option("--tokenizer", options->tokenizer,
-                     "a tokenizer.json, or a directory with one or with GPT-2's vocabulary "
-                     "(default: what came with the model, else tokens are bytes)");
+                     "tokenizer.json, or a directory with one or with the GPT-2 vocabulary files "
+                     "(default: the model's tokenizer; without one, every byte is a token)");
   command.footer("Example:\n  tutti sample DIR --prompt \"ROMEO:\" --temperature 0.7 --top-p 0.9");
   command.runs([options] {
     if (options->model.empty()) throw UsageError("a model is required: tutti sample PATH");

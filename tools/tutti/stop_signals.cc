@@ -23,7 +23,7 @@ void on_signal(int number) {
 void handle(int number, void (*handler)(int)) {
   struct sigaction action {};
   ::sigaction(number, nullptr, &action);
-  if (action.sa_handler == SIG_IGN) return;  // a shell's background job
+  if (action.sa_handler == SIG_IGN) return;  // ignored in a shell's background job
   action = {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;

@@ -1,10 +1,10 @@
-// SIGINT and SIGTERM as a wish that a program asks for when it suits it.
+// SIGINT and SIGTERM as a stop request that a program polls.
 #pragma once
 
 namespace tutti::tool {
 
-// While it lives, the first of these signals is kept, and a second one ends the process as it would
-// without. One at a time.
+// While an object lives, the first of these signals is recorded, and a second one ends the process.
+// At most one object may exist.
 class StopSignals {
  public:
   StopSignals();
@@ -12,7 +12,7 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // The signal that came; 0: none.
+  // Returns the received signal; 0: none.
   static int requested();
 };
 

@@ -1,4 +1,4 @@
-// tutti tokenize: turns text into files of tokens.
+// tutti tokenize: converts text into token files.
 #include <unistd.h>
 
 #include <chrono>
@@ -27,13 +27,13 @@ using training::TokenizeResult;
 struct TokenizeOptions {
   std::vector<std::string> data;
   std::string tokenizer;    // empty: bytes
-  std::string end_of_text;  // its name; empty: the tokenizer's own, if it has one
+  std::string end_of_text;  // name of the token; empty: the tokenizer's, if it has one
   training::TokenizeOptions files;
 };
 
 constexpr const char* kNoEndOfText = "none";
 
-// One line that is rewritten on a terminal; nothing elsewhere.
+// A progress line, on a terminal only.
 class TokenProgress {
  public:
   explicit TokenProgress(uint64_t total) : total_(static_cast<double>(total)) {}
@@ -70,19 +70,19 @@ std::optional<int32_t> end_of_text(const training::Tokenizer& tokenizer, const s
   if (name.empty()) return tokenizer.end_of_text();
   if (name == kNoEndOfText) return std::nullopt;
   if (const std::optional<int32_t> token = tokenizer.find(name)) return token;
-  throw Error(ErrorCode::invalid_argument, cat("the tokenizer has no token ", in_quotes(name)),
-              {.where = "--eot",
-               .remedy = "give one of its special tokens, or none to join texts as they are"});
+  throw Error(
+      ErrorCode::invalid_argument, cat("the tokenizer has no token ", in_quotes(name)),
+      {.where = "--eot", .remedy = "use one of its special tokens, or none to append nothing"});
 }
 
 void print_documents(const TokenizeResult& result, const training::Tokenizer& tokenizer,
                      std::optional<int32_t> end) {
   if (end) {
-    std::printf("%llu documents, each with %s behind it\n",
+    std::printf("%llu documents, each followed by %s\n",
                 static_cast<unsigned long long>(result.documents), tokenizer.text_of(*end).c_str());
   }
   if (result.unpredicted > 0) {
-    std::printf("%llu tokens of prompts are marked: they are not learnt\n",
+    std::printf("%llu prompt tokens are excluded from the loss\n",
                 static_cast<unsigned long long>(result.unpredicted));
   }
 }
@@ -126,11 +126,16 @@ void add_fields(Command command, training::DocumentFields& fields) {
   const auto add = [&](const char* name, std::string& value, const char* meaning) {
     return command.add_option(name, value, meaning).type_name("NAME").show_default().group(kGroup);
   };
-  add("--field", fields.text, "which has the text; meta.body is inside meta");
+  add("--field", fields.text,
+      "field that holds the text; a dot selects a nested field (meta.body)");
   add("--prompt-field", fields.prompt,
-      "of fine-tuning, in records without a text: what is given, and not learnt");
-  add("--completion-field", fields.completion, "what is learnt after it");
-  command.add_option("--python", fields.python, "reads Parquet and Arrow; it needs pyarrow")
+      "fine-tuning records without a text field: field of the prompt, which is excluded from the "
+      "loss");
+  add("--completion-field", fields.completion,
+      "fine-tuning records: field of the response, which is trained on");
+  command
+      .add_option("--python", fields.python,
+                  "Python interpreter that reads Parquet and Arrow files (requires pyarrow)")
       .type_name("PROGRAM")
       .show_default()
       .group(kGroup);
@@ -140,32 +145,36 @@ void add_fields(Command command, training::DocumentFields& fields) {
 
 void add_tokenize(CommandLine& line) {
   const auto options = std::make_shared<TokenizeOptions>();
-  Command command = line.add("tokenize", "Turn text into files of tokens, in llm.c's format");
+  Command command = line.add("tokenize", "convert text into token files in llm.c's format");
   command
-      .add_option("--data", options->data,
-                  "files, or directories of them: text, .jsonl (both also .gz and .zst), .parquet "
-                  "and .arrow")
+      .add_option(
+          "--data", options->data,
+          "input files or directories: text, .jsonl (both also .gz and .zst), .parquet and .arrow")
       .required()
       .type_name("PATH");
   command
-      .add_option("--tokenizer", options->tokenizer,
-                  "Hugging Face's tokenizer.json, or a directory with one, or with GPT-2's "
-                  "encoder.json and vocab.bpe, or vocab.json and merges.txt (default: every byte "
-                  "is a token)")
+      .add_option(
+          "--tokenizer", options->tokenizer,
+          "Hugging Face tokenizer.json, or a directory with one, or with GPT-2's encoder.json and "
+          "vocab.bpe, or vocab.json and merges.txt (default: every byte is a token)")
       .type_name("PATH");
   command
       .add_option("--eot", options->end_of_text,
-                  "the token behind each document, or none: texts are joined as they are (default: "
-                  "the tokenizer's end of text, if it has one)")
+                  "token appended to each document, or none to append nothing (default: the "
+                  "tokenizer's end-of-text token, if it has one)")
       .type_name("TOKEN");
   add_fields(command, options->files.fields);
-  command.add_option("--out", options->files.out, "write the tokens").required().type_name("FILE");
+  command.add_option("--out", options->files.out, "token file to write")
+      .required()
+      .type_name("FILE");
   const Option validation =
       command
           .add_option("--validation-out", options->files.validation_out,
-                      "hold out the last part of the text, and write its tokens")
+                      "hold out the last part of the text and write its tokens to this file")
           .type_name("FILE");
-  command.add_option("--validation-share", options->files.validation_share, "how much is held out")
+  command
+      .add_option("--validation-share", options->files.validation_share,
+                  "fraction of the text that is held out")
       .type_name("SHARE")
       .needs(validation)
       .show_default();

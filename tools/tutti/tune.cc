@@ -1,4 +1,5 @@
-// tutti tune: measures what messages and bytes cost on this machine, for the choice of algorithms.
+// tutti tune: measures the costs of messages and bytes on this machine, for the choice of
+// algorithms.
 #include "bench/tune.h"
 
 #include <unistd.h>
@@ -44,18 +45,18 @@ struct TuneOptions {
   std::string json;
   HostOptions places;
   std::string device = "host";
-  std::string measure;  // what the ranks that this command starts shall time
-  double within = 0;    // in so many seconds
+  std::string measure;  // hidden: what a rank of this command times
+  double within = 0;    // hidden: time limit in seconds
   bool thorough = false;
   FitOptions fit;
 };
 
-// What is to become a file: nobody reads half of it.
+// A temporary file that atomically replaces the target.
 class Draft {
  public:
   explicit Draft(std::string file) : file_(std::move(file)), draft_(cat(file_, '.', ::getpid())) {
     const std::filesystem::path parent = std::filesystem::path(file_).parent_path();
-    std::error_code failed;  // then write_file() says so
+    std::error_code failed;  // write_file() reports the failure
     if (!parent.empty()) std::filesystem::create_directories(parent, failed);
     write_file(draft_, "");
   }
@@ -75,9 +76,9 @@ class Draft {
   std::string draft_;
 };
 
-constexpr std::chrono::seconds kUsual(25);  // and a few for what fits them
+constexpr std::chrono::seconds kUsual(25);  // plus a few seconds for the fit
 
-// On one of the ranks.
+// Runs on each rank: times calls between GPUs.
 int measure_gpus() {
   Communicator comm = Communicator::init();
   std::vector<bench::GpuObservation> observations = bench::gpu_observations(comm.size());
@@ -86,7 +87,7 @@ int measure_gpus() {
   return 0;
 }
 
-// Likewise.
+// Runs on each rank: times calls between processors.
 int measure(const TuneOptions& options) {
   if (options.measure == kHost) {
     std::cout << cat(kHost, ' ', CostModel::defaults().cores, ' ', cost_model_file(), '\n');
@@ -108,7 +109,7 @@ int measure(const TuneOptions& options) {
   return 0;
 }
 
-// A host that measures: how many cores it has, and where its ranks look for the numbers.
+// A measuring host: its number of cores, and the file in which its ranks look for costs.
 struct MeasuredHost {
   int cores = CostModel::defaults().cores;
   std::string file = cost_model_file();
@@ -123,19 +124,20 @@ MeasuredHost place_of(const std::vector<Host>& named) {
     std::string word;
     MeasuredHost place;
     if (words >> word >> place.cores && word == kHost) {
-      place.file.clear();  // and stays so where the host has no place for it
+      place.file.clear();  // stays empty if the host has no place for the file
       std::getline(words >> std::ws, place.file);
       return place;
     }
   }
-  throw Error(ErrorCode::unsupported, cat(named[0].name, " did not say what it is"),
-              {.cause = cat("it said: ", last_words(output))});
+  throw Error(ErrorCode::unsupported, cat(named[0].name, " did not report its description"),
+              {.cause = cat("its output: ", last_words(output)),
+               .remedy = cat("try `tutti doctor --hosts ", named[0].name, "`")});
 }
 
 struct Errors {
   double median = 0;
   double ninetieth = 0;
-  double in_interval = 0;  // part of the calls
+  double in_interval = 0;  // fraction of the calls
 };
 
 Errors errors_of(const std::vector<Observation>& observations, const CostModel& model,
@@ -189,56 +191,60 @@ int tune(const TuneOptions& options) {
   const MeasuredHost place = place_of(named);
   const std::string path = options.json.empty() ? place.file : options.json;
   if (path.empty()) {
-    throw Error(ErrorCode::invalid_argument, "there is no place to keep what is measured",
+    throw Error(ErrorCode::invalid_argument, "there is no file for the measured costs",
                 {.cause = "neither XDG_CACHE_HOME nor HOME is set, or TUTTI_TUNE_FILE is none",
-                 .remedy = "name a file with --json, and set TUTTI_TUNE_FILE to it"});
+                 .remedy = "use --json FILE, and set TUTTI_TUNE_FILE to that file"});
   }
   CostModel model = CostModel::defaults();
   model.cores = place.cores;
-  model.gpus = load_cost_model().gpus;  // which are measured apart
-  static_cast<void>(Draft(path));       // that it can be written is known early
+  model.gpus = load_cost_model().gpus;  // measured separately
+  static_cast<void>(Draft(path));       // fails early if the file cannot be written
   TuneTurns jobs(turns_of(named, false, model.cores), false,
                  options.thorough ? std::chrono::nanoseconds::max() : kUsual);
   jobs.run();
   const std::vector<Observation> all = jobs.observations();
   const int stopped_by = StopSignals::requested();
-  if (all.empty()) throw Error(ErrorCode::unsupported, "nothing was measured, and nothing is kept");
-  if (stopped_by != 0) std::cerr << "interrupted: what was measured until now is kept\n";
+  if (all.empty())
+    throw Error(ErrorCode::unsupported, "nothing was measured, so nothing is stored",
+                {.remedy = "run `tutti tune` again without an interrupt"});
+  if (stopped_by != 0) std::cerr << "interrupted: the measurements so far are kept\n";
   model = bench::fit(model, all);
   model.errors = bench::errors_left(all, model);
   Draft(path).finish(to_json(model) + "\n");
   const Errors errors = errors_of(all, model, false);
-  std::printf("%zu calls measured; the numbers that fit them (median error %ld%%) are in %s\n",
-              all.size(), std::lround(100 * errors.median), path.c_str());
+  std::printf("%zu calls measured; the fitted costs (median error %ld%%) are in %s\n", all.size(),
+              std::lround(100 * errors.median), path.c_str());
   if (const auto quicker = fabrics_quicker_than_tcp(model)) {
     const PathClass best = quicker->empty() ? PathClass::tcp : quicker->front();
-    std::printf("between hosts TUTTI_TRANSPORT=auto takes %s\n", std::string(name(best)).c_str());
+    std::printf("between hosts TUTTI_TRANSPORT=auto uses %s\n", std::string(name(best)).c_str());
   }
   return stopped_by == 0 ? 0 : 128 + stopped_by;
 }
 
-// The numbers of this host's class of GPUs anew, beside the others that calls take now.
+// Measures the costs of this host's GPU class again; other costs stay.
 int tune_gpus(const TuneOptions& options) {
   constexpr int kMostGpus = 8;
   const std::string path = options.json.empty() ? cost_model_file() : options.json;
   if (path.empty()) {
-    throw Error(ErrorCode::invalid_argument, "there is no place to keep what is measured",
-                {.remedy = "name a file with --json, and set TUTTI_TUNE_FILE to it"});
+    throw Error(ErrorCode::invalid_argument, "there is no file for the measured costs",
+                {.remedy = "use --json FILE, and set TUTTI_TUNE_FILE to that file"});
   }
   const int gpus = std::min(cuda::device_count(), kMostGpus);
   if (gpus < 2) {
-    throw Error(ErrorCode::unsupported, cat("there are ", gpus, " GPUs to measure between"),
-                {.cause = "this host has no more, or CUDA_VISIBLE_DEVICES hides them"});
+    throw Error(ErrorCode::unsupported,
+                cat("there are ", gpus, " GPUs, but measuring requires at least two"),
+                {.cause = "this host has no more GPUs, or CUDA_VISIBLE_DEVICES hides them",
+                 .remedy = "check nvidia-smi and CUDA_VISIBLE_DEVICES"});
   }
   const std::string gpu(gpu_class_for(cuda::device_info(0).name));
   CostModel model = load_cost_model();
-  static_cast<void>(Draft(path));  // that it can be written is known early
+  static_cast<void>(Draft(path));  // fails early if the file cannot be written
   std::cerr << cat("measuring: ", gpus, " GPUs of class ", gpu, '\n');
   std::vector<bench::GpuObservation> observations =
       bench::read_gpu_observations(output_of({.what = kGpus, .ranks = gpus}, false));
   std::erase_if(observations, [](const bench::GpuObservation& o) { return o.seconds == 0; });
   if (observations.empty()) throw Error(ErrorCode::unsupported, "the ranks measured nothing");
-  model.gpus.erase(gpu);  // begin with what was published
+  model.gpus.erase(gpu);  // start from the published numbers
   const GpuCosts costs = bench::fit(gpu_costs(model, gpu), observations);
   model.gpus[gpu] = costs;
   Draft(path).finish(to_json(model) + "\n");
@@ -247,17 +253,16 @@ int tune_gpus(const TuneOptions& options) {
     errors.push_back(std::abs(bench::predict(o, costs) / o.seconds - 1));
   }
   std::ranges::sort(errors);
-  std::printf(
-      "%zu calls measured; the numbers of class %s that fit them (median error %ld%%) are in "
-      "%s\n",
-      observations.size(), gpu.c_str(), std::lround(100 * errors[errors.size() / 2]), path.c_str());
+  std::printf("%zu calls measured; the fitted costs of class %s (median error %ld%%) are in %s\n",
+              observations.size(), gpu.c_str(), std::lround(100 * errors[errors.size() / 2]),
+              path.c_str());
   return 0;
 }
 
 int run(const Command& command, TuneOptions& options) {
   for (const char* option : {"--cluster", "--collective"}) {
     if (options.fit.table.empty() && command.count(option) > 0) {
-      throw UsageError(cat(option, " is of --fit"));
+      throw UsageError(cat(option, " requires --fit"));
     }
   }
   if (!options.fit.table.empty()) {
@@ -273,39 +278,44 @@ int run(const Command& command, TuneOptions& options) {
 
 void add_tune(CommandLine& line) {
   const auto o = std::make_shared<TuneOptions>();
-  Command command =
-      line.add("tune", "measure this machine, so that the choice of algorithms fits it");
-  command.add_option("--json", o->json, "keep the numbers here, not in the user's cache folder");
+  Command command = line.add("tune", "measure this machine to calibrate the choice of algorithms");
+  command
+      .add_option("--json", o->json,
+                  "file for the measured costs (default: a file in the user's cache folder)")
+      .type_name("FILE");
   command
       .add_option("--fit", o->fit.table,
-                  "measure nothing, but fit a cluster's parameters to this table: what nccl-tests "
-                  "printed, or CSV; they go to --json FILE, or beside the table")
+                  "fit a cluster's parameters to this table (nccl-tests output or CSV) instead of "
+                  "measuring; they are written to the --json file or next to the table")
       .type_name("TABLE");
   command
       .add_option("--cluster", o->fit.cluster,
-                  "with --fit: what it begins with, as in `tutti simulate --cluster`; also the "
-                  "hosts and GPUs of a table that does not tell them")
+                  "with --fit: initial cluster, as in `tutti simulate --cluster`; it also supplies "
+                  "hosts and GPUs that the table lacks")
       .type_name("CLUSTER");
   command
       .add_option("--collective", o->fit.collective,
-                  "with --fit: of a table that does not say what was measured")
+                  "with --fit: collective of a table that does not name one")
       .suggest(collective_names());
   add_host_options(command, o->places);
-  command.add_flag("--check", o->check, "compare predicted with measured times instead");
+  command.add_flag("--check", o->check,
+                   "compare predicted with measured times instead of calibrating");
   command
       .add_option("--device", o->device,
-                  "what to measure: host, or cuda (up to 8 GPUs of this host)")
+                  "what to measure: host or cuda (up to 8 GPUs of this host)")
       .one_of({"host", "cuda"})
       .show_default();
-  command.add_flag("--thorough", o->thorough,
-                   "measure everything three times, which takes minutes, not what 30 s allow");
+  command.add_flag(
+      "--thorough", o->thorough,
+      "measure everything three times, which takes minutes, instead of as much as 30 s allow");
   command.add_option("--measure", o->measure).group("");
   command.add_option("--within", o->within, "").group("");
   command.footer(
-      "It takes half a minute; Ctrl-C keeps what was measured until then.\n"
-      "Rank 0 of a job reads the numbers and tells them to all. Without them defaults are used.\n"
-      "With two hosts TCP, UCX and libfabric are measured between them, as far as they are there,\n"
-      "and TUTTI_TRANSPORT=auto then takes the quickest; all hosts of a job want the same file "
+      "Tuning takes half a minute; Ctrl-C ends it and keeps the measurements so far.\n"
+      "Rank 0 of a job reads the costs and sends them to all ranks. Without them defaults are "
+      "used.\n"
+      "With two hosts, TCP, UCX and libfabric are measured between them if available, and\n"
+      "TUTTI_TRANSPORT=auto then uses the fastest; all hosts of a job need the same file "
       "(TUTTI_TUNE_FILE).\n"
       "Examples:\n"
       "  tutti tune && tutti explain all_reduce -n 2 --bytes 1M\n"

@@ -1,4 +1,4 @@
-// tutti tune --fit: parameters of a cluster, from a table of what was measured on it.
+// tutti tune --fit: fits the parameters of a cluster to a table of measurements.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -22,7 +22,7 @@ namespace tutti::tool {
 
 namespace {
 
-// What a fit begins with where nobody says more: the table's GPUs, with a card of InfiniBand each.
+// Returns the default initial cluster of a fit: the table's GPUs with one InfiniBand card each.
 tutti::Cluster prior_of(const MeasuredTable& table) {
   const int gpus = std::ranges::max(table.calls, {}, &MeasuredCall::gpus).gpus;
   const std::string_view gpu = gpu_class_of(table.gpu);
@@ -66,9 +66,9 @@ int fit_cluster(const FitOptions& o) {
   const int hosts = std::ranges::max(table.calls, {}, &MeasuredCall::hosts).hosts;
   if (hosts > 1 && prior->between.GBps == 0) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the table has calls on ", hosts, " hosts, and --cluster '", o.cluster,
-                    "' no network between them"),
-                {.remedy = "say it, as in '8xH100, NVLink 450, IB 8x50'"});
+                cat("the table has calls on ", hosts, " hosts, but --cluster '", o.cluster,
+                    "' has no network between them"),
+                {.remedy = "describe the network: '8xH100, NVLink 450, IB 8x50'"});
   }
   const std::array<double, 3> before = mean_errors(*prior, table.calls);
   tutti::Cluster fitted = fit(*prior, table.calls);

@@ -17,7 +17,7 @@ using bench::Observation;
 constexpr int kTimes = 3;
 constexpr std::chrono::minutes kWithin(60);
 
-// Without what a library or a remote shell has to say.
+// Removes output of libraries and remote shells.
 std::string lines_of_ranks(const std::string& output) {
   std::string lines;
   for (const std::string& line : split(output, '\n')) {
@@ -67,8 +67,8 @@ std::string output_of(const Turn& turn, bool check, std::chrono::nanoseconds wit
     throw Error(
         ErrorCode::unsupported,
         cat("measuring ", turn.what, " with ", turn.ranks, " ranks ",
-            job.in_time ? cat("ended with code ", job.code) : "took too long"),
-        {.cause = cat("the ranks said:\n", last_words(job.err.empty() ? job.out : job.err))});
+            job.in_time ? cat("exited with code ", job.code) : "took too long"),
+        {.cause = cat("output of the ranks:\n", last_words(job.err.empty() ? job.out : job.err))});
   }
   return job.out;
 }
@@ -100,7 +100,8 @@ void TuneTurns::run(size_t i, int time) {
   std::chrono::nanoseconds share = std::chrono::nanoseconds::max();
   std::string until;
   if (within_ != std::chrono::nanoseconds::max()) {
-    // What earlier turns leave of their shares goes to later ones. No turn is left out at first.
+    // Time that earlier turns do not use is divided among later ones. In the first round no turn is
+    // skipped.
     const auto rest = static_cast<int64_t>(turns_.size() - i);
     share = std::max<std::chrono::nanoseconds>(left() / rest, std::chrono::seconds(1));
     if (time > 1 && left() < found.took) return;
@@ -112,13 +113,13 @@ void TuneTurns::run(size_t i, int time) {
   try {
     const std::vector<Observation> now = measured(turn, check_, share);
     if (!found.observations.empty() && now.size() != found.observations.size()) {
-      throw Error(ErrorCode::unsupported, "it was cut short");
+      throw Error(ErrorCode::unsupported, "it was interrupted");
     }
     bench::keep_least(found.observations, now);
   } catch (const Error& error) {
     if (StopSignals::requested() != 0) return;
     if (!turn.is_optional) throw;
-    if (time == 1) std::cerr << turn.what << " is left out: " << error.what() << '\n';
+    if (time == 1) std::cerr << turn.what << " is skipped: " << error.what() << '\n';
   }
   found.took = Clock::now() - start;
 }

@@ -1,4 +1,4 @@
-// The jobs that `tutti tune` starts to time calls, and in which order.
+// The jobs that `tutti tune` starts to time calls, and their order.
 #pragma once
 
 #include <chrono>
@@ -13,46 +13,47 @@
 
 namespace tutti::tool {
 
-// What a turn asks its ranks for, besides a class of paths.
+// Measurements of a turn other than path classes.
 inline constexpr const char* kCrowd = "crowd";       // more ranks than cores, over shared memory
-inline constexpr std::string_view kShared = "shm+";  // several ranks a host, which share its card
+inline constexpr std::string_view kShared = "shm+";  // several ranks per host, which share its card
 inline constexpr const char* kGpus = "gpus";
-inline constexpr const char* kHost = "host";  // what it is, and where it looks for its numbers
+inline constexpr const char* kHost = "host";  // description of the host and its costs file
 
 // A job that times calls.
 struct Turn {
-  std::string what;  // a class of paths, or a crowd
+  std::string what;  // a path class, or one of the above
   int ranks = 2;
   std::vector<Host> hosts;   // empty: this one
-  bool is_optional = false;  // it may be that it cannot be had
+  bool is_optional = false;  // may be unavailable
 };
 
-// The first host tells what a host is like, with the second what lies between hosts.
+// The first host is measured alone; the first two hosts are measured together for the paths between
+// hosts.
 std::vector<Turn> turns_of(const std::vector<Host>& named, bool check, int cores);
 
-// What the ranks of a turn say. Throws Error(unsupported) where they fail.
+// Runs a turn and returns its ranks' output. Throws Error(unsupported) if they fail.
 std::string output_of(const Turn& turn, bool check,
                       std::chrono::nanoseconds within = std::chrono::hours(1));
 
-// Each turn several times, since others may keep the machine busy meanwhile.
+// Runs each turn several times, because other load may disturb single measurements.
 class TuneTurns {
  public:
-  // `within`: all of it, or forever: then each turn is done three times.
+  // `within`: total time limit; unlimited: each turn runs three times.
   TuneTurns(std::vector<Turn> turns, bool check, std::chrono::nanoseconds within)
       : turns_(std::move(turns)), check_(check), within_(within), found_(turns_.size()) {}
 
-  // Until all is done, the time is over, or somebody interrupts it: what was measured is kept.
-  // Throws Error where a turn that must be had cannot be.
+  // Runs until all turns are done, the time is over, or an interrupt; measurements are kept. Throws
+  // Error if a required turn is unavailable.
   void run();
 
-  // Of a turn; empty where it cannot be had here.
+  // Returns the observations of a turn; empty if it is unavailable here.
   std::vector<bench::Observation> observations(size_t turn) const;
   std::vector<bench::Observation> observations() const;
 
  private:
   struct Found {
     std::vector<bench::Observation> observations;
-    std::chrono::nanoseconds took{0};  // the last time
+    std::chrono::nanoseconds took{0};  // duration of the last run
   };
 
   void run(size_t i, int time);

@@ -1,5 +1,6 @@
-// tutti verify: proves every algorithm for every number of ranks, every root and groupings of ranks
-// by host, even and uneven, in order and out of it; beyond --max-ranks, samples up to 1024 ranks.
+// tutti verify: proves every algorithm for every number of ranks, every root, and even and uneven
+// groupings of ranks by host, in rank order and permuted; beyond --max-ranks, samples up to 1024
+// ranks.
 #include "collectives/proof/verify.h"
 
 #include <unistd.h>
@@ -25,15 +26,16 @@ namespace tutti::tool {
 namespace {
 
 constexpr int kSampledRanks[] = {96, 128, 257, 512, 1000, 1024};
-// Beyond --max-ranks, programs of more steps than this, over all ranks, are left out: their proof
-// takes memory and time with the square of the ranks.
+// Beyond --max-ranks, programs with more steps over all ranks are skipped, because the time and
+// memory of a proof grow with the square of the number of ranks.
 constexpr size_t kMostSampledSteps = 150'000;
-// Uneven groups, and orders other than the ranks', make no difference that grows with their number.
+// Uneven groups and permuted orders are only proved up to this number of ranks; larger numbers add
+// no new cases.
 constexpr int kMostUneven = 16;
 
 struct VerifyOptions {
   int max_ranks = 16;
-  std::optional<bool> samples;  // unset: where --max-ranks is not given
+  std::optional<bool> samples;  // default: only without --max-ranks
   std::string collective;       // empty: all
   std::string algorithm;        // empty: all
   std::string wire = "plain";
@@ -50,14 +52,14 @@ std::vector<const Algorithm*> selected(const VerifyOptions& options) {
   }
   if (!found.empty()) return found;
   throw Error(ErrorCode::invalid_argument,
-              cat("there is no algorithm ",
+              cat("unknown algorithm ",
                   options.algorithm.empty() ? "" : cat('"', options.algorithm, "\" "), "for ",
                   options.collective.empty() ? "any collective"
                                              : cat("collective \"", options.collective, '"')),
-              {.remedy = cat("take one of: ", known)});
+              {.remedy = cat("use one of: ", known)});
 }
 
-// Every root up to --max-ranks, and a few beyond.
+// Returns every root up to --max-ranks, and a few beyond.
 std::vector<int> roots_of(const Algorithm& algorithm, int ranks, bool sampled) {
   std::vector<int> roots{0};
   if (!has_root(algorithm.collective)) return roots;
@@ -67,15 +69,15 @@ std::vector<int> roots_of(const Algorithm& algorithm, int ranks, bool sampled) {
   return roots;
 }
 
-// The ranks dealt to so many hosts one after another.
+// Deals the ranks to hosts round-robin.
 Layout cyclic(int ranks, int hosts) {
   std::vector<Place> places;
   for (int rank = 0; rank < ranks; ++rank) places.push_back({std::to_string(rank % hosts), {}});
   return Layout::of(places);
 }
 
-// The groupings that make a difference to the algorithm: those with which it runs, where it does
-// not run without; else none.
+// Returns the groupings that affect the algorithm: those it supports if it requires a grouping,
+// else none.
 std::vector<Layout> groups_for(const Algorithm& algorithm, int ranks, int root, bool sampled) {
   if (algorithm.supports({.ranks = ranks, .root = root}).empty()) return {Layout()};
   std::vector<Layout> wanted;
@@ -84,7 +86,7 @@ std::vector<Layout> groups_for(const Algorithm& algorithm, int ranks, int root, 
     if (ranks % group == 0 && (!sampled || is_sample)) {
       wanted.push_back(Layout::equal(ranks, group));
     } else if (ranks <= kMostUneven) {
-      wanted.push_back(Layout::equal(ranks, group));  // the last one is smaller
+      wanted.push_back(Layout::equal(ranks, group));  // the last group may be smaller
       wanted.push_back(Layout::of_sizes(std::vector{ranks - group, group}));
     }
   }
@@ -104,7 +106,7 @@ std::vector<Layout> layouts_for(const Algorithm& algorithm, int ranks, int root,
 }
 
 bool is_too_long(const Algorithm& algorithm, const Shape& shape) {
-  size_t steps = 0;  // of four ranks that stand for all
+  size_t steps = 0;  // steps of four representative ranks
   for (const int rank : {0, 1, shape.ranks / 2, shape.ranks - 1}) {
     Shape one = shape;
     one.rank = rank;
@@ -136,7 +138,7 @@ std::vector<Task> tasks_for(const Algorithm& algorithm, const VerifyOptions& opt
   return tasks;
 }
 
-// On all processors: proofs are independent of each other. Large ones first.
+// Runs the independent proofs on all processors, large ones first.
 void prove(std::vector<Task>& tasks) {
   const bool shows_progress = ::isatty(STDERR_FILENO) != 0;
   std::vector<Task*> order;
@@ -166,7 +168,7 @@ std::string where(const Task& task) {
              shape.layout.in_order() ? "" : ", out of order");
 }
 
-// What is wrong with a proof, or "".
+// Returns the problem of a proof, or "".
 std::string problem_of(const Task& task) {
   const Verdict& verdict = task.verdict;
   const Grade promised = grade_of(*task.algorithm, task.shape);
@@ -184,7 +186,7 @@ std::string grade_of(Grade grade, const Task& longest, WireFormat wire) {
              roundings == 1 ? " rounding" : " roundings", " at ", longest.shape.ranks, " ranks");
 }
 
-// Prints an algorithm's line; the number of programs proved.
+// Prints an algorithm's line; returns the number of programs proved.
 long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_ranks,
             WireFormat wire, bool& good) {
   long proved = 0;
@@ -203,7 +205,7 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
   }
   const size_t exhaustive =
       std::ranges::find_if(ranks, [&](int p) { return p > max_ranks; }) - ranks.begin();
-  // All of them up to --max-ranks, or so many where there are gaps; then the largest sample.
+  // The range up to --max-ranks, or the count if it has gaps; then the largest sample.
   const std::vector<int> all(ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(exhaustive));
   std::string range = rank_ranges(all);
   if (range.size() > 14) range = cat(all.size(), " sizes to ", all.back());
@@ -221,7 +223,8 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
 int run(const VerifyOptions& options) {
   if (options.max_ranks < 1) {
     throw Error(ErrorCode::invalid_argument,
-                cat("--max-ranks is ", options.max_ranks, ": it must be at least 1"));
+                cat("--max-ranks is ", options.max_ranks, ", but it must be at least 1"),
+                {.remedy = "use --max-ranks 16, for example"});
   }
   const WireFormat wire = wire_named(options.wire);
   const std::vector<const Algorithm*> algorithms = selected(options);
@@ -244,33 +247,35 @@ int run(const VerifyOptions& options) {
 
 void add_verify(CommandLine& line) {
   const auto options = std::make_shared<VerifyOptions>();
-  Command command =
-      line.add("verify", "prove every algorithm: progress, results and their order, on every rank");
+  Command command = line.add(
+      "verify", "prove every algorithm: progress, results and summation order on every rank");
   command
       .add_option("--max-ranks", options->max_ranks,
-                  "prove 1 to P ranks; without it, also samples to 1024")
+                  "prove 1 to P ranks; without this option, also samples up to 1024 ranks")
       .type_name("P")
       .show_default();
   command.add_switch(
       "--samples,!--no-samples", [options](bool on) { options->samples = on; },
-      "also prove samples beyond --max-ranks, to 1024 ranks");
-  command.add_option("--collective", options->collective, "only this one")
+      "also prove samples beyond --max-ranks, up to 1024 ranks");
+  command.add_option("--collective", options->collective, "prove only this collective")
       .type_name("NAME")
       .suggest(collective_names());
-  command.add_option("--algorithm", options->algorithm, "only algorithms of this name")
+  command.add_option("--algorithm", options->algorithm, "prove only algorithms of this name")
       .type_name("NAME")
       .suggest(algorithm_names());
   command
-      .add_option("--wire", options->wire,
-                  "elements travel in this format: how often sums are rounded on the longest way")
+      .add_option(
+          "--wire", options->wire,
+          "wire format of the elements; with a format other than plain, also print how often "
+          "a result is rounded at most")
       .type_name("FORMAT")
       .show_default()
       .suggest(wire_names());
   command.footer(
       "Grades: correct (every input counts once), same bits (on all ranks), canonical (the bits\n"
-      "depend on inputs and ranks only); with --wire, lossy: how often an input, and the sums "
+      "depend only on the inputs and the number of ranks). With --wire, lossy: the number of times "
       "that\n"
-      "it becomes part of, are rounded before they are a result.\n"
+      "an input and the partial sums containing it are rounded.\n"
       "Example:\n"
       "  tutti verify --max-ranks 64 --collective all_reduce");
   command.runs([command, options] {

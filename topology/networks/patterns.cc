@@ -69,8 +69,8 @@ class Ring final : public Pattern {
 void refuse_beyond(int64_t most, int64_t count, const char* what) {
   if (count <= most) return;
   throw Error(ErrorCode::invalid_argument,
-              cat("a network of ", count, ' ', what, " exceeds the limit of ", most, " of them"),
-              {.remedy = "use fewer ends or fewer parallel links"});
+              cat("the network has ", count, ' ', what, ", but at most ", most, " are supported"),
+              {.remedy = "use fewer endpoints or fewer parallel links"});
 }
 
 class Full final : public Pattern {
@@ -147,7 +147,7 @@ class Tree final : public Pattern {
     for (const TreeLevel& level : levels_) {
       const int64_t nodes = (ends_ + ends_beneath - 1) / ends_beneath * roots;
       stages_.push_back({ends_beneath, roots, first_link});
-      refuse_beyond(1 << 16, level.up, "switches above each other one");
+      refuse_beyond(1 << 16, level.up, "uplinks per switch");
       refuse_beyond(kMostLinks, first_link + nodes * level.up, "links");
       first_link += static_cast<int>(nodes * level.up);
       ends_beneath = std::min<int64_t>(ends_beneath * level.down, INT32_MAX);
@@ -229,7 +229,7 @@ class DragonflyPattern final : public Pattern {
  public:
   explicit DragonflyPattern(const Dragonfly& shape) : s_(shape) {
     for (const int count : {s_.groups, s_.routers, s_.ends, s_.globals}) {
-      refuse_beyond(1 << 13, count, "groups, routers, hosts or links of a router");
+      refuse_beyond(1 << 13, count, "groups, routers per group, or hosts or links per router");
     }
     refuse_beyond(
         kMostLinks,

@@ -16,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 Error no_checkpoint(const std::string& directory) {
-  return Error(ErrorCode::invalid_argument, cat("there is no checkpoint in ", directory),
-               {.remedy = "name a directory that holds step-... folders, or one of these"});
+  return Error(ErrorCode::invalid_argument, cat("no checkpoint found in ", directory),
+               {.remedy = "use a directory with step-... folders, or one of these folders"});
 }
 
 // Returns a difference between the header's and the manifest's description of pieces.
@@ -40,15 +40,15 @@ std::string disagreement(const Manifest& manifest, int file, const SafetensorsFi
 
 void require_size(const std::string& path, uint64_t size, uint64_t expected) {
   if (size == expected) return;
-  throw Error(ErrorCode::invalid_argument, cat(path, " has ", size, " bytes in place of ", expected,
-                                               size < expected ? ": it was cut off" : ""));
+  throw Error(ErrorCode::invalid_argument, cat(path, " has ", size, " bytes instead of ", expected,
+                                               size < expected ? ": it is truncated" : ""));
 }
 
 void require_checksum(std::span<const std::byte> bytes, const std::string& expected,
                       const std::string& path) {
   if (checksum_of(bytes) == expected) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(path, " is damaged: its checksum does not fit its bytes"));
+              cat(path, " is damaged: its checksum does not match its contents"));
 }
 
 Manifest manifest_in(const std::string& folder) {
@@ -170,11 +170,11 @@ Error Checkpoint::refusal(const std::string& path, const Error& error) {
   std::vector<int64_t> steps = own ? steps_in(parent) : std::vector<int64_t>();
   std::erase(steps, own.value_or(-1));
   std::ranges::stable_partition(steps, [&](int64_t step) { return step > own.value_or(-1); });
-  std::string remedy = "no other checkpoint here is whole; take a copy, or start anew";
+  std::string remedy = "no other checkpoint here is complete; use a copy, or start a new run";
   for (; !steps.empty(); steps.pop_back()) {
     const std::string other = parent / step_name(steps.back());
     if (!is_whole(other)) continue;
-    remedy = cat("take ", other, ", which is whole");
+    remedy = cat("use ", other, ", which is complete");
     break;
   }
   return Error(error.code(), error.what(), {.remedy = remedy, .rank = error.rank()});

@@ -75,9 +75,9 @@ Error is_held(const std::string& directory, const Holder& holder, const std::str
                               ? "another job"
                               : cat("process ", holder.pid, " on host ", holder.host, ", since ",
                                     holder.since, ", for run ", holder.run);
-  return Error(
-      ErrorCode::invalid_argument, cat("another job is working in ", directory, ": ", who),
-      {.remedy = cat("give each job a directory of its own, or wait for that one's end", remedy)});
+  return Error(ErrorCode::invalid_argument, cat("another job uses ", directory, ": ", who),
+               {.remedy = cat("use a separate directory for each job, or wait until that job ends",
+                              remedy)});
 }
 
 Fd open_lock(const std::string& path) {
@@ -116,8 +116,8 @@ DirectoryLock::DirectoryLock(const std::string& directory, const std::string& ru
   if (!has_it_) throw is_held(directory, holder, "");
   if (!has_locks && may_be_alive(holder)) {
     throw is_held(directory, holder,
-                  cat("; where it is gone already, remove ", path_,
-                      ": this file system has no locks that would tell"));
+                  cat("; if it has ended already, remove ", path_,
+                      " (this file system has no locks that show it)"));
   }
 }
 

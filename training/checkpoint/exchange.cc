@@ -58,8 +58,8 @@ void read_transposed(const StoredTensor& stored, int64_t first, Tensor out) {
 
 void export_safetensors(const Checkpoint& checkpoint, const std::string& path, DType dtype) {
   if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
-    throw Error(ErrorCode::invalid_argument, cat("a model is not exported as ", name(dtype)),
-                {.remedy = "take f32, bf16 or f16"});
+    throw Error(ErrorCode::invalid_argument, cat("a model cannot be exported as ", name(dtype)),
+                {.remedy = "use f32, bf16 or f16"});
   }
   std::vector<TensorInfo> tensors;
   std::vector<std::string> sources;  // names in the checkpoint
@@ -117,7 +117,7 @@ void ImportedModel::add(const std::string& name, const StoredTensor& stored, boo
   const std::string key = info.name;
   if (!entries_.try_emplace(key, Entry{std::move(info), &stored, transposed}).second) {
     throw Error(ErrorCode::invalid_argument,
-                cat(file_.path(), " has two tensors that are ", in_quotes(name), " here"),
+                cat(file_.path(), " has two tensors that are renamed to ", in_quotes(name)),
                 {.remedy = "rename one of them"});
   }
 }

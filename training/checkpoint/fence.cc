@@ -52,16 +52,16 @@ FenceMark parse(const std::string& text, const std::string& path) {
     return fence_mark_of(Json::parse(text));
   } catch (const Error& error) {
     throw Error(
-        ErrorCode::invalid_argument, cat(path, " does not say who writes here: ", error.what()),
-        {.cause = "the file is damaged", .remedy = "remove it once no job works in the directory"});
+        ErrorCode::invalid_argument,
+        cat(path, " does not identify the writer of this directory: ", error.what()),
+        {.cause = "the file is damaged", .remedy = "remove it when no job uses the directory"});
   }
 }
 
 [[noreturn]] void give_up(const std::string& directory) {
-  throw Error(ErrorCode::invalid_argument,
-              cat("others write into ", directory, " at the same time"),
-              {.cause = "several jobs were started in it at once",
-               .remedy = "give each job a directory of its own"});
+  throw Error(ErrorCode::invalid_argument, cat("several jobs write to ", directory),
+              {.cause = "they were started in this directory at the same time",
+               .remedy = "use a separate directory for each job"});
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ std::optional<FenceMark> read_fence(const std::string& directory) {
 
 Fence::Fence(std::string directory, WriterHistory history, uint64_t published)
     : directory_(std::move(directory)), history_(std::move(history)) {
-  if (history_.writers.empty()) throw Error(ErrorCode::internal, "a fence needs a writer");
+  if (history_.writers.empty()) throw Error(ErrorCode::internal, "a fence requires a writer");
   mark_.writer = history_.writers.back();
   for (int turn = 0; turn < kMostTurns; ++turn) {
     const std::optional<FenceMark> now = read_fence(directory_);
@@ -103,9 +103,9 @@ void Fence::require() const {
   if (now == mark_) return;
   if (now) throw taken_by(*now);
   throw Error(ErrorCode::invalid_argument,
-              cat("the fence of ", directory_, " has gone while the run writes there"),
-              {.cause = "somebody has removed the file or the directory",
-               .remedy = "start the run again with --resume"});
+              cat("the fence of ", directory_, " was removed while the run writes there"),
+              {.cause = "another process removed the file or the directory",
+               .remedy = "restart the run with --resume"});
 }
 
 // A new start holds the directory's lock, so earlier starts have ended. Survivors of a start may
@@ -120,12 +120,12 @@ Error Fence::taken_by(const FenceMark& now) const {
   return {
       ErrorCode::invalid_argument,
       cat(directory_, " belongs to ", is_of_this_job ? "another part of this job" : "another job",
-          ", which went on without these ranks: its writer is ", in_words(now.writer),
+          ", which continued without these ranks: its writer is ", in_words(now.writer),
           ", and these ranks are ", in_words(mark_.writer)),
-      {.cause = is_of_this_job ? "the network was cut, and the other part went on first"
-                               : "the run was started again while this job still ran",
-       .remedy = "no published step is lost: look at the output of the others, or start the "
-                 "run again with --resume once they have ended"}};
+      {.cause = is_of_this_job ? "the network was partitioned, and the other part continued first"
+                               : "the run was restarted while this job was still running",
+       .remedy = "no published step is lost; see the output of the other ranks, or restart the run "
+                 "with --resume when they have ended"}};
 }
 
 // Does nothing if the file exists. The file is complete when it gets its name.

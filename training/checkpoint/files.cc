@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -17,21 +18,24 @@
 namespace tutti::training {
 namespace {
 
-constexpr size_t kBuffer = size_t{1} << 20;
+// Bytes that are hashed and handed to the system while they are in a core's cache.
+constexpr size_t kSlice = size_t{1} << 19;
+// The disk begins with these before the file is complete, so that fsync() finds little left to do.
+constexpr uint64_t kToDisk = uint64_t{8} << 20;
 
 std::string remedy_for(int errno_value) {
   switch (errno_value) {
     case ENOSPC:
     case EDQUOT:
-      return "free some space, or name a directory on another file system";
+      return "free some space, or use a directory on another file system";
     case EFBIG:
       return "raise the limit on the size of files (ulimit -f)";
     case EACCES:
     case EPERM:
     case EROFS:
-      return "name a directory that you may write";
+      return "use a directory with write permission";
     case ENOENT:
-      return "check the path; on several hosts it must be on a file system that all of them share";
+      return "check the path; on several hosts it must be on a file system shared by all of them";
     default:
       return "";
   }
@@ -75,7 +79,7 @@ OutputFile::OutputFile(std::string path)
     : path_(std::move(path)),
       fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
   if (!fd_) fail("cannot create", errno);
-  buffer_.reserve(kBuffer);
+  buffer_.reserve(kSlice);
 }
 
 OutputFile::~OutputFile() {
@@ -88,25 +92,39 @@ void OutputFile::fail(const char* what, int errno_value) const {
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   size_ += bytes.size();
-  checksum_.add(bytes);
-  part_.add(bytes);
   while (!bytes.empty()) {
-    const size_t part = std::min(bytes.size(), kBuffer - buffer_.size());
-    buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(part));
-    bytes = bytes.subspan(part);
-    if (buffer_.size() == kBuffer) flush();
+    const std::span slice = bytes.first(std::min(bytes.size(), kSlice));
+    checksum_.add(slice);
+    part_.add(slice);
+    put(slice);
+    bytes = bytes.subspan(slice.size());
   }
 }
 
+void OutputFile::put(std::span<const std::byte> slice) {
+  if (buffer_.size() + slice.size() > kSlice) flush();
+  if (slice.size() == kSlice) return write_out(slice);
+  buffer_.insert(buffer_.end(), slice.begin(), slice.end());
+}
+
 void OutputFile::flush() {
-  std::span<const std::byte> left = buffer_;
-  while (!left.empty()) {
-    const ssize_t written = ::write(fd_.get(), left.data(), left.size());
+  write_out(buffer_);
+  buffer_.clear();
+}
+
+void OutputFile::write_out(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail("cannot write", errno);
-    left = left.subspan(static_cast<size_t>(written));
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    written_ += static_cast<uint64_t>(written);
   }
-  buffer_.clear();
+  if (written_ - to_disk_ < kToDisk) return;
+  // Not every file system can; fsync() does it all then.
+  ::sync_file_range(fd_.get(), static_cast<off64_t>(to_disk_),
+                    static_cast<off64_t>(written_ - to_disk_), SYNC_FILE_RANGE_WRITE);
+  to_disk_ = written_;
 }
 
 void OutputFile::finish() {

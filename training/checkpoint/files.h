@@ -56,13 +56,17 @@ class OutputFile {
   std::string take_part_checksum() { return std::exchange(part_, Checksum()).hex(); }
 
  private:
+  void put(std::span<const std::byte> slice);
   void flush();
+  void write_out(std::span<const std::byte> bytes);
   [[noreturn]] void fail(const char* what, int errno_value) const;
 
   std::string path_;
   Fd fd_;
-  std::vector<std::byte> buffer_;
+  std::vector<std::byte> buffer_;  // of small writes
   uint64_t size_ = 0;
+  uint64_t written_ = 0;  // bytes that the system has
+  uint64_t to_disk_ = 0;  // those whose way to the disk has begun
   Checksum checksum_;
   Checksum part_;
   bool finished_ = false;

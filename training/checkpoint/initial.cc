@@ -99,21 +99,21 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
   };
   add("it lacks ", missing);
   add("the model has no ", surplus);
-  add("of another shape are ", misshapen);
+  add("the shape differs for ", misshapen);
   if (!problems.empty()) {
     throw Error(
-        ErrorCode::invalid_argument, cat("the parameters in ", path, " do not fit the model"),
+        ErrorCode::invalid_argument, cat("the parameters in ", path, " do not match the model"),
         {.where = "--initial",
-         .cause = cat(problems, "; the options given here make ", in_words(model.configuration())),
-         .remedy = "give the model's options as they were when the file was made"});
+         .cause = cat(problems, "; the given options define ", in_words(model.configuration())),
+         .remedy = "use the model options with which the file was created"});
   }
-  add("NaN or infinity is in ", not_finite);
+  add("NaN or infinity occurs in ", not_finite);
   if (!problems.empty()) {
     throw Error(
         ErrorCode::invalid_argument, cat("the parameters in ", path, " are not all finite"),
         {.where = "--initial",
-         .cause = cat(problems, ": the run that made them diverged, or the file is damaged"),
-         .remedy = "take an earlier checkpoint of that run, or another file"});
+         .cause = cat(problems, ": the run that wrote them diverged, or the file is damaged"),
+         .remedy = "use an earlier checkpoint of that run, or another file"});
   }
 }
 

@@ -51,8 +51,8 @@ std::string run_of(const std::vector<StepSeen>& steps, const std::string& direct
   if (runs.size() <= 1) return runs.empty() ? "" : *runs.begin();
   throw Error(ErrorCode::invalid_argument,
               cat(directory, " holds ", describe_runs(steps),
-                  ", and its file `latest` does not say which of them to go on with"),
-              {.remedy = "name a step of that run: --resume STEP"});
+                  ", and its file `latest` does not name one of them"),
+              {.remedy = "select a step of the run: --resume STEP"});
 }
 
 std::string listed(const std::vector<StepSeen>& steps) {
@@ -110,9 +110,10 @@ std::vector<StepSeen> look_at_steps(const std::string& directory) {
 std::string describe_runs(const std::vector<StepSeen>& steps) {
   std::map<std::string, int64_t> last;
   for (const StepSeen& seen : steps) {
-    const std::string name = seen.error         ? "a run whose steps cannot be read"
-                             : seen.run.empty() ? "a run without an identity, of an earlier Tutti,"
-                                                : "run " + seen.run;
+    const std::string name = seen.error ? "a run whose steps cannot be read"
+                             : seen.run.empty()
+                                 ? "a run of an earlier version of Tutti, without an identity,"
+                                 : "run " + seen.run;
     last[name] = seen.step;
   }
   std::string text;
@@ -126,12 +127,12 @@ ChosenStep choose_step(const std::string& directory, std::optional<int64_t> want
                        const StepCheck& check) {
   const std::vector<StepSeen> steps = look_at_steps(directory);
   if (steps.empty()) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no checkpoint in ", directory),
-                {.remedy = "name a directory that holds step-... folders"});
+    throw Error(ErrorCode::invalid_argument, cat("no checkpoint found in ", directory),
+                {.remedy = "use a directory that contains step-... folders"});
   }
   if (wanted && std::ranges::find(steps, *wanted, &StepSeen::step) == steps.end()) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no step ", *wanted, " in ", directory),
-                {.remedy = cat("name one that is there: ", listed(steps))});
+    throw Error(ErrorCode::invalid_argument, cat("no step ", *wanted, " found in ", directory),
+                {.remedy = cat("use an existing step: ", listed(steps))});
   }
   const std::optional<int64_t> latest = readable_latest(directory);
   const std::string run = run_of(steps, directory, wanted ? wanted : latest);
@@ -153,8 +154,8 @@ ChosenStep choose_step(const std::string& directory, std::optional<int64_t> want
   }
   std::string why;
   for (const ChosenStep::Skipped& one : skipped) why += cat("; step ", one.step, ": ", one.why);
-  throw Error(ErrorCode::invalid_argument, cat("no checkpoint in ", directory, " is whole", why),
-              {.remedy = "take a copy, or start anew in another directory"});
+  throw Error(ErrorCode::invalid_argument, cat("no checkpoint in ", directory, " is complete", why),
+              {.remedy = "restore a copy, or start a new run in another directory"});
 }
 
 }  // namespace tutti::training

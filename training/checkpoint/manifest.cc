@@ -70,7 +70,7 @@ TensorEntry tensor_of(const std::string& name, const Json& entry) {
   TensorEntry tensor{{name, *type, entry.at("shape").get<std::vector<int64_t>>()}, {}};
   if (!count_of(tensor.info.shape)) {
     throw Error(ErrorCode::invalid_argument,
-                cat("tensor ", in_quotes(name), " has an impossible shape"));
+                cat("tensor ", in_quotes(name), " has an invalid shape"));
   }
   if (entry.contains("pieces")) {
     add_pieces(tensor, Slice(tensor.info.shape), entry.at("pieces"));
@@ -87,7 +87,7 @@ Manifest manifest_of(const Json& root) {
   manifest.step = root.at("step").get<int64_t>();
   manifest.model = root.at("model");
   if (!manifest.model.is_object() && !manifest.model.is_string()) {
-    throw Error(ErrorCode::invalid_argument, "its model is neither an object nor a text");
+    throw Error(ErrorCode::invalid_argument, "its model is neither an object nor a string");
   }
   manifest.state = root.at("state");
   manifest.run = root.value("run", std::string());
@@ -110,7 +110,7 @@ std::string arrange_pieces(StoredSlice& stored, int world) {
   std::ranges::sort(stored.pieces, {}, &StoredPiece::first);
   int64_t end = 0;
   for (const StoredPiece& piece : stored.pieces) {
-    if (piece.file < 0 || piece.file >= world || piece.count < 1) return "has an impossible piece";
+    if (piece.file < 0 || piece.file >= world || piece.count < 1) return "has an invalid piece";
     if (piece.first > end) return cat("lacks elements [", end, ", ", piece.first, ")");
     if (piece.first < end) return cat("has element ", piece.first, " twice");
     if (piece.count > count - end) return cat("has pieces beyond its ", count, " elements");
@@ -138,7 +138,7 @@ std::string arrange_slices(TensorEntry& tensor, int world) {
   }
   if (missing == 0) return "";
   return slices.empty() ? cat("lacks elements [0, ", missing, ")")
-                        : cat("lacks ", missing, " elements: its slices are not the whole");
+                        : cat("lacks ", missing, " elements: its slices do not cover the tensor");
 }
 
 }  // namespace
@@ -202,7 +202,7 @@ void arrange(Manifest& manifest) {
     const std::string problem = arrange_slices(tensor, manifest.world());
     if (problem.empty()) continue;
     throw Error(ErrorCode::mismatch, cat("tensor ", in_quotes(tensor.info.name), ' ', problem),
-                {.cause = "the ranks do not agree on who has which part"});
+                {.cause = "the ranks disagree about which rank has which part"});
   }
 }
 
@@ -233,28 +233,28 @@ std::string to_text(const Manifest& manifest) {
   } catch (const Error& error) {  // of either function
     problem = error.what();
   }
-  throw Error(ErrorCode::invalid_argument, cat("the state of step ", manifest.step,
-                                               " is nothing that JSON can hold: ", problem));
+  throw Error(ErrorCode::invalid_argument,
+              cat("the state of step ", manifest.step, " cannot be written as JSON: ", problem));
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& path) {
   const auto refuse = [&](std::string_view cause, ErrorCode code = ErrorCode::invalid_argument) {
-    return Error(code, cat(path, " is no good description of a checkpoint: ", cause));
+    return Error(code, cat(path, " is not a valid description of a checkpoint: ", cause));
   };
   const size_t end = std::min(text.find('\n'), text.size());
   const std::string_view rest = text.substr(std::min(end + 1, text.size()));
   if (text.substr(0, end + 1) != first_line(rest)) {
-    throw refuse("its checksum does not fit what it says, so it is damaged or was cut off");
+    throw refuse("its checksum does not match its contents, so it is damaged or truncated");
   }
   try {
     const Json root = Json::parse(text);
     if (root.at("format") != kFormat) {
-      throw Error(ErrorCode::invalid_argument, "it has another format");
+      throw Error(ErrorCode::invalid_argument, "it has an unknown format");
     }
     const int version = root.at("version").get<int>();
     if (version < kOldest || version > kVersion) {
-      throw refuse(cat("it has version ", version, " of the format; this Tutti reads ", kOldest,
-                       " to ", kVersion),
+      throw refuse(cat("it has version ", version, " of the format; this version of Tutti reads ",
+                       kOldest, " to ", kVersion),
                    ErrorCode::unsupported);
     }
     Manifest manifest = manifest_of(root);

@@ -19,11 +19,10 @@ Publication::Publication(RunDirectory& directory, int64_t step)
     : directory_(directory),
       step_(step),
       folder_(cat(directory.path(), '/', temporary_name(step))) {
-  if (step < 0) throw Error(ErrorCode::invalid_argument, cat("there is no step ", step));
+  if (step < 0) throw Error(ErrorCode::invalid_argument, cat("invalid step ", step));
   if (::mkdir(folder_.c_str(), 0777) != 0) {
-    throw system_error(
-        cat("cannot make the directory ", folder_), errno,
-        {.remedy = "name a directory that you may write, on a disk with some space"});
+    throw system_error(cat("cannot make the directory ", folder_), errno,
+                       {.remedy = "choose a writable directory on a disk with free space"});
   }
 }
 

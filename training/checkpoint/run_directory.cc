@@ -30,8 +30,8 @@ std::string checked_path(const std::string& directory) {
   const fs::path parent = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : ".";
   const std::optional<int64_t> step = parse_step_name(fs::path(path).filename().string());
   throw Error(ErrorCode::invalid_argument,
-              cat(path, " is the folder of one step, and no directory of a run"),
-              {.remedy = cat("to go on from that step, give --checkpoint ", parent.string(),
+              cat(path, " is the folder of one step, not the directory of a run"),
+              {.remedy = cat("to resume from that step, use --checkpoint ", parent.string(),
                              " --resume ", step ? std::to_string(*step) : "STEP")});
 }
 
@@ -43,7 +43,7 @@ void make(const std::string& directory) {
   }
   if (error) {
     throw system_error(cat("cannot make the directory ", directory), error.value(),
-                       {.remedy = "name a directory in a place that you may write"});
+                       {.remedy = "choose a directory in a writable place"});
   }
 }
 
@@ -53,8 +53,8 @@ void refuse_other_run(const std::string& directory, const std::string& run, bool
   throw Error(
       ErrorCode::invalid_argument,
       cat(directory, " holds ", describe_runs(steps), "; the new run ", run, " was not started"),
-      {.remedy = cat(resumable ? "continue the old run by --resume, or name" : "name",
-                     " another directory, or remove the old run by --overwrite")});
+      {.remedy = cat(resumable ? "resume the old run with --resume, use" : "name",
+                     " another directory, or replace the old run with --overwrite")});
 }
 
 void check_nothing(const Checkpoint&) {}
@@ -63,13 +63,13 @@ ChosenStep chosen(const std::string& directory, const RunStart& start, const Ste
   std::error_code error;
   if (fs::is_directory(directory, error)) return choose_step(directory, start.step, check);
   throw Error(ErrorCode::invalid_argument, cat("there is no directory ", directory, " to resume"),
-              {.remedy = "check the path, or leave out --resume to start a new run there"});
+              {.remedy = "check the path, or remove --resume to start a new run there"});
 }
 
 void check_options(const RunStart& start) {
   if (!start.resume || !start.overwrite) return;
-  throw Error(ErrorCode::invalid_argument, "both --resume and --overwrite were given",
-              {.remedy = "give one: go on with the run that is there, or remove it"});
+  throw Error(ErrorCode::invalid_argument, "--resume excludes --overwrite",
+              {.remedy = "resume the existing run or replace it"});
 }
 
 void remove_leftovers(const std::string& directory) {
@@ -87,7 +87,7 @@ std::string make_aside(const std::string& directory) {
   for (int i = 1;; ++i) {
     std::string path = cat(directory, "/set-aside-", i);
     if (::mkdir(path.c_str(), 0777) == 0) return path;
-    if (errno != EEXIST) throw file_error("cannot make the directory", path, errno);
+    if (errno != EEXIST) throw file_error("cannot create the directory", path, errno);
   }
 }
 
@@ -168,14 +168,15 @@ void RunDirectory::begin() {
   }
   const int64_t step = resumed_->checkpoint.manifest().step;
   for (const ChosenStep::Skipped& skipped : resumed_->skipped) {
-    log(LogLevel::warning, cat("passing over ", step_name(skipped.step), ": ", skipped.why));
+    log(LogLevel::warning, cat("skipping ", step_name(skipped.step), ": ", skipped.why));
   }
-  // Readers of `latest` find an existing step at every moment.
+  // Updates `latest` before moving other steps aside, so that it never names a step that has been
+  // moved.
   if (!resumed_->is_latest) replace_file(cat(path_, '/', kLatestFile), step_name(step) + "\n");
   if (resumed_->others.empty()) return;
   set_aside(resumed_->others);
-  log(LogLevel::warning, cat("the run goes on from step ", step, "; ", listed(resumed_->others),
-                             " will not be used: moved to ", aside_));
+  log(LogLevel::warning, cat("the run continues from step ", step, "; ", listed(resumed_->others),
+                             " are not used and were moved to ", aside_));
 }
 
 std::string RunDirectory::make_companions() {
@@ -207,8 +208,9 @@ void RunDirectory::set_aside(const std::vector<int64_t>& steps) {
     std::error_code error;
     if (fs::exists(to, error)) to = cat(aside_ = make_aside(path_), '/', step_name(step));
     if (::rename(from.c_str(), to.c_str()) != 0) {
-      throw system_error(cat("cannot move ", from, " to ", to), errno,
-                         {.remedy = "move it yourself: it is not of the run that goes on here"});
+      throw system_error(
+          cat("cannot move ", from, " to ", to), errno,
+          {.remedy = "move it manually, since it does not belong to the resumed run"});
     }
   }
   sync_directory(aside_);
@@ -240,9 +242,9 @@ bool RunDirectory::is_of_later_writer(const std::string& folder) const {
 void RunDirectory::require_no_later_writer(const std::string& folder) const {
   if (!is_of_later_writer(folder)) return;
   require_writer();
-  throw Error(ErrorCode::invalid_argument,
-              cat("a later writer than this run has published a step in ", path_),
-              {.remedy = "look at who else works there; start the run again with --resume"});
+  throw Error(
+      ErrorCode::invalid_argument, cat("another, later job has published a step in ", path_),
+      {.remedy = "check which other job uses the directory, then restart the run with --resume"});
 }
 
 void RunDirectory::prune(int keep) {
@@ -261,7 +263,7 @@ void RunDirectory::set_best(int64_t step) {
   const std::string name = cat(path_, '/', kBestLink);
   if (::symlink(step_name(step).c_str(), made.c_str()) != 0 ||
       ::rename(made.c_str(), name.c_str()) != 0) {
-    throw file_error("cannot make the link", name, errno);
+    throw file_error("cannot create the link", name, errno);
   }
   best_ = step;
 }

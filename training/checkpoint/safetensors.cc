@@ -50,27 +50,28 @@ class Header {
  private:
   [[noreturn]] void refuse(const std::string& cause,
                            ErrorCode code = ErrorCode::invalid_argument) const {
-    throw Error(code,
-                cat(path_, " is no good safetensors file: ",
-                    tensor_.empty() ? "" : cat("tensor ", in_quotes(tensor_), ": "), cause),
-                {.remedy = "get or write the file anew; one that was cut off in transit is the "
-                           "usual case"});
+    throw Error(
+        code,
+        cat(path_, " is not a valid safetensors file: ",
+            tensor_.empty() ? "" : cat("tensor ", in_quotes(tensor_), ": "), cause),
+        {.remedy = "download or write the file again; it was probably truncated in transit"});
   }
 
   Json parse() {
     uint64_t length = 0;
     if (bytes_.size() < sizeof length) {
-      refuse(cat("it has ", bytes_.size(), " bytes, fewer than the length of a header takes"));
+      refuse(cat("it has ", bytes_.size(), " bytes, too few for the length of a header"));
     }
     std::memcpy(&length, bytes_.data(), sizeof length);
     const uint64_t left = bytes_.size() - sizeof length;
     if (is_git_lfs_pointer({reinterpret_cast<const char*>(bytes_.data()), bytes_.size()})) {
-      throw Error(ErrorCode::invalid_argument, cat(path_, " is no good safetensors file"),
+      throw Error(ErrorCode::invalid_argument, cat(path_, " is not a valid safetensors file"),
                   {.cause = kGitLfsCause, .remedy = kGitLfsRemedy});
     }
-    if (length > kMaxHeader) refuse(cat("its header is said to have ", length, " bytes"));
+    if (length > kMaxHeader) refuse(cat("its header length is given as ", length, " bytes"));
     if (length > left) {
-      refuse(cat("its header is said to have ", length, " bytes, but only ", left, " follow"));
+      refuse(cat("its header length is given as ", length, " bytes, but only ", left,
+                 " bytes follow"));
     }
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + sizeof length,
                                 length);
@@ -84,10 +85,10 @@ class Header {
   }
 
   std::map<std::string, std::string> strings(const Json& entry) const {
-    if (!entry.is_object()) refuse("it is no object");
+    if (!entry.is_object()) refuse("it is not an object");
     std::map<std::string, std::string> result;
     for (const auto& [key, value] : entry.items()) {
-      if (!value.is_string()) refuse(cat("the value of ", in_quotes(key), " is no string"));
+      if (!value.is_string()) refuse(cat("the value of ", in_quotes(key), " is not a string"));
       result[key] = value.get<std::string>();
     }
     return result;
@@ -101,7 +102,7 @@ class Header {
     for (const Json& one : entry.at(key)) {
       if (!one.is_natural_number() ||
           one.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
-        refuse(cat("its ", key, " has ", one.words(), ", which is no size"));
+        refuse(cat("its ", key, " has ", one.words(), ", which is not a size"));
       }
       result.push_back(static_cast<Number>(one.get<uint64_t>()));
     }
@@ -109,7 +110,7 @@ class Header {
   }
 
   StoredTensor tensor(const std::string& name, const Json& entry) const {
-    if (!entry.is_object()) refuse("it is no object");
+    if (!entry.is_object()) refuse("it is not an object");
     for (const auto& [key, value] : entry.items()) {
       if (key != "dtype" && key != "shape" && key != "data_offsets") {
         refuse(cat("it has the unknown field ", in_quotes(key)));
@@ -122,16 +123,16 @@ class Header {
 
     StoredTensor result{{name, *dtype, numbers<int64_t>(entry, "shape")}, {}};
     const std::optional<int64_t> count = count_of(result.info.shape);
-    if (!count) refuse("its shape has more elements than any memory");
+    if (!count) refuse("the number of elements of its shape exceeds the address space");
     const std::vector<uint64_t> offsets = numbers<uint64_t>(entry, "data_offsets");
-    if (offsets.size() != 2 || offsets[0] > offsets[1]) refuse("its data_offsets are no range");
+    if (offsets.size() != 2 || offsets[0] > offsets[1]) refuse("its data_offsets are not a range");
     if (offsets[1] > data_.size()) {
-      refuse(cat("it ends at byte ", offsets[1], " of the data, of which there are only ",
-                 data_.size()));
+      refuse(cat("it ends at byte ", offsets[1], " of the data, which has only ", data_.size()));
     }
     const uint64_t size = static_cast<uint64_t>(*count) * size_of(*dtype);
     if (offsets[1] - offsets[0] != size) {
-      refuse(cat("it has ", offsets[1] - offsets[0], " bytes, but its shape and type take ", size));
+      refuse(
+          cat("it has ", offsets[1] - offsets[0], " bytes, but its shape and type require ", size));
     }
     result.bytes = data_.subspan(offsets[0], size);
     return result;
@@ -143,8 +144,8 @@ class Header {
     for (const StoredTensor& tensor : tensors) {
       tensor_ = tensor.info.name;
       const auto gap = tensor.bytes.data() - end;
-      if (gap < 0) refuse("it overlaps the one before it");
-      if (gap > 0) refuse(cat(gap, " bytes before it belong to none"));
+      if (gap < 0) refuse("it overlaps the previous tensor");
+      if (gap > 0) refuse(cat(gap, " bytes before it belong to no tensor"));
       end = tensor.bytes.data() + tensor.bytes.size();
     }
     tensor_.clear();
@@ -183,7 +184,7 @@ std::string safetensors_name(DType type) {
     if (one == type) return name;
   }
   throw Error(ErrorCode::unsupported,
-              cat("safetensors has no name for elements of type ", name(type)));
+              cat("safetensors has no type name for elements of type ", name(type)));
 }
 
 std::optional<DType> safetensors_type(std::string_view name) {
@@ -219,9 +220,10 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path,
   for (const TensorInfo& tensor : tensors) {
     const std::optional<int64_t> count = count_of(tensor.shape);
     if (!count || header.contains(tensor.name) || tensor.name == kMetadata) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("cannot write tensor ", in_quotes(tensor.name), " to ", path, ": ",
-                      count ? "the file has that name already" : "its shape is impossible"));
+      throw Error(
+          ErrorCode::invalid_argument,
+          cat("cannot write tensor ", in_quotes(tensor.name), " to ", path, ": ",
+              count ? "the file already has a tensor with that name" : "its shape is invalid"));
     }
     const uint64_t end = offset + static_cast<uint64_t>(*count) * size_of(tensor.dtype);
     header[tensor.name] = {{"dtype", safetensors_name(tensor.dtype)},
@@ -234,7 +236,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path,
     text = header.dump();
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid_argument,
-                cat("cannot write ", path, ": a name in it is no UTF-8: ", error.what()));
+                cat("cannot write ", path, ": a name in it is not valid UTF-8: ", error.what()));
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMaxHeader) {

@@ -94,7 +94,8 @@ CheckpointSave::CheckpointSave(SaveRequest request, std::vector<TensorPiece> pie
       group_(std::move(group)),
       failed_(cat("the checkpoint of step ", request_.step, " was not saved: ")) {
   folder_ = done_by_first(group_, failed_, [&] {
-    if (request_.directory == nullptr) throw Error(ErrorCode::internal, "no directory was given");
+    if (request_.directory == nullptr)
+      throw Error(ErrorCode::internal, "no directory was specified");
     publication_.emplace(*request_.directory, request_.step);
     return publication_->folder();
   });

@@ -94,7 +94,7 @@ std::optional<int64_t> latest_step(const std::string& directory) {
   const std::optional<int64_t> step = parse_step_name(text);
   if (!step) {
     throw Error(ErrorCode::invalid_argument,
-                cat(file.string(), " names no checkpoint: it says ", in_quotes(text)));
+                cat(file.string(), " does not name a checkpoint: it contains ", in_quotes(text)));
   }
   return step;
 }

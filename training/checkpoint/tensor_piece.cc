@@ -17,10 +17,12 @@ void check_piece(const TensorPiece& piece) {
   if (fits && count && piece.first >= 0 && data.rows == 1 && piece.first <= *count - data.cols) {
     return;
   }
-  throw Error(ErrorCode::invalid_argument,
-              cat("a piece of ", data.rows, " x ", data.cols, " elements from element ",
-                  piece.first, " on is no part of tensor ", in_quotes(piece.name), ", which has ",
-                  count.value_or(-1), " elements"));
+  const std::string tensor = cat("tensor ", in_quotes(piece.name));
+  std::string problem = cat(data.rows, " x ", data.cols, " elements from element ", piece.first,
+                            " do not fit into ", tensor, ", which has ", count.value_or(0));
+  if (!count) problem = tensor + " has an impossible shape";
+  if (!fits) problem = cat("the slice of ", tensor, " is one of another shape");
+  throw Error(ErrorCode::invalid_argument, "invalid piece: " + problem);
 }
 
 void read_parts(const TensorPiece& piece,
@@ -57,8 +59,9 @@ void add_described(const Json& pieces, int rank, std::map<std::string, TensorEnt
     const std::string& name = piece.tensor.name;
     TensorEntry& entry = tensors.try_emplace(name, TensorEntry{piece.tensor, {}}).first->second;
     if (entry.info != piece.tensor) {
-      throw Error(ErrorCode::mismatch, cat("rank ", rank, " has another shape or type of tensor ",
-                                           in_quotes(name), " than a rank before it"));
+      throw Error(ErrorCode::mismatch,
+                  cat("rank ", rank, " has a different shape or type of tensor ", in_quotes(name),
+                      " from a lower rank"));
     }
     if (piece.count > 0) entry.add(piece.slice, {piece.first, piece.count, rank, piece.checksum});
   }

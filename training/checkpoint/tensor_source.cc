@@ -50,15 +50,15 @@ const TensorInfo& checked_range(const TensorSource& source, const std::string& w
   if (info == nullptr) {
     const std::string close = nearest(name, source.names());
     throw Error(ErrorCode::invalid_argument, cat(where, " has no tensor ", in_quotes(name)),
-                {.cause = "it is of another model, or of another optimizer",
+                {.cause = "it belongs to another model or another optimizer",
                  .remedy = close.empty() ? "" : cat("did you mean ", in_quotes(close), "?")});
   }
   if (out.rows != 1 || first < 0 || first > info->count() - out.cols) {
     throw Error(
         ErrorCode::invalid_argument,
         cat("tensor ", in_quotes(name), " of ", where, " has ", info->count(), " elements; [",
-            first, ", ", first + out.size(), ") in ", out.rows, " row(s) is no range of them"),
-        {.cause = "the model has other sizes"});
+            first, ", ", first + out.size(), ") in ", out.rows, " row(s) is not within them"),
+        {.cause = "the model has different sizes"});
   }
   return *info;
 }
@@ -90,7 +90,7 @@ void convert_elements(const std::byte* bytes, DType from, Tensor out) {
   }
   if (!is_float(from) || !is_float(out.dtype)) {
     throw Error(ErrorCode::unsupported,
-                cat("elements of type ", name(from), " are not read as ", name(out.dtype)));
+                cat("elements of type ", name(from), " cannot be read as ", name(out.dtype)));
   }
   std::array<float, kBlock> floats;
   const auto count = static_cast<size_t>(out.size());

@@ -22,7 +22,7 @@ uint64_t from_hexadecimal(const std::string& text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error == std::errc() && end == text.data() + text.size()) return value;
-  throw Error(ErrorCode::invalid_argument, cat(in_quotes(text), " is no digest of members"));
+  throw Error(ErrorCode::invalid_argument, cat(in_quotes(text), " is not a digest of members"));
 }
 
 }  // namespace

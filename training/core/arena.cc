@@ -47,8 +47,8 @@ Tensor Arena::take(DType dtype, int64_t rows, int64_t cols) {
   if (bytes == 0) return empty;
   if (bytes > limit_ - used_) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the activations of one micro-batch take more than ", limit_ >> 20, " MiB"),
-                {.remedy = "take a smaller micro-batch or checkpoint activations"});
+                cat("the activations of one micro-batch exceed ", limit_ >> 20, " MiB"),
+                {.remedy = "use a smaller micro-batch or activation checkpointing"});
   }
   const auto fits = [&] {
     const Chunk& chunk = chunks_[current_];

@@ -14,10 +14,10 @@ BackendMemory allocate(const Backend* backend, size_t bytes) {
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED) {
-    throw system_error(
-        cat("cannot reserve ", bytes >> 20, " MiB of addresses for activations"), errno,
-        {.remedy = "raise the limit on virtual memory (ulimit -v), or take a smaller "
-                   "micro-batch"});
+    throw system_error(cat("cannot reserve ", bytes >> 20, " MiB of addresses for activations"),
+                       errno,
+                       {.remedy = "raise the limit on virtual memory (ulimit -v), or use a smaller "
+                                  "micro-batch"});
   }
   ::madvise(address, bytes, MADV_HUGEPAGE);  // fewer page faults; harmless if refused
   return {static_cast<std::byte*>(address),

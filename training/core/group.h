@@ -52,8 +52,9 @@ Group group_of_one();
 // A group of the communicator's ranks. The communicator must outlive the group.
 Group group_of(Communicator& communicator);
 
-// Collective. Runs `work` on rank 0. Every rank returns its result, or throws the Error that it
-// threw, prefixed by `failed` ("the checkpoint of step 3 was not saved: ").
+// Collective. Runs `work` on rank 0 and returns the result of `work` on every rank. If `work`
+// throws an Error, every rank throws that Error, with `failed` as prefix ("the checkpoint of step 3
+// was not saved: ").
 std::string done_by_first(const Group& group, const std::string& failed,
                           const std::function<std::string()>& work);
 

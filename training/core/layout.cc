@@ -19,8 +19,8 @@ void check(const LayoutOptions& options) {
   if (fewest >= 1 && options.bucket_elements >= 1 && options.first_bucket_elements >= 1) return;
   throw Error(ErrorCode::invalid_argument,
               cat("buckets of ", options.bucket_elements, " elements (the first: ",
-                  options.first_bucket_elements, ") on ", fewest, " ranks make no sense"),
-              {.remedy = "give at least 1 of each"});
+                  options.first_bucket_elements, ") on ", fewest, " ranks are invalid"),
+              {.remedy = "use at least 1 of each"});
 }
 
 // True if all tensor ranks have the same number of elements.

@@ -23,6 +23,7 @@ struct ModelTraits {
   uint64_t batch = 32;  // samples
   uint64_t micro_batch = 32;
   double adam_rate = 1e-3;     // learning rates: Adam and its variants,
+  double adam_beta2 = 0.99;    // decay of squared gradients: Adam and its variants
   double sgd_rate = 0.1;       // and SGD
   double weight_decay = 0.01;  // decoupled
   double clip = 0;             // 0: none

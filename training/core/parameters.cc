@@ -20,8 +20,8 @@ void check_shape(const ParameterSpec& spec) {
   for (const int64_t dimension : spec.shape) {
     if (dimension < 0 || (dimension > 0 && count > kMax / dimension)) {
       throw Error(ErrorCode::invalid_argument,
-                  cat("parameter ", spec.name, " has an impossible dimension, ", dimension),
-                  {.remedy = "give dimensions of 0 or more that fit into memory"});
+                  cat("parameter ", spec.name, " has an invalid dimension,  ", dimension),
+                  {.remedy = "use dimensions of at least 0 that fit in memory"});
     }
     count *= dimension;
   }
@@ -93,6 +93,13 @@ void ParameterTable::set_value(int index, Tensor value) {
   views_.at(static_cast<size_t>(index)).value = value;
   for (SharedUse& use : shared_uses_) {
     if (use.parameter == index) use.view.value = value;
+  }
+}
+
+void ParameterTable::set_quantized(int index, const QuantizedMatrix* values) {
+  views_.at(static_cast<size_t>(index)).quantized = values;
+  for (SharedUse& use : shared_uses_) {
+    if (use.parameter == index) use.view.quantized = values;
   }
 }
 

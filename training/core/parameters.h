@@ -37,6 +37,8 @@ struct ParameterSpec {
   // The parameter is the weight of a dense layer, outputs x inputs: its gradient is a sum of outer
   // products, one for each row that the layer computes.
   bool is_dense = false;
+  // Its layers also compute with values in blocks of few bits (Parameter::quantized).
+  bool is_quantizable = false;
 
   int64_t count() const;  // elements of the whole
   // This rank's part. Its matrix in memory has the first dimension as rows and the product of the
@@ -48,7 +50,8 @@ struct ParameterSpec {
   uint64_t stream() const;
 };
 
-class FactorRows;  // modules/factor_rows.h
+class FactorRows;        // modules/factor_rows.h
+struct QuantizedMatrix;  // kernels/quantized_weights.h
 
 // Memory of this rank's part of one parameter: rows x cols. Empty while the parameter is not
 // resident.
@@ -60,6 +63,8 @@ struct Parameter {
   // Backward adds rows to these instead of adding to the gradient where the gradient is sent as its
   // factors. Null elsewhere.
   FactorRows* factors = nullptr;
+  // The values in blocks of few bits, for models that are not trained; `value` is then empty.
+  const QuantizedMatrix* quantized = nullptr;
 
   int sources() const { return 1 + static_cast<int>(other_gradients.size()); }
   // The gradient from the micro-batches of number `source` among the ranks whose rows the parameter
@@ -95,6 +100,8 @@ class ParameterTable {
                        Placement placement = {});
   // Marks the parameter that was added last (ParameterSpec::is_dense).
   void mark_dense() { specs_.back().is_dense = true; }
+  // The same for ParameterSpec::is_quantizable.
+  void mark_quantizable() { specs_.back().is_quantizable = true; }
   void begin_unit(int unit) { unit_ = unit; }
   // Declares that the current unit also uses a parameter of an earlier unit; returns the unit's own
   // handle on it.
@@ -112,6 +119,8 @@ class ParameterTable {
   void set_factors(int index, FactorRows* factors) {
     views_.at(static_cast<size_t>(index)).factors = factors;
   }
+  // For all handles on a parameter.
+  void set_quantized(int index, const QuantizedMatrix* values);
   std::deque<SharedUse>& shared_uses() { return shared_uses_; }
   const std::deque<SharedUse>& shared_uses() const { return shared_uses_; }
   // The gradients of a parameter's shared uses that have memory of their own.

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "training/core/arena.h"
+#include "training/core/gemm_format.h"
 #include "training/core/later.h"
 #include "training/core/placement.h"
 #include "training/core/tensor.h"
@@ -111,8 +112,10 @@ struct PassContext {
   const MicroBatch* batch = nullptr;
   DType dtype = DType::f32;  // of activations
   int slot = 0;              // index among the micro-batches in flight: units keep `saved` by slot
-  uint64_t seed = 0;         // of dropout
+  uint64_t seed = 0;         // for dropout and stochastic rounding
   bool training = true;      // dropout and batch statistics are on
+  // Format to which dense layers round the operands of their products (modules/linear.h).
+  GemmFormat gemm_format = GemmFormat::none;
   // Deterministic mode: number of slices of computations that tensor ranks share (slices.h); else
   // 1.
   int slices = 1;

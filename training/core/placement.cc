@@ -31,9 +31,9 @@ bool is_good(const Slice::Ranges& ranges, int64_t size) {
 }
 
 Error refused(const Cut& cut, std::string_view why) {
-  return Error(
-      ErrorCode::invalid_argument,
-      cat("dimension ", cut.dimension, " is not cut over the axis ", name(cut.axis), ": ", why));
+  return Error(ErrorCode::invalid_argument,
+               cat("dimension ", cut.dimension, " cannot be sharded over the axis ", name(cut.axis),
+                   ": ", why));
 }
 
 Slice::Ranges cut_ranges(const Cut& cut, int64_t size, const MeshPlace& place) {
@@ -41,7 +41,7 @@ Slice::Ranges cut_ranges(const Cut& cut, int64_t size, const MeshPlace& place) {
   Slice::Ranges ranges;
   int64_t start = 0;
   for (const int64_t part : parts) {
-    if (part < 0) throw refused(cut, cat("a part of it is ", part));
+    if (part < 0) throw refused(cut, cat("a part of it has size ", part));
     const Share own = even_share(part, place.place(cut.axis), place.size(cut.axis));
     const int64_t begin = start + own.first;
     const int64_t end = begin + own.count;
@@ -52,7 +52,7 @@ Slice::Ranges cut_ranges(const Cut& cut, int64_t size, const MeshPlace& place) {
     }
     start += part;
   }
-  if (start != size) throw refused(cut, cat("its parts are ", start, " of ", size, " together"));
+  if (start != size) throw refused(cut, cat("its parts sum to ", start, ", not ", size));
   return ranges;
 }
 
@@ -75,7 +75,8 @@ Slice::Slice(std::vector<int64_t> shape, std::vector<Ranges> ranges)
     count_ *= shape_.back();
   }
   if (!good) {
-    throw Error(ErrorCode::invalid_argument, "these ranges are no slice of a tensor of that shape");
+    throw Error(ErrorCode::invalid_argument,
+                "these ranges are not a slice of a tensor of that shape");
   }
 }
 
@@ -183,21 +184,22 @@ Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
   std::vector<bool> cut_already(shape.size());
   for (const Cut& cut : placement.cuts) {
     const auto dimension = static_cast<size_t>(cut.dimension);
-    if (cut.dimension < 0 || dimension >= shape.size()) throw refused(cut, "it is not there");
+    if (cut.dimension < 0 || dimension >= shape.size())
+      throw refused(cut, "the parameter has no such dimension");
     if (cut.axis != Axis::tensor) {
-      throw refused(cut, "ranks along it have the same parameters, or other ones");
+      throw refused(cut, "the parameters along this axis are replicated or unrelated");
     }
     if (axes.has(cut.axis) || cut_already[dimension])
-      throw refused(cut, "one of them is cut already");
+      throw refused(cut, "one of the dimensions is sharded already");
     axes = axes | AxisSet{cut.axis};
     cut_already[dimension] = true;
     ranges[dimension] = cut_ranges(cut, shape[dimension], place);
   }
   if (!placement.partial.without(AxisSet{Axis::tensor}.without(axes)).empty()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("a gradient is no partial sum over ", name(placement.partial)),
-                {.cause = "along the axes of a batch it always is, along the pipeline axis never, "
-                          "and where the parameter is cut each rank has its own"});
+                cat("a gradient cannot be a partial sum over ", name(placement.partial)),
+                {.cause = "gradients are always partial sums over the batch axes, never over the "
+                          "pipeline axis or an axis that shards the parameter"});
   }
   const SoleOwner& owner = placement.owner;
   const bool is_one = owner.number >= 0 && owner.number < place.ranks_along(owner.axes);
@@ -205,9 +207,9 @@ Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
     throw Error(
         ErrorCode::invalid_argument,
         cat("number ", owner.number, " along ", name(owner.axes),
-            " cannot have a parameter to itself"),
-        {.cause = "there is no such rank, it is one of another stage, or the parameter is a "
-                  "number, of which the others would have as much"});
+            " cannot be the only owner of a parameter"),
+        {.cause = "the rank does not exist, it belongs to another stage, or the parameter is a "
+                  "scalar, which other ranks could not distinguish from an empty one"});
   }
   if (owner.number != place.number_along(owner.axes)) ranges.assign(shape.size(), {});
   return {shape, std::move(ranges)};

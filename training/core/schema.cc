@@ -23,17 +23,17 @@ const char* wanted(Type type) {
     case Type::truth:
       return "true or false";
     case Type::whole:
-      return "a whole number";
+      return "an integer";
     case Type::number:
       return "a number";
     case Type::text:
-      return "a text";
+      return "a string";
     case Type::wholes:
-      return "a list of whole numbers";
+      return "a list of integers";
     case Type::numbers:
       return "a list of numbers";
     case Type::texts:
-      return "a list of texts";
+      return "a list of strings";
   }
   return "";
 }
@@ -43,7 +43,7 @@ Type type_of_each(Type list) {
 }
 
 [[noreturn]] void refuse_type(Type type, const std::string& value) {
-  refuse(cat(wanted(type), " is wanted, not ", value));
+  refuse(cat("expected ", wanted(type), ", not ", value));
 }
 
 bool fits(Type type, const Json& value) {
@@ -76,7 +76,7 @@ Json read_word(Type type, const std::string& word) {
   const auto parsed = std::from_chars(word.data(), end, number);
   const bool is_number = parsed.ptr == end && parsed.ec != std::errc::invalid_argument;
   if (type == Type::number || !is_number) {
-    if (!is_number) refuse(cat("a number is wanted, not ", in_quotes(word)));
+    if (!is_number) refuse(cat("expected a number, not ", in_quotes(word)));
     return parsed.ec == std::errc() ? number : std::numeric_limits<double>::infinity();
   }
   if (const auto whole = parse_number<int64_t>(word)) return *whole;
@@ -161,7 +161,7 @@ void Field::check(const Json& value) const {
     std::string names;
     for (const std::string& name : choices_) names += cat(names.empty() ? "" : ", ", name);
     const std::string close = nearest(text, choices_);
-    refuse(cat(in_quotes(text), " is none of ", names,
+    refuse(cat(in_quotes(text), " is not one of ", names,
                close.empty() ? "" : cat(" (did you mean ", close, "?)")));
   }
 }
@@ -212,7 +212,7 @@ void Schema::read(const Json& json, const std::string& where, const std::string&
   const std::function<void(const Json&, const std::string&)> read_object =
       [&](const Json& object, const std::string& inside) {
         if (!object.is_object()) {
-          refuse(cat(full(inside), ": an object is wanted, not ", object.words()), where);
+          refuse(cat(full(inside), ": expected an object, not ", object.words()), where);
         }
         for (const auto& [name, value] : object.items()) {
           const std::string key = inside.empty() ? name : inside + "." + name;
@@ -237,7 +237,7 @@ void Schema::read(const Json& json, const std::string& where, const std::string&
             if (inside.empty()) names.push_back(other.key().substr(0, other.key().find('.')));
           }
           const std::string close = nearest(key, names);
-          refuse(cat("there is no setting ", printable(full(key)),
+          refuse(cat("unknown setting ", printable(full(key)),
                      close.empty() ? "" : cat(" (did you mean ", full(close), "?)")),
                  where);
         }

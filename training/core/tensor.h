@@ -19,7 +19,7 @@ class Backend;
 // Throws unless the memory is the host's: the host cannot access any other.
 inline void require_host(const Backend* backend) {
   if (backend != nullptr) {
-    throw Error(ErrorCode::internal, "the host reads or writes a tensor that is not in its memory");
+    throw Error(ErrorCode::internal, "the host accesses a tensor in device memory");
   }
 }
 
@@ -72,7 +72,7 @@ struct BasicTensor {
   std::span<Element<T>> values() const {
     require_host(backend);
     if (!has_elements<T>(dtype)) {
-      throw Error(ErrorCode::internal, "a tensor is read as elements of another type");
+      throw Error(ErrorCode::internal, "a tensor is accessed as elements of another type");
     }
     return {reinterpret_cast<Element<T>*>(data), static_cast<size_t>(size())};
   }
@@ -102,8 +102,7 @@ inline ConstBuffer as_buffer(ConstTensor tensor) {
 // Kernels check their arguments by it; a failure is a bug of this program.
 inline void require_shapes(bool good, const char* kernel) {
   if (!good) {
-    throw Error(ErrorCode::internal,
-                std::string(kernel) + ": the shapes or types do not fit together");
+    throw Error(ErrorCode::internal, std::string(kernel) + ": the shapes or types do not match");
   }
 }
 

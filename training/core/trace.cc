@@ -39,7 +39,8 @@ struct MachineClock {
 };
 static_assert(sizeof(MachineClock) == 2 * sizeof(int64_t));
 
-// Ranks on one boot of a kernel share its clock; boot_id identifies the boot.
+// Returns a hash that is equal for ranks that run on the same kernel and so share its monotonic
+// clock: of boot_id or, if that cannot be read, of the rank number.
 uint64_t machine_of(int rank) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -159,7 +160,7 @@ void write_trace(Communicator& communicator, const Trace& trace, const std::stri
     throw_on_all(communicator,
                  system_error(cat("cannot write the trace ", path), problem[0],
                               {.where = communicator.describe(kRoot),
-                               .remedy = "name a file in a directory you may write"}));
+                               .remedy = "use a file in a directory with write permission"}));
   }
 }
 

@@ -176,8 +176,8 @@ std::string BpeTokenizer::text_of(int32_t token) const {
   if (token < 0 || static_cast<size_t>(token) >= texts_.size() ||
       !texts_[static_cast<size_t>(token)]) {
     throw Error(ErrorCode::invalid_argument,
-                cat("token ", token, " is not in the vocabulary of ", texts_.size()),
-                {.cause = "the tokens are of another tokenizer"});
+                cat("token ", token, " is not in the vocabulary of size ", texts_.size()),
+                {.cause = "the tokens come from another tokenizer"});
   }
   return *texts_[static_cast<size_t>(token)];
 }

@@ -34,7 +34,7 @@ std::array<int16_t, kCharacters> make_byte_of_character() {
 
 [[noreturn]] void refuse_vocabulary(const std::string& path, const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, cat(path, " is not a vocabulary"),
-              {.cause = cause, .remedy = "take the encoder.json or vocab.json of a GPT-2 model"});
+              {.cause = cause, .remedy = "use the encoder.json or vocab.json of a GPT-2 model"});
 }
 
 Json read_json(const std::string& path) {
@@ -63,28 +63,27 @@ Files find_files(const std::string& directory) {
       return files;
     }
   }
-  throw Error(ErrorCode::invalid_argument, cat("there is no tokenizer in ", directory),
+  throw Error(ErrorCode::invalid_argument, cat("no tokenizer found in ", directory),
               {.cause = "it has neither tokenizer.json, nor encoder.json and vocab.bpe, nor "
                         "vocab.json and merges.txt",
-               .remedy = "name a tokenizer.json, or a directory with one of these"});
+               .remedy = "use a tokenizer.json, or a directory with one of these"});
 }
 
 // Reads a JSON file {"token": id, ...}; returns the bytes of each token by id.
 std::vector<std::string> read_vocabulary(const std::string& path) {
   const Json entries = read_json(path);
   if (!entries.is_object() || entries.empty())
-    refuse_vocabulary(path, "it is no JSON object of tokens");
+    refuse_vocabulary(path, "it is not a JSON object of tokens");
   std::vector<std::string> texts(entries.size());
   for (const auto& [symbol, id] : entries.items()) {
     if (!id.is_natural_number() || id.get<uint64_t>() >= texts.size()) {
       refuse_vocabulary(path, cat("the id of ", in_quotes(symbol), " is ", id.words(),
-                                  ", not a whole number below ", texts.size(),
-                                  ", which is how many tokens there are"));
+                                  ", not an integer below the number of tokens, ", texts.size()));
     }
     const std::optional<std::string> bytes = bytes_of_symbol(symbol);
     if (!bytes || bytes->empty()) {
       refuse_vocabulary(
-          path, cat("the token ", in_quotes(symbol), " has a character that stands for no byte"));
+          path, cat("the token ", in_quotes(symbol), " has a character that encodes no byte"));
     }
     std::string& text = texts[id.get<size_t>()];
     if (!text.empty()) refuse_vocabulary(path, cat("two tokens have the id ", id.words()));
@@ -106,8 +105,9 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
     const auto refuse_vocabulary = [&](const std::string& cause) {
-      throw Error(ErrorCode::invalid_argument, cat("line ", number, " of ", path, " is no merge"),
-                  {.cause = cause, .remedy = "take the two files of one and the same tokenizer"});
+      throw Error(ErrorCode::invalid_argument,
+                  cat("line ", number, " of ", path, " is not a merge"),
+                  {.cause = cause, .remedy = "use two files of the same tokenizer"});
     };
     const std::vector<std::string> symbols = split(line, ' ');
     if (symbols.size() != 2)
@@ -128,10 +128,11 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
 void refuse_other_tokenizer(const std::string& directory, const std::vector<std::string>& symbols) {
   const std::filesystem::path folder(directory);
   const auto refuse_vocabulary = [&](const char* file, const std::string& cause) {
-    throw Error(ErrorCode::invalid_argument, cat("the tokenizer in ", directory, " is not GPT-2's"),
-                {.where = folder / file,
-                 .cause = cause,
-                 .remedy = "take its tokenizer.json: transformers' save_pretrained() writes it"});
+    throw Error(
+        ErrorCode::invalid_argument, cat("the tokenizer in ", directory, " is not that of GPT-2"),
+        {.where = folder / file,
+         .cause = cause,
+         .remedy = "use its tokenizer.json, which save_pretrained() of transformers writes"});
   };
   std::error_code error;
   constexpr const char* kConfig = "tokenizer_config.json";
@@ -149,7 +150,7 @@ void refuse_other_tokenizer(const std::string& directory, const std::vector<std:
   for (const auto& [token, id] : added.items()) {
     if (std::ranges::find(symbols, token) != symbols.end()) continue;
     refuse_vocabulary(kAdded,
-                      cat("it has the token ", in_quotes(token), ", and no vocabulary has it"));
+                      cat("it has the token ", in_quotes(token), ", which no vocabulary has"));
   }
 }
 

@@ -20,13 +20,13 @@ namespace {
 
 void check_share(int64_t labels, const ClientShare& share) {
   if (labels == 0) {
-    refuse("the data have no labels by which they could be dealt out",
-           "give images (MNIST's files), or leave it out");
+    refuse("the data has no labels for --labels-per-client",
+           "use images (MNIST files), or remove the option");
   }
   const int64_t least = (labels + share.clients - 1) / share.clients;
   if (share.labels >= least && share.labels <= labels) return;
   refuse(cat(share.clients, " clients cannot have ", share.labels, " of ", labels, " labels each"),
-         cat("give a number from ", least, " to ", labels, ": each label needs a client"));
+         cat("use a number from ", least, " to ", labels, ", so that each label has a client"));
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ ClientSet::ClientSet(const DataSet& set, const ClientShare& share) : set_(set) {
   std::ranges::sort(examples_);
   if (!examples_.empty()) return;
   refuse(cat("client ", share.client, " of ", share.clients, " would have no example"),
-         "give fewer clients, or more examples");
+         "use fewer clients or more examples");
 }
 
 }  // namespace tutti::training

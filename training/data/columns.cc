@@ -72,28 +72,40 @@ def values(batch, names):
         column = pyarrow.compute.struct_field(column, name)
     return column.to_pylist()
 
+def mapped(reader, columns):
+    """Batches of an Arrow file: views of the mapped pages, a few rows at a time."""
+    for index in range(reader.num_record_batches):
+        batch = reader.get_batch(index).select(columns)
+        for row in range(0, batch.num_rows, 1024):
+            yield batch.slice(row, 1024)
+
 def main():
     import pyarrow.compute
-    file_format = "parquet" if path.endswith(".parquet") else "ipc"
-    try:
-        data = pyarrow.dataset.dataset(path, format=file_format)
-        rows = data.count_rows()
-    except Exception as error:
-        if file_format == "parquet":
-            fail("format " + str(error).split("\n")[0])
-        data = None
-    if data is None:  # a stream, as `datasets` saves it
+    source = None
+    if path.endswith(".parquet"):
         try:
-            source = pyarrow.OSFile(path)
-            reader = pyarrow.ipc.open_stream(source)
+            data = pyarrow.dataset.dataset(path, format="parquet")
+            rows = data.count_rows()
         except Exception as error:
             fail("format " + str(error).split("\n")[0])
-        schema, rows = reader.schema, None
-        batches = lambda columns: reader
-    else:
         schema = data.schema
         batches = lambda columns: data.to_batches(
             columns=columns, batch_size=1024, batch_readahead=2, fragment_readahead=1, use_threads=True)
+    else:
+        try:
+            source = pyarrow.memory_map(path)
+            try:
+                reader = pyarrow.ipc.open_file(source)
+                rows = pyarrow.dataset.dataset(path, format="ipc").count_rows()  # by metadata
+                batches = lambda columns: mapped(reader, columns)
+            except pyarrow.ArrowInvalid:  # a stream, as `datasets` saves it
+                source.seek(0)
+                reader = pyarrow.ipc.open_stream(source)
+                rows = None
+                batches = lambda columns: reader
+        except Exception as error:
+            fail("format " + str(error).split("\n")[0])
+        schema = reader.schema
     wanted = None
     if pairs_only == "0" and find(schema, text):
         wanted = [find(schema, text)]
@@ -146,7 +158,8 @@ pid_t start(const std::string& python, std::vector<std::string> arguments, Fd& p
   posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) {
     throw system_error(cat("cannot start ", python, ", which reads Parquet and Arrow files"),
-                       problem, {.where = "--python", .remedy = "install Python 3, or name it"});
+                       problem,
+                       {.where = "--python", .remedy = "install Python 3, or name its program"});
   }
   return pid;
 }
@@ -154,20 +167,20 @@ pid_t start(const std::string& python, std::vector<std::string> arguments, Fd& p
 [[noreturn]] void refuse_columns(const std::string& path, const std::string& python,
                                  const DocumentFields& fields, const std::string& message) {
   if (message == "pyarrow") {
-    throw Error(ErrorCode::unsupported, cat("cannot read ", path, " without pyarrow"),
-                {.cause = cat(python, " does not have it"),
-                 .remedy = cat(python,
-                               " -m pip install pyarrow; or name a Python that has it: "
-                               "--python PROGRAM")});
+    throw Error(
+        ErrorCode::unsupported, cat("cannot read ", path, " without pyarrow"),
+        {.cause = cat("pyarrow is not installed for ", python),
+         .remedy = cat(python,
+                       " -m pip install pyarrow; or use a Python that has it: --python PROGRAM")});
   }
   const size_t blank = message.find(' ');
   const std::string rest = blank == message.npos ? "" : message.substr(blank + 1);
   if (message.starts_with("columns ")) {
     const std::string wanted = fields.pairs_only ? "" : cat(" \"", fields.text, "\", nor");
     throw Error(ErrorCode::invalid_argument,
-                cat(path, " has no column of texts", wanted, " \"", fields.prompt, "\" and \"",
+                cat(path, " has no text column", wanted, " \"", fields.prompt, "\" and \"",
                     fields.completion, '"'),
-                {.cause = cat("its columns are ", rest), .remedy = "name one: --field NAME"});
+                {.cause = cat("its columns are ", rest), .remedy = "choose one: --field NAME"});
   }
   throw Error(ErrorCode::invalid_argument, cat("cannot read ", path), {.cause = rest});
 }
@@ -198,8 +211,8 @@ void ColumnReader::read_exactly(std::span<char> bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
       throw Error(ErrorCode::system, cat("cannot read ", path_),
-                  {.cause = cat(python_, " has ended before the file's end"),
-                   .remedy = "see what it says above"});
+                  {.cause = cat(python_, " exited before the end of the file"),
+                   .remedy = "see its output above"});
     }
     bytes = bytes.subspan(static_cast<size_t>(count));
   }

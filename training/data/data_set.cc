@@ -49,12 +49,12 @@ Tokens::Tokens(TokenFile training, std::optional<TokenFile> validation, bool hol
     : training_file_(std::move(training)), validation_file_(std::move(validation)) {
   const uint64_t size = training_file_->size();
   if (validation_file_ && validation_file_->size() == 0) {
-    throw Error(ErrorCode::invalid_argument, "the file to validate on has no tokens");
+    throw Error(ErrorCode::invalid_argument, "the validation file has no tokens");
   }
   if (size < kMinTokens) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a file of ", size, " tokens is too short to train on"),
-                {.remedy = cat("give at least ", kMinTokens, " tokens")});
+                {.remedy = cat("use at least ", kMinTokens, " tokens")});
   }
   training_size_ = validation_file_ || !holds_out ? size : size - size / 10;
   const TokenSummary all = training_file_->summary();
@@ -86,13 +86,15 @@ TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool d
       document_masks_(document_masks) {
   if (context < 1) {
     throw Error(ErrorCode::invalid_argument, cat("the model's context cannot be ", context),
-                {.remedy = "give at least 1"});
+                {.remedy = "use at least 1"});
   }
   if (document_masks && !tokens_.end_of_text()) {
-    throw Error(ErrorCode::invalid_argument, "the data do not tell where documents end",
-                {.where = "--document-mask",
-                 .cause = "texts as bytes, and token files from elsewhere, have no end of text",
-                 .remedy = "make a token file with one: tutti tokenize --eot TOKEN"});
+    throw Error(
+        ErrorCode::invalid_argument, "the data does not mark document boundaries",
+        {.where = "--document-mask",
+         .cause =
+             "texts read as bytes, and token files of other programs, have no end-of-text token",
+         .remedy = "create a token file with one: tutti tokenize --eot TOKEN"});
   }
   // A window needs one further token, and room for a shift by up to context - 1.
   const uint64_t training = tokens_.training_size();
@@ -101,8 +103,8 @@ TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool d
   if (size_ > 0 && (validation_size_ > 0 || tokens_.validation_size() == 0)) return;
   throw Error(ErrorCode::invalid_argument,
               cat("a text of ", training, " tokens and ", tokens_.validation_size(),
-                  " for validation has no window of ", context),
-              {.remedy = "give a longer text or a shorter --context"});
+                  " for validation is shorter than the context of ", context),
+              {.remedy = "use a longer text or a shorter --context"});
 }
 
 // Each token but the first is the target of the previous one. A document begins with the

@@ -51,7 +51,7 @@ const Json* find_field(const Json& record, std::string_view name) {
 }
 
 std::string names_in(const Json& record) {
-  if (!record.is_object()) return "no object";
+  if (!record.is_object()) return "not an object";
   std::string names;
   for (const auto& [name, value] : record.items()) names += cat(names.empty() ? "" : ", ", name);
   return names;
@@ -139,14 +139,13 @@ class LineReader final : public DocumentReader {
       throw Error(ErrorCode::invalid_argument, cat("it has ", names_in(record)));
     } catch (const Error& error) {
       const std::string wanted =
-          cat(fields_.pairs_only ? "" : cat('"', fields_.text, "\", nor with "), '"',
-              fields_.prompt, "\" and \"", fields_.completion, '"');
+          cat(fields_.pairs_only ? "" : cat("the field \"", fields_.text, "\" or "),
+              "the fields \"", fields_.prompt, "\" and \"", fields_.completion, '"');
       throw Error(ErrorCode::invalid_argument,
-                  cat("line ", number_, " of ", path_, " is no JSON object with a ", wanted),
+                  cat("line ", number_, " of ", path_, " is not a JSON object with ", wanted),
                   {.cause = error.what(),
-                   .remedy = "write every line as {\"text\": \"...\"}, or name the field that it "
-                             "has; or give the file a name without .jsonl, to take it as plain "
-                             "text, braces and all"});
+                   .remedy = "write every line as {\"text\": \"...\"}, or name its field; to read "
+                             "the file as plain text, rename it to a name without .jsonl"});
     }
   }
 

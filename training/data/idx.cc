@@ -18,7 +18,7 @@ constexpr uint8_t kUnsignedByte = 0x08;  // MNIST's only element type
 
 [[noreturn]] void refuse_idx(const std::string& path, const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, cat("cannot read the IDX file ", path),
-              {.cause = cause, .remedy = "fetch it again, or name the right file"});
+              {.cause = cause, .remedy = "download it again, or use another file"});
 }
 
 // gzread() reads both compressed and plain files.
@@ -53,9 +53,9 @@ class IdxReader {
 
 std::vector<size_t> read_dimensions(IdxReader& file, const std::string& path, size_t expected) {
   std::array<uint8_t, 4> word{};
-  if (file.read(word) < word.size()) refuse_idx(path, "it ends within its header");
+  if (file.read(word) < word.size()) refuse_idx(path, "it ends inside its header");
   if (word[0] != 0 || word[1] != 0)
-    refuse_idx(path, "it does not begin with two zeros, as IDX does");
+    refuse_idx(path, "it does not start with two zero bytes, as IDX files do");
   if (word[2] != kUnsignedByte) {
     refuse_idx(path, cat("its elements are of type ", int{word[2]}, ", not of type 8, bytes"));
   }
@@ -65,7 +65,7 @@ std::vector<size_t> read_dimensions(IdxReader& file, const std::string& path, si
   }
   std::vector<size_t> dimensions;
   for (size_t i = 0; i < expected; ++i) {
-    if (file.read(word) < word.size()) refuse_idx(path, "it ends within its header");
+    if (file.read(word) < word.size()) refuse_idx(path, "it ends inside its header");
     dimensions.push_back(size_t{word[0]} << 24 | size_t{word[1]} << 16 | size_t{word[2]} << 8 |
                          word[3]);
   }
@@ -82,12 +82,12 @@ std::vector<uint8_t> read_elements(IdxReader& file, const std::string& path, siz
     const size_t found = file.read(std::span(elements).subspan(before));
     if (found < wanted) {
       refuse_idx(path,
-                 cat("its header promises ", count, " bytes, but there are ", before + found));
+                 cat("its header specifies ", count, " bytes, but the file has ", before + found));
     }
   }
   std::array<uint8_t, 1> more{};
   if (file.read(more) != 0)
-    refuse_idx(path, cat("it goes on after the ", count, " bytes it promises"));
+    refuse_idx(path, cat("it continues after the ", count, " bytes that its header specifies"));
   return elements;
 }
 
@@ -100,7 +100,7 @@ IdxImages read_idx_images(const std::string& path) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(images.rows, images.columns, &bytes) ||
       __builtin_mul_overflow(bytes, images.count, &bytes)) {
-    refuse_idx(path, cat("its header promises ", images.count, " images of ", images.rows, " x ",
+    refuse_idx(path, cat("its header specifies ", images.count, " images of ", images.rows, " x ",
                          images.columns));
   }
   images.pixels = read_elements(file, path, bytes);

@@ -29,8 +29,7 @@ ImageSet::ImageSet(const std::string& directory, bool pixels)
     return;
   }
   throw Error(ErrorCode::invalid_argument,
-              "the images to train on and those to validate on differ in size",
-              {.where = directory});
+              "the training images and the validation images differ in size", {.where = directory});
 }
 
 ImageSet::Part ImageSet::read(const std::string& directory, const std::string& prefix,
@@ -49,14 +48,14 @@ ImageSet::Part ImageSet::read(const std::string& directory, const std::string& p
     throw Error(ErrorCode::invalid_argument,
                 cat("the images are ", shape(images), ", but the masks are ", shape(masks)),
                 {.where = cat(directory, "/", prefix, "-*"),
-                 .cause = "the two files are not of one data set"});
+                 .cause = "the two files belong to different data sets"});
   }
   part.labels = read_idx_labels(find_file(directory, prefix + "-labels-idx1-ubyte"));
   if (part.images.count == part.labels.size() && part.images.count > 0) return part;
   throw Error(ErrorCode::invalid_argument,
               cat("there are ", part.images.count, " images, but ", part.labels.size(), " labels"),
               {.where = cat(directory, "/", prefix, "-*"),
-               .cause = "the two files are not of one data set"});
+               .cause = "the two files belong to different data sets"});
 }
 
 int64_t ImageSet::classes() const {

@@ -73,8 +73,8 @@ Loader<Item>::Loader(Make make, uint64_t first, uint64_t end, int workers, int d
     throw Error(ErrorCode::invalid_argument,
                 cat("cannot load items ", first, " to ", end, " with ", workers,
                     " workers at depth ", depth),
-                {.remedy = "the end is not before the first, there are 0 workers or more, and the "
-                           "depth is at least 1"});
+                {.remedy = "use an end that is not before the first item, at least 0 workers and a "
+                           "depth of at least 1"});
   }
   slots_.resize(static_cast<size_t>(depth));
   try {

@@ -18,17 +18,17 @@ constexpr uint32_t kLongestCycle = uint32_t{1} << 20;
 void check_sampler(const std::vector<SampledSet>& sets) {
   if (sets.empty() || sets.size() > kLongestCycle) {
     throw Error(ErrorCode::invalid_argument, cat("cannot sample from ", sets.size(), " data sets"),
-                {.remedy = cat("give at least one and at most ", kLongestCycle)});
+                {.remedy = cat("use at least one and at most ", kLongestCycle)});
   }
   for (size_t i = 0; i < sets.size(); ++i) {
     if (sets[i].size == 0) {
       throw Error(ErrorCode::invalid_argument, cat("data set ", i, " has no examples"),
-                  {.remedy = "leave it out, or check_sampler that its file holds a whole example"});
+                  {.remedy = "remove it, or check that its file holds a whole example"});
     }
     if (!(sets[i].weight > 0) || !std::isfinite(sets[i].weight)) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("the weight of data set ", i, " is ", sets[i].weight),
-                  {.remedy = "weights are positive numbers; leave out what is not to be sampled"});
+      throw Error(
+          ErrorCode::invalid_argument, cat("the weight of data set ", i, " is ", sets[i].weight),
+          {.remedy = "use positive weights, and remove data sets that should not be sampled"});
     }
   }
 }

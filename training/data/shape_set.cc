@@ -48,10 +48,10 @@ struct Shape {
 };
 
 [[noreturn]] void refuse(const std::string& name) {
-  throw Error(ErrorCode::invalid_argument, cat(in_quotes(name), " names no set of shapes"),
+  throw Error(ErrorCode::invalid_argument, cat(in_quotes(name), " is not a valid set of shapes"),
               {.where = "--data",
-               .remedy = "give shapes:HEIGHTxWIDTH, and if wanted :COUNT and :SEED behind: "
-                         "shapes:64x64:4096:1; sides of 4 to 8192 pixels"});
+               .remedy = "use shapes:HEIGHTxWIDTH[:COUNT[:SEED]], such as shapes:64x64:4096:1, "
+                         "with sides of 4 to 8192 pixels"});
 }
 
 }  // namespace

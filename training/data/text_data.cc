@@ -31,9 +31,9 @@ TextData load_text(const std::vector<std::string>& paths) {
   if (all.size() < kMinTextBytes) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the text is too short to train on: ", all.size(), " bytes"),
-                {.where = files.empty() ? "no file was named" : files.front().path,
-                 .remedy = cat("give at least ", kMinTextBytes,
-                               " bytes; some hundred thousand make a useful model")});
+                {.where = files.empty() ? "no file was specified" : files.front().path,
+                 .remedy = cat("use at least ", kMinTextBytes,
+                               " bytes; a useful model requires some hundred thousand")});
   }
   TextData text = split_text(std::move(all));
   text.left_out = std::move(left_out);

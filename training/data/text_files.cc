@@ -34,7 +34,7 @@ Error unreadable_text(const std::string& path, int errno_value) {
 std::string_view why_no_text(const std::string& path) {
   std::string block(kTextBlock, '\0');
   block.resize(open_bytes(path)->read(block));
-  if (is_git_lfs_pointer(block)) return "a pointer of Git LFS, not fetched";
+  if (is_git_lfs_pointer(block)) return "it is a Git LFS pointer that was not fetched";
   if (kind_of(path) == DocumentKind::columns) return "";
   return block.find('\0') != block.npos ? "it has NUL bytes" : "";
 }
@@ -50,11 +50,11 @@ std::string_view no_data_by_name(const std::string& file) {
                                     "state.json", "config.json"};
   if (name.starts_with('.')) return "hidden";
   if (std::ranges::any_of(std::array{"~", ".bak", ".swp", ".tmp", ".partial", ".lock"}, ends)) {
-    return "a program's copy";
+    return "created by a program";
   }
   if (std::ranges::any_of(std::array{"readme", "license", "licence"}, begins) ||
       std::ranges::count(kMetadata, name) > 0) {
-    return "about the data";
+    return "a description of the data";
   }
   return "";
 }
@@ -86,7 +86,7 @@ class Directory {
     if (left_out_.empty()) return "";
     constexpr size_t kMost = 8;
     std::string text = cat(path_, ": ", files_.size(),
-                           files_.size() == 1 ? " file is" : " files are", " taken; left out: ");
+                           files_.size() == 1 ? " file is" : " files are", " read; skipped: ");
     for (size_t i = 0; i < std::min(kMost, left_out_.size()); ++i) {
       text += cat(i == 0 ? "" : ", ", left_out_[i]);
     }
@@ -110,12 +110,13 @@ class Directory {
     std::error_code error;
     const fs::file_type type = entry.status(error).type();
     if (type == fs::file_type::directory) return "a directory";
-    if (type == fs::file_type::not_found) return "a link to nothing";
-    if (type != fs::file_type::regular) return "no regular file";
+    if (type == fs::file_type::not_found) return "a dangling link";
+    if (type != fs::file_type::regular) return "not a regular file";
     if (const std::string_view why = no_data_by_name(name); !why.empty()) return why;
     if (entry.file_size(error) == 0) return "empty";
     if (const std::string_view why = why_no_text(entry.path()); !why.empty()) return why;
-    if (targets_.contains(fs::canonical(entry.path()))) return "a link to a file that is taken";
+    if (targets_.contains(fs::canonical(entry.path())))
+      return "a link to a file that is read already";
     return "";
   }
 
@@ -130,9 +131,9 @@ void add_directory(const std::string& path, std::vector<TextFile>& files,
   const Directory directory(path);
   const std::string others = directory.left_out();
   if (directory.files().empty()) {
-    throw Error(ErrorCode::invalid_argument, cat("no text in the directory ", path),
+    throw Error(ErrorCode::invalid_argument, cat("no text found in the directory ", path),
                 {.cause = others.empty() ? "it is empty" : others,
-                 .remedy = "name a text file, or a directory of text files"});
+                 .remedy = "use a text file or a directory of text files"});
   }
   files.insert(files.end(), directory.files().begin(), directory.files().end());
   if (left_out != nullptr && !others.empty()) left_out->push_back(others);
@@ -143,7 +144,7 @@ void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& fi
   if (why.empty() && bytes == 0) why = "it is empty";
   if (!why.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("the file ", path, " is not text"),
-                {.cause = why, .remedy = "name a file with text in it"});
+                {.cause = why, .remedy = "use a text file"});
   }
   files.push_back({path, bytes});
 }
@@ -156,8 +157,8 @@ void read_texts(const std::string& path, const std::function<void(std::string_vi
   while (std::optional<Document> document = reader->next()) {
     if (document->prompt) {
       throw Error(ErrorCode::invalid_argument,
-                  cat(path, " has prompts and completions, not texts alone"),
-                  {.remedy = "make a token file of it, which tells them apart: tutti tokenize"});
+                  cat(path, " has prompts and completions, not plain texts"),
+                  {.remedy = "convert it to a token file, which keeps them apart: tutti tokenize"});
     }
     if (lines) document->text += '\n';
     use(document->text);
@@ -176,9 +177,9 @@ std::vector<TextFile> find_text_files(std::vector<std::string> paths,
     } else if (S_ISREG(status.st_mode)) {
       add_file(path, static_cast<uint64_t>(status.st_size), files);
     } else {
-      throw Error(
-          ErrorCode::invalid_argument, cat("cannot read the text ", path),
-          {.cause = "it is neither a file nor a directory", .remedy = "save the text in a file"});
+      throw Error(ErrorCode::invalid_argument, cat("cannot read the text ", path),
+                  {.cause = "it is neither a file nor a directory",
+                   .remedy = "save the text in a regular file"});
     }
   }
   return files;

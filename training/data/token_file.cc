@@ -51,7 +51,7 @@ struct OwnWords {
 
 [[noreturn]] void refuse_tokens(const std::string& path, const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, cat(path, " is not a token file"),
-              {.cause = cause, .remedy = "write it with `tutti tokenize`, or as llm.c does"});
+              {.cause = cause, .remedy = "write it with `tutti tokenize` or with llm.c"});
 }
 
 OwnWords own_words(const Header& header) {
@@ -70,29 +70,31 @@ uint64_t check_kind(const std::string& path, const Header& header) {
   if (wide ? header[1] != kWideVersion && header[1] != kMarkedVersion
            : header[1] != kNarrowVersion) {
     refuse_tokens(
-        path, cat("it is of version ", header[1], ", not ", wide ? kWideVersion : kNarrowVersion));
+        path, cat("its version is ", header[1], ", not ", wide ? kWideVersion : kNarrowVersion));
   }
   return wide ? sizeof(uint32_t) : sizeof(uint16_t);
 }
 
 void check_count(const std::string& path, const Header& header, uint64_t bytes, uint64_t width) {
   if (bytes % width != 0) {
-    refuse_tokens(path, cat("it has ", bytes, " bytes after its header, no multiple of the ", width,
-                            " of a token"));
+    refuse_tokens(path, cat("it has ", bytes, " bytes after its header, not a multiple of the ",
+                            width, " bytes of a token"));
   }
   const uint64_t found = bytes / width;
   const OwnWords own = own_words(header);
   const bool is_own = own.magic == OwnWords::kMagic;
   if (is_own && own.count != found) {
-    refuse_tokens(path, cat("its header counts ", own.count, " tokens, but there are ", found));
+    refuse_tokens(path,
+                  cat("its header specifies ", own.count, " tokens, but the file has ", found));
   }
   const uint64_t counted = is_own ? std::min(found, kMostCounted) : found;
   if (header[2] < 0 || static_cast<uint64_t>(header[2]) != counted) {
-    refuse_tokens(path, cat("its header counts ", header[2], " tokens, but there are ", found));
+    refuse_tokens(path,
+                  cat("its header specifies ", header[2], " tokens, but the file has ", found));
   }
   if (is_own && (own.vocabulary < 1 || own.end_of_text >= own.vocabulary)) {
-    refuse_tokens(path, cat("its header tells of a vocabulary of ", own.vocabulary,
-                            " and the end of text ", own.end_of_text));
+    refuse_tokens(path, cat("its header specifies a vocabulary of ", own.vocabulary,
+                            " and the end-of-text token ", own.end_of_text));
   }
 }
 
@@ -101,9 +103,10 @@ void read_exactly(const std::string& path, int file, uint64_t offset, std::span<
     const ssize_t count = ::pread(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count == 0) {
       throw Error(
-          ErrorCode::invalid_argument, cat("the token file ", path, " has become shorter"),
-          {.cause = "another program has cut or rewritten it while it was read",
-           .remedy = "leave the data alone during the run; write new data to another file"});
+          ErrorCode::invalid_argument,
+          cat("the token file ", path, " was truncated during the run"),
+          {.cause = "another program truncated or rewrote it while it was read",
+           .remedy = "do not change the data during the run; write new data to another file"});
     }
     if (count < 0) {
       if (errno == EINTR) continue;
@@ -123,7 +126,7 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
     throw system_error(cat("cannot read the token file ", path_), errno,
                        {.remedy = "check the path and its permissions"});
   }
-  if (!S_ISREG(status.st_mode)) refuse_tokens(path_, "it is no regular file");
+  if (!S_ISREG(status.st_mode)) refuse_tokens(path_, "it is not a regular file");
   const auto bytes = static_cast<uint64_t>(status.st_size);
   if (bytes < sizeof(Header)) {
     std::string text(bytes, '\0');
@@ -132,7 +135,8 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
       throw Error(ErrorCode::invalid_argument, cat(path_, " is not a token file"),
                   {.cause = kGitLfsCause, .remedy = kGitLfsRemedy});
     }
-    refuse_tokens(path_, cat("it has ", bytes, " bytes; its header alone has ", sizeof(Header)));
+    refuse_tokens(path_,
+                  cat("it has ", bytes, " bytes, but its header alone requires ", sizeof(Header)));
   }
   Header header;
   read_exactly(path_, file_.get(), 0, std::as_writable_bytes(std::span(header)));
@@ -220,7 +224,7 @@ TokenSummary TokenFile::look() const {
     largest = width_ == sizeof(uint16_t) ? (1u << 16) - 1 : largest_of_all();
   }
   if (largest > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
-    refuse_tokens(path_, cat("it has the token ", largest, "; they have 31 bits"));
+    refuse_tokens(path_, cat("its token ", largest, " exceeds 31 bits"));
   }
   const int64_t kinds = size_ == 0 ? 0 : int64_t{largest} + 1;
   TokenSummary found{.format = usual, .fingerprint = hash};
@@ -244,12 +248,12 @@ TokenWriter::TokenWriter(std::string path, const TokenFormat& format)
   struct stat status {};
   if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     throw Error(ErrorCode::invalid_argument, cat("cannot write tokens to ", path_),
-                {.cause = "it is no regular file", .remedy = "name a file"});
+                {.cause = "it is not a regular file", .remedy = "use a regular file"});
   }
   file_ = Fd(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file_) {
     throw system_error(cat("cannot write ", partial_), errno,
-                       {.remedy = "name a file in a directory you may write"});
+                       {.remedy = "use a file in a directory with write permission"});
   }
   if (::lseek(file_.get(), sizeof(Header), SEEK_SET) < 0) {  // the gap reads as zeros
     throw system_error(cat("cannot write ", partial_), errno);

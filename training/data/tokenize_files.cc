@@ -29,20 +29,20 @@ void check(const std::vector<TextFile>& files, const TokenizeOptions& options) {
       std::error_code none;  // out does not exist: the files are not the same
       if (!fs::equivalent(file.path, out, none)) continue;
       throw Error(ErrorCode::invalid_argument,
-                  cat("the tokens of ", file.path, " would take its own place"),
-                  {.where = out, .remedy = "name another file for the tokens"});
+                  cat("the tokens of ", file.path, " would overwrite that file"),
+                  {.where = out, .remedy = "use another file for the tokens"});
     }
   }
   if (options.validation_out.empty()) return;
   if (!(options.validation_share > 0 && options.validation_share < 1)) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the share for validation is ", options.validation_share),
-                {.remedy = "give a number between 0 and 1, such as 0.1"});
+                cat("the share for validation is invalid: ", options.validation_share),
+                {.remedy = "use a number between 0 and 1, such as 0.1"});
   }
   if (fs::weakly_canonical(options.out) == fs::weakly_canonical(options.validation_out)) {
     throw Error(ErrorCode::invalid_argument,
                 cat("training and validation tokens would both be written to ", options.out),
-                {.remedy = "name two files"});
+                {.remedy = "use two files"});
   }
 }
 
@@ -128,8 +128,8 @@ class Pipeline {
   void append_prompt(const std::vector<int32_t>& tokens, Encoded& encoded) const {
     if (!marks_prompts_) {
       throw Error(ErrorCode::invalid_argument,
-                  "some records have a text, and others a prompt and a completion",
-                  {.remedy = "tokenize them apart, or say which fields all of them have: "
+                  "some records have a text, others a prompt and a completion",
+                  {.remedy = "tokenize them separately, or name the fields that all records have: "
                              "--prompt-field NAME --completion-field NAME"});
     }
     for (const int32_t token : tokens) encoded.tokens.push_back(unpredicted(token));
@@ -194,16 +194,16 @@ TokenizeResult tokenize_files(const std::vector<TextFile>& files, const Tokenize
   }
   const uint64_t all = training.count() + (validation ? validation->count() : 0);
   if (all == result.unpredicted) {
-    throw Error(ErrorCode::invalid_argument, cat("nothing is left to learn for ", options.out),
+    throw Error(ErrorCode::invalid_argument, cat("no training tokens are left for ", options.out),
                 {.where = files.front().path,
-                 .cause = all == 0 ? "the texts are empty" : "there are prompts alone"});
+                 .cause = all == 0 ? "the texts are empty" : "the records contain only prompts"});
   }
   if (validation && validation->count() == 0) {
-    throw Error(
-        ErrorCode::invalid_argument, cat("nothing is held out for ", options.validation_out),
-        {.cause =
-             cat("no document or word ends in the last ", options.validation_share, " of the data"),
-         .remedy = "hold out a larger share, or tokenize data to validate on apart"});
+    throw Error(ErrorCode::invalid_argument,
+                cat("no validation tokens are held out for ", options.validation_out),
+                {.cause = cat("no document or word ends in the last ", options.validation_share,
+                              " of the data"),
+                 .remedy = "hold out a larger share, or tokenize validation data separately"});
   }
   training.finish();
   if (validation) validation->finish();

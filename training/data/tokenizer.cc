@@ -46,7 +46,7 @@ std::string ByteTokenizer::decode(std::span<const int32_t> tokens) const {
 std::string ByteTokenizer::text_of(int32_t token) const {
   if (token < 0 || token >= 256) {
     throw Error(ErrorCode::invalid_argument, cat("token ", token, " is not a byte"),
-                {.cause = "the tokens are of another tokenizer"});
+                {.cause = "the tokens come from another tokenizer"});
   }
   return {static_cast<char>(token)};
 }

@@ -109,7 +109,7 @@ class TokenizerReader {
       } else if (type == "Replace") {
         const std::string from = text_pattern(*step);
         if (rewrite.prefix.find(from) != std::string::npos) {
-          refuse_tokenizer("its normalizer replaces a part of what it has put before the text");
+          refuse_tokenizer("its normalizer replaces part of the prefix that it adds");
         }
         rewrite.replacements.emplace_back(from, step->at("content").get<std::string>());
       } else {
@@ -123,7 +123,7 @@ class TokenizerReader {
       const std::string type = type_of(*step);
       if (byte_level_ || description_.cut_at_marker) {
         refuse_tokenizer(
-            cat("its pre-tokenizer has ", in_quotes(type), " after one that writes texts anew"));
+            cat("its pre-tokenizer has ", in_quotes(type), " after one that rewrites texts"));
       }
       if (type == "ByteLevel") {
         read_byte_level(*step);
@@ -145,7 +145,7 @@ class TokenizerReader {
     if (value_or(step, "add_prefix_space", true)) {
       if (!description_.patterns.empty()) {
         refuse_tokenizer(
-            "its pre-tokenizer puts a blank before every word (add_prefix_space after Split)");
+            "its pre-tokenizer adds a space before every word (add_prefix_space after Split)");
       }
       description_.before_words = {.prefix = " ", .unless_there = true};
     }
@@ -227,7 +227,7 @@ class TokenizerReader {
       std::vector<std::string> symbols = merge.is_string() ? split(merge.get<std::string>(), ' ')
                                                            : merge.get<std::vector<std::string>>();
       if (symbols.size() != 2)
-        refuse_tokenizer(cat("the merge ", merge.dump(), " is not of two tokens"));
+        refuse_tokenizer(cat("the merge ", merge.dump(), " does not consist of two tokens"));
       merges.push_back({id_of(symbols[0]), id_of(symbols[1]), id_of(symbols[0] + symbols[1])});
     }
   }
@@ -347,7 +347,7 @@ class TokenizerReader {
   static size_t checked(const std::string& symbol, const Json& id) {
     if (!id.is_natural_number() || id.get<uint64_t>() >= kMostTokens) {
       refuse_tokenizer(cat("the id of ", in_quotes(symbol), " is ", id.words(),
-                           ", not a whole number below ", kMostTokens));
+                           ", not an integer below ", kMostTokens));
     }
     return id.get<size_t>();
   }
@@ -406,13 +406,13 @@ BpeDescription read_tokenizer_json(const std::string& path) {
     return description;
   } catch (const Error& error) {
     if (is_pointer(path)) {
-      throw Error(error.code(), cat("cannot take the tokenizer ", path),
+      throw Error(error.code(), cat("cannot use the tokenizer ", path),
                   {.cause = kGitLfsCause, .remedy = kGitLfsRemedy});
     }
-    throw Error(error.code(), cat("cannot take the tokenizer ", path),
+    throw Error(error.code(), cat("cannot use the tokenizer ", path),
                 {.cause = error.what(),
-                 .remedy = "take a tokenizer.json with byte-pair encoding, as those of GPT-2 and "
-                           "Llama; or make the tokens with its own tools, as llm.c does"});
+                 .remedy = "use a tokenizer.json with byte-pair encoding, such as those of GPT-2 "
+                           "and Llama, or create the tokens with its own tools, as llm.c does"});
   }
 }
 

@@ -19,7 +19,7 @@ constexpr std::string_view kSpace = R"(\p{Z}\t-\r\x{85})";
 constexpr std::string_view kSameEscapes = "pPdDrntf";
 
 [[noreturn]] void refuse_splitter(std::string_view pattern, const std::string& cause) {
-  throw Error(ErrorCode::unsupported, "cannot take the tokenizer's regular expression",
+  throw Error(ErrorCode::unsupported, "cannot use the tokenizer's regular expression",
               {.where = std::string(pattern), .cause = cause});
 }
 
@@ -119,7 +119,7 @@ std::vector<std::string_view> WordSplitter::split(std::string_view text) const {
 void WordSplitter::split(std::string_view text, std::vector<std::string_view>& words) const {
   const std::unique_ptr<pcre2_match_data, FreeMatch> match(
       pcre2_match_data_create_from_pattern(pattern_.get(), nullptr));
-  if (!match) throw Error(ErrorCode::system, "out of memory for a regular expression's match");
+  if (!match) throw Error(ErrorCode::system, "no memory for matching a regular expression");
   for (size_t done = 0; done < text.size();) {
     const int found = pcre2_match(pattern_.get(), units(text), text.size(), done, PCRE2_NOTEMPTY,
                                   match.get(), nullptr);

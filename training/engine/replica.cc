@@ -103,7 +103,7 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
     if (place.first_along(counting_axes(model, storage.stage).without(others))) continue;
     storage.copies.push_back(parameter);
   }
-  storage.masters = !options.stochastic_rounding;
+  storage.masters = !options.without_masters();
   // Stages that hold the same units reach the ends of buckets in different orders.
   const bool one_order = placement.holders.size() == 1;
   storage.one_pass = options.passes == 1 && one_order;
@@ -128,11 +128,11 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
 void check_products(const ReplicaOptions& options, const Optimizer& optimizer, Mesh& mesh) {
   if (options.factors.layers != FactorLayers::none) {
     check_same_products(mesh.world(), options.storage.dtype, "send gradients as factors",
-                        "leave out --factors");
+                        "remove --factors");
   }
   if (optimizer.takes_matrices() && options.storage.stage == 0) {
     check_same_products(mesh.world(), DType::f32,
-                        "compute updates of whole matrices each for itself", "take ZeRO stage 1");
+                        "compute the updates of whole matrices on every rank", "use ZeRO stage 1");
   }
 }
 

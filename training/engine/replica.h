@@ -66,6 +66,8 @@ struct ReplicaOptions {
   uint64_t seed = 1;                 // of initial values
   std::optional<double> clip;        // limit on the norm of all gradients together
   bool stochastic_rounding = false;  // update bf16 values in place, without masters
+  bool nearest_rounding = false;     // likewise, but small updates are lost; for experiments
+  bool without_masters() const { return stochastic_rounding || nearest_rounding; }
   // For f16: the loss is scaled, and steps whose gradients overflow are skipped. None: no scaling.
   std::optional<LossScalerOptions> loss_scaling;
   // Maximum number of micro-batches of a rank in any step; 0: unknown. Gradients of a single

@@ -62,12 +62,12 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
     if (std::isfinite(results[step].loss) && std::isfinite(results[step].gradient_norm)) continue;
     throw_on_all(
         world(),
-        Error(ErrorCode::invalid_argument,
-              cat("step ", first + static_cast<int64_t>(step),
-                  ": the loss or the gradients are not finite"),
-              {.cause = cat("the training diverged, at a learning rate of ", learning_rates[step]),
-               .remedy = "try a smaller learning rate, a longer warm-up or a "
-                         "synchronous schedule"}));
+        Error(
+            ErrorCode::invalid_argument,
+            cat("step ", first + static_cast<int64_t>(step),
+                ": the loss or the gradients are not finite"),
+            {.cause = cat("training diverged at a learning rate of ", learning_rates[step]),
+             .remedy = "use a smaller learning rate, a longer warm-up or a synchronous schedule"}));
   }
   return results;
 }

@@ -22,10 +22,11 @@ ActivationLayout layout_between_units(const Model& model, int stages) {
   const ActivationLayout layout = units.front()->output_shape().layout;
   for (size_t unit = 0; unit + 1 < units.size(); ++unit) {
     if (units[unit]->output_shape().layout == layout) continue;
-    throw Error(ErrorCode::invalid_argument,
-                cat("the output of ", units[unit]->name(),
-                    " lies on ranks in another way than that ", "of ", units.front()->name()),
-                {.remedy = "let all units but the last one hand on tensors of one layout"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the output of ", units[unit]->name(),
+            " has another layout over the ranks than the output of ", units.front()->name()),
+        {.remedy = "use one layout for the outputs of all units except the last"});
   }
   return layout;
 }

@@ -16,7 +16,7 @@ namespace {
 class NoNorms : public NormReducer {
  public:
   void sum(std::span<int64_t>) override {
-    throw Error(ErrorCode::internal, "owners that update by themselves have no norms in common");
+    throw Error(ErrorCode::internal, "owners that update independently have no common norms");
   }
 };
 

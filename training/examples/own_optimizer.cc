@@ -55,6 +55,6 @@ int main() {
     const MicroBatch batch{.samples = kSamples, .tokens = tokens, .targets = targets};
     result = replica.step({.own = {&batch, 1}, .targets = kSamples * world.size()}, step, 0.002);
   }
-  std::printf("rank %d of %d: loss %.4f, %.0f%% right\n", world.rank(), world.size(), result.loss,
-              100 * result.correct);
+  std::printf("rank %d of %d: loss %.4f, %.0f%% accuracy\n", world.rank(), world.size(),
+              result.loss, 100 * result.correct);
 }

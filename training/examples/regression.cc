@@ -118,6 +118,6 @@ int main() {
                   static_cast<unsigned long long>(report.step), report.result.loss);
     }
   });
-  std::printf("rank %d of %d: mean squared error %.5f where it has not been\n", world.rank(),
+  std::printf("rank %d of %d: mean squared error %.5f on unseen inputs\n", world.rank(),
               world.size(), result.validation.loss);
 }

@@ -20,14 +20,14 @@ const std::vector<Architecture>& architectures() {
 std::string missing_part(std::string_view name) {
   const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
   if (begins("DeepseekV2") || begins("DeepseekV3") || begins("deepseek_v")) {
-    return "its latent attention is not there (its routing is: mixtral with --router-scores, "
+    return "its latent attention is not supported (its routing is: mixtral with --router-scores, "
            "--expert-groups and --shared-hidden)";
   }
   if (begins("GptOss") || begins("gpt_oss")) {
-    return "its attention's sinks and its experts' biases and clamped SwiGLU are not there";
+    return "its attention sinks, expert biases and clamped SwiGLU are not supported";
   }
   if (begins("SwitchTransformers") || begins("switch_transformers")) {
-    return "it is an encoder and a decoder (its routing is there: --model switch)";
+    return "it is an encoder-decoder model (its routing is supported: --model switch)";
   }
   return "";
 }
@@ -60,11 +60,11 @@ const Architecture& architecture_of(const ConfigReader& config) {
   }
   const std::string name = classes.empty() ? type : classes.front();
   throw Error(ErrorCode::unsupported,
-              name.empty() ? "the model's architecture is not said"
-                           : cat("there is no model for the architecture ", in_quotes(name)),
+              name.empty() ? "the model's architecture is missing"
+                           : cat("the architecture ", in_quotes(name), " is not supported"),
               {.where = config.path(),
                .cause = missing_part(name),
-               .remedy = cat("give a model of one of ", known())});
+               .remedy = cat("use a model of one of ", known())});
 }
 
 const Architecture& architecture_of_model(const Json& model) {
@@ -82,7 +82,7 @@ const Architecture& architecture_of_model(const Json& model) {
   }
   throw Error(ErrorCode::unsupported,
               cat("Hugging Face has no architecture for the model ", in_quotes(kind)),
-              {.cause = cat("there are only ", known())});
+              {.cause = cat("it supports only ", known())});
 }
 
 }  // namespace tutti::training::hugging_face

@@ -14,7 +14,7 @@ namespace tutti::training::hugging_face {
 ConfigReader::ConfigReader(const Json& config, std::string path)
     : config_(config), path_(std::move(path)) {
   if (!config.is_object()) {
-    throw Error(ErrorCode::invalid_argument, "a model's configuration is no JSON object",
+    throw Error(ErrorCode::invalid_argument, "a model configuration is not a JSON object",
                 {.where = path_});
   }
 }
@@ -25,10 +25,10 @@ ConfigReader ConfigReader::open(const std::string& path) {
     return {Json::parse(text), path};
   } catch (const Error& error) {
     if (is_git_lfs_pointer(text)) {
-      throw Error(ErrorCode::invalid_argument, cat(path, " is no model's configuration"),
+      throw Error(ErrorCode::invalid_argument, cat(path, " is not a model configuration"),
                   {.cause = kGitLfsCause, .remedy = kGitLfsRemedy});
     }
-    throw Error(ErrorCode::invalid_argument, cat(path, " is no model's configuration"),
+    throw Error(ErrorCode::invalid_argument, cat(path, " is not a model configuration"),
                 {.cause = error.what()});
   }
 }
@@ -72,7 +72,7 @@ bool ConfigReader::truth(std::string_view field, std::optional<bool> otherwise) 
 std::string ConfigReader::text(std::string_view field, std::optional<std::string> otherwise) const {
   const Json* const found = find(field);
   return get<std::string>(field, std::move(otherwise), found != nullptr && found->is_string(),
-                          "a text");
+                          "a string");
 }
 
 std::vector<std::string> ConfigReader::texts(std::string_view field) const {
@@ -80,7 +80,8 @@ std::vector<std::string> ConfigReader::texts(std::string_view field) const {
   const bool good =
       found != nullptr && found->is_array() &&
       std::all_of(found->begin(), found->end(), [](const Json& one) { return one.is_string(); });
-  return get<std::vector<std::string>>(field, std::vector<std::string>{}, good, "a list of texts");
+  return get<std::vector<std::string>>(field, std::vector<std::string>{}, good,
+                                       "a list of strings");
 }
 
 ConfigReader ConfigReader::object(std::string_view field) const {
@@ -93,8 +94,8 @@ void ConfigReader::refuse(std::string_view field, const std::string& wanted) con
   const Json* const found = find(field);
   throw Error(
       ErrorCode::unsupported,
-      cat("the field ", in_quotes(field), " is ", found == nullptr ? "not there" : found->words(),
-          ", which is not supported: only ", wanted),
+      cat("the field ", in_quotes(field), " is ", found == nullptr ? "missing" : found->words(),
+          ", which is not supported; supported: ", wanted),
       {.where = path_});
 }
 

@@ -36,7 +36,7 @@ bool is_plain_name(const std::string& name) {
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
   throw Error(ErrorCode::invalid_argument, what,
-              {.where = where, .remedy = "get or write the directory anew"});
+              {.where = where, .remedy = "download or write the directory again"});
 }
 
 // Throws if there are only weights in other formats.
@@ -46,24 +46,24 @@ void refuse_other_weights(const std::string& directory) {
         "tf_model.h5", "flax_model.msgpack", "model.gguf"}) {
     if (!is_regular_file(in_directory(directory, name))) continue;
     throw Error(ErrorCode::unsupported,
-                cat("the directory has its weights in ", name, " alone, and not in ", kWeightsFile),
+                cat("the directory has its weights only in ", name, ", not in ", kWeightsFile),
                 {.where = directory,
-                 .cause = "files that Python has pickled can run programs when they are read",
+                 .cause = "pickle files can execute code when they are loaded",
                  .remedy = cat("convert it: python -c \"from transformers import "
                                "AutoModelForCausalLM as M; M.from_pretrained('",
                                directory, "').save_pretrained('", directory, "-safetensors')\"")});
   }
 }
 
-// By file, the tensors that the index assigns to it.
+// Reads the index's weight_map. Returns the tensor names of each shard file.
 std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
   const ConfigReader index = ConfigReader::open(path);
   std::map<std::string, std::set<std::string>> files;
   const ConfigReader map = index.object("weight_map");
   for (const auto& [tensor, file] : map.json().items()) {
     if (!file.is_string() || !is_plain_name(file)) {
-      refuse(path, cat("the index says of tensor ", in_quotes(tensor), " that it is in ",
-                       file.words(), ", which is no file of this directory"));
+      refuse(path, cat("the index assigns tensor ", in_quotes(tensor), " to ", file.words(),
+                       ", which is not a file of this directory"));
     }
     files[file].insert(tensor);
   }
@@ -75,12 +75,12 @@ void check_shard(const SafetensorsFile& shard, const std::set<std::string>& want
   for (const StoredTensor& tensor : shard.tensors()) {
     if (wanted.contains(tensor.info.name)) continue;
     refuse(shard.path(), cat("it has the tensor ", in_quotes(tensor.info.name),
-                             ", which the index has not here"));
+                             ", which the index does not assign to it"));
   }
   for (const std::string& name : wanted) {
     if (shard.find(name) == nullptr) {
       refuse(shard.path(),
-             cat("it lacks the tensor ", in_quotes(name), " that the index has here"));
+             cat("it lacks the tensor ", in_quotes(name), " that the index assigns to it"));
     }
   }
 }
@@ -147,7 +147,7 @@ void Directory::open_files() {
   const auto shards = read_index(index);
   for (const auto& [name, tensors] : shards) {
     if (!is_regular_file(in_directory(path_, name))) {
-      refuse(index, cat("the index names the file ", in_quotes(name), ", which is not there"));
+      refuse(index, cat("the index names the file ", in_quotes(name), ", which does not exist"));
     }
   }
   for (const auto& [name, tensors] : shards) {
@@ -196,7 +196,7 @@ void Directory::match_parameters(const Architecture& architecture) {
     if (!names.empty()) problems += cat(problems.empty() ? "" : "; ", what, some_of(names));
   };
   add("missing: ", missing);
-  add("of another shape or type: ", misshapen);
+  add("wrong shape or type: ", misshapen);
   add("surplus: ", surplus);
   if (problems.empty()) return;
   throw Error(ErrorCode::invalid_argument,

@@ -51,8 +51,8 @@ const char* torch_name(DType type) {
     case DType::f16:
       return "float16";
     default:
-      throw Error(ErrorCode::invalid_argument, cat("a model is not exported as ", name(type)),
-                  {.remedy = "take f32, bf16 or f16"});
+      throw Error(ErrorCode::invalid_argument, cat("a model cannot be exported as ", name(type)),
+                  {.remedy = "use f32, bf16 or f16"});
   }
 }
 
@@ -206,18 +206,18 @@ fs::path source_of(const Checkpoint& checkpoint) {
 void check_target(const std::string& target, const fs::path& source) {
   const fs::path canonical = fs::weakly_canonical(target);
   if (is_within(canonical, source) || is_within(source, canonical)) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("a model cannot be written to ", target, ": ",
-                    is_within(source, canonical) ? "it holds the run that the model comes from"
-                                                 : "it lies in the run that the model comes from"),
-                {.remedy = "name a directory elsewhere"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("a model cannot be written to ", target, ": ",
+            is_within(source, canonical) ? "it contains the run that the model comes from"
+                                         : "it is inside the run that the model comes from"),
+        {.remedy = "use a directory elsewhere"});
   }
   if (!fs::is_directory(target)) return;
   if (const std::optional<std::string> stranger = stranger_in(target)) {
     throw Error(ErrorCode::invalid_argument,
-                cat("there is something in ", target,
-                    " that no export has written: ", in_quotes(*stranger)),
-                {.remedy = "name a new directory, or move away what is in this one"});
+                cat(target, " contains a file that no export wrote: ", in_quotes(*stranger)),
+                {.remedy = "use a new directory, or move the contents of this one"});
   }
 }
 
@@ -232,14 +232,14 @@ class NewDirectory {
     std::error_code error;
     if (fs::exists(target_, error) &&
         (!fs::is_directory(target_, error) || (!overwrite && !fs::is_empty(target_, error)))) {
-      throw Error(ErrorCode::invalid_argument, cat("there is something in ", path, " already"),
-                  {.remedy = "name a new directory, or give --overwrite"});
+      throw Error(ErrorCode::invalid_argument, cat(path, " already has contents"),
+                  {.remedy = "use a new directory, or --overwrite"});
     }
     check_target(target_, source);
     folder_ = target.parent_path() / cat('.', target.filename().string(), ".tmp-", random_token());
     fs::create_directories(folder_, error);
     if (error) {
-      throw Error(ErrorCode::system, cat("cannot make the directory ", folder_),
+      throw Error(ErrorCode::system, cat("cannot create the directory ", folder_),
                   {.cause = error.message()});
     }
   }
@@ -273,7 +273,7 @@ void export_model(const Checkpoint& checkpoint, const std::string& companions,
   const Architecture& architecture = architecture_of_model(model);
   if (options.max_shard_size == 0) {
     throw Error(ErrorCode::invalid_argument, "a file cannot hold 0 bytes of tensors",
-                {.where = "--max-shard-size", .remedy = "give a size, such as 5G"});
+                {.where = "--max-shard-size", .remedy = "use a size such as 5G"});
   }
   NewDirectory target(directory, options.overwrite, source_of(checkpoint));
   write_config(model, architecture, companions, target.folder(), options.dtype);

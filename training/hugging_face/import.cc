@@ -22,9 +22,9 @@ void check_finite(const TensorSource& source, const std::string& path) {
   const std::vector<std::string> broken = not_finite(source);
   if (broken.empty()) return;
   throw Error(ErrorCode::invalid_argument,
-              cat("NaN or infinity is in ", broken.size(), " of the model's tensors, such as ",
+              cat("NaN or infinity occurs in ", broken.size(), " of the model's tensors, such as ",
                   broken.front()),
-              {.where = path, .cause = "the run that made it diverged, or the file is damaged"});
+              {.where = path, .cause = "the run that wrote it diverged, or the file is damaged"});
 }
 
 }  // namespace

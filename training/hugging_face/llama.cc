@@ -104,7 +104,7 @@ bool llama_is_transposed(std::string_view) { return false; }
 bool llama_is_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 std::string llama_misfit(const Json& model) {
-  return model.at("window") == 0 ? "" : "has no window of attention";
+  return model.at("window") == 0 ? "" : "has no sliding attention window";
 }
 
 Json mistral_model_of(const ConfigReader& config) {

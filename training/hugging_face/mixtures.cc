@@ -38,8 +38,8 @@ std::string routing_misfit(const Json& model) {
   if (model.at("scores") != "softmax") return "scores experts by softmax";
   if (model.at("weight_scale") != 1) return "does not scale the experts' weights";
   if (model.at("groups") != 1) return "has no groups of experts";
-  if (model.at("balance_bias") != 0) return "has no bias that balances experts";
-  if (model.at("capacity") != 0) return "has no limit of an expert's tokens (--capacity)";
+  if (model.at("balance_bias") != 0) return "has no bias for balancing experts";
+  if (model.at("capacity") != 0) return "has no expert capacity (--capacity)";
   if (model.at("mlp_bias") == true) return "has no biases in experts";
   return "";
 }
@@ -114,7 +114,7 @@ std::string qwen2moe_misfit(const Json& model) {
   if (model.at("shared_hidden") == 0 || model.at("shared_gate") != true) {
     return "has a shared expert with a gate";
   }
-  if (model.at("window") != 0) return "has no window of attention";
+  if (model.at("window") != 0) return "has no sliding attention window";
   return routing_misfit(model);
 }
 
@@ -143,7 +143,7 @@ void olmoe_describe(const Json& model, Json& config) {
 // For Qwen3-MoE and OLMoE.
 std::string unshared_misfit(const Json& model) {
   if (model.at("shared_hidden") != 0) return "has no shared expert";
-  if (model.at("window") != 0) return "has no window of attention";
+  if (model.at("window") != 0) return "has no sliding attention window";
   return routing_misfit(model);
 }
 

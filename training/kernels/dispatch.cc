@@ -42,7 +42,7 @@ class Space {
     throw Error(ErrorCode::invalid_argument,
                 cat(kernel_, ": some of its tensors are in the memory of ",
                     backend_of(backend_).name(), ", some in that of ", backend_of(backend).name()),
-                {.remedy = "copy or convert them to one of these first"});
+                {.remedy = "copy or convert them to one of these memories first"});
   }
 
   const char* kernel_;
@@ -107,7 +107,13 @@ const char* name_of_product(Transpose a, Transpose b) {
   return b == Transpose::no ? "gemm tn" : "gemm tt";
 }
 
-// A part of the table with as many rows as are looked up, to count bytes.
+double operations_of_product(ConstTensor a, Transpose transpose_a, ConstTensor c) {
+  const int64_t terms = transpose_a == Transpose::no ? a.cols : a.rows;
+  return 2 * static_cast<double>(c.size()) * static_cast<double>(terms);
+}
+
+// Returns the first rows of `table`, as many as `indices` selects (at most all). The kernel's byte
+// count uses them instead of the whole table.
 template <bool is_const>
 BasicTensor<is_const> looked_up(const BasicTensor<is_const>& table,
                                 std::span<const int32_t> indices) {
@@ -182,13 +188,18 @@ void add_values(ConstTensor values, Tensor gradient) {
 void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b, Tensor c,
           GemmMode mode, ConstTensor bias, BitsOf bits) {
   const Tensor added_to = mode == GemmMode::accumulate ? c : Tensor{};
-  const auto operations = [&] {
-    const int64_t terms = transpose_a == Transpose::no ? a.cols : a.rows;
-    return 2 * static_cast<double>(c.size()) * static_cast<double>(terms);
-  };
   call(name_of_product(transpose_a, transpose_b), a, b, c, added_to, bias)
-      .computing(operations)
+      .computing([&] { return operations_of_product(a, transpose_a, c); })
       ->gemm(a, transpose_a, b, transpose_b, c, mode, bias, bits);
+}
+
+void quantized_gemm(const QuantizedProduct& product, ConstTensor a, Transpose transpose_a,
+                    ConstTensor b, Transpose transpose_b, Tensor c, GemmMode mode, ConstTensor bias,
+                    BitsOf bits, Arena& arena) {
+  const Tensor added_to = mode == GemmMode::accumulate ? c : Tensor{};
+  call("quantized_gemm", a, b, c, added_to, bias, arena)
+      .computing([&] { return operations_of_product(a, transpose_a, c); })
+      ->quantized_gemm(product, a, transpose_a, b, transpose_b, c, mode, bias, bits, arena);
 }
 
 void embedding(ConstTensor table, PartOf rows, std::span<const int32_t> indices, Tensor output) {

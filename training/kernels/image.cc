@@ -23,8 +23,8 @@ ImageShape output_shape(const ImageShape& input, const Window& window, int64_t c
                     ", padding ", window.padding, ", dilation ", window.dilation,
                     ") do not fit images of ", input.height, " x ", input.width, " x ",
                     input.channels, " (height x width x channels)"),
-                {.remedy = "take sizes of 1 or more, windows no larger than the padded image, and "
-                           "less padding than the window's size"});
+                {.remedy = "use sizes of at least 1, windows no larger than the padded image, and "
+                           "padding smaller than the window"});
   }
   return {height, width, channels};
 }

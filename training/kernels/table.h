@@ -11,6 +11,7 @@
 #include "training/kernels/gemm.h"
 #include "training/kernels/normalization.h"
 #include "training/kernels/pooling.h"
+#include "training/kernels/quantized_gemm.h"
 #include "training/kernels/rope.h"
 #include "training/kernels/squared_error.h"
 
@@ -34,6 +35,7 @@ struct KernelTable {
   decltype(&training::add_values) add_values;
 
   decltype(&training::gemm) gemm;
+  decltype(&training::quantized_gemm) quantized_gemm;
   decltype(&training::embedding) embedding;
   decltype(&training::embedding_backward) embedding_backward;
   decltype(&training::rope) rope;

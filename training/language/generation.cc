@@ -21,10 +21,10 @@ void check(const GenerationOptions& options, std::span<const int32_t> prompt) {
     return;
   }
   throw Error(ErrorCode::invalid_argument,
-              cat("cannot make ", options.tokens, " tokens at temperature ", options.temperature,
-                  " from the ", options.top_k, " likeliest, and of these from a share of ",
-                  options.top_p, ", after ", prompt.size()),
-              {.remedy = "give numbers of 0 or more, a share above 0 and up to 1, and a prompt"});
+              cat("cannot generate ", options.tokens, " tokens at temperature ",
+                  options.temperature, ", top-k ", options.top_k, " and top-p ", options.top_p,
+                  " from a prompt of ", prompt.size()),
+              {.remedy = "use numbers of at least 0, a top-p above 0 and at most 1, and a prompt"});
 }
 
 int32_t choose(std::span<const float> logits, const GenerationOptions& options, uint64_t index) {
@@ -124,14 +124,14 @@ void generate_text(Decoder& model, DType dtype, const std::string& tokenizer,
   const int64_t vocabulary = model.vocabulary();
   if (std::cmp_less(vocabulary, words->vocabulary_size())) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the model has ", vocabulary, " kinds of tokens, the tokenizer ",
+                cat("the model has a vocabulary of ", vocabulary, ", the tokenizer one of ",
                     words->vocabulary_size()),
-                {.where = "--tokenizer", .remedy = "give the tokenizer of its training data"});
+                {.where = "--tokenizer", .remedy = "use the tokenizer of its training data"});
   }
   if (vocabulary > 256 && tokenizer.empty()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the model has ", vocabulary, " kinds of tokens: they are not bytes"),
-                {.remedy = "give the tokenizer of its training data: --tokenizer DIR"});
+                cat("the model has a vocabulary of ", vocabulary, ", so its tokens are not bytes"),
+                {.remedy = "use the tokenizer of its training data: --tokenizer DIR"});
   }
   const Tokenizer::Frame frame = words->frame();
   std::vector<int32_t> tokens = frame.before;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -10,29 +11,42 @@
 
 #include "base/dtype.h"
 #include "training/core/arena.h"
+#include "training/kernels/quantized_weights.h"
 #include "training/models/decoder.h"
 
 namespace tutti::training {
 
+struct LoadOptions {
+  // The tokens that the model sees. None: as many as it was trained with, but at most `needed`.
+  std::optional<int64_t> context;
+  int64_t needed = std::numeric_limits<int64_t>::max();
+  DType dtype = DType::f32;
+  // Format of the matrices of dense layers and of the tokens' embedding
+  // (ParameterSpec::is_quantizable), each quantized as it is read. None: `dtype`.
+  std::optional<WeightFormat> weights;
+};
+
 class LoadedModel {
  public:
-  // `path`: the argument of open_model(). `context`: context length in tokens; none: as in
-  // training, but at most `needed`. Throws Error(invalid_argument) if it is not a language model,
-  // or the values do not match.
-  LoadedModel(const std::string& path, std::optional<int64_t> context, DType dtype = DType::f32,
-              int64_t needed = std::numeric_limits<int64_t>::max());
+  // `path`: the argument of open_model(). Throws Error(invalid_argument) if it is not a language
+  // model, or the values do not match.
+  explicit LoadedModel(const std::string& path, const LoadOptions& options = {});
 
   Decoder& model() { return *model_; }
   // The argument for make_tokenizer(); empty if the model has no tokenizer.
   const std::string& tokenizer() const { return tokenizer_; }
   // End-of-text tokens of the model; empty if it names none.
   const std::vector<int32_t>& ends() const { return ends_; }
+  // Bytes of all parameters, as they are in memory.
+  int64_t weight_bytes() const { return weight_bytes_; }
 
  private:
   std::unique_ptr<Decoder> model_;
   std::string tokenizer_;
   std::vector<int32_t> ends_;
   Arena memory_;
+  std::deque<QuantizedMatrix> quantized_;
+  int64_t weight_bytes_ = 0;
 };
 
 }  // namespace tutti::training

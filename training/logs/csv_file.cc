@@ -32,15 +32,15 @@ CsvFile::CsvFile(std::string path, std::vector<std::string> columns, std::option
   file_.open(path_, std::ios::app);
   if (!file_) {
     throw system_error(cat("cannot write ", path_), errno,
-                       {.remedy = "name a file in a directory you may write"});
+                       {.remedy = "use a file in a directory with write permission"});
   }
   if (!after_) return;
   const std::string text = file_text(path_, FileKind::losses);
   if (text.find('\n') == std::string::npos) after_.reset();
   if (!after_ || text.starts_with(header_of(columns_) + '\n')) return;
   throw Error(
-      ErrorCode::invalid_argument, cat(path_, " has other columns than this run would write"),
-      {.cause = "it is another program's, or an earlier version's", .remedy = "name another file"});
+      ErrorCode::invalid_argument, cat(path_, " has different columns from those of this run"),
+      {.cause = "another program or an earlier version wrote it", .remedy = "use another file"});
 }
 
 void CsvFile::begin() {
@@ -61,7 +61,8 @@ void CsvFile::write(const Scalars& scalars) {
   std::vector<std::string> fields(columns_.size());
   for (const auto& [name, value] : scalars.values) {
     const auto column = std::ranges::find(columns_, name);
-    if (column == columns_.end()) throw Error(ErrorCode::internal, cat("no column is for ", name));
+    if (column == columns_.end())
+      throw Error(ErrorCode::internal, cat("there is no column for ", name));
     fields[static_cast<size_t>(column - columns_.begin())] = text_of(value);
   }
   std::string line = std::to_string(scalars.step);

@@ -92,7 +92,7 @@ EventFile::EventFile(std::string directory, bool goes_on)
   if (problem == 0 && ::access(directory.c_str(), W_OK | X_OK) != 0) problem = errno;
   if (problem == 0) return;
   throw tutti::system_error(cat("cannot write to the directory ", directory), problem,
-                            {.remedy = "name a directory that you may write"});
+                            {.remedy = "use a directory with write permission"});
 }
 
 void EventFile::begin(uint64_t step) {

@@ -8,11 +8,11 @@ namespace tutti::training {
 namespace {
 
 void describe(Schema& schema, ConvnetConfig& config) {
-  schema.add("filters", config.filters, "channels of each convolution");
+  schema.add("filters", config.filters, "output channels of each convolution");
   schema.add("strides", config.strides, "stride of each convolution (default: 2)");
-  schema.add("kernel", config.kernel, "height and width of the convolutions' windows");
+  schema.add("kernel", config.kernel, "height and width of the convolution kernels");
   schema.add("widths", config.widths, "width of each hidden fully connected layer");
-  describe_images(schema, config, "kinds of images");
+  describe_images(schema, config, "number of image classes");
 }
 
 const Described<ConvnetConfig> kConvnet{"model", "kind", "convnet", describe};
@@ -21,17 +21,17 @@ constexpr int64_t kMostOfAWindow = 1024;
 
 std::vector<NetworkLayer> layers_of(const ConvnetConfig& config) {
   require_size("number of convolutions", std::ssize(config.filters));
-  require_size("size of a convolution's windows", config.kernel);
+  require_size("kernel size of a convolution", config.kernel);
   if (config.kernel > kMostOfAWindow) {
     throw Error(ErrorCode::invalid_argument,
-                cat("a convolution's windows cannot have a height and width of ", config.kernel),
-                {.where = "--kernel", .remedy = cat("give at most ", kMostOfAWindow)});
+                cat("the kernels of a convolution cannot have size ", config.kernel),
+                {.where = "--kernel", .remedy = cat("use at most ", kMostOfAWindow)});
   }
   if (!config.strides.empty() && config.strides.size() != config.filters.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the model has ", config.filters.size(), " convolutions and ",
                     config.strides.size(), " strides"),
-                {.where = "--strides", .remedy = "give each convolution a stride, or none one"});
+                {.where = "--strides", .remedy = "use one stride per convolution, or no strides"});
   }
   std::vector<NetworkLayer> layers;
   for (size_t i = 0; i < config.filters.size(); ++i) {
@@ -55,7 +55,7 @@ Json Convnet::configuration() const { return kConvnet.write(config_); }
 
 ModelKind convnet_kind() {
   return model_kind<ConvnetConfig>(
-      "of images, convolutions and fully connected layers",
+      "image classifier with convolutions and fully connected layers",
       {.inputs = Inputs::images,
        .batch = 128,
        .micro_batch = 64,

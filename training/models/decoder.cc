@@ -29,17 +29,18 @@ void require_even_heads(int64_t heads, int64_t ranks) {
       nearest = number;
     }
   }
-  throw Error(ErrorCode::invalid_argument,
-              cat(heads, heads == 1 ? " head" : " heads", " cannot be cut over ", ranks, " ranks"),
-              {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat(heads, heads == 1 ? " head" : " heads", " cannot be sharded over ", ranks, " ranks"),
+      {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
 }
 
 // Requires at least one item per rank for counts that may be uneven.
 void require_one_each(int64_t count, const char* what, int64_t ranks) {
   if (count >= ranks) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(count, ' ', what, " cannot be cut over ", ranks, " ranks"),
-              {.where = "--tp", .remedy = cat("give at most ", count, " ranks")});
+              cat(count, ' ', what, " cannot be sharded over ", ranks, " ranks"),
+              {.where = "--tp", .remedy = cat("use at most ", count, " ranks")});
 }
 
 // By heads each rank sends (p - 1) / p^2 of queries, keys, values and outputs, by a ring (p - 1) /
@@ -75,10 +76,10 @@ void require_whole_key_heads(const SelfAttentionOptions& attention, int ranks) {
   const int64_t heads = attention.key_heads == 0 ? attention.heads : attention.key_heads;
   if (attention.head_norm != HeadNormKind::all_heads || heads % ranks == 0) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(heads, " heads of keys cannot be cut over ", ranks, " ranks"),
+              cat(heads, " key-value heads cannot be sharded over ", ranks, " ranks"),
               {.where = "--tp",
-               .cause = "the model has a norm of all its keys' heads together",
-               .remedy = "give a number of ranks that divides them"});
+               .cause = "the model normalizes the keys of all heads together",
+               .remedy = "use a number of ranks that divides them"});
 }
 
 void require_an_expert_each(const MixtureOptions& mixture, const MeshPlace& place) {
@@ -86,8 +87,8 @@ void require_an_expert_each(const MixtureOptions& mixture, const MeshPlace& plac
   const int ranks = place.ranks_along(place.experts);
   if (experts == 0 || experts >= ranks) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(experts, " experts cannot be shared out among ", ranks, " ranks"),
-              {.where = "--ep", .remedy = cat("give at most ", experts, " ranks")});
+              cat(experts, " experts cannot be divided over ", ranks, " ranks"),
+              {.where = "--ep", .remedy = cat("use at most ", experts, " ranks")});
 }
 
 DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
@@ -101,26 +102,27 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   require_even_heads(options.attention.heads, tensor_ranks);
   require_whole_key_heads(options.attention, tensor_ranks);
   require_one_each(options.mlp.hidden, "hidden values", tensor_ranks);
-  require_one_each(options.vocabulary, "kinds of tokens", tensor_ranks);
+  require_one_each(options.vocabulary, "vocabulary entries", tensor_ranks);
   require_an_expert_each(options.mixture, place);
   if (!(options.dropout >= 0 && options.dropout < 1)) {  // rejects NaN as well
-    throw Error(ErrorCode::invalid_argument, cat("the dropout cannot be ", options.dropout),
-                {.remedy = "give a share of at least 0 and below 1"});
+    throw Error(ErrorCode::invalid_argument, cat("invalid dropout probability ", options.dropout),
+                {.remedy = "use a number of at least 0 and below 1"});
   }
   if (!(options.norm_epsilon >= 0 && std::isfinite(options.norm_epsilon))) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the normalizations' epsilon cannot be ", options.norm_epsilon),
-                {.remedy = "give a small number, such as 1e-5"});
+                cat("invalid epsilon of the normalizations: ", options.norm_epsilon),
+                {.remedy = "use a small number such as 1e-5"});
   }
   if (options.attention.window < 0) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a token cannot attend to ", options.attention.window, " tokens"),
-                {.where = "--attention-window", .remedy = "give at least 1, or 0 for all"});
+                {.where = "--attention-window", .remedy = "use at least 1, or 0 for all"});
   }
   if (options.context > options.max_context) {
     throw Error(ErrorCode::invalid_argument,
-                cat("a model for ", options.max_context, " tokens cannot see ", options.context),
-                {.where = "--context", .remedy = cat("give at most ", options.max_context)});
+                cat("a model with a maximum context of ", options.max_context,
+                    " tokens cannot have a context of ", options.context),
+                {.where = "--context", .remedy = cat("use at most ", options.max_context)});
   }
   options.attention.width = options.mlp.width = options.width;
   options.attention.slices = options.compute.slices;

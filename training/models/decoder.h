@@ -93,7 +93,12 @@ template <typename Made, typename Config>
 ModelKind decoder_kind(const std::string& meaning, const Described<Config>& described) {
   return model_kind<Config>(
       meaning,
-      {.inputs = Inputs::windows, .batch = 32, .micro_batch = 8, .weight_decay = 0.1, .clip = 1},
+      {.inputs = Inputs::windows,
+       .batch = 32,
+       .micro_batch = 8,
+       .adam_beta2 = 0.95,
+       .weight_decay = 0.1,
+       .clip = 1},
       described, [](const Config& config, const ModelContext& context) -> std::unique_ptr<Model> {
         Config complete = config;
         complete.compute = context.compute;

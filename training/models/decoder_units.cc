@@ -27,11 +27,13 @@ StreamNorm norm_of(ParameterTable& table, const std::string& name, const Decoder
 }
 
 Linear output_of(ParameterTable& table, const DecoderOptions& options, const Parameter* tied) {
-  const LinearOptions cut{.bias = false, .cut = LinearCut::by_outputs};
+  const LinearOptions cut{.bias = false, .cut = LinearCut::by_outputs, .keeps_precision = true};
   if (tied != nullptr) {
     return {table, table.share(tied), options.width, options.vocabulary, cut};
   }
-  return {table, options.names.output, options.width, options.vocabulary, cut};
+  Linear output(table, options.names.output, options.width, options.vocabulary, cut);
+  table.mark_quantizable();
+  return output;
 }
 
 }  // namespace

@@ -4,25 +4,26 @@ namespace tutti::training {
 namespace {
 
 void describe(Schema& schema, GptConfig& config) {
-  schema.add("layers", config.layers, "blocks").between(0, kMostLayers);
+  schema.add("layers", config.layers, "number of transformer blocks").between(0, kMostLayers);
   schema.add("heads", config.heads, "number of attention heads");
-  schema.add("width", config.width, "values per position");
-  schema.add("context", config.context, "tokens that the model sees").role(kTrainingOnly);
+  schema.add("width", config.width, "embedding width (hidden size)");
+  schema.add("context", config.context, "context length in tokens").role(kTrainingOnly);
   schema.add("max_context", config.max_context,
-             "tokens that it can be made to see later; 0: as --context");
-  schema.add("vocabulary", config.vocabulary, "kinds of tokens; as the data has");
+             "maximum context length for later use; 0: same as --context");
+  schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
   schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 4 x width")
       .flag("--ffn-hidden-size");
   schema.add("norm", config.norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
-             "layer or rms");
-  schema.add("norm_epsilon", config.norm_epsilon, "added to variances");
+             "normalization: layer (LayerNorm) or rms (RMSNorm)");
+  schema.add("norm_epsilon", config.norm_epsilon, "term added to the variance in normalizations");
   schema.add("mlp", config.mlp, {{"gelu", MlpKind::gelu}, {"swiglu", MlpKind::swiglu}},
-             "gelu or swiglu");
+             "feed-forward activation: gelu or swiglu");
   schema.add("positions", config.positions,
-             {{"learned", Positions::learned}, {"rope", Positions::rope}}, "learned or rope");
+             {{"learned", Positions::learned}, {"rope", Positions::rope}},
+             "position encoding: learned or rope");
   schema.add("tied", config.tied, "do not tie input and output embeddings").flag("--untied", false);
-  schema.add("bias", config.bias, "no bias in linear layers").flag("--no-bias", false);
-  schema.add("dropout", config.dropout, "share of values").role(kTrainingOnly);
+  schema.add("bias", config.bias, "do not use bias in linear layers").flag("--no-bias", false);
+  schema.add("dropout", config.dropout, "dropout probability").role(kTrainingOnly);
 }
 
 // Replaces zeros by the values that they stand for.

@@ -9,80 +9,82 @@ namespace {
 
 void describe_experts(Schema& schema, LlamaConfig& config) {
   RouterOptions& router = config.router;
-  schema.add("experts", router.experts, "experts of each block").at_least(1);
-  schema.add("topk", router.topk, "experts that each token goes to").at_least(1);
+  schema.add("experts", router.experts, "number of experts per block").at_least(1);
+  schema.add("topk", router.topk, "number of experts per token").at_least(1);
   schema
       .add("scores", router.scores,
            {{"softmax", ExpertScores::softmax}, {"sigmoid", ExpertScores::sigmoid}},
-           "how the router scores experts: softmax or sigmoid")
+           "router score function: softmax or sigmoid")
       .flag("--router-scores");
-  schema.add("renormalize", router.renormalize, "do not divide a token's weights by their sum")
-      .flag("--no-renormalize", false);
-  schema.add("weight_scale", router.weight_scale, "factor of the experts' weights")
-      .flag("--router-scale");
-  schema.add("groups", router.groups, "groups in which the experts lie").flag("--expert-groups");
-  schema.add("topk_groups", router.topk_groups,
-             "groups whose experts a token chooses from, by the sum of their two best scores");
-  schema.add("shared_hidden", config.shared_hidden,
-             "hidden width of the shared expert, which every token goes to; 0: there is none");
-  schema.add("shared_gate", config.shared_gate, "the shared expert has a sigmoid gate");
   schema
-      .add("balance_loss", router.balance_loss,
-           "weight of the loss that balances the experts' loads; 0: none")
+      .add("renormalize", router.renormalize,
+           "do not normalize the weights of a token's experts to sum 1")
+      .flag("--no-renormalize", false);
+  schema.add("weight_scale", router.weight_scale, "scaling factor of the expert weights")
+      .flag("--router-scale");
+  schema.add("groups", router.groups, "number of expert groups").flag("--expert-groups");
+  schema.add("topk_groups", router.topk_groups,
+             "number of expert groups that a token chooses from, ranked by the sum of their two "
+             "best scores");
+  schema.add("shared_hidden", config.shared_hidden,
+             "hidden width of the shared expert, which processes every token; 0: no shared expert");
+  schema.add("shared_gate", config.shared_gate, "use a sigmoid gate on the shared expert");
+  schema.add("balance_loss", router.balance_loss, "weight of the load-balancing loss; 0: none")
       .role(kTrainingOnly);
   schema
       .add("balance", router.balance,
            {{"all-layers", BalanceOf::all_layers}, {"each-layer", BalanceOf::each_layer}},
-           "whether the tokens of all layers are balanced together, or those of each layer")
+           "layers over which expert load is balanced: all-layers (together) or each-layer "
+           "(separately)")
       .role(kTrainingOnly);
   schema
       .add("balance_scope", router.balance_scope,
            {{"global", BalanceScope::global_batch},
             {"micro-batch", BalanceScope::micro_batch},
             {"sequence", BalanceScope::sequence}},
-           "tokens that are balanced together: those of the global batch, of a micro-batch or of a "
-           "sequence")
+           "tokens over which expert load is balanced: global (batch), micro-batch or sequence")
       .role(kTrainingOnly);
-  schema.add("balance_bias", router.bias_rate,
-             "how far a step moves the bias that balances experts without a loss, such as 1e-3; "
-             "0: there is none");
-  schema.add("jitter", router.jitter, "share by which the router's input is varied in training")
+  schema.add(
+      "balance_bias", router.bias_rate,
+      "update rate of the router bias for loss-free load balancing, such as 1e-3; 0: no bias");
+  schema.add("jitter", router.jitter, "relative random jitter of the router's input in training")
       .flag("--router-jitter")
       .role(kTrainingOnly);
   schema
       .add("z_loss", router.z_loss,
-           "weight of the mean squared log-sum-exp of the router's logits; 0: none")
+           "weight of the router z-loss (mean squared log-sum-exp of the router's logits); 0: none")
       .role(kTrainingOnly);
   schema
       .add("capacity", router.capacity,
-           "choices of a sample that an expert takes at most, as a multiple of an even share; the "
-           "others are dropped; 0: all are taken")
+           "expert capacity factor: largest number of a sample's tokens per expert, as a multiple "
+           "of an even share; excess tokens are dropped; 0: no limit")
       .role(kTrainingOnly);
   schema
       .add("full", router.full,
            {{"position", FullExpert::by_position}, {"score", FullExpert::by_score}},
-           "which choices a full expert takes: the first ones, or those with the largest weights")
+           "tokens that a full expert keeps: position (the first ones) or score (those with the "
+           "largest weights)")
       .flag("--drop-by")
       .role(kTrainingOnly);
 }
 
 void describe(Schema& schema, LlamaConfig& config) {
-  schema.add("layers", config.layers, "blocks").between(0, kMostLayers);
+  schema.add("layers", config.layers, "number of transformer blocks").between(0, kMostLayers);
   schema.add("heads", config.heads, "number of attention heads");
   schema.add("kv_heads", config.kv_heads, "number of key-value heads; 0: as many as --heads");
-  schema.add("head_size", config.head_size, "values of a head; 0: width / heads");
-  schema.add("width", config.width, "values per position");
-  schema.add("context", config.context, "tokens that the model sees").role(kTrainingOnly);
+  schema.add("head_size", config.head_size, "size of an attention head; 0: width / heads");
+  schema.add("width", config.width, "embedding width (hidden size)");
+  schema.add("context", config.context, "context length in tokens").role(kTrainingOnly);
   schema.add("max_context", config.max_context,
-             "tokens that it can be made to see later; 0: as --context");
+             "maximum context length for later use; 0: same as --context");
   schema
       .add("window", config.window,
-           "tokens that each token attends to at most, the last ones (a sliding window); 0: all")
+           "sliding-window attention: number of last tokens that each token attends to; 0: all")
       .flag("--attention-window");
-  schema.add("vocabulary", config.vocabulary, "kinds of tokens; as the data has");
+  schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
   schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 8/3 x width")
       .flag("--ffn-hidden-size");
-  schema.add("norm_epsilon", config.norm_epsilon, "added to variances");
+  schema.add("norm_epsilon", config.norm_epsilon, "term added to the variance in normalizations");
   RopeOptions& rope = config.rope;
   schema.add("rope_base", rope.base, "base of the RoPE frequencies");
   schema.add("rope_scaling", rope.scaling,
@@ -97,9 +99,9 @@ void describe(Schema& schema, LlamaConfig& config) {
   schema.add("rope_low_turns", rope.low_turns, "Llama-3 RoPE scaling: low_freq_factor");
   schema.add("rope_high_turns", rope.high_turns, "Llama-3 RoPE scaling: high_freq_factor");
   schema.add("tied", config.tied, "do not tie input and output embeddings").flag("--untied", false);
-  schema.add("attention_bias", config.attention_bias, "in the attention's linear layers");
-  schema.add("mlp_bias", config.mlp_bias, "in the feed-forward part's");
-  schema.add("dropout", config.dropout, "share of values").role(kTrainingOnly);
+  schema.add("attention_bias", config.attention_bias, "use bias in the linear layers of attention");
+  schema.add("mlp_bias", config.mlp_bias, "use bias in the feed-forward layers");
+  schema.add("dropout", config.dropout, "dropout probability").role(kTrainingOnly);
   if (config.family != LlamaFamily::llama) describe_experts(schema, config);
 }
 
@@ -138,25 +140,26 @@ const std::array<Family, 6>& families() {
   static const std::array<Family, 6> all = {{
       {LlamaFamily::llama, "Llama", "mlp", usual, HeadNormKind::none, described("llama", {})},
       {LlamaFamily::mixtral,
-       "Mixtral: Llama with experts",
+       "Mixtral: Llama with a mixture of experts",
        "block_sparse_moe",
        {"w1", "w3", "w2"},
        HeadNormKind::none,
        described("mixtral", {.family = LlamaFamily::mixtral, .router = {.experts = 8, .topk = 2}})},
-      {LlamaFamily::qwen2moe, "Qwen2-MoE: with a shared expert", "mlp", usual, HeadNormKind::none,
+      {LlamaFamily::qwen2moe, "Qwen2-MoE, with a shared expert", "mlp", usual, HeadNormKind::none,
        described("qwen2moe", {.family = LlamaFamily::qwen2moe,
                               .attention_bias = true,
                               .router = {.experts = 8, .topk = 4, .renormalize = false},
                               .shared_hidden = 256,
                               .shared_gate = true})},
-      {LlamaFamily::qwen3moe, "Qwen3-MoE: with norms of heads", "mlp", usual,
+      {LlamaFamily::qwen3moe, "Qwen3-MoE, with QK norm per head", "mlp", usual,
        HeadNormKind::each_head,
        described("qwen3moe",
                  {.family = LlamaFamily::qwen3moe, .router = {.experts = 8, .topk = 4}})},
-      {LlamaFamily::olmoe, "OLMoE: with norms of all heads", "mlp", usual, HeadNormKind::all_heads,
+      {LlamaFamily::olmoe, "OLMoE, with QK norm over all heads", "mlp", usual,
+       HeadNormKind::all_heads,
        described("olmoe", {.family = LlamaFamily::olmoe,
                            .router = {.experts = 8, .topk = 4, .renormalize = false}})},
-      {LlamaFamily::switch_transformer, "Llama with the routing of Switch Transformers", "mlp",
+      {LlamaFamily::switch_transformer, "Llama with the routing of Switch Transformer", "mlp",
        usual, HeadNormKind::none,
        described("switch", {.family = LlamaFamily::switch_transformer,
                             .router = {.experts = 8,

@@ -41,10 +41,10 @@ LayerSplit split_named(std::string_view word, const std::string& place) {
     if (word.size() == 1 && word[0] == letter_of(split)) return split;
   }
   throw Error(ErrorCode::invalid_argument,
-              cat("a layer cannot be divided by ", in_quotes(std::string(word))),
+              cat("unknown division of a layer: ", in_quotes(std::string(word))),
               {.where = place,
-               .cause = "a mix has one letter for each layer",
-               .remedy = "give b (batch) or m (model), or for a convolution d (domain)"});
+               .cause = "a mix has one letter per layer",
+               .remedy = "use b (batch) or m (model), or d (domain) for a convolution"});
 }
 
 }  // namespace
@@ -56,11 +56,11 @@ Mix parse_mix(std::string_view text, const std::string& where) {
     mix.push_back(split_named(word, has_lines ? cat(where, ", line ", line) : where));
     if (static_cast<double>(mix.size()) <= kMostLayers) return;
     throw Error(ErrorCode::invalid_argument, cat("the mix has more than ", kMostLayers, " layers"),
-                {.where = where, .remedy = "give one letter for each layer of the model"});
+                {.where = where, .remedy = "use one letter per layer of the model"});
   });
   if (!mix.empty()) return mix;
   throw Error(ErrorCode::invalid_argument, "the mix has no layers",
-              {.where = where, .remedy = "give a letter for each layer, as in b,m,m,b"});
+              {.where = where, .remedy = "use one letter per layer: b,m,m,b"});
 }
 
 bool is_mix(std::string_view text) {

@@ -28,7 +28,7 @@ void check_sizes(const ImageShape& image, const Layers& layers) {
   require_size("images' width", image.width);
   if (static_cast<double>(layers.size()) > kMostLayers) {
     throw Error(ErrorCode::invalid_argument, cat("the model has ", layers.size(), " layers"),
-                {.where = "--widths", .remedy = cat("give at most ", kMostLayers, " layers")});
+                {.where = "--widths", .remedy = cat("use at most ", kMostLayers, " layers")});
   }
   for (const NetworkLayer& layer : layers) {
     const bool is_last = &layer == &layers.back();
@@ -44,26 +44,26 @@ void check_length(const Mix& mix, size_t layers) {
   if (mix.empty() || mix.size() == layers) return;
   constexpr size_t kShown = 32;
   throw Error(ErrorCode::invalid_argument,
-              cat("the mix has ", mix.size(), " layers, and the model ", layers),
+              cat("the mix has ", mix.size(), " layers, but the model has ", layers),
               {.where = mix.size() <= kShown ? cat("--mix ", to_text(mix)) : "--mix",
-               .cause = "the last layer, which makes the classes' logits, counts too",
-               .remedy = cat("give ", layers, " letters")});
+               .cause = "the last layer, which computes the logits, counts as well",
+               .remedy = cat("use ", layers, " letters")});
 }
 
 void check_split(const NetworkLayer& layer, size_t number, LayerSplit split, int ranks) {
   if (split == LayerSplit::domain && !layer.is_convolution()) {
     throw Error(ErrorCode::unsupported, cat("layer ", number, " cannot be domain-parallel (d)"),
                 {.where = "--mix",
-                 .cause = "d divides the height of images, and the layer is fully connected",
-                 .remedy = "give b or m for this layer"});
+                 .cause = "d divides the height of images, but the layer is fully connected",
+                 .remedy = "use b or m for this layer"});
   }
   if (split != LayerSplit::model || layer.outputs >= ranks) return;
   throw Error(ErrorCode::invalid_argument,
               cat("the ", layer.outputs, " outputs of layer ", number, " cannot be divided over ",
                   ranks, " ranks"),
               {.where = "--mix",
-               .cause = "the layer is model-parallel (m), and some ranks would have no output",
-               .remedy = cat("give ", layer.is_convolution() ? "b or d" : "b",
+               .cause = "the layer is model-parallel (m), so some ranks would have no output",
+               .remedy = cat("use ", layer.is_convolution() ? "b or d" : "b",
                              " for this layer, or fewer ranks")});
 }
 

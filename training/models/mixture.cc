@@ -43,7 +43,7 @@ Mixture::Mixture(ParameterTable& table, const std::string& name, const MixtureOp
   shared_.emplace(table, cat(name, '.', options.shared_name), shared_expert(mlp, options));
   if (!options.shared_gate) return;
   shared_gate_.emplace(table, cat(name, '.', options.shared_name, "_gate"), mlp.width, 1,
-                       LinearOptions{.bias = false});
+                       LinearOptions{.bias = false, .keeps_precision = true});
 }
 
 Tensor Mixture::take(Pass& pass, DType type, int64_t rows, Saved& saved) const {

@@ -33,11 +33,11 @@ double deviation(double gain, int64_t inputs) {
 }
 
 void describe(Schema& schema, MlpModelConfig& config) {
-  schema.add("context", config.context, "tokens that the model sees");
-  schema.add("embedding", config.embedding, "values per token");
+  schema.add("context", config.context, "context length in tokens");
+  schema.add("embedding", config.embedding, "embedding width");
   schema.add("hidden", config.hidden, "width of each hidden layer").flag("--ffn-hidden-size");
-  schema.add("layers", config.layers, "hidden layers").between(0, kMostLayers);
-  schema.add("vocabulary", config.vocabulary, "kinds of tokens; as the data has");
+  schema.add("layers", config.layers, "number of hidden layers").between(0, kMostLayers);
+  schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
 }
 
 const Described<MlpModelConfig> kMlp{"model", "kind", "mlp", describe};
@@ -164,7 +164,7 @@ Json MlpModel::configuration() const { return kMlp.write(config_); }
 
 ModelKind mlp_kind() {
   return model_kind<MlpModelConfig>(
-      "of the last tokens",
+      "multi-layer perceptron on the last tokens",
       {.inputs = Inputs::last_tokens, .batch = 1536, .adam_rate = 6e-3, .sgd_rate = 0.3}, kMlp,
       [](const MlpModelConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
         return std::make_unique<MlpModel>(config, context.place);

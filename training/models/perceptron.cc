@@ -7,7 +7,7 @@ namespace {
 
 void describe(Schema& schema, PerceptronConfig& config) {
   schema.add("widths", config.widths, "width of each hidden layer");
-  describe_images(schema, config, "kinds of images");
+  describe_images(schema, config, "number of image classes");
 }
 
 const Described<PerceptronConfig> kPerceptron{"model", "kind", "perceptron", describe};
@@ -30,7 +30,7 @@ Json Perceptron::configuration() const { return kPerceptron.write(config_); }
 
 ModelKind perceptron_kind() {
   return model_kind<PerceptronConfig>(
-      "of images, fully connected",
+      "image classifier with fully connected layers",
       {.inputs = Inputs::images,
        .batch = 128,
        .micro_batch = 64,

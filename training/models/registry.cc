@@ -53,16 +53,16 @@ const ModelKind& model_kind_named(const std::string& name) {
   }
   const std::string close = nearest(name, names);
   throw Error(ErrorCode::invalid_argument,
-              cat("there is no model ", in_quotes(name),
+              cat("unknown model ", in_quotes(name),
                   close.empty() ? "" : cat(" (did you mean ", close, "?)")),
-              {.where = "model.kind", .remedy = "give one of " + list});
+              {.where = "model.kind", .remedy = "use one of " + list});
 }
 
 const ModelKind& kind_of(const Json& configuration) {
   const Json* const name = configuration.find("kind");
   if (name != nullptr && name->is_string()) return model_kind_named(*name);
-  throw Error(ErrorCode::invalid_argument, "a model's configuration does not say its kind",
-              {.where = "model.kind", .remedy = "give a name, as in {\"kind\": \"gpt2\"}"});
+  throw Error(ErrorCode::invalid_argument, "the model's configuration has no kind",
+              {.where = "model.kind", .remedy = "add a name: {\"kind\": \"gpt2\"}"});
 }
 
 std::unique_ptr<Model> make_model(const Json& configuration, const ModelContext& context) {

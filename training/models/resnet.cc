@@ -29,20 +29,24 @@ ResNetConfig checked(const ResNetConfig& config) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the model has ", config.blocks.size(), " stages and ", config.widths.size(),
                     " widths"),
-                {.remedy = "give each stage a number of blocks and a width"});
+                {.remedy = "specify a number of blocks and a width for each stage"});
   }
   return config;
 }
 
 void describe(Schema& schema, ResNetConfig& config) {
-  schema.add("blocks", config.blocks, "of each stage").between(0, kMostLayers);
+  schema.add("blocks", config.blocks, "number of blocks of each stage").between(0, kMostLayers);
   schema.add("widths", config.widths, "channels of each stage");
-  schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks")
+  schema
+      .add("sync_bn", config.sync_batch_norm,
+           "synchronized batch normalization: compute batch statistics over all ranks")
       .role(kTrainingOnly);
-  schema.add("zero_last_gain", config.zero_last_gain, "blocks do not start as their shortcuts")
+  schema
+      .add("zero_last_gain", config.zero_last_gain,
+           "initialize the last gain of each block to zero")
       .flag("")
       .role(kTrainingOnly);
-  describe_images(schema, config, "kinds of images");
+  describe_images(schema, config, "number of image classes");
 }
 
 const Described<ResNetConfig> kResNet{"model", "kind", "resnet", describe};
@@ -257,8 +261,8 @@ Json ResNet::configuration() const { return kResNet.write(config_); }
 
 ModelKind resnet_kind() {
   return model_kind<ResNetConfig>(
-      "of images", {.inputs = Inputs::images, .batch = 128, .micro_batch = 64, .adam_rate = 3e-3},
-      kResNet,
+      "ResNet image classifier",
+      {.inputs = Inputs::images, .batch = 128, .micro_batch = 64, .adam_rate = 3e-3}, kResNet,
       [](const ResNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
         return std::make_unique<ResNet>(config, context.reducer(config.sync_batch_norm),
                                         context.place);

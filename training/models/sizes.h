@@ -16,9 +16,9 @@ void require_size(std::string_view what, int64_t size, int64_t least = 1);
 // field.
 template <typename Config>
 void describe_images(Schema& schema, Config& config, const std::string& classes) {
-  schema.add("channels", config.channels, "of the images").flag("");
-  schema.add("height", config.height, "of the images").flag("");
-  schema.add("width", config.width, "of the images").flag("");
+  schema.add("channels", config.channels, "number of image channels").flag("");
+  schema.add("height", config.height, "image height in pixels").flag("");
+  schema.add("width", config.width, "image width in pixels").flag("");
   schema.add("classes", config.classes, classes).flag("");
 }
 template <typename Config>

@@ -29,7 +29,7 @@ UNetConfig checked(const UNetConfig& config) {
   const int64_t halvings = std::ssize(config.widths) - 1;
   if (halvings > 30) {
     throw Error(ErrorCode::invalid_argument, cat("the model has ", halvings + 1, " widths"),
-                {.remedy = "give at most 31"});
+                {.remedy = "use at most 31"});
   }
   require_size("images' height", config.height, int64_t{1} << halvings);
   require_size("images' width", config.width, int64_t{1} << halvings);
@@ -37,10 +37,12 @@ UNetConfig checked(const UNetConfig& config) {
 }
 
 void describe(Schema& schema, UNetConfig& config) {
-  schema.add("widths", config.widths, "channels of each encoder, and of the bottom");
-  schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks")
+  schema.add("widths", config.widths, "channels of each encoder level and of the bottom level");
+  schema
+      .add("sync_bn", config.sync_batch_norm,
+           "synchronized batch normalization: compute batch statistics over all ranks")
       .role(kTrainingOnly);
-  describe_images(schema, config, "kinds of pixels");
+  describe_images(schema, config, "number of pixel classes");
 }
 
 const Described<UNetConfig> kUNet{"model", "kind", "unet", describe};
@@ -322,7 +324,7 @@ std::vector<int32_t> own_targets(const MicroBatch& batch, const ImageShape& imag
     throw Error(ErrorCode::invalid_argument,
                 cat("the micro-batch has ", batch.targets.size(), " targets for ", batch.samples,
                     " images of ", image.height, " x ", image.width, " pixels"),
-                {.remedy = "give each pixel a target"});
+                {.remedy = "provide a target for each pixel"});
   }
   std::vector<int32_t> own;
   own.reserve(static_cast<size_t>(batch.samples * tile.pixels()));
@@ -424,7 +426,7 @@ int64_t UNet::targets_in(const MicroBatch& batch) const {
 
 ModelKind unet_kind() {
   return model_kind<UNetConfig>(
-      "of images, for the class of each pixel",
+      "U-Net image segmentation",
       {.inputs = Inputs::images_of_pixels, .batch = 16, .micro_batch = 8, .adam_rate = 3e-3}, kUNet,
       [](const UNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
         return std::make_unique<UNet>(config, context.reducer(config.sync_batch_norm),

@@ -36,13 +36,12 @@ ConvolutionShape transposed_shape(const ImageShape& input, const ConvolutionOpti
                                   int64_t more_rows, int64_t more_columns) {
   const Window window = window_of(options);
   const auto refuse = [&](const char* what, int64_t size) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        cat("a transposed convolution of ", input.height, " x ", input.width, " images by ",
-            options.kernel, " x ", options.kernel, " windows, stride ", options.stride,
-            ", padding ", options.padding, " has ", what, ' ', size),
-        {.remedy = "give sizes of 1 or more, less padding than the window's size, and fewer "
-                   "rows and columns besides than a stride's"});
+    throw Error(ErrorCode::invalid_argument,
+                cat("a transposed convolution of ", input.height, " x ", input.width, " images by ",
+                    options.kernel, " x ", options.kernel, " windows, stride ", options.stride,
+                    ", padding ", options.padding, " has ", what, ' ', size),
+                {.remedy = "use sizes of at least 1, padding smaller than the window, and fewer "
+                           "additional rows and columns than the stride"});
   };
   if (options.stride < 1) refuse("the stride", options.stride);
   for (const int64_t more : {more_rows, more_columns}) {

@@ -1,6 +1,7 @@
 #include "training/modules/embedding.h"
 
 #include "training/kernels/embedding.h"
+#include "training/kernels/quantized_weights.h"
 
 namespace tutti::training {
 namespace {
@@ -20,11 +21,13 @@ Embedding::Embedding(ParameterTable& table, const std::string& name, int64_t row
                         place_of(table, is_cut))) {
   const MeshPlace& mesh = table.mesh();
   if (is_cut) {
+    table.mark_quantizable();
     rows_.first = even_share(rows, mesh.place(Axis::tensor), mesh.size(Axis::tensor)).first;
   }
 }
 
 void Embedding::forward(std::span<const int32_t> indices, Tensor output, Saved& saved) const {
+  if (weight_->quantized != nullptr) return look_up(*weight_->quantized, indices, output);
   const Tensor& weight = weight_->value;
   require_shapes(rows_.first + weight.rows <= rows_.all && output.cols == width_, "embedding");
   saved.indices = indices;

@@ -10,11 +10,12 @@ Tensor features_of(Pass& pass, int64_t width) {
   const std::span<const float> features = pass.batch->features;
   const int64_t samples = pass.batch->samples;
   if (std::ssize(features) != samples * width) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("the micro-batch has ", features.size(), " numbers for ", samples,
-                    " samples, the model takes ", width, " a sample"),
-                {.cause = "the model is made for samples of another size",
-                 .remedy = "give the model the data's width (images: height, width and channels)"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the micro-batch has ", features.size(), " numbers for ", samples,
+            " samples, but the model expects ", width, " per sample"),
+        {.cause = "the model was created for samples of another size",
+         .remedy = "use a model of the width of the data (images: height, width and channels)"});
   }
   const Tensor own = pass.arena.take(pass.dtype, samples, width);
   convert(tensor_at(static_cast<const void*>(features.data()), DType::f32, samples, width), own);

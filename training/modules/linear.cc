@@ -4,8 +4,10 @@
 #include <bit>
 #include <utility>
 
+#include "training/core/random.h"
 #include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
+#include "training/kernels/quantized_weights.h"
 #include "training/modules/factor_rows.h"
 
 namespace tutti::training {
@@ -42,12 +44,6 @@ Placement place_of_weight(const ParameterTable& table, const LinearOptions& opti
   placement.cuts.push_back({Axis::tensor, by_outputs ? 0 : 1});
   if (by_outputs) placement.cuts.front().parts = options.parts;
   return placement;
-}
-
-void multiply(const Pass& pass, ConstTensor a, Transpose transpose_a, ConstTensor b,
-              Transpose transpose_b, Tensor c, GemmMode mode = GemmMode::overwrite,
-              ConstTensor bias = {}) {
-  gemm(a, transpose_a, b, transpose_b, c, mode, bias, bits_of(pass));
 }
 
 // term(i, tensor) writes term first + i of the sum; sums `count` of them in the order of
@@ -103,6 +99,8 @@ Linear::Linear(ParameterTable& table, const std::string& name, int64_t inputs, i
              inputs, outputs, options) {
   // `weight_` was the last parameter added.
   table.mark_dense();
+  if (!options.keeps_precision) table.mark_quantizable();
+  stream_ = table.specs().back().stream();
   if (!options.bias) return;
   const bool by_outputs = options.chosen || options.cut == LinearCut::by_outputs;
   bias_ =
@@ -123,7 +121,8 @@ Linear::Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, i
       parts_(parts_of(options, inputs, outputs)),
       ranks_(sharers_of(table, options).ranks),
       place_(sharers_of(table, options).place),
-      weight_(weight) {}
+      weight_(weight),
+      keeps_precision_(options.keeps_precision) {}
 
 std::vector<Share> Linear::slice_of(const Pass& pass, int slice) const {
   const bool has_all = cut_ == LinearCut::replicated;
@@ -138,10 +137,19 @@ std::vector<Share> Linear::slice_of(const Pass& pass, int slice) const {
   return found;
 }
 
+std::vector<Linear::GradientPart> Linear::parts_of_slice(const Pass& pass, int slice) const {
+  const std::vector<Share> outputs = slice_of(pass, slice);
+  std::vector<GradientPart> parts;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    parts.push_back({.outputs = outputs[i], .number = number_of(slice, i)});
+  }
+  return parts;
+}
+
 std::vector<Share> Linear::input_slices(const Pass& pass) const {
   if (!cuts_inputs(pass)) return {{0, inputs_}};
   std::vector<Share> slices;
-  for_each_slice(pass, [&](const Share& at) { slices.push_back(at); });
+  for_each_slice(pass, [&](const Share& at, int64_t) { slices.push_back(at); });
   return slices;
 }
 
@@ -151,8 +159,26 @@ void Linear::for_each_slice(const Pass& pass, const Body& body) const {
   const int first = has_all ? 0 : first_slice(pass);
   const int end = has_all ? pass.slices : first + own_slices(pass);
   for (int slice = first; slice < end; ++slice) {
-    for (const Share& part : slice_of(pass, slice)) body(part);
+    const std::vector<Share> parts = slice_of(pass, slice);
+    for (size_t i = 0; i < parts.size(); ++i) body(parts[i], number_of(slice, i));
   }
+}
+
+void Linear::multiply(const Pass& pass, const Product& product, ConstTensor a,
+                      Transpose transpose_a, ConstTensor b, Transpose transpose_b, Tensor c,
+                      GemmMode mode, ConstTensor bias) const {
+  if (pass.gemm_format == GemmFormat::none || keeps_precision_) {
+    return gemm(a, transpose_a, b, transpose_b, c, mode, bias, bits_of(pass));
+  }
+  const uint64_t micro_batch = random_bits(pass.seed, stream_, pass.batch->first_sample);
+  const auto part = static_cast<uint64_t>(product.part);
+  quantized_gemm({.format = pass.gemm_format,
+                  .a = product.a,
+                  .b = product.b,
+                  .hadamard = pass.gemm_format == GemmFormat::nvfp4 && product.is_weight_gradient(),
+                  .seed = random_bits(micro_batch, product.is_weight_gradient() ? 1 : 0, part),
+                  .first_row = product.first_row},
+                 a, transpose_a, b, transpose_b, c, mode, bias, bits_of(pass), pass.arena);
 }
 
 Tensor Linear::forward(Pass& pass, ConstTensor input, Saved& saved) const {
@@ -165,12 +191,18 @@ Tensor Linear::forward(Pass& pass, ConstTensor input, Saved& saved) const {
 void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output,
                      RowsInTurn* turns) const {
   saved.input = input;
-  const Tensor weight = rows_of(weight_->value);
   const ConstTensor bias =
       bias_ == nullptr || !adds_bias_ ? ConstTensor{} : ConstTensor(columns_of(bias_->value));
+  if (weight_->quantized != nullptr) {
+    return for_each_turn(output, turns, [&](const Share& rows) {
+      multiply_by_weights(input.row_range(rows.first, rows.count), *weight_->quantized, bias,
+                          output.row_range(rows.first, rows.count));
+    });
+  }
+  const Tensor weight = rows_of(weight_->value);
   if (cuts_outputs(pass)) {
-    for_each_slice(pass, [&](const Share& at) {
-      multiply(pass, input, Transpose::no, weight.row_range(at.first, at.count), Transpose::yes,
+    for_each_slice(pass, [&](const Share& at, int64_t) {
+      multiply(pass, {}, input, Transpose::no, weight.row_range(at.first, at.count), Transpose::yes,
                output.col_range(at.first, at.count), GemmMode::overwrite,
                bias.empty() ? bias : bias.col_range(at.first, at.count));
     });
@@ -178,23 +210,31 @@ void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output,
     sum_of_products(pass.arena, own_slices(pass), output,
                     [&](int64_t row, int64_t rows, int slice, Tensor product) {
                       const Share at = slice_of(pass, first_slice(pass) + slice).front();
-                      multiply(pass, input.row_range(row, rows).col_range(at.first, at.count),
+                      multiply(pass, {}, input.row_range(row, rows).col_range(at.first, at.count),
                                Transpose::no, weight.col_range(at.first, at.count), Transpose::yes,
                                product, GemmMode::overwrite, slice == 0 ? bias : ConstTensor{});
                     });
   } else {
     for_each_turn(output, turns, [&](const Share& rows) {
-      multiply(pass, input.row_range(rows.first, rows.count), Transpose::no, weight, Transpose::yes,
-               output.row_range(rows.first, rows.count), GemmMode::overwrite, bias);
+      multiply(pass, {}, input.row_range(rows.first, rows.count), Transpose::no, weight,
+               Transpose::yes, output.row_range(rows.first, rows.count), GemmMode::overwrite, bias);
     });
   }
 }
 
-void Linear::add_input_gradient(const Pass& pass, ConstTensor output_gradient, const Share& outputs,
+void Linear::add_input_gradient(const Pass& pass, ConstTensor rows, const GradientPart& part,
                                 Tensor gradient, GemmMode mode) const {
-  multiply(pass, output_gradient.col_range(outputs.first, outputs.count), Transpose::no,
+  const Share& outputs = part.outputs;
+  multiply(pass, {.a = OperandKind::gradient, .part = part.number, .first_row = part.first_row},
+           rows.col_range(outputs.first, outputs.count), Transpose::no,
            rows_of(weight_->value).row_range(outputs.first, outputs.count), Transpose::no, gradient,
            mode);
+}
+
+void Linear::add_weight_gradient(const Pass& pass, int64_t part, ConstTensor output_gradient,
+                                 ConstTensor input, Tensor gradient) const {
+  multiply(pass, {.a = OperandKind::gradient, .b = OperandKind::activation, .part = part},
+           output_gradient, Transpose::yes, input, Transpose::no, gradient, GemmMode::accumulate);
 }
 
 Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers, RowsInTurn* turns) {
@@ -203,33 +243,34 @@ Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers, Rows
   const bool in_slices = first.cuts_outputs(pass);
   const Tensor gradient =
       pass.arena.take(in_slices ? value_type(dy.dtype) : dy.dtype, dy.rows, first.inputs_);
-  const auto add_all = [&](const auto& outputs_of, int64_t row, Tensor sum) {
+  const auto add_all = [&](const auto& parts_of, int64_t row, Tensor sum) {
     GemmMode mode = GemmMode::overwrite;
     for (const Backward& at : layers) {
-      for (const Share& outputs : outputs_of(*at.layer)) {
-        at.layer->add_input_gradient(pass, at.output_gradient.row_range(row, sum.rows), outputs,
-                                     sum, std::exchange(mode, GemmMode::accumulate));
+      for (GradientPart part : parts_of(*at.layer)) {
+        part.first_row = row;
+        at.layer->add_input_gradient(pass, at.output_gradient.row_range(row, sum.rows), part, sum,
+                                     std::exchange(mode, GemmMode::accumulate));
       }
     }
   };
   if (in_slices) {
-    sum_of_products(
-        pass.arena, first.own_slices(pass), gradient,
-        [&](int64_t row, int64_t, int slice, Tensor sum) {
-          add_all(
-              [&](const Linear& at) { return at.slice_of(pass, first.first_slice(pass) + slice); },
-              row, sum);
-        });
+    sum_of_products(pass.arena, first.own_slices(pass), gradient,
+                    [&](int64_t row, int64_t, int slice, Tensor sum) {
+                      const int number = first.first_slice(pass) + slice;
+                      add_all([&](const Linear& at) { return at.parts_of_slice(pass, number); },
+                              row, sum);
+                    });
   } else if (first.cuts_inputs(pass)) {
-    first.for_each_slice(pass, [&](const Share& at) {
-      multiply(pass, dy, Transpose::no, first.weight_->value.col_range(at.first, at.count),
-               Transpose::no, gradient.col_range(at.first, at.count));
+    first.for_each_slice(pass, [&](const Share& at, int64_t) {
+      first.multiply(pass, {.a = OperandKind::gradient}, dy, Transpose::no,
+                     first.weight_->value.col_range(at.first, at.count), Transpose::no,
+                     gradient.col_range(at.first, at.count));
     });
   } else {
     for_each_turn(gradient, turns, [&](const Share& rows) {
       add_all(
           [](const Linear& at) {
-            return std::vector<Share>{{0, at.outputs_}};
+            return std::vector<GradientPart>{{{0, at.outputs_}, at.own_part(), 0}};
           },
           rows.first, gradient.row_range(rows.first, rows.count));
     });
@@ -257,17 +298,17 @@ void Linear::backward_weight(Pass& pass, const Saved& saved) const {
   if (weight_->factors != nullptr) {
     weight_->factors->add(x, dy);
   } else if (cuts_outputs(pass)) {
-    for_each_slice(pass, [&](const Share& at) {
-      multiply(pass, dy.col_range(at.first, at.count), Transpose::yes, x, Transpose::no,
-               gradient.row_range(at.first, at.count), GemmMode::accumulate);
+    for_each_slice(pass, [&](const Share& at, int64_t number) {
+      add_weight_gradient(pass, number, dy.col_range(at.first, at.count), x,
+                          gradient.row_range(at.first, at.count));
     });
   } else if (cuts_inputs(pass)) {
-    for_each_slice(pass, [&](const Share& at) {
-      multiply(pass, dy, Transpose::yes, x.col_range(at.first, at.count), Transpose::no,
-               gradient.col_range(at.first, at.count), GemmMode::accumulate);
+    for_each_slice(pass, [&](const Share& at, int64_t) {
+      add_weight_gradient(pass, 0, dy, x.col_range(at.first, at.count),
+                          gradient.col_range(at.first, at.count));
     });
   } else {
-    multiply(pass, dy, Transpose::yes, x, Transpose::no, gradient, GemmMode::accumulate);
+    add_weight_gradient(pass, own_part(), dy, x, gradient);
   }
   if (bias_ == nullptr) return;
   add_column_sums(dy, columns_of(bias_->gradient_of(saved.source)), pass.arena);

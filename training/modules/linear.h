@@ -13,6 +13,11 @@
 // The layer does not sum over ranks: the caller adds the terms up (parallel/convert_layout.h). In
 // deterministic mode (Pass::slices) each slice of the cut dimension is a product of its own, and a
 // term has the type of sums.
+//
+// With PassContext::gemm_format the operands of all three products (output, input gradient, weight
+// gradient) are rounded to that format (kernels/quantized_gemm.h), those of each slice separately.
+// In deterministic mode the values are therefore the same for any cut; otherwise blocks and scales
+// are those of a rank's part.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +29,7 @@
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
 #include "training/kernels/gemm.h"
+#include "training/kernels/quantized_gemm.h"
 #include "training/modules/rows_in_turn.h"
 
 namespace tutti::training {
@@ -48,6 +54,9 @@ struct LinearOptions {
   // possibly overlapping other ranks'. The parameters' gradients are then terms of sums over these
   // ranks.
   std::optional<Share> chosen = {};
+  // Computes products in the activations' type in spite of Pass::gemm_format: routers and output
+  // layers.
+  bool keeps_precision = false;
   // The only rank that has the parameters. If it is one of the tensor ranks, nothing is cut.
   SoleOwner owner = {};
 };
@@ -110,11 +119,42 @@ class Linear {
   bool cuts_inputs(const Pass& pass) const {
     return pass.slices > 1 && cut_ == LinearCut::by_inputs;
   }
+  // Numbers the packed parts of all slices.
+  int64_t number_of(int slice, size_t part) const {
+    return slice * static_cast<int64_t>(parts_.size()) + static_cast<int64_t>(part);
+  }
+  // body(part, number): `number` is the same on whichever rank computes with the part.
   template <typename Body>
   void for_each_slice(const Pass& pass, const Body& body) const;
-  // Adds to `gradient`, or writes to it, the contribution of some outputs of this layer.
-  void add_input_gradient(const Pass& pass, ConstTensor output_gradient, const Share& outputs,
+  // A part of the output gradient: some outputs of rows from `first_row` on.
+  struct GradientPart {
+    Share outputs;
+    int64_t number = 0;
+    int64_t first_row = 0;
+  };
+  std::vector<GradientPart> parts_of_slice(const Pass& pass, int slice) const;
+  // Adds to `gradient`, or writes to it, the contribution of some outputs of this layer. `rows`:
+  // rows of the output gradient, with all outputs.
+  void add_input_gradient(const Pass& pass, ConstTensor rows, const GradientPart& part,
                           Tensor gradient, GemmMode mode) const;
+
+  struct Product {
+    OperandKind a = OperandKind::activation;
+    OperandKind b = OperandKind::weight;
+    int64_t part = 0;  // of the output gradient; each part has its own random numbers
+    int64_t first_row = 0;
+
+    bool is_weight_gradient() const { return b == OperandKind::activation; }
+  };
+  // Multiplies in the pass's format.
+  void multiply(const Pass& pass, const Product& product, ConstTensor a, Transpose transpose_a,
+                ConstTensor b, Transpose transpose_b, Tensor c, GemmMode mode = GemmMode::overwrite,
+                ConstTensor bias = {}) const;
+  void add_weight_gradient(const Pass& pass, int64_t part, ConstTensor output_gradient,
+                           ConstTensor input, Tensor gradient) const;
+  // The number of this rank's output gradient without slices. Tensor ranks with the same output
+  // gradient round it alike.
+  int64_t own_part() const { return cut_ == LinearCut::by_outputs ? place_ : 0; }
 
   // The rows of the weight, or of its gradient, for this rank's outputs; likewise of the bias.
   Tensor rows_of(const Tensor& weight) const { return weight.row_range(first_output_, outputs_); }
@@ -130,6 +170,8 @@ class Linear {
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
   bool adds_bias_ = true;  // only one rank's term of a sum includes the bias
+  bool keeps_precision_;
+  uint64_t stream_ = 0;  // of random numbers
 };
 
 }  // namespace tutti::training

@@ -14,11 +14,11 @@ const Window& checked(PoolingKind kind, const Window& window) {
     throw Error(
         ErrorCode::invalid_argument,
         cat("max pooling by windows of ", window.height, " x ", window.width, " is too large"),
-        {.remedy = "take windows of at most 256 pixels"});
+        {.remedy = "use windows of at most 256 pixels"});
   }
   if (window.dilation != 1) {
     throw Error(ErrorCode::invalid_argument, "pooling by dilated windows is not supported",
-                {.remedy = "take dilation 1"});
+                {.remedy = "use dilation 1"});
   }
   return window;
 }

@@ -13,12 +13,12 @@ namespace {
 void check(int64_t head_size, const RopeOptions& options) {
   if (head_size % 2 != 0) {
     throw Error(ErrorCode::invalid_argument,
-                cat("rotary positions need heads of an even size, not ", head_size),
-                {.remedy = "choose a width that is an even multiple of the number of heads"});
+                cat("rotary positions require an even head size, not ", head_size),
+                {.remedy = "use a width that is an even multiple of the number of heads"});
   }
   const auto refuse = [](const char* what, double value) {
     throw Error(ErrorCode::invalid_argument, cat("rotary positions cannot have ", what, ' ', value),
-                {.remedy = "give the numbers that the model was made with"});
+                {.remedy = "use the values with which the model was created"});
   };
   const bool has_original =
       options.scaling == RopeScaling::dynamic || options.scaling == RopeScaling::llama3;

@@ -25,15 +25,15 @@ RouterOptions checked(RouterOptions options) {
   };
   if (options.experts < 1) {
     refuse(cat("a router cannot choose from ", options.experts, " experts"), "--experts",
-           "give at least 1");
+           "use at least 1");
   }
   if (options.topk < 1 || options.topk > options.experts) {
-    refuse(cat("a token cannot go to ", options.topk, " of ", options.experts, " experts"),
-           "--topk", cat("give a number from 1 to ", options.experts));
+    refuse(cat("a token cannot be routed to ", options.topk, " of ", options.experts, " experts"),
+           "--topk", cat("use a number from 1 to ", options.experts));
   }
   if (options.groups < 1 || options.experts % options.groups != 0) {
-    refuse(cat(options.experts, " experts cannot lie in ", options.groups, " groups"),
-           "--expert-groups", "give a number that divides the experts");
+    refuse(cat(options.experts, " experts cannot be divided into ", options.groups, " groups"),
+           "--expert-groups", "use a number that divides the number of experts");
   }
   const int64_t of_a_group = options.experts / options.groups;
   if (options.topk_groups < 1 || options.topk_groups > options.groups ||
@@ -41,7 +41,7 @@ RouterOptions checked(RouterOptions options) {
     refuse(cat(options.topk_groups, " of ", options.groups, " groups have ",
                options.topk_groups * of_a_group, " experts, for a choice of ", options.topk),
            "--topk-groups",
-           cat("give a number up to ", options.groups, " of groups that have ", "at least ",
+           cat("use a number up to ", options.groups, " of groups that have ", "at least ",
                options.topk, " experts"));
   }
   for (const auto& [value, option] :
@@ -49,12 +49,12 @@ RouterOptions checked(RouterOptions options) {
         std::pair(options.bias_rate, "--balance-bias"),
         std::pair(options.capacity, "--capacity")}) {
     if (!(value >= 0 && std::isfinite(value))) {
-      refuse(cat(option, " cannot be ", value), option, "give a finite number of at least 0");
+      refuse(cat(option, " cannot be ", value), option, "use a finite number of at least 0");
     }
   }
   if (!(options.jitter >= 0 && options.jitter < 1)) {
-    refuse(cat("the jitter cannot be ", options.jitter), "--router-jitter",
-           "give a share of at least 0 and below 1");
+    refuse(cat("invalid jitter ", options.jitter), "--router-jitter",
+           "use a number of at least 0 and below 1");
   }
   return options;
 }
@@ -91,7 +91,8 @@ Router::Router(ParameterTable& table, const std::string& name, const RouterOptio
       context_(context),
       layer_(layer),
       load_(std::move(load)),
-      gate_(table, name + ".gate", width, options.experts, {.bias = false}) {}
+      gate_(table, name + ".gate", width, options.experts,
+            {.bias = false, .keeps_precision = true}) {}
 
 std::vector<std::string> Router::losses() const {
   std::vector<std::string> names;

@@ -12,17 +12,19 @@ namespace {
 
 SelfAttentionOptions checked(SelfAttentionOptions options) {
   if (options.heads < 1 || (options.head_size == 0 && options.width % options.heads != 0)) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("a width of ", options.width, " cannot be cut into ", options.heads, " heads"),
-                {.remedy = "give a width that is a multiple of the number of heads"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("a width of ", options.width, " cannot be divided into ", options.heads, " heads"),
+        {.remedy = "use a width that is a multiple of the number of heads"});
   }
   if (options.key_heads == 0) options.key_heads = options.heads;
   if (options.head_size == 0) options.head_size = options.width / options.heads;
   if (options.key_heads < 1 || options.heads % options.key_heads != 0 || options.head_size < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(options.key_heads, " heads of keys cannot serve ", options.heads,
-                    " heads of queries of size ", options.head_size),
-                {.remedy = "give a number of heads that is a multiple of that of keys"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat(options.key_heads, " key heads cannot serve ", options.heads, " query heads of size ",
+            options.head_size),
+        {.remedy = "use a number of query heads that is a multiple of the number of key heads"});
   }
   return options;
 }
@@ -120,8 +122,8 @@ Share looked_at(const ParameterTable& table, const SelfAttentionOptions& options
   return {makes_all ? all.first : 0, all.count};
 }
 
-// Writes the sum of each `group` of `parts`' blocks of `size` columns to a block of sums, in the
-// order of core/slices.h.
+// Splits the columns of `parts` into blocks of `size` and sums every `group` consecutive blocks
+// into one block of `sums`, in the summation order of core/slices.h.
 void add_up_groups(Arena& arena, ConstTensor parts, int64_t group, int64_t size, Tensor sums) {
   const ArenaScope scope(arena);
   const Tensor row = arena.take(value_type(parts.dtype), 1, parts.cols);

@@ -11,11 +11,12 @@ Tensor SquaredError::forward(Pass& pass, Tensor predictions) {
   const std::span<const float> targets = pass.batch->float_targets;
   if (targets.empty()) return predictions;
   if (std::ssize(targets) != predictions.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("the micro-batch has ", targets.size(), " float targets, the model predicts ",
-                    predictions.rows, " x ", predictions.cols, " numbers"),
-                {.cause = "the model has another number of outputs than the data",
-                 .remedy = "give the model as many outputs as a sample has float targets"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the micro-batch has ", targets.size(), " float targets, but the model predicts ",
+            predictions.rows, " x ", predictions.cols, " numbers"),
+        {.cause = "the number of model outputs differs from the number of targets",
+         .remedy = "use a model with as many outputs as a sample has float targets"});
   }
   errors_ = pass.arena.take(value_type(predictions.dtype), predictions.rows, predictions.cols);
   pass.loss = squared_error(predictions, targets, errors_);

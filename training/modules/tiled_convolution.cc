@@ -18,9 +18,9 @@ ConvolutionShape checked(const ConvolutionShape& shape) {
     return shape;
   }
   throw Error(ErrorCode::invalid_argument,
-              cat(shape.groups, " groups do not share ", shape.input.channels, " channels and ",
+              cat(shape.groups, " groups do not divide ", shape.input.channels, " channels and ",
                   shape.outputs, " outputs evenly"),
-              {.remedy = "give a number of groups that divides both"});
+              {.remedy = "use a number of groups that divides both"});
 }
 
 Tensor take(Pass& pass, DType type, int64_t samples, const Rectangle& where, int64_t channels) {

@@ -131,11 +131,11 @@ void precondition(const ParameterSpec& spec, std::span<float> g,
 }  // namespace
 
 Adafactor::Adafactor(const AdafactorOptions& options) : options_(options) {
-  check_option(options.beta2_decay >= 0, "beta2_decay", options.beta2_decay, "of 0 or more");
+  check_option(options.beta2_decay >= 0, "beta2_decay", options.beta2_decay, "of at least 0");
   check_option(options.clip_threshold >= 1, "clip threshold", options.clip_threshold,
-               "of 1 or more");
-  check_option(options.least_rms >= 0, "least_rms", options.least_rms, "of 0 or more");
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+               "of at least 1");
+  check_option(options.least_rms >= 0, "least_rms", options.least_rms, "of at least 0");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
 }
 
 std::vector<WholeState> Adafactor::whole_states(const ParameterSpec& spec, int /*units*/) const {
@@ -189,13 +189,13 @@ OptimizerKind adafactor_kind() {
       },
       [](Schema& schema, AdafactorOptions& options) {
         schema.add("beta2_decay", options.beta2_decay,
-                   "the means of squared gradients move by step^-N");
+                   "exponent N of the decay 1 - step^-N of the mean squared gradients");
         schema.add("clip_threshold", options.clip_threshold,
-                   "largest root mean square of an update before the learning rate");
+                   "clipping threshold of the update's root mean square, before the learning rate");
         schema.add(
             "least_rms", options.least_rms,
-            "lower bound of a parameter's root mean square, by which its rate is multiplied");
-        schema.add("weight_decay", options.weight_decay, "of matrices, decoupled");
+            "lower bound of the parameter's root mean square, which scales its learning rate");
+        schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
       });
 }
 

@@ -21,19 +21,19 @@ struct AdamMoments {
 inline constexpr double kShortRunBeta2 = 0.99;
 
 inline void describe(Schema& schema, AdamMoments& moments) {
-  schema.add("beta1", moments.beta1, "decay of the mean of gradients");
-  schema.add("beta2", moments.beta2, "decay of the mean of squared gradients");
+  schema.add("beta1", moments.beta1, "decay rate of the mean gradient (first moment)");
+  schema.add("beta2", moments.beta2, "decay rate of the mean squared gradient (second moment)");
   schema.add("eps", moments.epsilon, "term added to the denominator");
   schema.add("frozen_after", moments.frozen_after,
-             "steps after which the mean of squared gradients stays as it is; 0: never");
+             "number of steps after which the second moment is frozen; 0: never");
 }
 
 inline void check_moments(const AdamMoments& moments) {
   const auto fraction = [](double beta) { return beta >= 0 && beta < 1; };
   check_option(fraction(moments.beta1), "beta1", moments.beta1, "in [0, 1)");
   check_option(fraction(moments.beta2), "beta2", moments.beta2, "in [0, 1)");
-  check_option(moments.epsilon >= 0, "epsilon", moments.epsilon, "of 0 or more");
-  check_option(moments.frozen_after >= 0, "frozen_after", moments.frozen_after, "of 0 or more");
+  check_option(moments.epsilon >= 0, "epsilon", moments.epsilon, "of at least 0");
+  check_option(moments.frozen_after >= 0, "frozen_after", moments.frozen_after, "of at least 0");
 }
 
 // The factor by which a moment that started at 0 is too small.

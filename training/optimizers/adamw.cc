@@ -6,16 +6,17 @@ namespace tutti::training {
 
 void check(const AdamWOptions& options) {
   check_moments(options.moments);
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
 }
 
 Json suited_adamw(const ModelTraits& model) {
-  return {{"lr", model.adam_rate}, {"beta2", kShortRunBeta2}, {"weight_decay", model.weight_decay}};
+  return {
+      {"lr", model.adam_rate}, {"beta2", model.adam_beta2}, {"weight_decay", model.weight_decay}};
 }
 
 void describe_adamw(Schema& schema, AdamWOptions& options) {
   describe(schema, options.moments);
-  schema.add("weight_decay", options.weight_decay, "of matrices, decoupled");
+  schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
 }
 
 AdamWStep::AdamWStep(const AdamWOptions& options, const StepOptions& step)

@@ -48,8 +48,8 @@ StateFormat AdamW8Bit::state_format(const ParameterSpec& spec) const {
   if (spec.slice().in_blocks(kStateBlock)) return StateFormat::blockwise8;
   throw Error(ErrorCode::unsupported,
               cat("adamw8bit has blocks of ", kStateBlock, " elements, and ", spec.name,
-                  " is cut inside of one over the axis ", name(spec.placement.cut_over())),
-              {.remedy = "give --optimizer adamw, or fewer ranks along that axis"});
+                  " is sharded within a block over the axis ", name(spec.placement.cut_over())),
+              {.remedy = "use --optimizer adamw, or fewer ranks along that axis"});
 }
 
 void AdamW8Bit::update(std::span<const OwnedPiece> pieces, States states,

@@ -131,8 +131,8 @@ void parallel_pieces(std::span<const OwnedPiece> pieces, const PieceParts& parts
 std::span<const float> as_floats(ConstTensor row, std::span<float> buffer) {
   if (row.dtype == DType::f32 && row.backend == nullptr) return row.values<float>();
   if (row.dtype != DType::f32 && row.dtype != DType::f16 && row.dtype != DType::bf16) {
-    throw Error(ErrorCode::unsupported, cat("optimizers do not read ", name(row.dtype)),
-                {.remedy = "give f16, bf16 or f32"});
+    throw Error(ErrorCode::unsupported, cat("optimizers do not support ", name(row.dtype)),
+                {.remedy = "use f16, bf16 or f32"});
   }
   const std::span<float> floats = buffer.first(static_cast<size_t>(row.cols));
   if (row.backend != nullptr) {

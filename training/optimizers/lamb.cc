@@ -10,7 +10,7 @@ namespace tutti::training {
 
 Lamb::Lamb(const LambOptions& options) : options_(options) {
   check_moments(options.moments);
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
 }
 
 // Two passes over memory: the second recomputes the direction instead of storing it.
@@ -55,7 +55,7 @@ OptimizerKind lamb_kind() {
       },
       [](Schema& schema, LambOptions& options) {
         describe(schema, options.moments);
-        schema.add("weight_decay", options.weight_decay, "of matrices");
+        schema.add("weight_decay", options.weight_decay, "weight decay of matrices");
       });
 }
 

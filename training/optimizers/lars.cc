@@ -11,7 +11,7 @@ namespace tutti::training {
 Lars::Lars(const LarsOptions& options) : options_(options) {
   check_option(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum,
                "in [0, 1)");
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
   check_option(options.trust_coefficient > 0, "trust coefficient", options.trust_coefficient,
                "above 0");
 }
@@ -49,9 +49,10 @@ OptimizerKind lars_kind() {
         return {{"lr", 1.0}};
       },
       [](Schema& schema, LarsOptions& options) {
-        schema.add("momentum", options.momentum, "share of the last update that is kept");
-        schema.add("weight_decay", options.weight_decay, "of matrices");
-        schema.add("trust_coefficient", options.trust_coefficient, "of each layer's rate");
+        schema.add("momentum", options.momentum, "momentum coefficient");
+        schema.add("weight_decay", options.weight_decay, "weight decay of matrices");
+        schema.add("trust_coefficient", options.trust_coefficient,
+                   "trust coefficient of the layer-wise learning rate");
       });
 }
 

@@ -12,9 +12,9 @@ LossScaler::LossScaler(const LossScalerOptions& options) : options_(options) {
   check_option(options.backoff > 0 && options.backoff < 1, "loss scale backoff", options.backoff,
                "in (0, 1)");
   check_option(options.growth_interval >= 1, "loss scale growth interval",
-               static_cast<double>(options.growth_interval), "of 1 or more");
+               static_cast<double>(options.growth_interval), "of at least 1");
   check_option(options.hysteresis >= 1, "loss scale hysteresis", options.hysteresis,
-               "of 1 or more");
+               "of at least 1");
   check_option(options.smallest_scale > 0, "smallest loss scale", options.smallest_scale,
                "above 0");
   restore({options.initial_scale, 0, options.hysteresis});
@@ -42,9 +42,9 @@ void LossScaler::restore(const State& state) {
   check_option(state.scale > 0 && std::isfinite(state.scale), "loss scale", state.scale,
                "above 0 and finite");
   check_option(state.good_steps >= 0, "number of steps without overflow",
-               static_cast<double>(state.good_steps), "of 0 or more");
+               static_cast<double>(state.good_steps), "of at least 0");
   check_option(state.overflows_left >= 0, "number of overflows left", state.overflows_left,
-               "of 0 or more");
+               "of at least 0");
   state_ = state;
 }
 

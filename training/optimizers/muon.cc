@@ -77,8 +77,8 @@ Muon::Muon(const MuonOptions& options) : options_(options) {
   check_moments(options.moments);
   check_option(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum,
                "in [0, 1)");
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
-  check_option(options.adam_scale >= 0, "Adam's scale", options.adam_scale, "of 0 or more");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
+  check_option(options.adam_scale >= 0, "Adam's scale", options.adam_scale, "of at least 0");
   check_option(options.iterations >= 1 && options.iterations <= 100, "number of iterations",
                static_cast<double>(options.iterations), "from 1 to 100");
 }
@@ -133,17 +133,17 @@ OptimizerKind muon_kind() {
       [](const ModelTraits& model) -> Json {
         return {{"lr", 0.02},
                 {"adam_scale", model.adam_rate / 0.02},
-                {"beta2", kShortRunBeta2},
+                {"beta2", model.adam_beta2},
                 {"weight_decay", model.weight_decay}};
       },
       [](Schema& schema, MuonOptions& options) {
-        schema.add("momentum", options.momentum, "share of the last update that is kept");
-        schema.add("nesterov", options.nesterov, "look ahead by the momentum");
-        schema.add("iterations", options.iterations, "Newton-Schulz steps");
+        schema.add("momentum", options.momentum, "momentum coefficient");
+        schema.add("nesterov", options.nesterov, "use Nesterov momentum");
+        schema.add("iterations", options.iterations, "number of Newton-Schulz iterations");
         schema.add("adam_scale", options.adam_scale,
-                   "the rate of embeddings, head and vectors, by --lr");
+                   "learning rate of embeddings, output layer and vectors, as a fraction of --lr");
         describe(schema, options.moments);
-        schema.add("weight_decay", options.weight_decay, "of matrices, decoupled");
+        schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
       });
 }
 

@@ -32,22 +32,23 @@ void check(const OwnedPiece& owned, const Optimizer& optimizer, Optimizer::State
   require(owned.spec != nullptr, owned, "a piece without its specification", "set spec");
   const int64_t alignment = optimizer.alignment();
   require(piece.first >= 0 && piece.first % alignment == 0, owned,
-          "a piece that starts inside of an aligned block",
-          cat("cut parameters at multiples of ", alignment, " elements"));
+          "a piece that starts inside an aligned block",
+          cat("shard parameters at multiples of ", alignment, " elements"));
   require(is_row(owned.gradient, piece.count), owned, "a gradient of another shape or type",
-          "give 1 x count elements of f16, bf16 or f32");
+          "pass 1 x count elements of f16, bf16 or f32");
   require(!owned.master.empty() || !owned.value.empty() || piece.count == 0, owned,
-          "neither a master nor a value", "give one of them");
+          "neither a master nor a value", "pass one of them");
   require(owned.master.empty() || static_cast<int64_t>(owned.master.size()) == piece.count, owned,
-          "a master of another size", "give as many elements as the piece has");
+          "a master of another size", "pass as many elements as the piece has");
   require(owned.value.empty() || is_row(owned.value, piece.count), owned,
-          "a value of another shape or type", "give 1 x count elements of f16, bf16 or f32");
+          "a value of another shape or type", "pass 1 x count elements of f16, bf16 or f32");
   const int64_t first = owned.first_state();
   const int64_t end = first + state_floats(optimizer.state_format(*owned.spec), piece.count);
   for (const std::span<float> state : states) {
-    require(first >= 0 && end <= std::ssize(state), owned,
-            cat("a state of only ", state.size(), " floats"),
-            "give arrays as large as place_states() says, or of layout.owned_size elements");
+    require(
+        first >= 0 && end <= std::ssize(state), owned,
+        cat("a state of only ", state.size(), " floats"),
+        "pass arrays of the size that place_states() returns, or of layout.owned_size elements");
   }
 }
 
@@ -55,8 +56,8 @@ void check(const OwnedPiece& owned, const Optimizer& optimizer, Optimizer::State
 
 void check_option(bool good, std::string_view option, double value, std::string_view allowed) {
   if (good) return;
-  throw Error(ErrorCode::invalid_argument, cat(option, " ", value, " makes no sense"),
-              {.remedy = cat("take a value ", allowed)});
+  throw Error(ErrorCode::invalid_argument, cat(option, " ", value, " is invalid"),
+              {.remedy = cat("use a value ", allowed)});
 }
 
 int64_t Optimizer::place_states(std::span<OwnedPiece> pieces) const {
@@ -70,13 +71,13 @@ int64_t Optimizer::place_states(std::span<OwnedPiece> pieces) const {
 
 void Optimizer::step(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
                      NormReducer& reducer) {
-  check_option(options.step >= 1, "step", static_cast<double>(options.step), "of 1 or more");
+  check_option(options.step >= 1, "step", static_cast<double>(options.step), "of at least 1");
   const size_t wanted = state_names().size();
   if (states.size() != wanted) {
     throw Error(ErrorCode::invalid_argument,
                 cat("an optimizer of ", wanted, " states was given ", states.size()),
-                {.cause = "state of another optimizer, or of one with other options",
-                 .remedy = "give one array for each of state_names()"});
+                {.cause = "the state belongs to another optimizer, or to one with other options",
+                 .remedy = "pass one array for each of state_names()"});
   }
   for (const OwnedPiece& piece : pieces) {
     check(piece, *this, states);

@@ -37,9 +37,9 @@ const OptimizerKind& optimizer_kind_of(const Json& configuration) {
   }
   const std::string close = nearest(wanted, names);
   throw Error(ErrorCode::invalid_argument,
-              cat("there is no optimizer ", in_quotes(wanted),
+              cat("unknown optimizer ", in_quotes(wanted),
                   close.empty() ? "" : cat(" (did you mean ", close, "?)")),
-              {.where = "optimizer.name", .remedy = "give one of " + list});
+              {.where = "optimizer.name", .remedy = "use one of " + list});
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const Json& configuration) {

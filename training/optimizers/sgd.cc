@@ -8,7 +8,7 @@ namespace tutti::training {
 Sgd::Sgd(const SgdOptions& options) : options_(options) {
   check_option(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum,
                "in [0, 1)");
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
 }
 
 std::vector<std::string> Sgd::state_names() const {
@@ -44,9 +44,9 @@ OptimizerKind sgd_kind() {
         return {{"lr", model.sgd_rate}};
       },
       [](Schema& schema, SgdOptions& options) {
-        schema.add("momentum", options.momentum, "share of the last update that is kept");
-        schema.add("nesterov", options.nesterov, "look ahead by the momentum");
-        schema.add("weight_decay", options.weight_decay, "of matrices");
+        schema.add("momentum", options.momentum, "momentum coefficient");
+        schema.add("nesterov", options.nesterov, "use Nesterov momentum");
+        schema.add("weight_decay", options.weight_decay, "weight decay of matrices");
       });
 }
 

@@ -170,9 +170,9 @@ class Preconditioned {
 
 Soap::Soap(const SoapOptions& options) : options_(options) {
   check_moments({.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = options.epsilon});
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
   check_option(options.frequency >= 1, "frequency", static_cast<double>(options.frequency),
-               "of 1 or more");
+               "of at least 1");
   // LAPACK counts its workspace, 2 n^2 numbers, in 32 bits.
   check_option(options.max_dimension >= 0 && options.max_dimension <= 32000, "max_dimension",
                static_cast<double>(options.max_dimension), "from 0 to 32000");
@@ -226,14 +226,15 @@ OptimizerKind soap_kind() {
         return {{"lr", 0.01}, {"weight_decay", model.weight_decay}};
       },
       [](Schema& schema, SoapOptions& options) {
-        schema.add("beta1", options.beta1, "decay of the mean of gradients");
-        schema.add("beta2", options.beta2, "decay of the mean of squared gradients");
+        schema.add("beta1", options.beta1, "decay rate of the mean gradient (first moment)");
+        schema.add("beta2", options.beta2,
+                   "decay rate of the mean squared gradient (second moment)");
         schema.add("eps", options.epsilon, "term added to the denominator");
         schema.add("precondition_frequency", options.frequency,
                    "steps between updates of the eigenbases");
         schema.add("max_precondition_dim", options.max_dimension,
-                   "largest dimension of a parameter that is preconditioned");
-        schema.add("weight_decay", options.weight_decay, "of matrices, decoupled");
+                   "largest parameter dimension that is preconditioned");
+        schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
       });
 }
 

@@ -10,8 +10,9 @@
 namespace tutti::training {
 namespace {
 
-// Rounds `value` to bf16. The 16 random bits are added below the mantissa bits that are kept: the
-// fraction of their 2^16 values that carry equals the part cut off. Infinities and NaNs are kept.
+// Rounds `value` to bf16: adds `random` to the low 16 bits and truncates them. The magnitude is
+// thus rounded up with probability (low 16 bits) / 2^16. Infinities are preserved; every NaN
+// becomes the quiet NaN 0x7fc0.
 constexpr uint16_t round_to_bf16(float value, uint16_t random) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, value);
   const uint32_t rounded = (bits + random) >> 16;

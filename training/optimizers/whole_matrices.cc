@@ -108,8 +108,8 @@ class Deal {
     });
   }
 
-  // Calls visit(offset of the piece in `values`, its elements), ordered by the computing owner,
-  // then in the order of pieces.
+  // Calls visit(offset in `values`, number of elements) for each piece in own(), grouped by the
+  // owner that computes its matrix, in the order of own() within a group.
   template <typename Visit>
   void visit_own(const Visit& visit) const {
     for (size_t home = 0; home < pieces_.size(); ++home) {
@@ -152,17 +152,17 @@ void require_one_group(const Layout& layout) {
     return;
   }
   throw Error(ErrorCode::unsupported,
-              "an optimizer that works on whole matrices cannot have shards of several groups",
-              {.cause = "some parameters are reduced over other ranks than the rest",
-               .remedy = "take ZeRO stage 0, or another optimizer"});
+              "an optimizer that updates whole matrices cannot have shards of several groups",
+              {.cause = "some parameters are reduced over different ranks",
+               .remedy = "use ZeRO stage 0, or another optimizer"});
 }
 
 void check_whole(const ParameterSpec& spec, std::string_view optimizer) {
   if (spec.slice().is_whole()) return;
   throw Error(ErrorCode::unsupported,
-              cat(optimizer, " works on whole matrices, and ", spec.name, " is cut over the axis ",
-                  name(spec.placement.cut_over())),
-              {.remedy = "take another optimizer"});
+              cat(optimizer, " updates whole matrices, but ", spec.name,
+                  " is sharded over the axis ", name(spec.placement.cut_over())),
+              {.remedy = "use another optimizer"});
 }
 
 PieceValues::PieceValues(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix)
@@ -214,7 +214,8 @@ void compute_whole(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix
   for (const OwnedPiece& owned : pieces) {
     if (!is_matrix(*owned.spec)) continue;
     if (owned.piece.count != owned.spec->count()) {
-      throw Error(ErrorCode::internal, "an owner has part of a matrix, and nobody to ask for more",
+      throw Error(ErrorCode::internal,
+                  "an owner has part of a matrix and no peers that have the rest",
                   {.where = owned.spec->name});
     }
     const auto count = static_cast<size_t>(owned.piece.count);

@@ -153,7 +153,7 @@ std::optional<Axis> changed_axis(const ActivationLayout& from, const ActivationL
   for (const Axis axis : kAllAxes) {
     if (from.along(axis) == to.along(axis)) continue;
     if (changed) {
-      throw Error(ErrorCode::internal, "a layout is converted along two axes at once");
+      throw Error(ErrorCode::internal, "a layout conversion changes two axes at once");
     }
     changed = axis;
   }
@@ -173,7 +173,7 @@ BasicTensor<is_const> moved(Line& line, BasicTensor<is_const> tensor, Spread fro
   if (from == Spread::columns && to == Spread::replicated) return line.gathered_columns(tensor);
   if (from == Spread::rows && to == Spread::columns) return line.rows_to_columns(tensor);
   if (from == Spread::columns && to == Spread::rows) return line.columns_to_rows(tensor);
-  throw Error(ErrorCode::internal, "these layouts are not converted into each other");
+  throw Error(ErrorCode::internal, "there is no conversion between these layouts");
 }
 
 }  // namespace

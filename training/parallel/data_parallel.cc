@@ -46,20 +46,20 @@ DataParallel::DataParallel(Model& model, ParameterStorage& storage,
   });
   if (hook_ != nullptr && cut) {
     throw Error(ErrorCode::invalid_argument,
-                "gradients of a model that is cut over the mesh cannot be compressed",
-                {.cause = "what is remembered of a parameter would be of a part of it",
-                 .remedy = "leave compression out"});
+                "compression is not available for a model that is sharded over the mesh",
+                {.cause = "error feedback is kept per parameter, not per shard",
+                 .remedy = "remove the compression"});
   }
   if (options.allow_unused && storage.adds_to_shards()) {
     throw Error(ErrorCode::invalid_argument,
-                "shards of sums cannot be added up where parameters may be unused",
-                {.cause = "ranks would sum buckets in different orders",
-                 .remedy = "leave StorageOptions::shard_sums out"});
+                "sharded gradient accumulation is not available with unused parameters",
+                {.cause = "ranks would reduce buckets in different orders",
+                 .remedy = "clear StorageOptions::shard_sums"});
   }
   if (hook_ != nullptr && storage.options().stage > hook_->last_stage()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("gradients cannot be compressed in ZeRO stage ", storage.options().stage),
-                {.remedy = "compress with stage 0, or leave compression out"});
+                {.remedy = "use stage 0, or remove the compression"});
   }
   for (size_t unit = 0; unit < unit_buckets_.size(); ++unit) {
     std::vector<int>& buckets = unit_buckets_[unit];
@@ -92,7 +92,7 @@ DataParallel::~DataParallel() {
     try {
       if (std::uncaught_exceptions() > 0 && !std::exchange(aborted, true)) {
         for (Communicator ranks : storage_.groups().ranks) {
-          ranks.abort("training was ended by an error");
+          ranks.abort("training failed with an error");
         }
       }
       state(bucket).gather.wait();
@@ -197,10 +197,11 @@ void DataParallel::begin_step(int64_t passes) {
 void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   const int64_t most = passes.empty() ? 0 : std::ranges::max(passes);
   if (most > 1 && storage_.options().one_pass) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("a step of ", most, " micro-batches a rank, where there is memory for one"),
-                {.cause = "gradients of one micro-batch take less: they are no sums",
-                 .remedy = "leave StorageOptions::one_pass out"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("a step of ", most, " micro-batches per rank, but there is only memory for one"),
+        {.cause = "StorageOptions::one_pass allocates no memory for gradient accumulation",
+         .remedy = "clear StorageOptions::one_pass"});
   }
   keep_shared_uses_apart(passes);
   storage_.zero_gradients();
@@ -379,7 +380,7 @@ void DataParallel::finish_gradients() {
                          cat("backward did not reach the parameters ", unused_parameters()),
                          {.where = ranks.describe(ranks.rank()),
                           .cause = "the model's loss does not depend on them in this step",
-                          .remedy = "leave them out of the model, or allow unused parameters"}));
+                          .remedy = "remove them from the model, or allow unused parameters"}));
     }
     for (const int parameter : progress_.missing()) {
       hold_gradients(storage_.layout().slots[static_cast<size_t>(parameter)].bucket);
@@ -406,8 +407,9 @@ void DataParallel::visit_state(StateVisitor& visitor) {
   const std::vector<HookState> states = hook_->states(ranks, storage_.gradient_type());
   if (!states.empty() && !visitor.has(states.front().name)) {
     if (ranks.rank() != 0) return;
-    return log(LogLevel::warning,
-               "the checkpoint was saved without this compression, which begins anew");
+    return log(
+        LogLevel::warning,
+        "the checkpoint was saved without this compression, which restarts without stored errors");
   }
   for (const HookState& state : states) visitor.row(state.name, state.values, state.kind);
 }

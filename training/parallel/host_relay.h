@@ -37,7 +37,9 @@ class HostRelay {
   // 0. By row: its token.
   std::span<const int32_t> places() const { return places_; }
   std::span<const int32_t> tokens() const { return tokens_; }
-  // The rows that this rank forwards, and those of their choices that are on this host.
+  // arrived() is the number of rows received for this host, which this rank forwards to the owners
+  // of their experts. choices() are the expert choices of these rows; choices on other hosts are
+  // -1.
   int64_t arrived() const { return exchange_.received(); }
   ExpertChoices choices() const { return {experts_, weights_, each_}; }
 

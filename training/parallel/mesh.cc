@@ -44,13 +44,13 @@ Error no_ranks_for_experts(const MeshPlace& place, int ranks) {
     MeshPlace tried = place;
     if (place_experts(tried, number)) fitting += cat(fitting.empty() ? "" : ", ", number);
   }
-  return Error(
-      ErrorCode::invalid_argument,
-      cat(ranks, " ranks cannot share out the experts among tensor ", place.size(Axis::tensor),
-          " x context ", place.size(Axis::context), " x data ", place.size(Axis::data)),
-      {.where = "--ep",
-       .cause = "they are some of the data ranks, or these and all context or tensor ranks",
-       .remedy = cat("give one of ", fitting)});
+  return Error(ErrorCode::invalid_argument,
+               cat(ranks, " expert-parallel ranks do not fit tensor ", place.size(Axis::tensor),
+                   " x context ", place.size(Axis::context), " x data ", place.size(Axis::data)),
+               {.where = "--ep",
+                .cause = "they must be a subset of the data-parallel ranks, or these and all "
+                         "context- or tensor-parallel ranks",
+                .remedy = cat("use one of ", fitting)});
 }
 
 }  // namespace
@@ -59,9 +59,9 @@ MeshPlace mesh_place(const MeshShape& shape, int ranks) {
   const GridShape& grid = shape.spatial;
   if (grid.rows < 1 || grid.columns < 1 || int64_t{grid.rows} * grid.columns > ranks) {
     throw Error(ErrorCode::invalid_argument,
-                cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not make a grid of ",
+                cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not form a grid of ",
                     grid.rows, " x ", grid.columns),
-                {.where = "--spatial", .remedy = "give as many ranks, or a smaller grid"});
+                {.where = "--spatial", .remedy = "use as many ranks, or a smaller grid"});
   }
   MeshPlace place{
       .sizes = {shape.tensor, shape.context, grid.ranks(), 1, shape.data, shape.pipeline},
@@ -94,9 +94,9 @@ MeshPlace mesh_place(const MeshShape& shape, int ranks) {
   }
   if (axes.empty()) axes = "one";
   throw Error(ErrorCode::invalid_argument,
-              cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not make a mesh of ", axes),
+              cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not form a mesh of ", axes),
               {.cause = "the product of the axes is not the number of ranks",
-               .remedy = "give as many ranks as the axes' product, or leave one axis open"});
+               .remedy = "use as many ranks as the product of the axes, or leave one axis unset"});
 }
 
 Mesh::Mesh(Communicator world, const MeshShape& shape)

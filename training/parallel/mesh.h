@@ -49,9 +49,9 @@ class Mesh {
 
   Communicator& world() { return world_; }
   const Communicator& world() const { return world_; }
-  // The ranks that differ from this one in their places along these axes only, in the order of the
-  // world. Created at the first call, which is collective among them: all ranks must request their
-  // groups in one order.
+  // Returns the process group of the ranks whose mesh coordinates equal this rank's on all axes
+  // except `axes`, ordered by world rank. The first call creates the group and is collective over
+  // its members, so all ranks must request their groups in the same order.
   Communicator& group(AxisSet axes);
   Communicator& along(Axis axis) { return group({axis}); }
 

@@ -46,15 +46,15 @@ void check_same_products(Communicator& ranks, DType type, const std::string& wor
   const auto other = std::ranges::find_if(all, [&](const Ways& way) { return way != all.front(); });
   if (other == all.end()) return;
   const auto set = [](const Ways& way) { return name(static_cast<InstructionSet>(way[0])); };
-  throw_on_all(ranks,
-               Error(ErrorCode::unsupported, cat("ranks with different processors cannot ", work),
-                     {.where = cat(ranks.describe(0), " computes with ", set(all.front()), ", ",
-                                   ranks.describe(static_cast<int>(other - all.begin())), " with ",
-                                   set(*other), ", and products have other bits"),
-                      .cause = "each computes by itself what all are to have in the same bits",
-                      .remedy = cat(remedy,
-                                    ", or give all ranks one TUTTI_CPU and one "
-                                    "ONEDNN_MAX_CPU_ISA")}));
+  throw_on_all(
+      ranks,
+      Error(ErrorCode::unsupported, cat("ranks with different processors cannot ", work),
+            {.where = cat(ranks.describe(0), " computes with ", set(all.front()), ", ",
+                          ranks.describe(static_cast<int>(other - all.begin())), " with ",
+                          set(*other), ", and their products differ in bits"),
+             .cause = "each rank computes redundantly what must be bitwise equal on all ranks",
+             .remedy =
+                 cat(remedy, ", or set the same TUTTI_CPU and ONEDNN_MAX_CPU_ISA on all ranks")}));
 }
 
 }  // namespace tutti::training

@@ -12,13 +12,13 @@ namespace {
 
 void check(const StorageOptions& options) {
   if (options.stage < 0 || options.stage > 3) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no ZeRO stage ", options.stage),
-                {.remedy = "give 0 (plain data parallelism), 1, 2 or 3"});
+    throw Error(ErrorCode::invalid_argument, cat("unknown ZeRO stage ", options.stage),
+                {.remedy = "use 0 (plain data parallelism), 1, 2 or 3"});
   }
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
     throw Error(ErrorCode::invalid_argument,
                 cat("parameters cannot be trained in ", name(options.dtype)),
-                {.remedy = "give f32, bf16 or f16"});
+                {.remedy = "use f32, bf16 or f16"});
   }
   check(options.offload);
   if (options.offload.parameters() && options.stage < 3) {

@@ -52,8 +52,8 @@ struct StorageOptions {
   bool one_pass = false;
   // Stages 2 and 3 keep shards of the sums over several micro-batches.
   bool shard_sums = false;
-  // 16-bit values have masters in fp32. Without masters the values themselves are updated, which
-  // requires stochastic rounding.
+  // 16-bit values have masters in fp32. Without masters the values themselves are updated,
+  // rounded stochastically or to the nearest value.
   bool masters = true;
   // Memory space of values and gradients; null: the host's. The optimizer works in the host's
   // memory: in other spaces values have f32 masters, too.

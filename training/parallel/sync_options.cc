@@ -27,8 +27,7 @@ constexpr std::array<std::pair<std::string_view, GossipGraph>, 4> kGraphs = {
 
 [[noreturn]] void refuse(const std::string& text, const std::string& cause,
                          const std::string& remedy) {
-  throw Error(ErrorCode::invalid_argument,
-              cat("ranks cannot be kept together by ", in_quotes(text)),
+  throw Error(ErrorCode::invalid_argument, cat("unknown or invalid --sync ", in_quotes(text)),
               {.where = "--sync", .cause = cause, .remedy = remedy});
 }
 
@@ -57,7 +56,7 @@ class Words {
     const std::optional<Number> value = parse_number<Number>(parts_[index]);
     if (value && *value >= least && *value <= most) return *value;
     refuse(text_, cat(what, " cannot be ", in_quotes(parts_[index])),
-           cat("give a number from ", least, " to ", most));
+           cat("use a number from ", least, " to ", most));
   }
   int64_t updates(size_t index, int64_t least, std::string_view what) const {
     return number<int64_t>(index, least, kMostUpdates, what);
@@ -72,7 +71,7 @@ GossipGraph graph_named(const std::string& text, const std::string& name) {
   const auto* const found =
       std::ranges::find(kGraphs, name, &std::pair<std::string_view, GossipGraph>::first);
   if (found != kGraphs.end()) return found->second;
-  refuse(text, cat("there is no graph ", in_quotes(name)), "give ring, exp, random or complete");
+  refuse(text, cat("unknown graph ", in_quotes(name)), "use ring, exp, random or complete");
 }
 
 std::string_view name_of(GossipGraph graph) {
@@ -87,15 +86,16 @@ std::string servers_text(const SyncOptions& options) {
 void set_diloco(SyncOptions& way, const std::string& text) {
   const Words words(text, ",");
   words.count(1, 4,
-              "give diloco:H[,P[,TAU[,ALPHA]]]: updates between two averages, fragments, "
-              "updates until a fragment's average is used, a rank's own share in it");
-  way.every = words.updates(0, 1, "the number of updates between two averages");
+              "use diloco:H[,P[,TAU[,ALPHA]]]: updates between averages, fragments, updates until "
+              "a fragment's average is applied, weight of a rank's own values");
+  way.every = words.updates(0, 1, "the number of updates between averages");
   if (words.size() > 1) way.fragments = words.number<int64_t>(1, 1, way.every, "fragments");
   // The mean of a fragment is applied before the next fragment is sent.
   if (words.size() > 2) {
     way.delay = words.number<int64_t>(2, 0, way.every / way.fragments - 1, "the delay");
   }
-  if (words.size() > 3) way.own_share = words.number<double>(3, 0, 1, "a rank's own share");
+  if (words.size() > 3)
+    way.own_share = words.number<double>(3, 0, 1, "the weight of a rank's own values");
 }
 
 // ps[:S], async[:S], ssp:B[:S]
@@ -103,8 +103,8 @@ void set_servers(SyncOptions& way, const std::string& text) {
   const Words words(text, ":");
   const size_t bounds = way.kind == SyncKind::stale ? 1 : 0;
   words.count(bounds, bounds + 1,
-              bounds == 0 ? cat("give ", text.substr(0, text.find(':')), "[:SERVERS]")
-                          : "give ssp:BOUND[:SERVERS]");
+              bounds == 0 ? cat("use ", text.substr(0, text.find(':')), "[:SERVERS]")
+                          : "use ssp:BOUND[:SERVERS]");
   constexpr int64_t kMostClocks = 1000;
   if (bounds == 1) way.bound = words.number<int64_t>(0, 0, kMostClocks, "the bound");
   if (words.size() > bounds) {
@@ -114,30 +114,30 @@ void set_servers(SyncOptions& way, const std::string& text) {
 
 void set_local(SyncOptions& way, const std::string& text, bool later) {
   const Words words(text, "@");
-  words.count(later ? 2 : 1, later ? 2 : 1, later ? "give post-local:K@STEP" : "give local:K");
-  way.every = words.updates(0, 1, "the number of updates between two averages");
+  words.count(later ? 2 : 1, later ? 2 : 1, later ? "use post-local:K@STEP" : "use local:K");
+  way.every = words.updates(0, 1, "the number of updates between averages");
   if (later) way.local_after = words.updates(1, 0, "the step");
 }
 
 void set_easgd(SyncOptions& way, const std::string& text) {
   const Words words(text, ",");
-  words.count(1, 2, "give easgd:K[,ALPHA]: updates between two exchanges, the part of the way");
-  way.every = words.updates(0, 1, "the number of updates between two exchanges");
-  if (words.size() > 1) way.elasticity = words.number<double>(1, 0, 1, "the part of the way");
+  words.count(1, 2, "use easgd:K[,ALPHA]: updates between exchanges, elastic coefficient");
+  way.every = words.updates(0, 1, "the number of updates between exchanges");
+  if (words.size() > 1) way.elasticity = words.number<double>(1, 0, 1, "the elastic coefficient");
 }
 
 void set_federated(SyncOptions& way, const std::string& text) {
   const Words words(text, ",");
   const size_t needed = way.kind == SyncKind::fedprox ? 2 : 1;
   words.count(needed, needed + 1,
-              needed == 2 ? "give fedprox:K,MU[,FRACTION]: updates of a round, the proximal term's "
-                            "weight, the share of the clients that are drawn for a round"
-                          : "give K[,FRACTION]: updates of a round, the share of the clients that "
-                            "are drawn for a round");
-  way.every = words.updates(0, 1, "the number of updates of a round");
-  if (needed == 2) way.proximity = words.number<double>(1, 0, 1e9, "the proximal term's weight");
+              needed == 2 ? "use fedprox:K,MU[,FRACTION]: updates per round, weight of the "
+                            "proximal term, fraction of clients per round"
+                          : "use K[,FRACTION]: updates per round, fraction of clients per round");
+  way.every = words.updates(0, 1, "the number of updates per round");
+  if (needed == 2)
+    way.proximity = words.number<double>(1, 0, 1e9, "the weight of the proximal term");
   if (words.size() > needed) {
-    way.fraction = words.number<double>(needed, 0, 1, "the share of the clients");
+    way.fraction = words.number<double>(needed, 0, 1, "the fraction of clients");
   }
 }
 
@@ -192,10 +192,10 @@ void set_way(SyncOptions& options, const std::string& text) {
                   .replay = options.replay,
                   .run = options.run};
   if (name == "allreduce") {
-    Words(text, ",").count(0, 0, "give allreduce alone");
+    Words(text, ",").count(0, 0, "use allreduce without a suffix");
   } else if (name == "adpsgd") {
     way.kind = SyncKind::async_gossip;
-    Words(text, ",").count(0, 0, "give adpsgd alone");
+    Words(text, ",").count(0, 0, "use adpsgd without a suffix");
   } else if (name == "ps" || name == "ssp" || name == "async") {
     way.kind = name == "ps" ? SyncKind::server : name == "ssp" ? SyncKind::stale : SyncKind::async;
     set_servers(way, text);
@@ -208,12 +208,12 @@ void set_way(SyncOptions& options, const std::string& text) {
   } else if (name == "gossip" || name == "sgp") {
     way.kind = name == "sgp" ? SyncKind::push_sum : SyncKind::gossip;
     const Words words(text, ",");
-    words.count(name == "sgp" ? 0 : 1, 1, cat("give ", name, ":exp, or another graph"));
+    words.count(name == "sgp" ? 0 : 1, 1, cat("use ", name, ":exp, or another graph"));
     way.graph = words.size() == 0 ? GossipGraph::exponential : graph_named(text, words.at(0));
     const bool one_target =
         way.graph == GossipGraph::exponential || way.graph == GossipGraph::random;
     if (way.kind == SyncKind::push_sum && !one_target) {
-      refuse(text, "a rank pushes to one other", "give sgp:exp or sgp:random");
+      refuse(text, "in sgp each rank pushes to a single peer", "use sgp:exp or sgp:random");
     }
   } else if (name == "easgd") {
     way.kind = SyncKind::easgd;
@@ -224,11 +224,10 @@ void set_way(SyncOptions& options, const std::string& text) {
                                    : SyncKind::fedadam;
     set_federated(way, text);
   } else {
-    refuse(
-        text, "there is no such way",
-        "give allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, "
-        "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, adpsgd, easgd:K, fedavg:K, "
-        "fedprox:K,MU or fedadam:K");
+    refuse(text, "there is no such method",
+           "use allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, "
+           "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, adpsgd, easgd:K, "
+           "fedavg:K, fedprox:K,MU or fedadam:K");
   }
   options = way;
 }

@@ -47,15 +47,15 @@ Cuts best_cuts(std::span<const double> costs, size_t chunks, Extend extend) {
 std::vector<int> balanced_cut(std::span<const double> unit_costs, int chunks) {
   if (chunks < 1 || static_cast<size_t>(chunks) > unit_costs.size()) {
     throw Error(ErrorCode::invalid_argument,
-                cat(unit_costs.size(), " units cannot be cut into ", chunks, " chunks"),
+                cat(unit_costs.size(), " units cannot be divided into ", chunks, " chunks"),
                 {.cause = "each chunk is at least one unit",
-                 .remedy = "ask for fewer chunks (ranks, virtual stages), or for more layers"});
+                 .remedy = "use fewer chunks (ranks, virtual stages), or more layers"});
   }
   for (size_t unit = 0; unit < unit_costs.size(); ++unit) {
     if (unit_costs[unit] >= 0 && unit_costs[unit] <= kMost) continue;
     throw Error(ErrorCode::invalid_argument,
                 cat("the cost of unit ", unit, " is ", unit_costs[unit]),
-                {.remedy = "give costs of at least 0"});
+                {.remedy = "use costs of at least 0"});
   }
   const auto count = static_cast<size_t>(chunks);
   const double slowest = best_cuts(unit_costs, count, [](double so_far, double cost) {

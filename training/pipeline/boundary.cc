@@ -12,7 +12,7 @@ Boundary::Boundary(Communicator stages, Communicator tensor_ranks, const Activat
       tensor_ranks_(std::move(tensor_ranks)),
       replicated_(layout == kReplicated) {
   if (replicated_ || layout == kTensorRows) return;
-  throw Error(ErrorCode::internal, "tensors that lie like this are not sent between stages");
+  throw Error(ErrorCode::internal, "tensors of this layout cannot be sent between stages");
 }
 
 Share Boundary::part(int64_t elements, int rank) const {

@@ -20,7 +20,7 @@ const Entry& entry_at(const Schedule& schedule, const Site& site) {
   throw Error(ErrorCode::invalid_argument, what,
               {.where = cat("schedule ", schedule.name),
                .cause = cause,
-               .remedy = "correct the function that makes this table"});
+               .remedy = "correct the function that builds this table"});
 }
 
 std::string text(const Schedule& schedule, const Site& site) {
@@ -60,7 +60,7 @@ void record(const Schedule& schedule, std::vector<Site>& sites, const Site& site
     refuse(schedule,
            cat(text(schedule, site), ": ", describe(entry), " was computed already, at ",
                text(schedule, known)),
-           "a doubled entry, or one with the wrong micro-batch or chunk");
+           "a duplicate entry, or an entry with the wrong micro-batch or chunk");
   }
   known = site;
 }
@@ -72,17 +72,17 @@ void check_follows(const Schedule& schedule, const Site& earlier, const Site& la
     refuse(schedule,
            cat(text(schedule, earlier), ": no rank computes the ", describe(wanted),
                " that belongs to it"),
-           "an entry was left out");
+           "an entry is missing");
   }
   if (later.rank != earlier.rank) {
     refuse(schedule,
-           cat(text(schedule, later), ": what it needs is kept on another rank, by ",
+           cat(text(schedule, later), ": its input is kept on another rank, by ",
                text(schedule, earlier)),
            "a micro-batch goes forward and backward through a chunk on one rank");
   }
   if (later.index < earlier.index) {
     refuse(schedule,
-           cat(text(schedule, later), ": comes before what it needs, ", text(schedule, earlier)),
+           cat(text(schedule, later), ": comes before its input, ", text(schedule, earlier)),
            "two entries in the wrong order");
   }
 }
@@ -94,7 +94,7 @@ void check_complete(const Schedule& schedule, const Places& places) {
       const size_t at = schedule.cell({.micro_batch = m, .chunk = c});
       if (!places.forward[at].is_there()) {
         refuse(schedule, cat("no rank computes the ", describe({Kind::forward, m, c})),
-               "an entry was left out");
+               "an entry is missing");
       }
       if (!places.trains) continue;
       check_follows(schedule, places.forward[at], places.backward[at], {Kind::backward, m, c});
@@ -140,7 +140,7 @@ std::vector<int> computing_actions(const Plan& plan, int rank) {
              next < entries.size()
                  ? cat("the table has ", to_string(entries[next], true), " here, as entry ", next)
                  : std::string("the table of this rank has ended"),
-             "entries were swapped, or put on another rank");
+             "entries were swapped, or moved to another rank");
     }
     computing.push_back(i);
   }
@@ -149,7 +149,7 @@ std::vector<int> computing_actions(const Plan& plan, int rank) {
     refuse(plan,
            cat("rank ", rank, ", at its end: entry ", next, " of the table, the ",
                describe(entries[next]), ", is not computed"),
-           "entries were left out, or put on another rank");
+           "entries are missing, or were moved to another rank");
   }
   return computing;
 }
@@ -161,7 +161,7 @@ void check_input(const Census& census, const Site& site) {
   if (!needs_input(census.plan.schedule, entry)) return;
   const Site& input = census.maker(input_of(entry));
   if (input.rank != site.rank || input.index < site.index) return;
-  refuse(census.plan, site, cat("comes before what it needs, ", to_string(census.plan, input)),
+  refuse(census.plan, site, cat("comes before its input, ", to_string(census.plan, input)),
          "two entries were swapped");
 }
 
@@ -206,7 +206,7 @@ void refuse(const Plan& plan, std::string_view what, std::string_view cause) {
   throw Error(ErrorCode::invalid_argument, what,
               {.where = cat("plan of schedule ", plan.schedule.name),
                .cause = std::string(cause),
-               .remedy = "correct the schedule, or whoever changed its plan"});
+               .remedy = "correct the schedule, or the code that changed its plan"});
 }
 
 Census take_census(const Plan& plan) {

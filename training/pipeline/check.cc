@@ -28,8 +28,8 @@ void check_holders(const Census& census) {
     const int rank = census.forward[cell].rank;
     lies_on[cell % chunks][index(rank)] = true;
     if (plan.forward_rank.size() != census.forward.size() || plan.forward_rank[cell] != rank) {
-      refuse(plan, census.forward[cell], "the plan's forward_rank says that another rank does this",
-             "a plan that was changed in part");
+      refuse(plan, census.forward[cell], "the plan's forward_rank assigns this to another rank",
+             "the plan was changed in part");
     }
   }
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
@@ -40,14 +40,14 @@ void check_holders(const Census& census) {
     if (plan.holders.size() != chunks || plan.holders[chunk] != holders) {
       refuse(plan,
              cat("chunk ", chunk, " is computed by ranks ", list(holders),
-                 "; the plan's holders do not say so"),
-             "a plan that was changed in part");
+                 "; the plan's holders differ"),
+             "the plan was changed in part");
     }
     if (plan.schedule.updates != Updates::flushed && census.trains && holders.size() > 1) {
       refuse(plan,
-             cat("chunk ", chunk, " lies on ranks ", list(holders),
-                 ", and each changes its weights by itself"),
-             "only schedules that are flushed sum gradients over ranks");
+             cat("chunk ", chunk, " is on ranks ", list(holders),
+                 ", and each updates its weights independently"),
+             "only flushed schedules sum gradients over ranks");
     }
   }
 }
@@ -62,15 +62,15 @@ void check_chunks(const Plan& plan, int rank) {
     refuse(
         plan,
         cat("rank ", rank, ": computes chunks ", list(expected), "; its plan has ", list(chunks)),
-        "a plan that was changed in part");
+        "the plan was changed in part");
   }
   for (const int chunk : chunks) {
     const std::vector<int>& holders = plan.holders[index(chunk)];
     const std::vector<int>& first = plan.holders[index(chunks.front())];
     if (holders == first) continue;
     refuse(plan,
-           cat("rank ", rank, ": its chunk ", chunk, " lies on ranks ", list(holders),
-               ", its chunk ", chunks.front(), " on ranks ", list(first)),
+           cat("rank ", rank, ": its chunk ", chunk, " is on ranks ", list(holders),
+               ", but its chunk ", chunks.front(), " is on ranks ", list(first)),
            "gradients of all chunks of a rank are summed together, over the same ranks");
   }
 }

@@ -37,7 +37,7 @@ void check_owner(const Census& census, const Site& site) {
   if (action.slot != slot) {
     refuse(census.plan, site,
            cat("names slot ", action.slot, ", but this micro-batch is in slot ", slot),
-           "slots were given out anew for some of the actions only");
+           "slots were reassigned for only some of the actions");
   }
 }
 
@@ -59,7 +59,7 @@ void check_peer(const Census& census, const Site& site, const Site& other) {
 void record(const Census& census, Site& known, const Site& site) {
   if (known.is_there()) {
     refuse(census.plan, site, cat("was done already, by ", to_string(census.plan, known)),
-           "a doubled message");
+           "a duplicate message");
   }
   known = site;
 }
@@ -70,7 +70,7 @@ void add_receive(Messages& messages, const Site& site) {
   check_owner(census, site);
   if (!needs_input(census.plan.schedule, action.entry)) {
     refuse(census.plan, site, cat("the ", describe(action.entry), " needs no message"),
-           "a receive too many");
+           "a superfluous receive");
   }
   const Entry input = input_of(action.entry);
   check_peer(census, site, census.maker(input));
@@ -92,14 +92,15 @@ void add_send(Messages& messages, const Site& site, int last_compute) {
   user.chunk += is_forward ? 1 : -1;
   if (user.chunk < 0 || user.chunk >= census.plan.schedule.chunks ||
       action.entry.kind == Kind::backward_weight) {
-    refuse(census.plan, site, cat("nobody needs the ", describe(action.entry)), "a send too many");
+    refuse(census.plan, site, cat("no rank needs the ", describe(action.entry)),
+           "a superfluous send");
   }
   check_peer(census, site, census.maker(user));
   record(census, messages.by_result[messages.number(action.entry)].send, site);
   const Site& maker = census.maker(action.entry);
   if (maker.index != last_compute) {
     refuse(census.plan, site, cat("does not follow its entry, ", to_string(census.plan, maker)),
-           "a send was moved: its memory is not filled yet, or used again");
+           "a send was moved: its memory is not filled yet, or is reused already");
   }
 }
 
@@ -128,14 +129,14 @@ void check_complete(const Messages& messages, const Site& user) {
   const Message& message = messages.by_result[messages.number(input)];
   if (!message.receive.is_there()) {
     refuse(census.plan, user,
-           cat("nothing receives what it needs, from ", to_string(census.plan, maker)),
-           "a receive was left out");
+           cat("nothing receives its input from ", to_string(census.plan, maker)),
+           "a receive is missing");
   }
   if (!message.send.is_there()) {
     refuse(census.plan, maker,
            cat("nothing sends its result, which is awaited at ", to_string(census.plan, user),
                ", by ", to_string(census.plan, message.receive)),
-           "a send was left out");
+           "a send is missing");
   }
 }
 

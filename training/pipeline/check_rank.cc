@@ -56,7 +56,8 @@ Walk::Walk(const Census& census, int rank)
     : census_(census), plan_(census.plan), rank_(plan_.ranks[index(rank)]), site_{rank, 0} {
   const auto micro_batches = index(plan_.schedule.micro_batches);
   if (rank_.slots < 0 || index(rank_.slots) > census.forward.size()) {
-    refuse(plan_, cat("rank ", rank, ": ", rank_.slots, " slots"), "a number that was not counted");
+    refuse(plan_, cat("rank ", rank, ": ", rank_.slots, " slots"),
+           "the number was not counted from the schedule");
   }
   slots_.assign(index(rank_.slots), kFree);
   added_up_to_.assign(index(plan_.schedule.chunks), -1);
@@ -91,7 +92,7 @@ void Walk::compute() {
   if (action().slot != forward_of_entry().slot) {
     refuse_here(cat("names slot ", action().slot, ", but its forward filled slot ",
                     forward_of_entry().slot),
-                "slots were given out anew for some of the actions only");
+                "slots were reassigned for only some of the actions");
   }
   check_version();
   if (makes_weight_gradient(entry())) add_gradient();
@@ -133,13 +134,14 @@ void Walk::check_version() {
   }
   if (version != expected) {
     refuse_here(
-        cat("takes version ", version, " of the weights; expected version ", expected,
+        cat("uses version ", version, " of the weights; expected version ", expected,
             entry().kind == Kind::forward ? ", by the schedule's rule" : ", as its forward did"),
         "a wrong version, or an update at the wrong place");
   }
   if (version > newest_) {
-    refuse_here(cat("needs version ", version, " of the weights, but the newest one is ", newest_),
-                "fewer micro-batches between updates than are under way at once");
+    refuse_here(
+        cat("needs version ", version, " of the weights, but the newest version is ", newest_),
+        "fewer micro-batches between updates than are in flight at once");
   }
   if (--uses_left_[index(version)] == 0 && version != newest_) --kept_;
 }
@@ -148,8 +150,8 @@ void Walk::add_gradient() {
   int& last = added_up_to_[index(entry().chunk)];
   if (entry().micro_batch < last) {
     refuse_here(cat("adds its gradient after that of micro-batch ", last),
-                "gradients are added in ascending order of micro-batches, so that sums are the "
-                "same for all schedules; two entries were swapped");
+                "two entries were swapped; gradients are added in ascending order of "
+                "micro-batches, so that all schedules have the same sums");
   }
   last = entry().micro_batch;
   last_gradient_ = entry();
@@ -157,7 +159,7 @@ void Walk::add_gradient() {
   if (update_of(entry()) != newest_) {
     refuse_here(cat("adds its gradient to those of the update to version ", newest_ + 1,
                     "; it belongs to the one to version ", update_of(entry()) + 1),
-                "an update was left out, or an entry comes too early");
+                "an update is missing, or an entry comes too early");
   }
   --gradients_left_[index(newest_)];
 }
@@ -170,12 +172,12 @@ void Walk::update() {
       action().version > plan_.schedule.micro_batches / plan_.schedule.accumulated) {
     refuse_here(cat("the version before is ", newest_, "; there are ",
                     plan_.schedule.micro_batches / plan_.schedule.accumulated, " updates"),
-                "a doubled update, or one left out before");
+                "a duplicate update, or a missing earlier update");
   }
   if (gradients_left_[index(newest_)] > 0 || entry() != last_gradient_) {
     refuse_here(cat(gradients_left_[index(newest_)],
-                    " gradients are still to come; the last one "
-                    "was made by the ",
+                    " gradients are not computed yet; the last one "
+                    "is computed by the ",
                     describe(last_gradient_)),
                 "an update at the wrong place");
   }
@@ -196,13 +198,13 @@ void Walk::check_end() {
     refuse(plan_,
            cat("rank ", site_.rank, ", at its end: the weights are at version ", newest_,
                "; expected version ", updates),
-           "an update was left out");
+           "an update is missing");
   }
   if (rank_.slots != bounds_.activations) {
     refuse(plan_,
            cat("rank ", site_.rank, ": ", rank_.slots, " slots, but at most ", bounds_.activations,
                " are in use at once"),
-           "a number that was not counted");
+           "the number was not counted from the schedule");
   }
   if (rank_.versions != bounds_.versions) {
     refuse(plan_,

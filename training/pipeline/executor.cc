@@ -28,7 +28,7 @@ Executor::~Executor() {
       std::ranges::none_of(gradients_, [](auto& at) { return at.second.pending; });
   if (idle) return;
   // A run failed: peers may be gone.
-  abort("a pipeline was ended by an error");
+  abort("a pipeline failed with an error");
 }
 
 void Executor::run(const Plan& plan, StageWork& stage) {

@@ -13,8 +13,8 @@ void append_step(std::vector<StageBatch>& batches, std::span<const MicroBatch> o
                  const LossScales& scales) {
   if (own.empty()) {
     throw Error(ErrorCode::invalid_argument, "a rank has no micro-batch",
-                {.cause = "what units of a model say to each other takes all ranks",
-                 .remedy = "give it one of another rank's, with weight 0"});
+                {.cause = "the exchange between units of a model requires all ranks",
+                 .remedy = "pass a micro-batch of another rank, with weight 0"});
   }
   for (int64_t i = 0; i < table; ++i) {
     const bool there = i < std::ssize(own);
@@ -114,9 +114,9 @@ size_t ModelStage::index_of(const UnitLoss& loss) const {
   if (known == named_.end()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the unit ", model_.units()[static_cast<size_t>(loss.unit)]->name(),
-                    " has added the loss ", loss.loss.name, ", which it has not declared"),
-                {.cause = "all ranks must know of a loss that some of them compute",
-                 .remedy = "let its losses() name it"});
+                    " added the undeclared loss ", loss.loss.name),
+                {.cause = "all ranks must know each loss that some of them compute",
+                 .remedy = "declare it in losses()"});
   }
   return first_named_sum + static_cast<size_t>(known - named_.begin());
 }

@@ -140,47 +140,47 @@ class Pipelines {
 
 void check(const char* name, int workers, const Link& link) {
   if (workers < 1 || workers > kMostWorkers) {
-    refuse(cat("there cannot be ", workers, ' ', name),
-           cat("give a number from 1 to ", kMostWorkers));
+    refuse(cat("invalid number of ", name, ": ", workers),
+           cat("use a number from 1 to ", kMostWorkers));
   }
   if (workers == 1) return;
   if (!(link.bandwidth > 0) || !(link.latency >= 0 && std::isfinite(link.latency))) {
     refuse(cat("the links of ", workers, ' ', name, " cannot have a bandwidth of ", link.bandwidth,
                " bytes/s and a latency of ", link.latency, " s"),
-           "give a bandwidth above 0 and a latency of at least 0");
+           "use a bandwidth above 0 and a latency of at least 0");
   }
 }
 
 void check(std::span<const Layer> layers, const Cluster& cluster) {
-  if (layers.empty()) refuse("there are no layers", "give at least one");
+  if (layers.empty()) refuse("there are no layers", "use at least one layer");
   for (const Layer& layer : layers) {
     const double time = layer.forward + layer.backward;
     if (layer.forward >= 0 && layer.backward >= 0 && std::isfinite(time) &&
         layer.activation_bytes >= 0 && layer.parameter_bytes >= 0) {
       continue;
     }
-    refuse(cat("layer ", layer.name, " cannot take ", layer.forward, " s forward and ",
-               layer.backward, " s backward, with ", layer.activation_bytes,
-               " bytes of activations and ", layer.parameter_bytes, " of parameters"),
-           "give finite numbers of at least 0");
+    refuse(cat("layer ", layer.name, " has invalid costs: ", layer.forward, " s forward, ",
+               layer.backward, " s backward, ", layer.activation_bytes, " bytes of activations, ",
+               layer.parameter_bytes, " bytes of parameters"),
+           "use finite numbers of at least 0");
   }
   check("ranks per node", cluster.ranks_per_node, cluster.inside);
   check("nodes", cluster.nodes, cluster.between);
   if (cluster.parameter_memory < 0) {
-    refuse(cat("a rank cannot have room for ", cluster.parameter_memory, " bytes"),
-           "give 0 for any number");
+    refuse(cat("the memory of a rank cannot be ", cluster.parameter_memory, " bytes"),
+           "use 0 for unlimited memory");
   }
 }
 
 [[noreturn]] void refuse_size(std::span<const Layer> layers, const Cluster& cluster) {
   const Layer& largest = *std::ranges::max_element(layers, {}, &Layer::parameter_bytes);
   throw Error(ErrorCode::invalid_argument,
-              cat("the layers' parameters do not fit on ", cluster.ranks(), " ranks with room for ",
-                  cluster.parameter_memory, " bytes each"),
+              cat("the layers' parameters do not fit on ", cluster.ranks(), " ranks with ",
+                  cluster.parameter_memory, " bytes of memory each"),
               {.where = "partition",
                .cause = cat("layer ", largest.name, " is the largest, with ",
                             largest.parameter_bytes, " bytes"),
-               .remedy = "give more ranks, or ranks with more memory"});
+               .remedy = "use more ranks, or ranks with more memory"});
 }
 
 // A^0: infinite if the parameters do not fit on a rank.
@@ -266,6 +266,78 @@ Partition search(std::span<const Layer> layers, const Cluster& cluster, bool rep
   return finished(std::move(stages));
 }
 
+// Pipelines whose stages have equally many replicas, numbered stage by stage.
+class EvenPipelines {
+ public:
+  EvenPipelines(std::span<const Layer> layers, const Cluster& cluster)
+      : layers_(layers),
+        cluster_(cluster),
+        parameter_bytes_(parameter_sums(layers)),
+        alone_(rank_times(layers, parameter_bytes_, cluster.parameter_memory)) {}
+
+  // The fastest one with so many replicas, of the fewest stages; without stages where the
+  // parameters do not fit.
+  Partition best(int replicas) const {
+    const size_t layers = layers_.size();
+    const size_t most = std::min(layers, static_cast<size_t>(cluster_.ranks() / replicas));
+    // By number of stages and of layers: the least time, and the first layer of the last stage.
+    std::vector<std::vector<double>> times(most + 1, std::vector<double>(layers + 1, kNoTime));
+    std::vector<std::vector<size_t>> firsts(most + 1, std::vector<size_t>(layers + 1, 0));
+    times[0][0] = 0;
+    size_t best = 0;
+    for (size_t count = 1; count <= most; ++count) {
+      for (size_t end = count; end <= layers; ++end) {
+        for (size_t first = count - 1; first < end; ++first) {
+          const double time =
+              std::max({times[count - 1][first], boundary(replicas, count - 1, first),
+                        stage(replicas, first, end)});
+          if (time >= times[count][end]) continue;
+          times[count][end] = time;
+          firsts[count][end] = first;
+        }
+      }
+      if (times[count][layers] < times[best][layers]) best = count;
+    }
+    std::vector<Stage> stages(best);
+    for (size_t count = best, end = layers; count > 0; --count) {
+      const size_t first = firsts[count][end];
+      stages[count - 1] = {.first = static_cast<int>(first),
+                           .end = static_cast<int>(end),
+                           .ranks = ranks_of(static_cast<int>(count) - 1, 1, replicas, 0, replicas),
+                           .time = stage(replicas, first, end),
+                           .boundary = boundary(replicas, count, end)};
+      end = first;
+    }
+    return finished(std::move(stages));
+  }
+
+ private:
+  // True where the replicas of a stage are on one node.
+  bool inside(int replicas) const { return replicas <= cluster_.ranks_per_node; }
+  double stage(int replicas, size_t first, size_t end) const {
+    const double alone = alone_.at(first, end);
+    const double bytes = parameter_bytes_.at(first, end);
+    const int in_node = cluster_.ranks_per_node;
+    if (inside(replicas)) return replicated(alone, replicas, bytes, cluster_.inside);
+    return replicated(replicated(alone, in_node, bytes, cluster_.inside), replicas / in_node, bytes,
+                      cluster_.between);
+  }
+  // Behind the first `stages` stages, whose last layer is end - 1.
+  double boundary(int replicas, size_t stages, size_t end) const {
+    if (stages == 0 || end == layers_.size()) return 0;
+    const bool in_node =
+        cluster_.nodes == 1 ||
+        (inside(replicas) && static_cast<int>(stages) * replicas % cluster_.ranks_per_node != 0);
+    return 2 * seconds_on(in_node ? cluster_.inside : cluster_.between,
+                          static_cast<double>(layers_[end - 1].activation_bytes));
+  }
+
+  std::span<const Layer> layers_;
+  const Cluster& cluster_;
+  Runs parameter_bytes_;
+  Runs alone_;
+};
+
 }  // namespace
 
 int Partition::ranks() const {
@@ -285,6 +357,23 @@ Partition partition(std::span<const Layer> layers, const Cluster& cluster) {
 
 Partition unreplicated_pipeline(std::span<const Layer> layers, const Cluster& cluster) {
   return search(layers, cluster, false);
+}
+
+Partition even_partition(std::span<const Layer> layers, const Cluster& cluster) {
+  check(layers, cluster);
+  const EvenPipelines pipelines(layers, cluster);
+  Partition best;
+  const auto try_replicas = [&](int replicas) {
+    Partition found = pipelines.best(replicas);
+    if (found.stages.empty()) return;
+    if (best.stages.empty() || found.time < best.time) best = std::move(found);
+  };
+  for (int ranks = 1; ranks < cluster.ranks_per_node; ++ranks) {
+    if (cluster.nodes == 1 || cluster.ranks_per_node % ranks == 0) try_replicas(ranks);
+  }
+  for (int nodes = 1; nodes <= cluster.nodes; ++nodes) try_replicas(nodes * cluster.ranks_per_node);
+  if (best.stages.empty()) refuse_size(layers, cluster);
+  return best;
 }
 
 Partition data_parallel(std::span<const Layer> layers, const Cluster& cluster) {

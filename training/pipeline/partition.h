@@ -31,7 +31,7 @@ struct Link {
   double latency = 0;    // seconds
 };
 
-// Ranks are numbered node by node. Links of a kind that the cluster does not have are ignored.
+// `inside` has no effect with one rank per node, `between` has no effect with one node.
 struct Cluster {
   int nodes = 1;
   int ranks_per_node = 1;
@@ -93,6 +93,11 @@ Partition partition(std::span<const Layer> layers, const Cluster& cluster);
 
 // Likewise with one rank per stage: a pipeline only.
 Partition unreplicated_pipeline(std::span<const Layer> layers, const Cluster& cluster);
+
+// The fastest pipeline whose stages have equally many replicas R, with the same cost model: what a
+// mesh of data ranks x stages runs. Stage s has ranks [s R, (s + 1) R). On several nodes R divides
+// the ranks of a node, or is a multiple of them.
+Partition even_partition(std::span<const Layer> layers, const Cluster& cluster);
 
 // One stage on all ranks, with the same cost model.
 Partition data_parallel(std::span<const Layer> layers, const Cluster& cluster);

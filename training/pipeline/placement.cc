@@ -17,10 +17,11 @@ std::vector<UnitRange> cut_units(const std::vector<int>& cut, int chunks, int un
   if (!good) {
     std::string text;
     for (const int first : cut) text += cat(text.empty() ? "" : ",", first);
-    throw Error(ErrorCode::invalid_argument,
-                cat("a model of ", units, " units cannot be cut into ", chunks,
-                    " chunks that begin at units ", text),
-                {.remedy = "give the first unit of each chunk, ascending, from 0"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("a model of ", units, " units cannot be divided into ", chunks,
+            " chunks that start at units ", text),
+        {.remedy = "specify the first unit of each chunk in ascending order, starting with 0"});
   }
   std::vector<UnitRange> ranges;
   for (size_t i = 0; i < cut.size(); ++i) {
@@ -52,7 +53,7 @@ void add_shared(const Plan& plan, Model& model, Placement& placement) {
     if (!simple) {
       throw Error(ErrorCode::invalid_argument,
                   cat("the parameter ", spec.name, " is shared by more than two stages"),
-                  {.remedy = "cut the model so that its uses lie on two ranks, or untie it"});
+                  {.remedy = "divide the model so that its uses are on two ranks, or untie it"});
     }
     if (placement.holders == first) {
       placement.joined.push_back({use.parameter, second.front()});

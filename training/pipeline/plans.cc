@@ -30,7 +30,7 @@ Plan Plans::make(int64_t micro_batches, int64_t steps) const {
     throw Error(ErrorCode::invalid_argument,
                 cat(steps, steps == 1 ? " step" : " steps", " of ", micro_batches,
                     " micro-batches each are too many for one pipeline schedule"),
-                {.remedy = "take larger micro-batches, smaller steps or more data-parallel ranks"});
+                {.remedy = "use larger micro-batches, smaller steps or more data-parallel ranks"});
   }
   Shape shape{.ranks = ranks_,
               .micro_batches = static_cast<int>(std::max<int64_t>(1, micro_batches) * steps),

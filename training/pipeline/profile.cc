@@ -172,6 +172,7 @@ class Profiler {
     return {{.batch = &batch_,
              .dtype = options_.dtype,
              .seed = options_.seed,
+             .gemm_format = options_.gemm_format,
              .slices = model_.slices()},
             arena,
             /*recomputing=*/true};  // keeps running statistics unchanged
@@ -203,7 +204,7 @@ Profile profile_model(Model& model, const MicroBatch& batch, const RunnerOptions
     throw Error(ErrorCode::invalid_argument,
                 cat("a model cannot be profiled with ", runs, " runs of a micro-batch of ",
                     batch.samples, " samples"),
-                {.remedy = "give at least one of each"});
+                {.remedy = "use at least one of each"});
   }
   Profile profile{.model = in_words(model.configuration()), .samples = batch.samples};
   Profiler profiler(model, batch, options, runs);

@@ -18,7 +18,7 @@ Layer layer_of(const Json& object) {
 
 [[noreturn]] void refuse(const std::string& file, const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, cat(file, " is not a profile"),
-              {.cause = cause, .remedy = "give what `tutti partition --save-profile` wrote"});
+              {.cause = cause, .remedy = "use a file written by `tutti partition --save-profile`"});
 }
 
 }  // namespace

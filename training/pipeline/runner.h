@@ -17,6 +17,7 @@
 #include <optional>
 #include <vector>
 
+#include "training/core/gemm_format.h"
 #include "training/core/model.h"
 #include "training/core/unit_hooks.h"
 #include "training/offload/file_arena.h"
@@ -29,9 +30,10 @@ struct RunnerOptions {
   bool checkpoint_units = false;  // keep each unit's output only
   // Keep only this tensor rank's rows of an output that is the input of a recomputed unit.
   bool partition_checkpoints = false;
-  uint64_t seed = 0;               // for dropout
-  Mesh* mesh = nullptr;            // passed to units; must outlive the runner
-  KeyValueCache* cache = nullptr;  // likewise
+  uint64_t seed = 0;                          // for dropout and stochastic rounding
+  GemmFormat gemm_format = GemmFormat::none;  // PassContext
+  Mesh* mesh = nullptr;                       // passed to units; must outlive the runner
+  KeyValueCache* cache = nullptr;             // likewise
   // Memory space of activations; null: the host's. Parameters and inputs must be in the same.
   const Backend* backend = nullptr;
   // If not null, and activations are in the host's memory, inputs of recomputed units are kept in

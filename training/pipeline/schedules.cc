@@ -17,23 +17,24 @@ int next_multiple(int number, int of) { return (number + of - 1) / of * of; }
 std::string not_positive(const Shape& shape) {
   for (const auto& [value, what] :
        {std::pair(shape.ranks, "rank"), std::pair(shape.micro_batches, "micro-batch"),
-        std::pair(shape.virtual_stages, "chunk a rank"),
-        std::pair(shape.accumulated, "micro-batch an update")}) {
-    if (value < 1) return cat("a pipeline needs at least one ", what, ", not ", value);
+        std::pair(shape.virtual_stages, "chunk per rank"),
+        std::pair(shape.accumulated, "micro-batch per update")}) {
+    if (value < 1) return cat("a pipeline requires at least one ", what, ", not ", value);
   }
   return "";
 }
 
 std::string many_chunks(const Shape& shape) {
   if (shape.virtual_stages == 1) return "";
-  return cat("only interleaved has several chunks a rank, not just one: ", shape.virtual_stages,
-             " were asked for");
+  return cat("only interleaved supports several chunks per rank (requested: ", shape.virtual_stages,
+             ")");
 }
 
 std::string many_updates(const Shape& shape) {
   if (shape.accumulated == 1) return "";
-  return cat("only pipedream and pipedream-2bw have updates of some micro-batches (",
-             shape.accumulated, " were asked for); the others have one update, after all of them");
+  return cat(
+      "only pipedream and pipedream-2bw support updates after some micro-batches (requested: ",
+      shape.accumulated, "); the other schedules have one update, after all micro-batches");
 }
 
 std::string first_of(std::initializer_list<std::string> reasons) {
@@ -54,11 +55,11 @@ std::string why_not_interleaved(const Shape& shape) {
 std::string why_not_chimera(const Shape& shape) {
   if (std::string reason = why_not_flushed(shape); !reason.empty()) return reason;
   if (shape.ranks % 2 != 0) {
-    return cat("Chimera needs an even number of ranks, not ", shape.ranks,
-               ": each has a partner that holds the same chunks");
+    return cat("Chimera requires an even number of ranks, not ", shape.ranks,
+               ": each rank has a partner with the same chunks");
   }
   if (shape.micro_batches < 2) {
-    return "Chimera needs at least two micro-batches, one for each direction";
+    return "Chimera requires at least two micro-batches, one for each direction";
   }
   return "";
 }
@@ -68,7 +69,7 @@ std::string why_not_pipedream(const Shape& shape) {
     return reason;
   }
   if (shape.micro_batches % shape.accumulated != 0) {
-    return cat(shape.micro_batches, " micro-batches are no whole number of updates of ",
+    return cat(shape.micro_batches, " micro-batches are not divisible into updates of ",
                shape.accumulated);
   }
   return "";
@@ -78,9 +79,9 @@ std::string why_not_pipedream_2bw(const Shape& shape) {
   if (std::string reason = why_not_pipedream(shape); !reason.empty()) return reason;
   // pipedream_2bw.cc derives this.
   if (shape.accumulated < shape.ranks - 1) {
-    return cat("PipeDream-2BW on ", shape.ranks, " ranks needs updates of at least ",
+    return cat("PipeDream-2BW on ", shape.ranks, " ranks requires updates of at least ",
                shape.ranks - 1, " micro-batches, not ", shape.accumulated,
-               ": the third update begins before the first is done");
+               ": the third update starts before the first completes");
   }
   return "";
 }
@@ -98,12 +99,12 @@ constexpr ScheduleKind kKinds[] = {
      .why_not = why_not_flushed,
      .round_up = any_number},
     {.name = "1f1b",
-     .what = "a forward and a backward in turn: less memory (PipeDream-flush, 2021)",
+     .what = "alternating forwards and backwards: less memory (PipeDream-flush, 2021)",
      .make = [](const Shape& shape) { return one_f_one_b(shape.ranks, shape.micro_batches); },
      .why_not = why_not_flushed,
      .round_up = any_number},
     {.name = "interleaved",
-     .what = "1f1b with several chunks a rank: less idle, more messages (Megatron-LM, 2021)",
+     .what = "1f1b with several chunks per rank: less idle time, more messages (Megatron-LM, 2021)",
      .has_virtual_stages = true,
      .make =
          [](const Shape& shape) {
@@ -112,12 +113,12 @@ constexpr ScheduleKind kKinds[] = {
      .why_not = why_not_interleaved,
      .round_up = any_number},
     {.name = "zb-h1",
-     .what = "weights' gradients where 1f1b is idle, at its memory (Zero Bubble, 2023)",
+     .what = "weight gradients in the idle times of 1f1b, with the same memory (Zero Bubble, 2023)",
      .make = [](const Shape& shape) { return zero_bubble_h1(shape.ranks, shape.micro_batches); },
      .why_not = why_not_flushed,
      .round_up = any_number},
     {.name = "zb-h2",
-     .what = "never idle between steps, at twice the memory (Zero Bubble, 2023)",
+     .what = "no idle time between steps, with twice the memory (Zero Bubble, 2023)",
      .make = [](const Shape& shape) { return zero_bubble_h2(shape.ranks, shape.micro_batches); },
      .why_not = why_not_flushed,
      .round_up = any_number},
@@ -136,7 +137,8 @@ constexpr ScheduleKind kKinds[] = {
      .why_not = why_not_pipedream,
      .round_up = whole_updates},
     {.name = "pipedream-2bw",
-     .what = "1f1b without flushes: two versions, one update old everywhere (PipeDream-2BW, 2021)",
+     .what =
+         "1f1b without flushes: two versions, one update stale on all ranks (PipeDream-2BW, 2021)",
      .updates = Updates::delayed,
      .make =
          [](const Shape& shape) {
@@ -176,9 +178,9 @@ std::string plain(std::string_view name) {
     list += cat(list.empty() ? "" : ", ", kind.name);
   }
   const std::string meant = nearest(name, known);
-  throw Error(ErrorCode::invalid_argument, cat("there is no pipeline schedule \"", name, '"'),
-              {.cause = meant.empty() ? "" : cat("perhaps ", meant, " was meant"),
-               .remedy = cat("take one of ", list)});
+  throw Error(ErrorCode::invalid_argument, cat("unknown pipeline schedule \"", name, '"'),
+              {.cause = meant.empty() ? "" : cat("did you mean ", meant, "?"),
+               .remedy = cat("use one of ", list)});
 }
 
 }  // namespace
@@ -198,10 +200,10 @@ const ScheduleKind& schedule_named(std::string_view name) {
 Schedule make_schedule(const ScheduleKind& kind, const Shape& shape) {
   const std::string reason = kind.why_not(shape);
   if (reason.empty()) return kind.make(shape);
-  throw Error(ErrorCode::invalid_argument, cat("no ", kind.name, " schedule: ", reason),
+  throw Error(ErrorCode::invalid_argument, cat("invalid ", kind.name, " schedule: ", reason),
               {.where = cat(shape.ranks, " ranks, ", shape.micro_batches, " micro-batches, ",
-                            shape.virtual_stages, " chunks a rank"),
-               .remedy = "change what it names, or take another schedule"});
+                            shape.virtual_stages, " chunks per rank"),
+               .remedy = "change the named value, or use another schedule"});
 }
 
 }  // namespace tutti::training::pipeline

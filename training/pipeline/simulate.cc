@@ -39,15 +39,16 @@ std::vector<double> spread(std::string_view name, const std::vector<double>& giv
                            bool may_lack_last = false) {
   for (const double cost : given) {
     if (std::isfinite(cost) && cost >= 0) continue;
-    refuse(cat("a cost of ", cost, " for ", name), "a time that was not measured",
-           "give finite numbers of at least 0");
+    refuse(cat("a cost of ", cost, " for ", name), "the time was not measured",
+           "use finite numbers of at least 0");
   }
   if (given.size() == 1) return std::vector<double>(index(count), given[0]);
   if (given.size() == index(count) || (may_lack_last && given.size() + 1 == index(count))) {
     return given;
   }
   refuse(cat(given.size(), " costs for ", name, " of ", count, " chunks"),
-         "costs of another cut of the model", "give one number for all, or one for each chunk");
+         "the costs belong to another division of the model",
+         "use one number for all chunks, or one for each chunk");
 }
 
 // Results are numbered: forward ones by micro-batch and chunk, then backward ones.
@@ -87,7 +88,7 @@ void refuse_stuck(const Tasks& tasks, const std::vector<size_t>& done) {
     if (done[rank] == tasks.ranks[rank].size()) continue;
     const Task& stuck = tasks.ranks[rank][done[rank]];
     refuse(cat("rank ", rank, " waits forever at the ", describe(stuck.entry)),
-           "a plan that was not checked", "call check() first: it says what is wrong");
+           "the plan was not checked", "call check() first, which reports the problem");
   }
 }
 

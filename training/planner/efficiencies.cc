@@ -67,7 +67,7 @@ Software software_named(std::string_view name) {
   const auto found = std::ranges::find(kNames, name);
   if (found != kNames.end()) return static_cast<Software>(found - kNames.begin());
   const std::vector<std::string> known(kNames.begin(), kNames.end());
-  throw Error(ErrorCode::invalid_argument, cat("there is no program '", name, "'"),
+  throw Error(ErrorCode::invalid_argument, cat("unknown program '", name, "'"),
               {.remedy = cat("use one of ", listed(known))});
 }
 
@@ -164,7 +164,7 @@ std::string to_json(const Efficiencies& efficiencies) {
 Efficiencies parse_efficiencies(const std::string& text) {
   const Json json = Json::parse(text);
   if (json.value("format", 0) != kFormat) {
-    throw Error(ErrorCode::invalid_argument, "these are no efficiencies of this version",
+    throw Error(ErrorCode::invalid_argument, "these efficiencies are not from this version",
                 {.remedy = "fit them again: tutti plan --fit"});
   }
   Efficiencies efficiencies;
@@ -173,7 +173,7 @@ Efficiencies parse_efficiencies(const std::string& text) {
     value = json.value(kInfos[i].name, value);
     if (!std::isfinite(value) || value <= 0) {
       throw Error(ErrorCode::invalid_argument, cat("'", kInfos[i].name, "' is ", value),
-                  {.remedy = "give a number above 0"});
+                  {.remedy = "use a number above 0"});
     }
   }
   return efficiencies;

@@ -165,8 +165,8 @@ FittedLaw fit_scaling_law(const std::vector<ScalingRun>& runs) {
   if (runs.size() < kFewest || sizes.size() < 2 || tokens.size() < 2) {
     throw Error(ErrorCode::invalid_argument,
                 cat(runs.size(), " runs of ", sizes.size(), " sizes and ", tokens.size(),
-                    " numbers of tokens fix no law of five numbers"),
-                {.remedy = "give at least 5 runs, of several sizes and several numbers of tokens"});
+                    " numbers of tokens do not determine the five parameters of the law"),
+                {.remedy = "use at least 5 runs with several sizes and numbers of tokens"});
   }
   const std::vector<Point> all = starts();
   const Point best = fit_from(all, runs);

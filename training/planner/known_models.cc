@@ -145,7 +145,7 @@ ModelShape from_ours(const ConfigReader& file) {
   const Json model = completed_model(file.json().at("model"));
   const auto has = [&](const char* field) { return model.contains(field); };
   if (!has("layers") || !has("heads") || !has("width")) {
-    throw Error(ErrorCode::unsupported, cat(file.path(), " has no transformer"),
+    throw Error(ErrorCode::unsupported, cat(file.path(), " is not a transformer"),
                 {.remedy = "plan for gpt2, llama or a mixture"});
   }
   ModelShape m;
@@ -190,11 +190,11 @@ ModelShape load_model_shape(const std::string& name_or_file) {
   std::filesystem::path path = name_or_file;
   if (std::filesystem::is_directory(path, ignored)) path /= "config.json";
   if (!std::filesystem::exists(path, ignored)) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no model '", name_or_file, "'"),
-                {.remedy = cat(did_you_mean(name_or_file, model_names()),
-                               "Give a config.json of Hugging Face, a configuration of `tutti "
-                               "train`, or one of ",
-                               listed(model_names()))});
+    throw Error(ErrorCode::invalid_argument, cat("unknown model '", name_or_file, "'"),
+                {.remedy = cat(
+                     did_you_mean(name_or_file, model_names()),
+                     "Use a Hugging Face config.json, a configuration of `tutti train`, or one of ",
+                     listed(model_names()))});
   }
   const ConfigReader config = ConfigReader::open(path.string());
   ModelShape model = config.has("model") ? from_ours(config) : from_config(config);

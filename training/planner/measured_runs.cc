@@ -91,7 +91,7 @@ Software software_of(const Row& row) {
 
 Processor processor_of(const Row& row) {
   std::optional<Processor> processor = processor_named(row.text("gpu"));
-  if (!processor) throw Unpredictable{cat("'", row.text("gpu"), "' is no processor known here")};
+  if (!processor) throw Unpredictable{cat("'", row.text("gpu"), "' is not a known processor")};
   processor->memory_GiB = row.number("gpu_mem_gib").value_or(processor->memory_GiB);
   return *processor;
 }
@@ -113,7 +113,7 @@ ModelShape model_of(const Row& row) {
   for (const char* size : {"layers", "hidden", "heads"}) {
     if (row.whole(size, 0) == 0) {
       throw Unpredictable{
-          cat("the row does not say how many ", size, " '", row.text("model"), "' has")};
+          cat("the row does not have the number of ", size, " of '", row.text("model"), "'")};
     }
   }
   ModelShape m = known_like(row).value_or(ModelShape());
@@ -183,8 +183,7 @@ int axis_in(const Row& row, const char* name, int otherwise) {
 std::optional<int> zero_in(const Row& row) {
   const std::optional<double> stage = row.number("zero");
   if (!stage) return std::nullopt;
-  if (*stage < 0 || *stage > 3)
-    throw Unpredictable{cat("there is no ZeRO stage ", row.text("zero"))};
+  if (*stage < 0 || *stage > 3) throw Unpredictable{cat("unknown ZeRO stage ", row.text("zero"))};
   return static_cast<int>(*stage);
 }
 
@@ -222,7 +221,7 @@ Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) 
       layout.tensor > 1 && (says_sp ? row.whole("sp", 0) > 0 : software == Software::megatron);
   const int64_t cut = int64_t{layout.tensor} * layout.stages * layout.context;
   if (ranks % cut != 0) {
-    throw Unpredictable{cat(ranks, " processors are no multiple of tp x pp x cp = ", cut)};
+    throw Unpredictable{cat(ranks, " processors are not a multiple of tp x pp x cp = ", cut)};
   }
   layout.data = static_cast<int>(ranks / cut);
   if (layout.micro_batch > 0 && batch < layout.micro_batch * layout.data) {
@@ -329,8 +328,8 @@ void require_possible(const Job& job, const Layout& layout, double seconds) {
   const double part = mfu(job, layout, seconds);
   if (part <= 1) return;
   const double peak = 1e-12 * peak_of(job);
-  throw Unpredictable{cat("its time would take ", std::lround(part * peak),
-                          " TFLOP/s of a processor that has ", std::lround(peak),
+  throw Unpredictable{cat("its time requires ", std::lround(part * peak),
+                          " TFLOP/s of a processor with a peak of ", std::lround(peak),
                           ": the batch, the time or a size is wrong")};
 }
 
@@ -381,9 +380,10 @@ std::vector<MeasuredRun> read_measured_runs(std::string_view text, const std::st
   const std::vector<std::string>& columns = rows[0].values;
   for (const char* needed : {"gpu", "gpus", "model", "seq", "gbs"}) {
     if (std::ranges::count(columns, needed) == 0) {
-      throw Error(ErrorCode::invalid_argument, cat(name, " has no column '", needed, "'"),
-                  {.where = "its first line",
-                   .remedy = "give a run a row, with the columns of the planner's documentation"});
+      throw Error(
+          ErrorCode::invalid_argument, cat(name, " has no column '", needed, "'"),
+          {.where = "its first line",
+           .remedy = "write one run per row, with the columns of the planner's documentation"});
     }
   }
   std::vector<MeasuredRun> runs;

@@ -72,13 +72,13 @@ int64_t active_parameters(const ModelShape& m) {
 void require_possible(const ModelShape& m) {
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorCode::invalid_argument, cat("model '", m.name, "' ", what),
-                {.remedy = "mend the model's sizes"});
+                {.remedy = "correct the model's sizes"});
   };
   constexpr int64_t kMost = int64_t{1} << 32;
   for (const auto& [size, what] : {std::pair(m.layers, "layers"),
                                    {m.hidden, "hidden values"},
                                    {m.heads, "heads"},
-                                   {m.kv_heads, "heads of keys"},
+                                   {m.kv_heads, "key heads"},
                                    {m.head_width, "values of a head"},
                                    {m.feed_forward, "feed-forward values"},
                                    {m.vocabulary, "words"}}) {

@@ -66,7 +66,7 @@ std::vector<ScalingRun> read_scaling_runs(const std::string& text, const std::st
       if (rows[0].values[i] == a || rows[0].values[i] == b) return i;
     }
     throw Error(ErrorCode::invalid_argument, cat(name, " has no column '", a, "' or '", b, "'"),
-                {.remedy = "give a run a row: N, D and L"});
+                {.remedy = "write one run per row: N, D and L"});
   };
   const std::array<size_t, 3> columns = {column("N", "parameters"), column("D", "tokens"),
                                          column("L", "loss")};
@@ -79,7 +79,7 @@ std::vector<ScalingRun> read_scaling_runs(const std::string& text, const std::st
       const auto value = parse_number<double>(word);
       if (!value || !std::isfinite(*value) || *value <= 0) {
         throw Error(ErrorCode::invalid_argument,
-                    cat(name, ", line ", rows[row].line, ": '", word, "' is no number above 0"));
+                    cat(name, ", line ", rows[row].line, ": '", word, "' is not a number above 0"));
       }
       values[i] = *value;
     }
@@ -105,7 +105,7 @@ ScalingLaw parse_scaling_law(const std::string& text) {
   for (const double value : {law.alpha, law.beta, law.A, law.B}) {
     if (!std::isfinite(value) || value <= 0) {
       throw Error(ErrorCode::invalid_argument,
-                  cat("a law's alpha, beta, A and B are above 0, not ", value));
+                  cat("alpha, beta, A and B of a law must be above 0, not ", value));
     }
   }
   return law;

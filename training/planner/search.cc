@@ -47,11 +47,12 @@ class Search {
       }
     }
     if (plans_.considered == 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("no layout of ", ranks_, " processors is legal for ", job_.model.name,
-                      " and a batch of ", job_.global_batch),
-                  {.cause = first_reason_,
-                   .remedy = "free an axis, or change the batch or the number of processors"});
+      throw Error(
+          ErrorCode::invalid_argument,
+          cat("no layout of ", ranks_, " processors is valid for ", job_.model.name,
+              " and a batch of ", job_.global_batch),
+          {.cause = first_reason_,
+           .remedy = "leave an axis unspecified, or change the batch or the number of processors"});
     }
     keep_best(most_);
     return std::move(plans_);
@@ -148,39 +149,39 @@ std::string why_illegal(const Job& job, const Layout& l) {
   const ModelShape& m = job.model;
   const int64_t each = job.global_batch / l.data;
   if (is_of_2021(job.software) && (l.context > 1 || l.sequence_parallel)) {
-    return cat(name(job.software), " cuts no sequences");
+    return cat(name(job.software), " does not split sequences");
   }
   if (l.ranks() != job.cluster.ranks()) {
     return cat(l.ranks(), " ranks are not the cluster's ", job.cluster.ranks());
   }
-  if (m.heads % l.tensor != 0) return cat(m.heads, " heads cannot be cut by tp ", l.tensor);
+  if (m.heads % l.tensor != 0) return cat(m.heads, " heads cannot be divided by tp ", l.tensor);
   if (m.kv_heads % l.tensor != 0 && l.tensor % m.kv_heads != 0) {
-    return cat(m.kv_heads, " heads of keys cannot be cut by tp ", l.tensor);
+    return cat(m.kv_heads, " key heads cannot be divided by tp ", l.tensor);
   }
-  if (l.stages > m.layers) return cat(m.layers, " layers cannot be cut by pp ", l.stages);
+  if (l.stages > m.layers) return cat(m.layers, " layers cannot be divided by pp ", l.stages);
   if (job.global_batch % l.data != 0 || each % l.micro_batch != 0) {
-    return cat("a batch of ", job.global_batch, " cannot be cut by dp ", l.data,
+    return cat("a batch of ", job.global_batch, " cannot be divided by dp ", l.data,
                " and micro-batches of ", l.micro_batch);
   }
   if (l.context > 1 && job.sequence % (2 * l.context) != 0) {
-    return cat("sequences of ", job.sequence, " cannot be cut by cp ", l.context);
+    return cat("sequences of ", job.sequence, " cannot be divided by cp ", l.context);
   }
   if (m.experts.count == 0 && l.expert > 1) return "the model has no experts";
   const int64_t in_stage = int64_t{l.tensor} * l.data * l.context;
   if (l.expert > 1 &&
       (m.experts.count % l.expert != 0 || in_stage % (int64_t{l.expert} * l.expert_tensor) != 0)) {
     return cat(m.experts.count, " experts on tp x dp x cp = ", in_stage,
-               " ranks cannot be cut by ep ", l.expert);
+               " ranks cannot be divided by ep ", l.expert);
   }
   if (l.virtual_stages > 1) {
     const int64_t chunks = int64_t{l.stages} * l.virtual_stages;
-    if (l.stages == 1) return "virtual stages are of a pipeline";
-    if (m.layers % chunks != 0) return cat(m.layers, " layers cannot be cut into ", chunks);
+    if (l.stages == 1) return "virtual stages require a pipeline";
+    if (m.layers % chunks != 0) return cat(m.layers, " layers cannot be divided into ", chunks);
     if (each / l.micro_batch % l.stages != 0) {
-      return cat("interleaving needs a multiple of ", l.stages, " micro-batches");
+      return cat("interleaving requires a multiple of ", l.stages, " micro-batches");
     }
   }
-  if (l.zero < 0 || l.zero > 3) return cat("there is no ZeRO stage ", l.zero);
+  if (l.zero < 0 || l.zero > 3) return cat("unknown ZeRO stage ", l.zero);
   return "";
 }
 

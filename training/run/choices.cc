@@ -68,10 +68,9 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
 
 void check_clients(const TrainOptions& options) {
   if (options.labels_per_client == 0 || options.replica.sync.has_own_values()) return;
-  throw Error(ErrorCode::invalid_argument, "ranks that sum gradients have no data of their own",
+  throw Error(ErrorCode::invalid_argument, "ranks that reduce gradients cannot have separate data",
               {.where = "--labels-per-client",
-               .remedy = "give --sync fedavg:K, or another way in which ranks have values of "
-                         "their own"});
+               .remedy = "use --sync fedavg:K or another method with local updates"});
 }
 
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed) {

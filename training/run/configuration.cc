@@ -112,7 +112,7 @@ std::string describe_ranks(const Communicator& communicator,
     }
     if (found.empty()) text += " other settings";
   }
-  if (others > kMost) text += cat("; and so on: ", others, " ranks differ from rank 0");
+  if (others > kMost) text += cat("; in total ", others, " ranks differ from rank 0");
   return text;
 }
 
@@ -126,11 +126,11 @@ void check_may_change(const std::string& name, const Json& saved, const Json& no
     }
   }
   throw Error(ErrorCode::invalid_argument,
-              fixed ? cat("the ", name, " cannot change in a run")
-                    : cat("there is no setting \"", name, "\" of a run"),
+              fixed ? cat("the ", name, " of a run cannot be changed")
+                    : cat("unknown setting \"", name, "\""),
               {.where = "--allow-changed",
-               .remedy = fixed ? "start a new run from the checkpoint's export, with --initial"
-                               : cat("give some of ", names)});
+               .remedy = fixed ? "export the checkpoint and start a new run from it with --initial"
+                               : cat("use some of ", names)});
 }
 
 }  // namespace
@@ -170,8 +170,7 @@ void check_same_everywhere(Communicator& communicator, const RunConfiguration& c
   throw_on_all(communicator, Error(ErrorCode::mismatch, "the ranks do not train the same model",
                                    {.where = who,
                                     .cause = "their data or training options differ",
-                                    .remedy = "give every rank the same files and the same "
-                                              "options"}));
+                                    .remedy = "start every rank with the same files and options"}));
 }
 
 std::vector<std::string> check_resumed(const Json& saved, const RunConfiguration& now,
@@ -199,13 +198,12 @@ std::vector<std::string> check_resumed(const Json& saved, const RunConfiguration
     fixed = fixed || std::ranges::find(kFixed, one.name) != kFixed.end();
   }
   if (refused.empty()) return passed;
-  throw Error(
-      ErrorCode::invalid_argument, cat("this would not be the run that was saved: ", refused),
-      {.where = where,
-       .remedy =
-           cat("give the options with which it was trained",
-               fixed ? ", or start a new run in another directory"
-                     : cat(", or say that they change on purpose: --allow-changed ", names))});
+  throw Error(ErrorCode::invalid_argument,
+              cat("the options differ from those of the saved run: ", refused),
+              {.where = where,
+               .remedy = cat("use the options of the saved run",
+                             fixed ? ", or start a new run in another directory"
+                                   : cat(", or allow the change with --allow-changed ", names))});
 }
 
 }  // namespace tutti::training

@@ -18,7 +18,7 @@ std::vector<SampledSet> sampled(const std::vector<const DataSet*>& sets,
   if (!weights.empty() && weights.size() != sets.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat(sets.size(), " data sets were given, but ", weights.size(), " weights"),
-                {.remedy = "give a weight for each data set, or none"});
+                {.remedy = "give one weight per data set, or none"});
   }
   std::vector<SampledSet> result;
   for (size_t i = 0; i < sets.size(); ++i) {
@@ -80,7 +80,7 @@ Feed::Feed(std::vector<const DataSet*> sets, const FeedOptions& options)
   if (options.batch >= 1 && options.micro_batch >= 1) return;
   throw Error(ErrorCode::invalid_argument,
               cat("steps of ", options.batch, " samples in micro-batches of ", options.micro_batch,
-                  " make no sense"),
+                  " are impossible"),
               {.remedy = "give at least 1 of each"});
 }
 

@@ -211,7 +211,7 @@ class PlannedMatrices : public MatrixExchange {
   }
   void exchange(std::span<const float>, std::span<const int64_t>, std::span<float>,
                 std::span<const int64_t>) override {
-    throw Error(ErrorCode::internal, "a plan has no ranks that exchange matrices");
+    throw Error(ErrorCode::internal, "a plan cannot exchange matrices between ranks");
   }
 
  private:
@@ -340,7 +340,7 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
     bytes.padding += (whole ? layout.size - used : owned_size - owned) * bytes_of(dtype);
   };
   const bool masters =
-      (storage.dtype != DType::f32 && !replica.stochastic_rounding) || storage.masters_apart;
+      (storage.dtype != DType::f32 && !replica.without_masters()) || storage.masters_apart;
   const DType gradients = one_pass ? storage.dtype : DType::f32;
   const bool offloads_values = storage.stage == 3 && storage.offload.parameters();
   add(bytes.parameters, storage.stage < 3, storage.dtype, offloads_values);
@@ -412,7 +412,7 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
   StateBytes states;
   const int64_t owned = add_storage(stage, rank, report, states);
   if (options_.async_checkpoint) {
-    const DType values = replica.stochastic_rounding ? replica.storage.dtype : DType::f32;
+    const DType values = replica.without_masters() ? replica.storage.dtype : DType::f32;
     report.copies = states.each * std::ssize(optimizer_->state_names()) + states.whole +
                     owned * bytes_of(values);
     if (replica.sync.has_own_values()) report.copies *= 2;  // and copies of the rank's own values

@@ -36,8 +36,7 @@ std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfigura
   const Manifest& manifest = step.checkpoint.manifest();
   if (manifest.state.contains(kImportedFrom)) return {};  // imported: no run had settings
   if (manifest.configuration.empty()) {
-    return {
-        "the checkpoint, of an earlier format, does not say with which settings it was trained"};
+    return {"the checkpoint has an earlier format, which does not contain the settings of the run"};
   }
   return check_resumed(manifest.configuration, now, options.allow_changed, step.checkpoint.path());
 }
@@ -50,7 +49,7 @@ std::string companions_of_initial(const TrainOptions& options) {
     return open_model(options.initial).companions;
   } catch (const Error& error) {
     if (!options.kept) throw;
-    log(LogLevel::warning, cat("no tokenizer comes with the run: ", error.what()));
+    log(LogLevel::warning, cat("the run has no tokenizer: ", error.what()));
     return "";
   }
 }
@@ -82,7 +81,7 @@ std::string RunOrigin::open_directory(const RunConfiguration& configuration) {
     if (shares) verification.finish();
     if (!directory_->resumed()) return "";
     for (const std::string& text : check_chosen(*directory_->resumed(), configuration, options_)) {
-      log(LogLevel::warning, cat("the run goes on with other settings: ", text));
+      log(LogLevel::warning, cat("the run continues with changed settings: ", text));
     }
     return directory_->resumed()->checkpoint.path();
   });
@@ -104,16 +103,16 @@ uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
     return short_name_of(name) == "seed";
   });
   if (batch != options_.batch || (seed != options_.seed && !new_seed)) {
-    refuse(cat("this run takes steps of ", options_.batch, ", with seed ", options_.seed),
-           "resume with the batch and the seed it was trained with");
+    refuse(cat("this run has steps of ", options_.batch, ", with seed ", options_.seed),
+           "use the batch and seed of the saved run");
   }
   if (samples > options_.samples) {
-    refuse(cat("this run ends after ", options_.samples), "give more --steps or --epochs");
+    refuse(cat("this run ends after ", options_.samples), "increase --steps or --epochs");
   }
   if (samples == options_.samples) return steps;
   if (samples % batch != 0) {
-    refuse("its last step was a smaller one, at its run's end",
-           "start a new run from its export, or resume an earlier step");
+    refuse("its last step was shorter, at the end of the run",
+           "export it and start a new run, or resume an earlier step");
   }
   return samples / batch;
 }

@@ -34,7 +34,18 @@ void describe_precision(Schema& schema, TrainOptions& options) {
               {"f16", DType::f16},
               {"fp16", DType::f16},
               {"float16", DType::f16}},
-             "type of parameters, activations and gradients; the optimizer works on fp32 masters");
+             "data type of parameters, activations and gradients; the optimizer keeps fp32 master "
+             "weights");
+  schema
+      .add("training.gemm_format", replica.runner.gemm_format,
+           {{"none", GemmFormat::none},
+            {"fp8", GemmFormat::fp8},
+            {"mxfp8", GemmFormat::mxfp8},
+            {"nvfp4", GemmFormat::nvfp4}},
+           "emulate products in a narrow format, of gpt2, llama and its kin: round what the dense "
+           "layers of blocks multiply to fp8 (E4M3, blocks of 128), mxfp8 (E4M3, blocks of 32) or "
+           "nvfp4 (E2M1, blocks of 16), forward and backward")
+      .show_default();
   const auto get = [&replica]() -> Json {
     if (replica.storage.dtype != DType::f16) return "dynamic";
     if (!replica.loss_scaling) return "none";
@@ -51,17 +62,17 @@ void describe_precision(Schema& schema, TrainOptions& options) {
     const double scale = std::strtod(text.c_str(), &end);
     replica.loss_scaling->initial_scale = scale;
     if (*end == 0 && scale >= 1 && std::isfinite(scale)) return;
-    throw Error(
-        ErrorCode::invalid_argument, cat("the loss scale cannot be ", text),
-        {.where = "--loss-scale", .remedy = "give dynamic, none or a number of at least 1"});
+    throw Error(ErrorCode::invalid_argument, cat("invalid loss scale ", text),
+                {.where = "--loss-scale", .remedy = "use dynamic, none or a number of at least 1"});
   };
   schema
       .add("training.loss_scale", Field::Type::text, get, set,
            "fp16 loss scale: dynamic, none, or an initial value")
       .show_default();
   schema.add("training.stochastic_rounding", replica.stochastic_rounding,
-             "bf16 without fp32 masters: update the parameters themselves, rounded up or down by "
-             "chance");
+             "bf16 without fp32 master weights: update the parameters with stochastic rounding");
+  schema.add("training.nearest_rounding", replica.nearest_rounding,
+             "likewise with rounding to nearest, which loses small updates (for experiments)");
 }
 
 void describe_clip(Schema& schema, TrainOptions& options) {
@@ -72,9 +83,8 @@ void describe_clip(Schema& schema, TrainOptions& options) {
         clip.reset();
         if (value > 0) clip = value.get<double>();
       },
-      "the largest norm of all gradients together (default: as suits the model: language models 1; "
-      "0: "
-      "none)");
+      "maximum global norm of the gradients; 0: no clipping (default: depends on the model; "
+      "language models: 1)");
 }
 
 struct NamedCompression {
@@ -122,27 +132,25 @@ void describe_compression(Schema& schema, TrainOptions& options) {
   const auto set = [&options](const Json& value) {
     const std::string text = value;
     if (take_compression(options, text)) return;
-    throw Error(
-        ErrorCode::invalid_argument, cat("there is no compression ", in_quotes(text)),
-        {.where = "--compression",
-         .remedy = "give none, bf16, fp16, powersgd:RANK, topk:FRACTION, mx8, mx4, int8, sign "
-                   "or onebit-adam"});
+    throw Error(ErrorCode::invalid_argument, cat("unknown compression ", in_quotes(text)),
+                {.where = "--compression",
+                 .remedy = "use none, bf16, fp16, powersgd:RANK, topk:FRACTION, mx8, mx4, int8, "
+                           "sign or onebit-adam"});
   };
   schema
-      .add(
-          "training.compression", Field::Type::text, get, set,
-          "gradient compression (ZeRO stage 0): none; 16 bits (bf16, fp16); factors of low rank "
-          "(powersgd:4); the largest elements, a fraction of all (topk:0.01); 8, 4 or 1 bit a "
-          "value with a scale for each block (mx8, mx4, int8, sign); signs of Adam's first moment, "
-          "whose second one stays after the warm-up (onebit-adam). All but 16 bits add what "
-          "they lose to the next step's gradients")
+      .add("training.compression", Field::Type::text, get, set,
+           "gradient compression (ZeRO stage 0): none; bf16 or fp16 (16 bits per value); "
+           "powersgd:RANK (low-rank factors); topk:FRACTION (the largest elements); mx8, mx4, int8 "
+           "or sign (8, 4 or 1 bit per value, with a scale per block); onebit-adam (signs of "
+           "Adam's first moment; the second moment is frozen after warm-up). All but bf16 and fp16 "
+           "use error feedback")
       .value_name("KIND")
       .show_default();
   schema.add("training.compression_warmup", options.compression_warmup,
-             "first steps, whose gradients are sent whole (onebit-adam: 100 unless given)");
+             "number of first steps without compression (default: onebit-adam 100)");
   schema
       .add("training.compression_only", options.compression_only,
-           "parameters that are compressed: patterns of a shell, separated by commas")
+           "names of the parameters to compress, as comma-separated shell patterns")
       .value_name("PATTERNS")
       .show_default();
 }
@@ -152,47 +160,45 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
       .add(
           "training.sync", Field::Type::text, [&sync]() -> Json { return text_of(sync); },
           [&sync](const Json& value) { set_way(sync, value); },
-          "how ranks keep together. allreduce: they sum gradients in each step. Parameter servers "
-          "have the values, and update them: ps once all workers have sent a step's gradients; "
-          "ssp:B too, while workers compute with values that are up to B steps behind; async by "
-          "each worker's gradients alone; with :S behind it the last S ranks serve only, else each "
-          "rank computes and serves a part. Else each rank updates values of its own: local:K "
-          "averages all values every K steps (local SGD), "
-          "post-local:K@STEP from that step on; diloco:H[,P[,TAU[,ALPHA]]] every H steps, by an "
-          "outer optimizer, in P fragments of which each may travel for TAU steps and leaves a "
-          "rank ALPHA of its own values; gossip:ring, exp, random or complete averages with some "
-          "other ranks in each step, sgp by push-sum, adpsgd without waiting for them; "
-          "easgd:K[,ALPHA] pulls ranks to a centre, and "
-          "the centre to them, every K steps; fedavg:K[,FRACTION] trains in rounds of K steps, "
-          "after which all take the mean over a fraction of the ranks by their samples, "
-          "fedprox:K,MU[,FRACTION] holds them near the round's first values, fedadam:K[,FRACTION] "
-          "gives the mean difference to Adam")
+          "synchronization method. allreduce: all-reduce the gradients in every step. Parameter "
+          "servers: ps (synchronous); ssp:B (stale-synchronous, workers use parameters at most B "
+          "steps old); async (each worker's gradients are applied on arrival). With :S after the "
+          "name the last S ranks are dedicated servers; otherwise every rank is a worker and "
+          "serves a part. Local updates with periodic averaging: local:K (local SGD, average every "
+          "K steps); post-local:K@STEP (the same from STEP on); diloco:H[,P[,TAU[,ALPHA]]] (outer "
+          "optimizer every H steps, in P fragments, whose communication may take TAU steps; ALPHA "
+          "is the weight of a rank's own parameters); easgd:K[,ALPHA] (elastic averaging with a "
+          "centre every K steps). Decentralized: gossip:GRAPH (average with neighbours in a ring, "
+          "exp, random or complete graph); sgp (push-sum); adpsgd (asynchronous gossip). "
+          "Federated: fedavg:K[,FRACTION] (rounds of K steps, then the sample-weighted mean over a "
+          "fraction of the ranks); fedprox:K,MU[,FRACTION] (with a proximal term); "
+          "fedadam:K[,FRACTION] (Adam applied to the mean difference)")
       .value_name("WAY")
       .show_default();
   schema.add("training.outer_lr", sync.outer_rate,
              "diloco, fedadam: learning rate of the outer optimizer (default: diloco 0.7, fedadam "
              "0.01)");
-  schema.add("training.outer_momentum", sync.outer_momentum, "diloco: its Nesterov momentum")
+  schema
+      .add("training.outer_momentum", sync.outer_momentum,
+           "diloco: Nesterov momentum of the outer optimizer")
       .between(0, 1)
       .show_default();
   schema
       .add("training.pull_every", sync.pull_every,
-           "async: gradients that a worker sends between two reads of the values")
+           "async: number of gradients that a worker sends between two reads of the parameters")
       .between(1, kMostOfAnything)
       .show_default();
   schema.add("training.damping", sync.damping,
-             "async: divide an update's learning rate by 1 + the updates that its worker had not "
-             "seen");
+             "async: divide the learning rate of an update by 1 + its staleness");
   std::vector<std::pair<std::string, WireFormat>> formats;
   for (const WireFormat format : kAllWireFormats) formats.emplace_back(name(format), format);
   schema
       .add("training.outer_wire", sync.wire, std::move(formats),
-           "diloco: format in which differences of values are sent")
+           "diloco: wire format of the parameter differences")
       .show_default();
-  schema.add(
-      "training.secure_sums", sync.secure_sums,
-      "fedavg, fedprox, fedadam: sum in fixed point, with masks that hide each rank's values "
-      "and cancel in the sum");
+  schema.add("training.secure_sums", sync.secure_sums,
+             "fedavg, fedprox, fedadam: secure aggregation in fixed point, with pairwise masks "
+             "that cancel in the sum");
   const auto every = [&sync]() -> Json {
     if (sync.kind != SyncKind::local || sync.local_after != 0) return nullptr;
     return sync.every;
@@ -203,7 +209,7 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
           [&sync](const Json& value) {
             set_way(sync, text_of(averages_every(value.get<int64_t>())));
           },
-          "K: --sync local:K; 0: --sync allreduce")
+          "K is --sync local:K; 0 is --sync allreduce")
       .between(0, kMostOfAnything)
       .role(kOnce);
 }
@@ -226,15 +232,16 @@ void describe_cut(Schema& schema, TrainOptions& options) {
         cut.push_back(*first);
         continue;
       }
-      throw Error(ErrorCode::invalid_argument, cat("a model cannot be cut at ", in_quotes(text)),
+      throw Error(ErrorCode::invalid_argument,
+                  cat("invalid partition of the model ", in_quotes(text)),
                   {.where = "--cut",
-                   .remedy = "give estimated, measured, or the first unit of each chunk: 0,3,5"});
+                   .remedy = "use estimated, measured, or the first unit of each chunk: 0,3,5"});
     }
   };
   schema
       .add("parallel.cut", Field::Type::text, get, set,
-           "where the model is cut: the first unit of each chunk (0,3,5), or balanced by costs "
-           "that are estimated, or measured at the start")
+           "partition of the model into pipeline chunks: the first unit of each chunk (0,3,5), or "
+           "balanced by costs that are estimated, or measured at the start")
       .value_name("WHERE")
       .show_default();
 }
@@ -245,54 +252,57 @@ void describe_training(Schema& schema, TrainOptions& options) {
   schema.add("data.weights", options.data_weights, "sampling weight of each --data source")
       .flag("--data-weights");
   schema
-      .add(
-          "data.labels_per_client", options.labels_per_client,
-          "images: number of labels that each rank trains on, with a part of their samples that no "
-          "other rank has (--sync fedavg:K and other ways with own values; default: ranks share "
-          "all "
-          "samples)")
+      .add("data.labels_per_client", options.labels_per_client,
+           "non-IID images: number of labels per rank; each sample belongs to one rank; needs a "
+           "--sync method with local updates, such as fedavg:K (default: all ranks share all "
+           "samples)")
       .flag("--labels-per-client")
       .between(0, 256);
   schema.add("data.document_mask", options.document_mask,
              "gpt2: do not attend across document boundaries");
-  schema.add("data.workers", options.workers, "threads of each rank that read data ahead")
+  schema.add("data.workers", options.workers, "prefetch threads per rank")
       .role(kOwn)
       .show_default();
   schema
       .add("training.batch", options.batch,
-           "samples per step over all ranks (default: 1536; language models: 32; resnet, "
-           "perceptron and convnet: 128; unet: 16)")
+           "global batch size: samples per step over all ranks (default: 1536; language models: "
+           "32; resnet, perceptron and convnet: 128; unet: 16)")
       .between(0, kMostOfAnything);
   schema
       .add("training.micro_batch", options.micro_batch,
-           "samples of one forward and backward pass (default: 32; language models and unet: 8; "
-           "resnet, perceptron and convnet: 64)")
+           "micro-batch size: samples per forward and backward pass (default: 32; language models "
+           "and unet: 8; resnet, perceptron and convnet: 64)")
       .between(0, kMostOfAnything);
-  schema.add("training.samples", options.samples, "of the whole run; follows from its steps")
+  schema
+      .add("training.samples", options.samples,
+           "number of samples of the whole run; follows from the number of steps")
       .flag("");
-  schema.add("training.seed", options.seed, "seed of initial values, sample order and dropout")
+  schema
+      .add("training.seed", options.seed,
+           "seed of parameter initialization, sample order and dropout")
       .show_default();
   describe_clip(schema, options);
   describe_sync(schema, options.replica.sync);
   describe_precision(schema, options);
   describe_compression(schema, options);
-  schema.add("training.compression_rank", options.compression_rank, "rank of PowerSGD")
+  schema.add("training.compression_rank", options.compression_rank, "rank of the PowerSGD factors")
       .show_default();
   schema
       .add("training.cut_slices", options.cut_slices,
-           "with TUTTI_DETERMINISTIC=1: parts that layers of gpt2, llama, its kin and perceptron "
-           "are computed in, so that --tp does not change a bit (default: 8)")
+           "with TUTTI_DETERMINISTIC=1: number of slices in which layers of gpt2, the llama family "
+           "and perceptron are computed, so that results are bitwise independent of --tp (default: "
+           "8)")
       .between(1, 65536);
 }
 
 void describe_schedule(Schema& schema, TrainOptions& options) {
   using Decay = LearningRateSchedule::Decay;
   LearningRateSchedule& schedule = options.schedule;
-  schema.add("optimizer.lr", schedule.peak, "peak learning rate (default: as suits the model)");
+  schema.add("optimizer.lr", schedule.peak, "peak learning rate (default: depends on the model)");
   schema.add("optimizer.lr_schedule", schedule.decay,
              {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}},
              "decay of the learning rate after warm-up: cosine, linear or constant");
-  schema.add("optimizer.warmup", schedule.warmup_steps, "steps of linear warm-up")
+  schema.add("optimizer.warmup", schedule.warmup_steps, "number of linear warm-up steps")
       .between(0, kMostOfAnything)
       .show_default();
   schema
@@ -305,26 +315,25 @@ void describe_layout(Schema& schema, TrainOptions& options) {
   ReplicaOptions& replica = options.replica;
   schema
       .add("parallel.schedule", replica.pipeline.schedule,
-           "pipeline schedule: see `tutti pipeline --list`")
+           "pipeline schedule (see `tutti pipeline --list`)")
       .value_name("NAME")
       .show_default();
   schema
       .add("parallel.virtual", replica.pipeline.virtual_stages,
-           "chunks of the model on each rank (default: interleaved 2)")
+           "virtual pipeline stages: model chunks per rank (default: interleaved 2)")
       .between(1, 1024);
   schema
       .add("parallel.flush_every", options.flush_every,
-           "pipedream and pipedream-2bw: steps between pipeline flushes; any --sync but allreduce: "
-           "between meetings of all ranks; losses are reported then. 0: at checkpoints and "
-           "validation, and "
-           "after 1024 steps")
+           "steps between pipeline flushes (pipedream and pipedream-2bw) or between "
+           "synchronizations of all ranks (every --sync but allreduce); losses are reported at a "
+           "flush. 0: flush only at checkpoints, at validation and after 1024 steps")
       .between(0, 1024)
       .show_default();
   describe_cut(schema, options);
   schema
       .add("parallel.zero", replica.storage.stage,
-           "ZeRO stage: 0 keeps everything on every rank; 1 cuts optimizer state into shards, 2 "
-           "gradients too, 3 parameters too")
+           "ZeRO stage: 0 replicates everything; 1 shards optimizer state, 2 also gradients, 3 "
+           "also parameters")
       .between(0, 3)
       .show_default();
   schema
@@ -336,8 +345,8 @@ void describe_layout(Schema& schema, TrainOptions& options) {
            {{"none", FactorLayers::none},
             {"auto", FactorLayers::automatic},
             {"all", FactorLayers::all}},
-           "send the weight gradients of dense layers as their two factors, which each rank "
-           "multiplies: none; where that is fewer bytes (auto); all (ZeRO stages 0 and 1)")
+           "send the weight gradients of dense layers as two factors, which each rank multiplies "
+           "(ZeRO stages 0 and 1): none, auto (where that sends fewer bytes) or all")
       .show_default();
   schema
       .add("parallel.offload", replica.storage.offload.kinds,
@@ -357,42 +366,50 @@ void describe_layout(Schema& schema, TrainOptions& options) {
       .show_default();
   schema
       .add("parallel.straggler", options.straggler,
-           "make a rank slow, for experiments: rank 3 takes 4 times as long for its gradients")
+           "slow down a rank for experiments: with 3:x4, rank 3 takes 4 times as long to compute "
+           "gradients")
       .value_name("3:x4");
 }
 
 void describe_output(Schema& schema, TrainOptions& options) {
   schema
       .add("output.trace", options.trace,
-           "write what each rank did when, for Perfetto or chrome://tracing")
+           "write a timeline of all ranks for Perfetto or chrome://tracing")
       .value_name("FILE");
   SyncOptions& sync = options.replica.sync;
   schema
       .add("output.record", sync.record,
-           "write the order in which what ranks sent was applied (--sync ps, ssp, async, adpsgd)")
+           "record the order in which updates of ranks are applied (--sync ps, ssp, async, adpsgd)")
       .value_name("FILE");
   schema
       .add("output.replay", sync.replay,
-           "apply what ranks send in the order of a file that --record wrote: the same bits again")
+           "apply updates in the order recorded by --record, which reproduces its results bit for "
+           "bit")
       .value_name("FILE");
-  schema.add("output.validate_every", options.validate_every, "steps (default: at the end)")
+  schema
+      .add("output.validate_every", options.validate_every,
+           "steps between validations (default: only at the end)")
       .between(0, kMostOfAnything);
   schema
       .add("output.validation_samples", options.validation_samples,
-           "to validate on (default: 65536 predictions)")
+           "number of validation samples (default: enough for 65536 predictions)")
       .between(0, kMostOfAnything);
-  schema.add("checkpoint.directory", options.checkpoint, "save at the end, in this directory")
+  schema
+      .add("checkpoint.directory", options.checkpoint,
+           "directory to save checkpoints in; the last step is always saved")
       .flag("--checkpoint")
       .value_name("DIR");
-  schema.add("checkpoint.every", options.checkpoint_every, "save every so many steps")
+  schema
+      .add("checkpoint.every", options.checkpoint_every,
+           "steps between checkpoints (default: only at the end)")
       .flag("--checkpoint-every")
       .between(0, kMostOfAnything);
-  schema.add("checkpoint.keep", options.keep, "checkpoints to keep; 0: all")
+  schema.add("checkpoint.keep", options.keep, "number of checkpoints to keep; 0: all")
       .between(0, kMostOfAnything)
       .show_default();
   schema
       .add("checkpoint.async", options.async_checkpoint,
-           "go on training while checkpoints are written, from a copy in memory")
+           "write checkpoints in the background, from a copy in memory")
       .flag("--async-checkpoint");
   schema
       .add("checkpoint.keep_best", options.keep_best,
@@ -400,18 +417,18 @@ void describe_output(Schema& schema, TrainOptions& options) {
       .flag("--keep-best");
   schema
       .add("checkpoint.initial", options.initial,
-           "parameters to start from (Hugging Face's GPT-2 files, or our own export)")
+           "initial parameters: a Hugging Face GPT-2 file or a file from `tutti export`")
       .value_name("FILE.safetensors");
   schema
       .add("checkpoint.allow_changed", options.allow_changed,
-           "settings in which the resumed run may differ from the one that was saved: lr,clip")
+           "settings in which a resumed run may differ from the saved run: lr,clip")
       .value_name("NAMES")
       .by_commas()
       .role(kOnce);
   schema
       .add("checkpoint.overwrite", options.overwrite,
-           "start a new run in a directory that has one, which is removed when the new one has "
-           "saved its first step")
+           "replace an existing run in --checkpoint; it is removed once the new run has saved its "
+           "first step")
       .role(kOnce);
 }
 

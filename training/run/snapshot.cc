@@ -30,7 +30,7 @@ const TensorInfo& stored(const TensorSource& source, const std::string& name,
       ErrorCode::invalid_argument,
       cat("the checkpoint's tensor ", name, info == nullptr ? " is missing" : " has another shape"),
       {.cause = "it was saved from another model or with another optimizer",
-       .remedy = "give the options with which it was trained"});
+       .remedy = "use the options of the saved run"});
 }
 
 // Path of a number in the state: "loss_scaler.scale" in {"loss_scaler": {"scale": ...}}.
@@ -242,10 +242,10 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
   const Json saved = completed_model(manifest.model);
   if (tensors_of_model(saved) != tensors_of_model(model.configuration())) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the checkpoint is of another model: ", printable(in_words(saved), 400)),
+                cat("the checkpoint contains another model: ", printable(in_words(saved), 400)),
                 {.where = checkpoint.path(),
-                 .cause = cat("the options given here make ", in_words(model.configuration())),
-                 .remedy = "give the model's options as they were when it was saved"});
+                 .cause = cat("the given options define ", in_words(model.configuration())),
+                 .remedy = "use the model options of the saved run"});
   }
   StateLoader loader(replica, checkpoint, manifest.step, manifest.state);
   loader.values_alone = manifest.state.contains(kImportedFrom);

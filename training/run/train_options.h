@@ -73,6 +73,7 @@ struct TrainOptions {
   WriterHistory writers;
   std::string initial;    // a safetensors file with initial parameters
   std::string trace;      // output file in Chrome's trace format
+  bool digest = false;    // hash the parameters at the end: TrainResult::digests
   bool profile = false;   // profile this rank's steps: TrainResult::profile
   std::string straggler;  // stragglers.h
   // Called at the end of each step, when its gradients are computed; returns a signal's number once

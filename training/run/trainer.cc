@@ -126,6 +126,7 @@ class Trainer::Loop {
     std::vector<StepResult> results;
     uint64_t samples = 0;
   };
+  std::optional<StepFeed> next_feed();
   StepFeed take_feed();
   void look_ahead();
   StepsDone run_steps(uint64_t first, uint64_t last);
@@ -171,6 +172,7 @@ class Trainer::Loop {
   NoiseScale noise_scale_;
   uint64_t samples_ = 0;  // since training started here, like the times
   std::chrono::nanoseconds waited_{0};
+  std::chrono::nanoseconds waited_for_data_{0};
 };
 
 Evaluation Trainer::Loop::validate() {
@@ -183,13 +185,14 @@ Evaluation Trainer::Loop::validate() {
 
 void Trainer::Loop::save() {
   if (options_.checkpoint.empty()) {
-    throw Error(ErrorCode::invalid_argument, "the run has no directory to be saved in",
-                {.remedy = "give it one: --checkpoint DIR"});
+    throw Error(ErrorCode::invalid_argument, "the run has no checkpoint directory",
+                {.remedy = "add --checkpoint DIR"});
   }
   if (told_ != done_) {
     throw Error(ErrorCode::invalid_argument,
-                cat("step ", told_, " cannot be saved: the pipeline runs on until step ", done_),
-                {.remedy = "save after that step, or give --checkpoint-every"});
+                cat("step ", told_,
+                    " cannot be saved, because the pipeline is not flushed until step ", done_),
+                {.remedy = "save after that step, or use --checkpoint-every"});
   }
   if (saver_->saved() < done_) save_done();
   saver_->finish();
@@ -221,7 +224,7 @@ void Trainer::Loop::tell_of_jump(double last_rate) const {
   if (std::abs(same_step - last_rate) < 0.1 * last_rate) return;
   log(LogLevel::warning, cat("the learning rate jumps from ", last_rate, " in step ", step, " to ",
                              options_.schedule.at(step + 1), " in step ", step + 1,
-                             ": its schedule is another one than before"));
+                             ", because its schedule has changed"));
 }
 
 void Trainer::Loop::go_on_from(const Json& state) {
@@ -254,16 +257,23 @@ void Trainer::Loop::save_if_best(const Evaluation& validation) {
   if (options_.keep_best && saver_ && saver_->improves(validation.loss)) save_done(&validation);
 }
 
+std::optional<StepFeed> Trainer::Loop::next_feed() {
+  const Clock::time_point before = Clock::now();
+  std::optional<StepFeed> feed = feeds_->next();
+  waited_for_data_ += Clock::now() - before;
+  return feed;
+}
+
 StepFeed Trainer::Loop::take_feed() {
   if (why_not_next_) std::rethrow_exception(std::exchange(why_not_next_, nullptr));
   if (next_) return *std::exchange(next_, std::nullopt);
-  return feeds_->next().value();
+  return next_feed().value();
 }
 
 // An error of the next step must not fail this one: it is kept until that step.
 void Trainer::Loop::look_ahead() {
   try {
-    next_ = feeds_->next();
+    next_ = next_feed();
   } catch (...) {
     why_not_next_ = std::current_exception();
   }
@@ -328,8 +338,7 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
   const bool leaves = own != 0 && Clock::now() - *asked_ >= kTimeToAskAll;
   const int leaver = largest(leaves ? world_.rank() + 1 : 0) - 1;
   if (leaver < 0) return 0;
-  depart(cat(world_.describe(leaver), " leaves: it was asked to by signal ", any),
-         leaves ? own : 0);
+  depart(cat(world_.describe(leaver), " leaves after signal ", any), leaves ? own : 0);
 }
 
 // No rank throws before every rank has arrived: an abort by the first one would interrupt others
@@ -350,7 +359,7 @@ void Trainer::Loop::leave_as_recorded() {
       replica_.recorded_ranks(static_cast<int64_t>(done_ + 1)).value_or(world_.size());
   if (ranks < 1 || ranks >= world_.size()) return;
   depart(cat("from step ", done_ + 1, " on the recorded run had ", ranks, " of ", world_.size(),
-             " ranks: the others leave"),
+             " ranks, so the others leave"),
          world_.rank() < ranks ? 0 : SIGTERM);
 }
 
@@ -451,8 +460,11 @@ TrainResult Trainer::Loop::finish() {
   }
   if (ended && !options_.keep_best) result.validation = validate();
   if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
-  result.ranks = reports_of_ranks(replica_, done_ - resumed_at_, seconds(waited_));
+  result.ranks =
+      reports_of_ranks(replica_, done_ - resumed_at_,
+                       {.communication = seconds(waited_), .data = seconds(waited_for_data_)});
   if (replica_.has_servers()) result.digest = digest_of_values(model_);
+  if (options_.digest) result.digests = digests_of_ranks(replica_, model_);
   result.memory = memory();
   result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();
@@ -470,8 +482,9 @@ void check_saving(const TrainOptions& options) {
                            : options.async_checkpoint   ? "async_checkpoint"
                                                         : nullptr;
   if (said == nullptr || !options.checkpoint.empty()) return;
-  throw Error(ErrorCode::invalid_argument, cat(said, " has no effect without a directory"),
-              {.where = "TrainOptions", .remedy = "name one in `checkpoint`"});
+  throw Error(ErrorCode::invalid_argument,
+              cat(said, " has no effect without a checkpoint directory"),
+              {.where = "TrainOptions", .remedy = "set `checkpoint`"});
 }
 
 }  // namespace

@@ -61,8 +61,9 @@ struct TrainResult {
   Evaluation validation;  // after the last step; otherwise empty
   double samples_per_second = 0;
   double waiting_share = 0;
-  std::vector<RankReport> ranks;  // by rank
-  std::string digest;             // with servers: of the model's values (checkpoint/checksum.h)
+  std::vector<RankReport> ranks;     // by rank
+  std::string digest;                // with servers: of the model's values (checkpoint/checksum.h)
+  std::vector<std::string> digests;  // if requested: of each rank's parameters
   MemoryReport memory;
   // Resident memory of this rank's process, libraries included (process_memory.h).
   int64_t process_bytes = 0;

@@ -14,6 +14,7 @@
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "training/setup/help_format.h"
 
 namespace tutti {
 
@@ -42,7 +43,7 @@ std::string out_of_range(const Option::Range& range, const std::string& word) {
   double number = 0;
   const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), number);
   if (end != word.data() + word.size() || status == std::errc::invalid_argument) {
-    return cat("a number is wanted, not ", in_quotes(word));
+    return cat("expected a number, not ", in_quotes(word));
   }
   if (status == std::errc() && number >= range.low && number <= range.high) return "";
   const bool bounded = range.high < 1e15;
@@ -297,7 +298,9 @@ std::vector<std::string> Command::option_names() const {
 CommandLine::CommandLine(const std::string& what, const std::string& version,
                          const std::string& footer)
     : app_(std::make_unique<CLI::App>(what, "tutti")) {
-  app_->set_version_flag("--version", version);
+  app_->formatter(help_format());
+  app_->set_help_flag("-h,--help", "print this help message and exit");
+  app_->set_version_flag("--version", version, "print the version and exit");
   app_->require_subcommand(0, 1);
   app_->footer(footer);
 }
@@ -340,7 +343,7 @@ std::string CommandLine::problem(const std::string& error) const {
       std::ranges::find_if(unknown, [](const std::string& word) { return word.starts_with("-"); });
   const bool is_option = option != unknown.end();
   const std::string& word = is_option ? *option : unknown.front();
-  return cat("there is no ", is_option ? "option " : "command or argument ", printable(word),
+  return cat("unknown ", is_option ? "option " : "command or argument ", printable(word),
              suggestion(word));
 }
 
@@ -456,7 +459,8 @@ void CommandLine::parse(const std::vector<std::string>& words) {
     read(words);
   } catch (const CLI::ParseError& error) {
     const bool asks = error.get_exit_code() == 0;  // --help and --version
-    throw UsageError(asks ? "only a command line is asked for help" : problem(error.what()));
+    throw UsageError(asks ? "--help and --version are only valid on the command line"
+                          : problem(error.what()));
   }
   if (chosen_) chosen_();
 }

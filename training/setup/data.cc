@@ -21,9 +21,10 @@ void match_images(Json& model, const Images& images, const std::string& path) {
   const auto match = [&](const char* name, int64_t size) {
     if (!model.contains(name)) model[name] = size;
     if (model[name] == size) return;
-    throw Error(ErrorCode::invalid_argument,
-                cat("the images' ", name, " is ", size, ", where ", model[name], " is wanted"),
-                {.where = path, .remedy = "give data sets of one size"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the images' ", name, " is ", size, ", not ", model[name], " as in the first data set"),
+        {.where = path, .remedy = "use data sets with images of the same size"});
   };
   match("channels", 1);
   match("height", images.height());
@@ -45,9 +46,9 @@ void refuse_texts_of_tokens(const RunOptions& options) {
     }
     if (tokenizer.empty()) return;
     throw Error(ErrorCode::invalid_argument,
-                cat("the model in ", path, " has a tokenizer, and texts are read as bytes"),
+                cat("the model in ", path, " has a tokenizer, but text files are read as bytes"),
                 {.where = "--data",
-                 .remedy = cat("make a token file: tutti tokenize --tokenizer ", tokenizer,
+                 .remedy = cat("convert the text: tutti tokenize --tokenizer ", tokenizer,
                                " --data ", options.data.front(), " --out FILE.bin")});
   }
 }
@@ -59,8 +60,8 @@ LoadedData load_data(RunOptions& options) {
   const bool all_are_tokens = std::ranges::all_of(
       options.data, [](const std::string& path) { return path.ends_with(".bin"); });
   if (!options.validation.empty() && !all_are_tokens) {
-    throw Error(ErrorCode::invalid_argument, "--validation goes with token files",
-                {.remedy = "give --data FILE.bin, one or several, or leave --validation out"});
+    throw Error(ErrorCode::invalid_argument, "--validation requires token files",
+                {.remedy = "use --data FILE.bin, or remove --validation"});
   }
   const Inputs inputs = kind_of(options.model).traits.inputs;
   if (are_images(inputs)) {
@@ -79,8 +80,9 @@ LoadedData load_data(RunOptions& options) {
     return loaded;
   }
   if (options.training.document_mask && inputs != Inputs::windows) {
-    throw Error(ErrorCode::invalid_argument, "the model predicts one token: it has no documents",
-                {.where = "--document-mask", .remedy = "leave it out"});
+    throw Error(ErrorCode::invalid_argument,
+                "the model predicts a single token, so it has no document boundaries",
+                {.where = "--document-mask", .remedy = "remove the option"});
   }
   int64_t vocabulary = 256;
   const auto context = completed_model(options.model).at("context").get<int64_t>();
@@ -96,8 +98,8 @@ LoadedData load_data(RunOptions& options) {
       options.data, [](const std::string& path) { return path.ends_with(".bin"); });
   const bool files = count == std::ssize(options.data);
   if (count > 0 && !files) {
-    throw Error(ErrorCode::invalid_argument, "texts and token files cannot be mixed",
-                {.where = "--data", .remedy = "make token files of the texts: tutti tokenize"});
+    throw Error(ErrorCode::invalid_argument, "text files and token files cannot be mixed",
+                {.where = "--data", .remedy = "convert the text files with `tutti tokenize`"});
   }
   if (!files) {
     refuse_texts_of_tokens(options);

@@ -118,8 +118,8 @@ std::string meaning_of(const Field& field) {
 
 constexpr size_t kLongRun = 4;
 
-// Names of kinds in the order of the help. A long run of neighbours is abbreviated as "gpt2 to
-// switch".
+// Returns names of kinds in the order in which the help lists all. A long run of neighbours is
+// shortened to "gpt2..switch".
 std::string in_runs(const std::vector<std::string>& names, const std::vector<std::string>& all) {
   std::vector<std::string> runs;
   for (size_t first = 0; first < names.size();) {
@@ -129,7 +129,7 @@ std::string in_runs(const std::vector<std::string>& names, const std::vector<std
             .first;
     const auto count = static_cast<size_t>(end - names.begin()) - first;
     if (count >= kLongRun) {
-      runs.push_back(cat(names[first], " to ", names[first + count - 1]));
+      runs.push_back(cat(names[first], "..", names[first + count - 1]));
     } else {
       runs.insert(runs.end(), names.begin() + static_cast<int64_t>(first), end);
     }
@@ -138,7 +138,7 @@ std::string in_runs(const std::vector<std::string>& names, const std::vector<std
   return joined(runs, ", ");
 }
 
-// The default of runs; if it depends on the model: "0.01 (gpt2 to switch 0.1)".
+// Returns the default; if it depends on the model: "0.01 (gpt2..switch 0.1)".
 std::string default_of(const Registry::Kind& kind, const Field& field) {
   const std::string usual = plain(default_of(field));
   std::string first = usual;
@@ -161,7 +161,24 @@ std::string default_of(const Registry::Kind& kind, const Field& field) {
   return first + (text.empty() ? "" : text + ')');
 }
 
-// "mlp: hidden layers; gpt2 to switch: blocks (default: mlp 1, gpt2 to switch 4)"
+// Each value with the kinds that have it: "mlp 1, gpt2..switch 4". A value of all `owners` is shown
+// without their names.
+std::string in_words(const std::vector<std::pair<std::string, std::vector<std::string>>>& defaults,
+                     const std::vector<std::string>& owners, const std::vector<std::string>& all) {
+  if (defaults.size() == 1 && defaults[0].second == owners) return defaults[0].first;
+  std::vector<std::string> told;
+  for (const auto& [value, kinds] : defaults) {
+    const std::string run = in_runs(kinds, all);
+    if (kinds.size() >= kLongRun && run.find(',') == std::string::npos) {
+      told.push_back(cat(run, ' ', value));
+    } else {
+      for (const std::string& kind : kinds) told.push_back(cat(kind, ' ', value));
+    }
+  }
+  return joined(told, ", ");
+}
+
+// "mlp: hidden layers; gpt2..switch: blocks (default: mlp 1, gpt2..switch 4)".
 std::string meaning_of(const Registry& registry, const std::string& key) {
   std::vector<std::pair<std::string, std::vector<std::string>>> meanings;
   std::vector<std::pair<std::string, std::vector<std::string>>> defaults;  // a value, and its kinds
@@ -186,16 +203,8 @@ std::string meaning_of(const Registry& registry, const std::string& key) {
   for (const auto& [meaning, owners] : meanings) {
     text += cat(text.empty() ? "" : "; ", in_runs(owners, all), ": ", meaning);
   }
-  std::vector<std::string> told;
-  for (const auto& [value, kinds] : defaults) {
-    const std::string run = in_runs(kinds, all);
-    if (kinds.size() >= kLongRun && run.find(',') == std::string::npos) {
-      told.push_back(cat(run, ' ', value));
-    } else {
-      for (const std::string& kind : kinds) told.push_back(cat(kind, ' ', value));
-    }
-  }
-  return text + (told.empty() ? "" : cat(" (default: ", joined(told, ", "), ")"));
+  const std::string told = in_words(defaults, registry.names_with(key), all);
+  return text + (told.empty() ? "" : cat(" (default: ", told, ")"));
 }
 
 const char* value_name_of(const Field& field) {
@@ -254,18 +263,21 @@ void add_kind_flags(Command command, Json& said, const Registry& registry) {
     names.push_back(kind.name + kind.meaning);
     known.push_back(kind.name);
   }
+  const char* const ranges = registry.kinds.size() > 2 * kLongRun
+                                 ? "; below, a..b are the kinds from a to b in this list"
+                                 : "";
   const std::string key = cat(registry.object, '.', registry.tag);
   const auto take = [&said, key, known](const std::vector<std::string>& words) {
     if (std::ranges::find(known, words.at(0)) != known.end())
       return set_member(said, key, words.at(0));
     const std::string close = nearest(words.at(0), known);
     throw Error(ErrorCode::invalid_argument,
-                cat(in_quotes(words.at(0)), " is none of ", joined(known, ", "),
+                cat(in_quotes(words.at(0)), " is not one of ", joined(known, ", "),
                     close.empty() ? "" : cat(" (did you mean ", close, "?)")));
   };
   command
-      .add_words(registry.flag(), take, cat(joined(names, " or "), " (default: ", known[0], ")"),
-                 false)
+      .add_words(registry.flag(), take,
+                 cat(joined(names, " or "), ranges, " (default: ", known[0], ")"), false)
       .type_name("NAME")
       .group(registry.group)
       .suggest(known);
@@ -309,8 +321,8 @@ std::vector<std::string> all_names() {
 void set_one(Json& said, const std::string& word) {
   const size_t equals = word.find('=');
   if (equals == std::string::npos) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("a setting is given as name=value, not ", in_quotes(word)));
+    throw Error(ErrorCode::invalid_argument, cat("expected name=value, not ", in_quotes(word)),
+                {.remedy = "write --set optimizer.lr=0.001"});
   }
   const std::string key = word.substr(0, equals);
   const std::string value = word.substr(equals + 1);
@@ -336,7 +348,7 @@ void check_is_setting(const std::string& key) {
   if (std::ranges::find(names, key) != names.end()) return;
   const std::string close = nearest(key, names);
   throw Error(ErrorCode::invalid_argument,
-              cat("there is no setting ", printable(key),
+              cat("unknown setting ", printable(key),
                   close.empty() ? "" : cat(" (did you mean ", close, "?)")));
 }
 
@@ -357,9 +369,7 @@ void add_set(Command command, Json& said) {
   const auto take = [&said](const std::vector<std::string>& words) {
     for (const std::string& word : words) set_one(said, word);
   };
-  command
-      .add_words("--set", take, "a setting by its name in the configuration: optimizer.lr=0.001",
-                 true)
+  command.add_words("--set", take, "set a configuration value by name: optimizer.lr=0.001", true)
       .type_name("NAME=VALUE");
 }
 
@@ -403,17 +413,17 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     bool is_used;
     const char* needs;
   } details[] = {
-      {"optimizer.base_batch", options.rate_scaling != BatchScaling::none,
-       "--rate-scaling linear or sqrt"},
+      {"optimizer.base_batch",
+       options.rate_scaling != BatchScaling::none || options.decay_scaling != BatchScaling::none,
+       "--rate-scaling or --decay-scaling, linear or sqrt"},
       {"optimizer.final_fraction", training.schedule.decay != LearningRateSchedule::Decay::constant,
        "--lr-schedule cosine or linear"},
-      {"optimizer.nesterov", training.optimizer.value("momentum", 1.0) != 0,
-       "a --momentum above 0"},
+      {"optimizer.nesterov", training.optimizer.value("momentum", 1.0) != 0, "--momentum above 0"},
       {"model.rope_factor", options.model.value("rope_scaling", std::string("none")) != "none",
        "--rope-scaling linear, dynamic or llama3"},
       {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw, or --sync"},
       {"parallel.sp", options.mesh.tensor > 1, "--tp"},
-      {"parallel.sp", !takes_mix(options), "--model gpt2, llama or its kin"},
+      {"parallel.sp", !takes_mix(options), "--model gpt2 or the llama family"},
       {"parallel.mix", takes_mix(options), "--model perceptron or convnet"},
       {"parallel.mix", options.mesh.tensor > 1, "--tp"},
       {"parallel.tp_overlap", options.mesh.tensor > 1, "--tp"},
@@ -452,10 +462,10 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     if (where.empty()) throw UsageError(problem);
     // A complete configuration has every setting, most of them with default values.
     if (*value == field.get()) continue;
-    throw UsageError(cat(problem, " [", where, ": ", detail.key, "]; remedy: leave it out there"));
+    throw UsageError(cat(problem, " [", where, ": ", detail.key, "]; remedy: remove it there"));
   }
   if (where.empty() && find_member(said, "training.samples") != nullptr) {
-    throw UsageError("training.samples follows from the run's length: give --steps or --epochs");
+    throw UsageError("training.samples cannot be set, because it follows from --steps or --epochs");
   }
 }
 

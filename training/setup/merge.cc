@@ -58,10 +58,10 @@ Json read_configuration_file(const std::string& path) {
   try {
     Json all = Json::parse(file_text(path, FileKind::configuration));
     if (all.is_object()) return all;
-    throw Error(ErrorCode::invalid_argument, cat("an object is wanted, not ", all.words()));
+    throw Error(ErrorCode::invalid_argument, cat("expected an object, not ", all.words()));
   } catch (const Error& error) {
-    throw Error(error.code(), cat("this is no configuration: ", error.what()),
-                {.where = path, .remedy = "give JSON, as --print-config writes it"});
+    throw Error(error.code(), cat("not a configuration: ", error.what()),
+                {.where = path, .remedy = "use JSON in the format of --print-config"});
   }
 }
 

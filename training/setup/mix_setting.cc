@@ -26,28 +26,28 @@ bool takes_mix(const RunOptions& options) {
 Mix mix_of(const RunOptions& options) {
   if (options.mix.empty() || options.mesh.tensor == 1 || !takes_mix(options)) return {};
   if (options.mix == kSearchedMix) {
-    throw Error(ErrorCode::unsupported, "--mix auto is chosen before there are ranks",
-                {.cause = "ranks that measure costs by themselves may choose different mixes",
-                 .remedy = "start the ranks by `tutti train --ranks`, or give a letter for each "
-                           "layer"});
+    throw Error(
+        ErrorCode::unsupported, "--mix auto must be chosen before ranks are started",
+        {.cause = "ranks that measure costs separately could choose different mixes",
+         .remedy = "start the ranks with `tutti train --ranks`, or give one letter per layer"});
   }
   if (is_mix(options.mix)) return parse_mix(options.mix, kOption);
-  const std::string text = file_text(
-      options.mix, FileKind::mix,
-      {.where = cat(kOption, ' ', printable(options.mix)),
-       .remedy = "give a letter for each layer, as in b,m,m,b, or a file with these letters"});
+  const std::string text =
+      file_text(options.mix, FileKind::mix,
+                {.where = cat(kOption, ' ', printable(options.mix)),
+                 .remedy = "give one letter per layer (b,m,m,b), or a file with these letters"});
   return parse_mix(text, options.mix);
 }
 
 void settle_mix(RunOptions& options) {
   if (options.mesh.tensor == 1 || !takes_mix(options)) return options.mix.clear();
   if (options.mesh.pipeline > 1) {
-    throw Error(
-        ErrorCode::unsupported,
-        cat("a ", kind_of(options.model).name, " is not divided by --tp and --pp at once"),
-        {.where = "--pp",
-         .cause = "its layers hand on parts of many kinds, and stages only rows or whole tensors",
-         .remedy = "leave one of them out"});
+    throw Error(ErrorCode::unsupported,
+                cat("a ", kind_of(options.model).name, " does not support --tp together with --pp"),
+                {.where = "--pp",
+                 .cause = "its layers pass on tensors sharded in many ways, but pipeline stages "
+                          "only accept rows or whole tensors",
+                 .remedy = "remove one of them"});
   }
   Mix mix = mix_of(options);
   if (mix.empty()) {

@@ -23,37 +23,42 @@ void describe_data(Schema& schema, RunOptions& options) {
   schema
       .add("data.files", options.data,
            "text files (also .jsonl, .gz, .zst, .parquet), directories of them, or token files "
-           "(.bin); for resnet, perceptron, convnet and unet a directory with MNIST's four files "
-           "(unet: "
-           "masks in "
-           "place of labels), or images that are made: shapes:HEIGHTxWIDTH[:COUNT[:SEED]]")
+           "(.bin). For resnet, perceptron, convnet and unet: a directory with the four MNIST "
+           "files (unet: masks instead of labels), or synthetic images: "
+           "shapes:HEIGHTxWIDTH[:COUNT[:SEED]]")
       .flag("--data")
       .value_name("PATH");
   schema.add("data.validation", options.validation,
-             "a token file to validate on (default: the last tenth of the data)");
-  schema.add("data.fingerprint", options.fingerprint, "what the data were").flag("");
+             "token file of validation data (default: the last tenth of the data)");
+  schema.add("data.fingerprint", options.fingerprint, "fingerprint of the data").flag("");
 }
 
 void describe_steps(Schema& schema, RunOptions& options) {
-  schema.add("training.steps", options.steps, "optimizer steps (default: 200)")
+  schema.add("training.steps", options.steps, "number of optimizer steps (default: 200)")
       .between(0, kMostOfAnything);
-  schema.add("training.epochs", options.epochs, "instead of --steps: times through the data");
+  schema.add("training.epochs", options.epochs,
+             "number of passes through the data, instead of --steps");
   schema
       .add("training.micro_batches", options.micro_batches,
-           "instead of --batch: micro-batches of each data-parallel rank in a step")
+           "micro-batches per step on each data-parallel rank, instead of --batch")
       .flag("--micro-batches,--accumulate")
       .between(0, kMostOfAnything);
 }
 
 void describe_rate(Schema& schema, RunOptions& options) {
   schema.add("optimizer.min_lr", options.min_rate,
-             "instead of --final-fraction: the rate of the last step");
+             "learning rate of the last step, instead of --final-fraction");
   schema.add("optimizer.rate_scaling", options.rate_scaling,
              {{"none", BatchScaling::none},
               {"linear", BatchScaling::linear},
               {"sqrt", BatchScaling::sqrt}},
-             "how --lr grows with batch / --base-batch");
-  schema.add("optimizer.base_batch", options.base_batch, "the batch that --lr is right for")
+             "scaling of --lr with batch / --base-batch: none, linear or sqrt");
+  schema.add("optimizer.decay_scaling", options.decay_scaling,
+             {{"none", BatchScaling::none},
+              {"linear", BatchScaling::linear},
+              {"sqrt", BatchScaling::sqrt}},
+             "scaling of --weight-decay with batch / --base-batch: none, linear or sqrt");
+  schema.add("optimizer.base_batch", options.base_batch, "batch size for which --lr was tuned")
       .between(0, kMostOfAnything);
 }
 
@@ -69,53 +74,54 @@ void describe_grid(Schema& schema, GridShape& grid) {
       return number && *number >= 1 && *number <= kMost;
     };
     if (!is_size(rows) || !is_size(columns)) {
-      throw Error(ErrorCode::invalid_argument, cat(in_quotes(text), " is no grid of ranks"),
+      throw Error(ErrorCode::invalid_argument, cat(in_quotes(text), " is not a grid of ranks"),
                   {.where = "--spatial",
-                   .remedy = cat("give ROWSxCOLUMNS, each from 1 to ", kMost, ": 2x1")});
+                   .remedy = cat("use ROWSxCOLUMNS, each from 1 to ", kMost, ": 2x1")});
     }
     grid = {*rows, *columns};
   };
   schema
       .add("parallel.spatial", Field::Type::text, get, set,
-           "grid of ranks, each of which has a tile of every image, of resnet and unet (2x1: the "
-           "upper half and the lower one)")
+           "resnet and unet: grid of spatially parallel ranks, each of which holds a tile of every "
+           "image (2x1: the upper and the lower half)")
       .value_name("ROWSxCOLUMNS")
       .show_default();
 }
 
 void describe_parallel(Schema& schema, RunOptions& options) {
   schema
-      .add(
-          "parallel.dp", options.mesh.data,
-          "data-parallel ranks (default: as many as --ranks, --pp, --tp, --cp and --spatial leave)")
+      .add("parallel.dp", options.mesh.data,
+           "number of data-parallel ranks (default: the ranks not used by --pp, --tp, --cp and "
+           "--spatial)")
       .between(0, 65536);
   schema
       .add("parallel.tp", options.mesh.tensor,
-           "tensor-parallel ranks: each has some of attention's heads, of the feed-forward part "
-           "and of the vocabulary, of gpt2, llama and its kin; of perceptron and convnet as --mix "
-           "says")
+           "number of tensor-parallel ranks. gpt2 and the llama family: attention heads, "
+           "feed-forward layers and vocabulary are sharded; perceptron and convnet: layers are "
+           "sharded as --mix specifies")
       .between(1, 65536)
       .show_default();
   schema
       .add("parallel.sp", options.sequence_parallel,
-           "sequence parallelism: between layers each of the --tp ranks has some of the tokens")
+           "sequence parallelism: between layers the tokens are sharded over the --tp ranks")
       .flag("--sp,--sequence-parallel");
   schema
       .add("parallel.mix", options.mix,
-           "perceptron and convnet: how each layer is divided over the --tp ranks, the first layer "
-           "first: a letter for each layer (d,b,m,m), a file with these letters, or auto: the mix "
-           "whose costs, measured here, are least. b (batch): each rank computes some of the "
-           "samples; m (model): some of the outputs; d (domain), of convolutions: a strip of each "
-           "image (default: m for all)")
+           "perceptron and convnet: sharding of each layer over the --tp ranks, as one letter per "
+           "layer (d,b,m,m), a file with these letters, or auto (the mix with the lowest cost "
+           "measured on this host). b (batch): each rank computes a part of the samples; m "
+           "(model): a part of the outputs; d (domain, convolutions only): a strip of each image "
+           "(default: m for all layers)")
       .value_name("LETTERS|FILE|auto");
   schema
       .add("parallel.tp_overlap", options.overlaps_sums,
-           "do not sum over the --tp ranks beside the products whose rows are summed")
+           "do not overlap the reduction over the --tp ranks with the matrix multiplication that "
+           "produces its rows")
       .flag("--no-tp-overlap", false);
   schema
       .add("parallel.cp", options.mesh.context,
-           "context-parallel ranks: each has some of every sample's tokens, of gpt2, llama and its "
-           "kin")
+           "gpt2 and the llama family: number of context-parallel ranks, each of which holds a "
+           "part of every sample's tokens")
       .between(1, 65536)
       .show_default();
   describe_grid(schema, options.mesh.spatial);
@@ -123,45 +129,47 @@ void describe_parallel(Schema& schema, RunOptions& options) {
              {{"auto", ContextKind::automatic},
               {"ring", ContextKind::ring},
               {"heads", ContextKind::heads}},
-             "what the --cp ranks send each other: keys and values (ring), tokens for some of the "
-             "heads (heads: two ways, all-to-all), or auto: whichever is less");
-  schema.add(
-      "parallel.partition_activations", options.partition_activations,
-      "with --recompute full: of each block's output that is kept each of the --tp ranks has a "
-      "part, which are gathered for backward");
+             "context-parallel algorithm: ring (pass keys and values around a ring), heads "
+             "(all-to-all between tokens and heads), or auto (the one that sends fewer bytes)");
+  schema.add("parallel.partition_activations", options.partition_activations,
+             "with --recompute full: shard the kept output of each block over the --tp ranks and "
+             "gather it for backward");
   schema
       .add("parallel.loss_chunk", options.loss_chunk,
-           "tokens whose logits are in memory at once; backward computes them anew (default: all)")
+           "number of tokens whose logits are in memory at a time; backward recomputes them "
+           "(default: all)")
       .between(0, kMostOfAnything);
   schema
       .add("parallel.ep", options.mesh.expert,
-           "expert-parallel ranks: each has some of the experts of a model with experts. They are "
-           "some of the data-parallel ranks, or these and the --cp or --tp ranks")
+           "mixture-of-experts models: number of expert-parallel ranks, each of which holds a part "
+           "of the experts. They are a subset of the data-parallel ranks, or of these and the --cp "
+           "or --tp ranks")
       .between(1, 65536)
       .show_default();
-  schema.add("parallel.pp", options.mesh.pipeline, "stages of a pipeline, each on a rank")
+  schema.add("parallel.pp", options.mesh.pipeline, "number of pipeline stages")
       .between(1, 65536)
       .show_default();
   schema
       .add("parallel.threads", options.threads,
-           "CPU threads per rank; results are the same for any number (default: the rank's share "
-           "of its host's cores)")
+           "CPU threads per rank; results do not depend on it (default: the rank's share of the "
+           "host's cores)")
       .between(1, 4096);
   schema
       .add("parallel.recompute", options.recompute,
-           "activations that backward computes anew: none, selective (normalizations and "
-           "activation functions), or full (all but each block's output)")
+           "activations that backward recomputes: none, selective (normalizations and activation "
+           "functions), or full (all but each block's output)")
       .flag("--recompute,--activation-checkpointing")
       .one_of({"none", "selective", "full"});
-  schema.add("parallel.bucket_mb", options.bucket_mib, "MiB of gradients summed in one call")
+  schema.add("parallel.bucket_mb", options.bucket_mib, "gradient bucket size in MiB")
       .show_default();
 }
 
 std::string group_of(const std::string& key) {
   if (key.starts_with("optimizer.") || key == "training.clip") return "Optimizer";
   if (key.starts_with("output.") || key.starts_with("checkpoint.")) return "Output";
-  for (const char* name : {"parallel.", "training.precision", "training.loss_scale",
-                           "training.stochastic_rounding", "training.compression"}) {
+  for (const char* name :
+       {"parallel.", "training.precision", "training.loss_scale", "training.stochastic_rounding",
+        "training.nearest_rounding", "training.gemm_format", "training.compression"}) {
     if (key.starts_with(name)) return "Memory and parallelism";
   }
   return "";
@@ -198,8 +206,8 @@ void describe(Schema& schema, RunOptions& options) {
   describe_parallel(schema, options);
   schema
       .add("checkpoint.resume", options.resume,
-           "go on with the run in --checkpoint, from its newest whole step or from this one; auto: "
-           "or start a run where there is none, as for launchers that start ranks anew")
+           "resume the run in --checkpoint from its newest complete step, or from step STEP; auto: "
+           "start a new run if there is none, for launchers that restart ranks")
       .value_name("[STEP|auto]")
       .alone(kNewestStep)
       .role(kOnce);
@@ -265,7 +273,7 @@ ModelContext model_context(const RunOptions& options, const MeshPlace& place,
 }
 
 void add_run_options(Command command, ToldOptions& told) {
-  command.add_option("--config", told.file, "a configuration in JSON, over which options go")
+  command.add_option("--config", told.file, "JSON configuration file; options override it")
       .type_name("FILE.json");
   add_set(command, told.said);
   add_flags(command, told.said, [](const std::string&) { return true; });

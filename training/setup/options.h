@@ -35,6 +35,7 @@ struct RunOptions {
   std::optional<int64_t> micro_batches;
   std::optional<double> min_rate;
   BatchScaling rate_scaling = BatchScaling::none;
+  BatchScaling decay_scaling = BatchScaling::none;  // of the weight decay
   std::optional<int64_t> base_batch;
   std::string recompute = "none";
   bool sequence_parallel = false;

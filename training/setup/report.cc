@@ -136,11 +136,13 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
     Json worker = {{"rank", rank},
                    {"clock", report.clock},
                    {"waited_s", report.waited_seconds},
+                   {"waited_for_data_s", report.waited_for_data_seconds},
                    {"bytes_sent", report.bytes_sent}};
     if (report.staleness) {
       worker["staleness"] = {{"mean", report.staleness->mean},
                              {"largest", report.staleness->largest}};
     }
+    if (!result.digests.empty()) worker["digest"] = result.digests.at(rank);
     all["workers"].push_back(std::move(worker));
   }
   if (!result.digest.empty()) all["digest"] = result.digest;

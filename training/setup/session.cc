@@ -38,10 +38,10 @@ Session::Session(Communicator world, RunOptions options, std::shared_ptr<const L
       trainer_(mesh_, *model_, data_->views(), options_.training) {
   if (mesh_.world().rank() != 0) return;
   if (options_.mesh.context > 1 && settings().get_bool("TUTTI_DETERMINISTIC")) {
-    log(LogLevel::warning,
-        cat("the bits are those of ", options_.mesh.context,
-            " context ranks: the model's heads, or its optimizer's matrices, cannot be cut over ",
-            options_.mesh.context * options_.mesh.tensor, " ranks"));
+    log(LogLevel::warning, cat("results are bitwise those of ", options_.mesh.context,
+                               " context-parallel ranks, because the model's heads or its "
+                               "optimizer's matrices cannot be sharded over ",
+                               options_.mesh.context * options_.mesh.tensor, " ranks"));
   }
   log(LogLevel::info, "the run's configuration: " + options_.training.told.dump());
 }

@@ -35,9 +35,9 @@ class Session {
   Trainer trainer_;
 };
 
-// Collective: every rank reads the options, from words as on the command line that override a
-// configuration, and the data. A failure of one rank throws an Error on all ranks, which can
-// continue without the run.
+// Creates this rank's session. `words` are command-line options and override `configuration`.
+// Collective over `world`: every rank parses the options and loads the data. If that fails on one
+// rank, all ranks throw Error; the job itself can continue.
 std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std::string>& words,
                                        const Json& configuration = Json::object());
 

@@ -29,7 +29,7 @@ constexpr uint64_t kValidationTargets = 65536;  // default of --validation-sampl
 void in_range(const char* option, double value, double least, double most) {
   if (value >= least && value <= most) return;
   throw Error(ErrorCode::invalid_argument, cat(option, " cannot be ", value),
-              {.remedy = cat("give a number from ", least, " to ", most)});
+              {.remedy = cat("use a number from ", least, " to ", most)});
 }
 
 // True if ranks wait for each other inside of each micro-batch.
@@ -40,19 +40,19 @@ void settle_run(RunOptions& options, const Model& model, int ranks, uint64_t exa
   TrainOptions& training = options.training;
   const ModelTraits& traits = kind_of(options.model).traits;
   if (options.is_given("training.batch") && options.micro_batches) {
-    throw Error(ErrorCode::invalid_argument,
-                "both --batch and --micro-batches (--accumulate) were given",
-                {.remedy = "give one: a step has data-parallel ranks x micro-batches x micro-batch "
-                           "samples"});
+    throw Error(
+        ErrorCode::invalid_argument, "both --batch and --micro-batches (--accumulate) were given",
+        {.remedy =
+             "remove one of them; the batch is data-parallel ranks x micro-batches x micro-batch"});
   }
   if (options.epochs && options.steps) {
     throw Error(ErrorCode::invalid_argument, "both --steps and --epochs were given",
-                {.remedy = "give one of them"});
+                {.remedy = "remove one of them"});
   }
   const auto positive = [](const char* what, int64_t value) {
     if (value >= 1) return static_cast<uint64_t>(value);
     throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be ", value),
-                {.remedy = "give at least 1"});
+                {.remedy = "use at least 1"});
   };
   if (!options.is_given("training.micro_batch")) training.micro_batch = traits.micro_batch;
   if (!options.is_given("training.batch")) training.batch = traits.batch;
@@ -84,14 +84,15 @@ void settle_last_rate(RunOptions& options) {
   if (!options.min_rate) return;
   if (options.is_given("optimizer.final_fraction")) {
     throw Error(ErrorCode::invalid_argument, "both --min-lr and --final-fraction were given",
-                {.remedy = "give one of them"});
+                {.remedy = "remove one of them"});
   }
   if (schedule.decay == LearningRateSchedule::Decay::constant ||
       *options.min_rate > schedule.peak) {
     throw Error(
         ErrorCode::invalid_argument,
-        cat("the rate does not fall from ", schedule.peak, " to ", *options.min_rate),
-        {.where = "--min-lr", .remedy = "give a smaller one than --lr, and a schedule that falls"});
+        cat("the learning rate cannot decay from ", schedule.peak, " to ", *options.min_rate),
+        {.where = "--min-lr",
+         .remedy = "use a smaller value than --lr, and a schedule with decay"});
   }
   schedule.final_fraction = *options.min_rate / schedule.peak;
   options.min_rate.reset();
@@ -102,23 +103,24 @@ void settle_one_bit_adam(RunOptions& options) {
   TrainOptions& training = options.training;
   const std::string name = training.optimizer.at("name");
   if (name != "adamw") {
-    throw Error(ErrorCode::invalid_argument, cat("onebit-adam compresses AdamW's moments"),
+    throw Error(ErrorCode::invalid_argument,
+                cat("onebit-adam requires AdamW, whose moments it compresses"),
                 {.where = "--compression",
                  .cause = cat("the optimizer is ", name),
-                 .remedy = "leave out --optimizer, or compress gradients (sign)"});
+                 .remedy = "remove --optimizer, or compress gradients with --compression sign"});
   }
   if (training.replica.clip) {
-    throw Error(ErrorCode::invalid_argument, "onebit-adam and --clip do not go together",
-                {.cause = "ranks send moments, in which no step's gradients can be scaled down",
-                 .remedy = "leave out --clip"});
+    throw Error(ErrorCode::invalid_argument, "onebit-adam excludes --clip",
+                {.cause = "ranks send moments, from which a step's gradients cannot be scaled",
+                 .remedy = "remove --clip"});
   }
   constexpr uint64_t kWarmUp = 100;
   if (!options.is_given("training.compression_warmup")) training.compression_warmup = kWarmUp;
   if (training.compression_warmup == 0) {
-    throw Error(ErrorCode::invalid_argument, "onebit-adam without a warm-up",
+    throw Error(ErrorCode::invalid_argument, "onebit-adam requires a warm-up",
                 {.where = "--compression-warmup",
-                 .cause = "the second moment would be 0 for good",
-                 .remedy = "give a number of steps above 0"});
+                 .cause = "without it the second moment would remain 0",
+                 .remedy = "use at least 1 step"});
   }
   training.optimizer["frozen_after"] = training.compression_warmup;
 }
@@ -136,12 +138,17 @@ void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flush
   if (!options.is_given("optimizer.lr")) schedule.peak = suits.at("lr").get<double>();
   if (!(schedule.peak > 0)) {
     throw Error(ErrorCode::invalid_argument, cat("the learning rate cannot be ", schedule.peak),
-                {.where = "--lr", .remedy = "give a number above 0"});
+                {.where = "--lr", .remedy = "use a number above 0"});
   }
   const auto batch = static_cast<double>(training.batch);
   const double base = options.base_batch ? static_cast<double>(*options.base_batch) : batch;
   schedule.peak = scaled_rate(schedule.peak, batch, base, options.rate_scaling);
   options.rate_scaling = BatchScaling::none;  // already applied
+  if (training.optimizer.contains("weight_decay")) {
+    training.optimizer["weight_decay"] = scaled_rate(
+        training.optimizer["weight_decay"].get<double>(), batch, base, options.decay_scaling);
+  }
+  options.decay_scaling = BatchScaling::none;
   options.base_batch.reset();
   settle_last_rate(options);
   const bool one_bit = training.compression == Compression::onebit_adam;
@@ -153,10 +160,10 @@ void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flush
 
 void check_is_pipeline_schedule(const std::string& schedule) {
   if (schedule != "cosine" && schedule != "linear" && schedule != "constant") return;
-  throw Error(ErrorCode::invalid_argument, cat("there is no pipeline schedule ", schedule),
+  throw Error(ErrorCode::invalid_argument, cat("unknown pipeline schedule ", schedule),
               {.where = "--schedule",
-               .cause = "it is a schedule of the learning rate",
-               .remedy = cat("give --lr-schedule ", schedule)});
+               .cause = "it is a learning rate schedule",
+               .remedy = cat("use --lr-schedule ", schedule)});
 }
 
 // Checks the pipeline before there are ranks.
@@ -185,20 +192,21 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
     check_patterns(options.training.compression_only, model.parameters().specs());
   }
   if (options.training.measure_cut && mesh.spatial.ranks() > 1) {
-    throw Error(ErrorCode::invalid_argument, "--cut measured and --spatial do not go together",
-                {.cause = "one rank times the model alone, whose images other ranks have tiles of",
-                 .remedy = "leave one of them out, or give the cut in units"});
+    throw Error(ErrorCode::invalid_argument, "--cut measured excludes --spatial",
+                {.cause = "a single rank times the model, but images are tiled over several ranks",
+                 .remedy = "remove one of them, or give the cut in units"});
   }
   if (options.training.measure_cut && synchronizes(options.model)) {
-    throw Error(ErrorCode::invalid_argument, "--cut measured and --sync-bn do not go together",
-                {.cause = "one rank times the model alone, whose batch statistics are everybody's",
-                 .remedy = "leave one of them out, or give the cut in units"});
+    throw Error(
+        ErrorCode::invalid_argument, "--cut measured excludes --sync-bn",
+        {.cause = "a single rank times the model, but batch statistics are shared by all ranks",
+         .remedy = "remove one of them, or give the cut in units"});
   }
   if (replica.sync.has_order() && synchronizes(options.model)) {
     throw Error(ErrorCode::invalid_argument,
-                cat("--sync ", text_of(replica.sync), " and --sync-bn do not go together"),
+                cat("--sync ", text_of(replica.sync), " excludes --sync-bn"),
                 {.cause = "ranks do not wait for each other's batch statistics",
-                 .remedy = "leave one of them out"});
+                 .remedy = "remove one of them"});
   }
   stragglers_in(options.training.straggler);  // throws for an invalid text
   const uint64_t samples = options.training.micro_batch * static_cast<uint64_t>(data_ranks);
@@ -219,22 +227,23 @@ void settle_start(RunOptions& options) {
   if (number) training.resume_step = step;
   const bool word = options.resume == kNewestStep || training.resume_or_new;
   if (training.resume && !number && !word) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no step \"", options.resume, '"'),
-                {.where = "--resume", .remedy = "give a step's number or auto, or leave it out"});
+    throw Error(ErrorCode::invalid_argument, cat("unknown step \"", options.resume, '"'),
+                {.where = "--resume", .remedy = "use a step number or auto, or no value"});
   }
   const auto needs = [&](const char* option, bool given, const char* what, const char* remedy) {
     if (given) throw Error(ErrorCode::invalid_argument, cat(option, what), {.remedy = remedy});
   };
-  const char* directory = "name its directory: --checkpoint DIR";
+  const char* directory = "add --checkpoint DIR";
   const bool has_directory = !training.checkpoint.empty();
-  needs("--resume", training.resume && !has_directory, " needs a checkpoint to go on from",
+  needs("--resume", training.resume && !has_directory, " requires a checkpoint directory",
         directory);
-  needs("--overwrite", training.overwrite && !has_directory, " needs a run to remove", directory);
+  needs("--overwrite", training.overwrite && !has_directory, " requires a checkpoint directory",
+        directory);
   needs("--allow-changed", !training.allow_changed.empty() && !training.resume,
-        " is of a run that is resumed", "give --resume, or leave it out");
+        " applies to resumed runs only", "add --resume, or remove the option");
   if (training.resume && !training.resume_or_new && !training.initial.empty()) {
     throw Error(ErrorCode::invalid_argument, "both --resume and --initial were given",
-                {.remedy = "give one: where the parameters come from"});
+                {.remedy = "remove one of them; each defines the initial parameters"});
   }
 }
 
@@ -242,9 +251,9 @@ void settle_start(RunOptions& options) {
 void check_tensor_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.tensor == 1) return;
   if (options.training.compression != Compression::none) {
-    throw Error(ErrorCode::unsupported, "--tp and --compression do not go together",
-                {.cause = "what is remembered of a parameter would be of a part of it",
-                 .remedy = "leave one of them out"});
+    throw Error(ErrorCode::unsupported, "--tp excludes --compression",
+                {.cause = "error feedback is kept per parameter, not per shard",
+                 .remedy = "remove one of them"});
   }
   const auto is_cut = [](const ParameterSpec& spec) {
     return spec.placement.cut_over().has(Axis::tensor);
@@ -252,41 +261,48 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
   if (takes_mix(options) || std::ranges::any_of(model.parameters().specs(), is_cut)) return;
   throw Error(
       ErrorCode::unsupported,
-      cat("a model ", kind_of(options.model).name, " is not cut over tensor ranks"),
-      {.where = "--tp", .remedy = "leave it out, or take gpt2, llama, perceptron or convnet"});
+      cat("model ", kind_of(options.model).name, " does not support tensor parallelism"),
+      {.where = "--tp", .remedy = "remove the option, or use gpt2, llama, perceptron or convnet"});
 }
 
 // Context ranks divide the tokens of a sample.
 void check_context_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.context == 1 || model.takes_parts_of_samples()) return;
   throw Error(ErrorCode::unsupported,
-              cat("the samples of a model ", kind_of(options.model).name,
-                  " are not cut over context ranks"),
-              {.where = "--cp", .remedy = "leave it out, or take gpt2 or llama"});
+              cat("model ", kind_of(options.model).name, " does not support context parallelism"),
+              {.where = "--cp", .remedy = "remove the option, or use gpt2 or llama"});
 }
 
 // A grid of ranks divides the pixels of each image.
 void check_spatial_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.spatial.ranks() == 1 || model.takes_tiles()) return;
   throw Error(ErrorCode::unsupported,
-              cat("the samples of a model ", kind_of(options.model).name,
-                  " are not cut over a grid of ranks"),
-              {.where = "--spatial", .remedy = "leave it out, or take resnet or unet"});
+              cat("model ", kind_of(options.model).name, " does not support spatial parallelism"),
+              {.where = "--spatial", .remedy = "remove the option, or use resnet or unet"});
 }
 
 // Expert-parallel ranks divide the experts of a mixture.
 void check_expert_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.expert == 1) return;
   if (model.expert_load() == nullptr) {
-    throw Error(ErrorCode::unsupported,
-                cat("a model ", kind_of(options.model).name, " has no experts"),
-                {.where = "--ep",
-                 .remedy = "leave it out, or take mixtral, qwen2moe, qwen3moe, olmoe or switch"});
+    throw Error(
+        ErrorCode::unsupported, cat("model ", kind_of(options.model).name, " has no experts"),
+        {.where = "--ep",
+         .remedy = "remove the option, or use mixtral, qwen2moe, qwen3moe, olmoe or switch"});
   }
   if (options.training.compression == Compression::none) return;
-  throw Error(ErrorCode::unsupported, "--ep and --compression do not go together",
-              {.cause = "what is remembered of a parameter would be of one rank's experts",
-               .remedy = "leave one of them out"});
+  throw Error(ErrorCode::unsupported, "--ep excludes --compression",
+              {.cause = "error feedback would cover the experts of one rank only",
+               .remedy = "remove one of them"});
+}
+
+void check_gemm_format(const RunOptions& options) {
+  const bool is_decoder = kind_of(options.model).traits.inputs == Inputs::windows;
+  if (options.training.replica.runner.gemm_format == GemmFormat::none || is_decoder) return;
+  throw Error(ErrorCode::unsupported,
+              cat("products of a model ", kind_of(options.model).name,
+                  " are not computed in a narrow format"),
+              {.where = "--gemm-format", .remedy = "leave it out, or take gpt2, llama or its kin"});
 }
 
 constexpr int64_t kSlices = 8;  // default: for 1, 2, 4 and 8 tensor ranks
@@ -304,10 +320,10 @@ void settle_slices(RunOptions& options) {
                         (ranks == 1 || std::has_single_bit(static_cast<uint64_t>(*slices / ranks)));
   if (*slices >= 1 && branches) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(*slices, " slices cannot be shared by ", ranks, " tensor ranks"),
+              cat(*slices, " slices cannot be divided over ", ranks, " tensor-parallel ranks"),
               {.where = "--cut-slices",
-               .cause = "each has a power of two of them",
-               .remedy = cat("give ", fitting)});
+               .cause = "each rank must have a power of two of them",
+               .remedy = cat("use ", fitting)});
 }
 
 // In deterministic mode context ranks compute as tensor ranks that share rows: tokens are divided
@@ -362,6 +378,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   check_context_ranks(options, *model);
   check_spatial_ranks(options, *model);
   check_expert_ranks(options, *model);
+  check_gemm_format(options);
   settle_run(options, *model, data_ranks, examples);
   if (replica.storage.dtype != DType::f16) replica.loss_scaling.reset();
   check_rounding(replica);
@@ -383,7 +400,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   if (training.compression != Compression::none && replica.storage.stage != 0) {
     throw Error(ErrorCode::invalid_argument,
                 cat("gradients cannot be compressed in ZeRO stage ", replica.storage.stage),
-                {.where = "--compression", .remedy = "leave out --compression or --zero"});
+                {.where = "--compression", .remedy = "remove --compression or --zero"});
   }
   const auto bucket = options.bucket_mib * (1 << 20) /
                       static_cast<double>(size_of(gradient_type(training, data_ranks)));

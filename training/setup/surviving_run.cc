@@ -140,7 +140,7 @@ SurvivingRun::Deal SurvivingRun::deal() const {
     throw Error(ErrorCode::invalid_argument,
                 cat(ranks, " ranks are too few for ", options_.mesh.tensor, " tensor-parallel x ",
                     options_.mesh.context, " context-parallel x ", options_.mesh.spatial.ranks(),
-                    " spatially parallel ones"),
+                    " spatially parallel ranks"),
                 {.where = "--tp, --cp, --spatial"});
   }
   const auto of_a_stage = static_cast<int>(options_.mesh.of_a_sample());
@@ -257,9 +257,9 @@ bool SurvivingRun::goes_on_after(const Error& error) {
   if (left.size() < survival_.min_ranks) {
     end(Error(ErrorCode::rank_died,
               cat(error.what(), "; ", left.size(), " of ", first_size_,
-                  " ranks are left, which are fewer than the run asks for"),
+                  " ranks survive, fewer than --min-ranks"),
               {.where = "--min-ranks",
-               .remedy = "start it again, with --resume where it has a checkpoint"}));
+               .remedy = "restart the run, with --resume if it has a checkpoint"}));
   }
   require_progress(error, left, step);
   happened_ += cat(happened_.empty() ? "" : "; ", error.what());
@@ -307,23 +307,23 @@ void SurvivingRun::note_losses() {
 void SurvivingRun::find_state(const Error& error) {
   TrainOptions& training = options_.training;
   const MemoryCopies::Found found = training.copies->find(world_, was_spare_);
-  going_on_ = cat(world_.size(), " of ", size_before_, " ranks go on");
+  going_on_ = cat(world_.size(), " of ", size_before_, " ranks continue");
   training.kept = found.state;
   const bool has_steps = go_on_from_directory(found.begun);
   // Never continue from before a published step.
   if (training.kept && has_steps && directory_is_newer()) training.kept.reset();
   if (training.kept) {
     going_on_ +=
-        cat(" from the state after step ", training.kept->step(), ", which they have in memory");
+        cat(" from the state after step ", training.kept->step(), ", which is in their memory");
   } else if (has_steps) {
     going_on_ += " from the last checkpoint";
   } else if (!found.begun) {
-    going_on_ += " from where the run begins: no step was done";
+    going_on_ += " from the start of the run, since no step was completed";
   } else {
     end(Error(ErrorCode::rank_died,
-              cat(error.what(), "; a part of the state was in the memory of dead ranks alone"),
-              {.cause = "a rank and those that had copies of its state died at once",
-               .remedy = "give --checkpoint, to go on from the disk"}));
+              cat(error.what(), "; part of the state was only in the memory of dead ranks"),
+              {.cause = "a rank and all holders of copies of its state died at the same time",
+               .remedy = "use --checkpoint, to continue from disk"}));
   }
 }
 
@@ -376,7 +376,7 @@ void SurvivingRun::tell(const Session& session) const {
   log(LogLevel::warning,
       cat(happened_, ". ", going_on_, spares > 0 ? cat(", ", spares, " of them as spares") : "",
           ". Step ", from_step_ + 1, " is next, with ", session.options().training.batch,
-          " samples as before: none is lost or repeated. It took ", seconds, " s."));
+          " samples as before; none is lost or repeated. Recovery took ", seconds, " s."));
 }
 
 }  // namespace

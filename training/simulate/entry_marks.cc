@@ -12,8 +12,8 @@ namespace tutti::training {
 std::vector<double> cut_into_buckets(double gradient_bytes, double bucket_bytes, int64_t most) {
   const double count = std::ceil(gradient_bytes / bucket_bytes);
   if (count > static_cast<double>(most)) {
-    throw Error(ErrorCode::unsupported, cat(count, " buckets of each chunk are too many to play"),
-                {.remedy = "take larger buckets"});
+    throw Error(ErrorCode::unsupported, cat(count, " buckets per chunk are too many to simulate"),
+                {.remedy = "use larger buckets"});
   }
   std::vector<double> buckets(static_cast<size_t>(count), bucket_bytes);
   if (!buckets.empty()) buckets.back() = gradient_bytes - (count - 1) * bucket_bytes;

@@ -33,7 +33,7 @@ size_t index(int64_t i) { return static_cast<size_t>(i); }
 
 void check_bytes(std::string_view name, double bytes, double least) {
   if (std::isfinite(bytes) && bytes >= least) return;
-  refuse(cat(bytes, " bytes of ", name), cat("give a finite number of at least ", least));
+  refuse(cat(bytes, " bytes of ", name), cat("use a finite number of at least ", least));
 }
 
 class Builder {
@@ -198,9 +198,9 @@ class Builder {
     if (steps <= static_cast<double>(options_.most_steps)) return;
     throw Error(ErrorCode::unsupported,
                 cat("a training step with ", sum_.name, " on ", ranks_, " ranks has some ",
-                    static_cast<int64_t>(steps), " steps to walk"),
+                    static_cast<int64_t>(steps), " steps to simulate"),
                 {.cause = cat("the limit is ", options_.most_steps, " steps over all ranks"),
-                 .remedy = "take larger buckets, an algorithm with fewer messages, such as "
+                 .remedy = "use larger buckets, an algorithm with fewer messages, such as "
                            "hierarchical or halving_doubling, or fewer ranks or micro-batches"});
   }
 
@@ -417,11 +417,11 @@ StepSchedule make_step_schedule(const Plan& plan, const StepWork& work,
   if (places.empty() || places.size() % (stages * tensor) != 0) {
     const std::string each = tensor == 1 ? "" : cat(" of ", tensor, " tensor ranks");
     refuse(cat(stages, " stages", each, " do not divide ", places.size(), " ranks"),
-           "take a multiple of them");
+           "use a multiple of them");
   }
   if (plan.schedule.updates != pipeline::Updates::flushed) {
-    refuse(cat("a step of ", plan.schedule.name, " has no end: its pipeline does not run empty"),
-           "take a schedule that is flushed, such as 1f1b");
+    refuse(cat("a step of ", plan.schedule.name, " has no end: its pipeline is never flushed"),
+           "use a flushed schedule such as 1f1b");
   }
   check_bytes("activations", work.activation_bytes, 0);
   check_bytes("gradients", work.gradient_bytes, 0);
@@ -430,7 +430,7 @@ StepSchedule make_step_schedule(const Plan& plan, const StepWork& work,
       plan.holders, [](const std::vector<int>& holders) { return holders.size() > 1; });
   if (work.zero.stage > 0 && moves_chunks) {
     refuse(cat("ZeRO with ", plan.schedule.name, ", in which several stages have a chunk"),
-           "take a schedule in which each has one stage, such as 1f1b");
+           "use a schedule in which each chunk has one stage, such as 1f1b");
   }
   return Builder(plan, work, places, sum, options).build();
 }

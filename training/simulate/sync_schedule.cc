@@ -125,9 +125,9 @@ class Builder {
     if (count <= static_cast<double>(most_steps_)) return;
     throw Error(ErrorCode::unsupported,
                 cat(work_.updates, " updates by ", text_of(way_), " on ", ranks_,
-                    " ranks have some ", static_cast<int64_t>(count), " steps to walk"),
+                    " ranks have some ", static_cast<int64_t>(count), " steps to simulate"),
                 {.cause = cat("the limit is ", most_steps_, " steps over all ranks"),
-                 .remedy = "give fewer updates or ranks, or fewer servers"});
+                 .remedy = "use fewer updates, ranks or servers"});
   }
 
   double sums() const {
@@ -323,16 +323,16 @@ class Builder {
 SyncSchedule make_sync_schedule(const SyncWork& work, const std::vector<int64_t>& steps,
                                 const std::vector<Place>& places, int64_t most_steps) {
   if (work.way.has_servers() && work.way.servers >= work.ranks()) {
-    refuse(cat(text_of(work.way), " on ", work.ranks(), " ranks leaves none that computes"),
-           "give more ranks, or fewer servers");
+    refuse(cat(text_of(work.way), " on ", work.ranks(), " ranks leaves no rank that computes"),
+           "use more ranks or fewer servers");
   }
-  if (work.updates < 1) refuse(cat(work.updates, " updates"), "give at least 1");
+  if (work.updates < 1) refuse(cat(work.updates, " updates"), "use at least 1");
   if (!std::isfinite(work.bytes) || work.bytes < 0) {
-    refuse(cat(work.bytes, " bytes of gradients"), "give a finite number of at least 0");
+    refuse(cat(work.bytes, " bytes of gradients"), "use a finite number of at least 0");
   }
   for (const double us : work.step_us) {
     if (!std::isfinite(us) || us < 0) {
-      refuse(cat("a step of ", us, " us"), "give a finite time of at least 0");
+      refuse(cat("a step of ", us, " us"), "use a finite time of at least 0");
     }
   }
   return Builder(work, steps, places, most_steps).build();

@@ -56,7 +56,7 @@ const std::byte* KeptState::bytes_of(const StoredPiece& piece, const std::string
     return nullptr;
   }
   if (served_ == wanted_.size() || wanted_[served_] != wanted) {
-    throw Error(ErrorCode::internal, cat("reading ", name, " again, something else was wanted"));
+    throw Error(ErrorCode::internal, cat("reading ", name, " again, other data was requested"));
   }
   return received_.data() + place_of_wanted_[served_++];
 }

@@ -41,7 +41,8 @@ class MemoryCopies {
             std::span<const TensorPiece> pieces);
   struct Found {
     std::shared_ptr<KeptState> state;  // the newest complete state; null: none
-    // Training may have begun: all survivors that are not spares have kept a state.
+    // False if no completed step can be lost: a survivor that is not a spare has kept no state, or
+    // the newest state is an incomplete copy of step 0.
     bool begun = false;
   };
   // Collective over the survivors. `spare`: this rank took no part, and has kept nothing.

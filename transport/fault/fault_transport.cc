@@ -102,7 +102,8 @@ void Faults::swap_words(std::span<std::byte> payload) {
   }
 }
 
-// Triggers the fault of the next message; returns false if that message is never sent.
+// Injects the fault due at the next message, if any; `truncate` halves `header.bytes`. Returns
+// false if the caller must not send the message (kill, stall).
 bool FaultTransport::strike(MessageHeader& header) {
   const Fault* const fault = faults_.due();
   if (fault == nullptr) return true;

@@ -1,5 +1,5 @@
-// The ready ones among many connections: one system call polls all of them, instead of one failed
-// receive on each.
+// Tracks which of many TCP connections are readable: a single epoll_wait covers all of them,
+// instead of a recv() per connection that returns EAGAIN.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,8 @@ class Communicator {
   Calls::iterator start(const Request& request);
   // Returns the call's buffers to the caller.
   void end(Calls::iterator call);
-  // Marks a call that no thread will wait for: it ends once it is complete.
+  // Marks a call that no thread will wait for. The first start() after the call has completed or
+  // failed frees it and releases its buffers.
   void abandon(Calls::iterator call);
 
   void open_queues(int32_t count);

@@ -69,9 +69,10 @@ void CallCompiler::compile_message(const Request& request, const CallOptions& op
                                    CompiledCall& compiled) const {
   const int lowest = request.sends ? 0 : kAnyTag;
   if (options.tag < lowest || options.tag > kLargestTag) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(request.sends ? "send" : "recv", ": tag ", options.tag, " is not in 0 to ",
-                    kLargestTag, request.sends ? "" : ", nor kAnyTag"));
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat(request.sends ? "send" : "recv", ": tag ", options.tag, " is not in the range 0 to ",
+            kLargestTag, request.sends ? "" : " and is not kAnyTag"));
   }
   compiled.input_count = request.input.count;
   compiled.plan = message_plan_(request.root, request.sends);
@@ -126,9 +127,9 @@ const Algorithm* CallCompiler::named(const Request& request, const CallOptions& 
     problem =
         cat("is graded ", name(algorithm.grade), ", but ",
             is_ordered(request.op) ? "an operator that does not commute" : "a deterministic call",
-            " needs a canonical algorithm");
+            " requires a canonical algorithm");
   } else if (request.blocks_are_private() && !algorithm.direct) {
-    problem = "forwards blocks, but only their owners know how long they are";
+    problem = "forwards blocks, but only their owners know the lengths";
   }
   if (problem.empty()) return &algorithm;
   throw Error(ErrorCode::unsupported,

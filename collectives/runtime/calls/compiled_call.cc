@@ -64,8 +64,8 @@ void check_width(const CompiledCall& compiled, uint64_t widest, const Limits& li
   if (widest <= kLine || chunks * widest <= longest) return;
   throw Error(ErrorCode::unsupported,
               cat(to_string(compiled.signature), ": values of ", widest,
-                  " bytes are too long for a message of ", longest),
-              {.remedy = "gather them, and combine them on each rank"});
+                  " bytes exceed the longest message of ", longest),
+              {.remedy = "gather the values, and combine them on each rank"});
 }
 
 uint64_t slices_of(const ChunkMap& chunks, const CompiledCall& compiled) {

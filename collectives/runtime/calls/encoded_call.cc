@@ -43,14 +43,13 @@ void check_wire(const Request& request, WireFormat format) {
   if (request.dtype() != DType::f32) {
     throw Error(ErrorCode::invalid_argument,
                 cat(name(request.collective), " of ", name(request.dtype()),
-                    ": only f32 travels in another format"),
-                {.remedy = "leave CallOptions::wire plain"});
+                    ": wire formats apply to f32 only"),
+                {.remedy = "set CallOptions::wire to plain"});
   }
   if (request.op.op == ReduceOp::user) {
     throw Error(ErrorCode::unsupported,
-                "an operator of the caller's combines the elements that it is given, not what they "
-                "travel as",
-                {.remedy = "leave CallOptions::wire plain"});
+                "a user-defined operator cannot combine elements in a wire format",
+                {.remedy = "set CallOptions::wire to plain"});
   }
 }
 

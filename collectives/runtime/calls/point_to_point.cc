@@ -53,19 +53,27 @@ MessageInfo describe(int source, const Signature& message) {
 PointToPoint::PointToPoint(int rank, int size, uint64_t most_kept, Owner owner)
     : rank_(rank),
       owner_(std::move(owner)),
-      outgoing_(static_cast<size_t>(size)),
-      incoming_(static_cast<size_t>(size)),
+      peers_(static_cast<size_t>(size)),
       most_kept_(most_kept) {}
+
+PointToPoint::Peer& PointToPoint::peer(int rank) {
+  std::unique_ptr<Peer>& found = peers_[static_cast<size_t>(rank)];
+  if (!found) {
+    found = std::make_unique<Peer>(rank);
+    used_.push_back(found.get());
+  }
+  return *found;
+}
 
 const Plan* PointToPoint::plan(int peer, bool sends) {
   if (peer == rank_ || peer == kAnySource) return nullptr;
-  const auto at = static_cast<size_t>(peer);
-  std::unique_ptr<Plan>& plan = sends ? outgoing_[at].plan : incoming_[at].plan;
+  Peer& other = this->peer(peer);
+  std::unique_ptr<Plan>& plan = sends ? other.out.plan : other.in.plan;
   if (!plan) {
     Program program;
     program.steps = {sends ? tutti::send({peer}, {tutti::input(0)})
                            : tutti::recv(peer, {tutti::output(0)})};
-    const Shape shape{.ranks = static_cast<int>(outgoing_.size()), .rank = rank_};
+    const Shape shape{.ranks = static_cast<int>(peers_.size()), .rank = rank_};
     plan = std::make_unique<Plan>(make_plan(Collective::send_recv, shape, std::move(program)));
   }
   return plan.get();
@@ -101,7 +109,7 @@ void PointToPoint::send(Operation& operation) {
   ++under_way_;
   if (is_early(operation)) return;
   operation.encode();
-  Outgoing& out = outgoing_[static_cast<size_t>(operation.peer())];
+  Outgoing& out = peer(operation.peer()).out;
   operation.number = ++out.made;
   if (operation.peer() != rank_) {
     out.calls.push_back(operation);
@@ -124,13 +132,13 @@ void PointToPoint::send(Operation& operation) {
   complete(operation);
 }
 
-bool PointToPoint::progress_sends(int peer) {
-  Outgoing& out = outgoing_[static_cast<size_t>(peer)];
+bool PointToPoint::progress_sends(Peer& to) {
+  Outgoing& out = to.out;
   bool moved = false;
   while (!out.calls.empty() && !owner_.abort.raised()) {
     Operation& operation = *out.calls.front();
     moved |= advance(operation, out.execution);
-    if (!out.execution.done() || !transport_->p2p_sent(peer)) break;
+    if (!out.execution.done() || !transport_->p2p_sent(to.rank)) break;
     out.calls.pop_front();
     complete(operation);
     moved = true;
@@ -142,7 +150,7 @@ bool PointToPoint::progress_sends(int peer) {
 
 OperationQueue& PointToPoint::list_of(const Operation& receive) {
   if (receive.peer() == kAnySource) return from_any_;
-  return incoming_[static_cast<size_t>(receive.peer())].receives;
+  return peer(receive.peer()).in.receives;
 }
 
 void PointToPoint::receive(Operation& operation) {
@@ -163,8 +171,7 @@ void PointToPoint::withdraw(Operation& operation) {
 Operation* PointToPoint::taker_of(const Message& message) {
   const Signature signature = decode(message.signature);
   while (true) {
-    Operation* named =
-        first_accepting(incoming_[static_cast<size_t>(message.source)].receives, signature);
+    Operation* named = first_accepting(peer(message.source).in.receives, signature);
     Operation* any = first_accepting(from_any_, signature);
     Operation* taker = named;
     if (named == nullptr || (any != nullptr && any->order < named->order)) taker = any;
@@ -224,8 +231,9 @@ bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
 }
 
 // Examines the next message of this source. Returns true if a receive takes it.
-bool PointToPoint::match(int source) {
-  Incoming& in = incoming_[static_cast<size_t>(source)];
+bool PointToPoint::match(Peer& from) {
+  const int source = from.rank;
+  Incoming& in = from.in;
   if (!is_wanted(in)) return false;
   const MessageHeader* const header = transport_->front(source, transport_->lanes());
   if (header == nullptr) {
@@ -251,10 +259,10 @@ bool PointToPoint::match(int source) {
   return true;
 }
 
-bool PointToPoint::progress_from(int source) {
-  Incoming& in = incoming_[static_cast<size_t>(source)];
+bool PointToPoint::progress_from(Peer& from) {
+  Incoming& in = from.in;
   bool moved = false;
-  while (!owner_.abort.raised() && (in.taker != nullptr || match(source))) {
+  while (!owner_.abort.raised() && (in.taker != nullptr || match(from))) {
     Operation& operation = *in.taker;
     if (in.ready == &operation && operation.matched == nullptr) operation.started = true;
     in.ready = nullptr;
@@ -277,14 +285,27 @@ bool PointToPoint::advance(Operation& operation, Execution& execution) {
   return moved;
 }
 
+// A receive from any rank is the one case in which all ranks are looked at.
+bool PointToPoint::progress_from_any() {
+  bool moved = false;
+  for (int source = 0; source < static_cast<int>(peers_.size()) && !from_any_.empty(); ++source) {
+    if (source == rank_ || peers_[static_cast<size_t>(source)]) continue;
+    if (transport_->front(source, transport_->lanes()) != nullptr) {
+      moved |= progress_from(peer(source));
+    }
+  }
+  return moved;
+}
+
 bool PointToPoint::progress() {
   bool moved = !early_.empty() && progress_early();
-  for (int peer = 0; peer < static_cast<int>(outgoing_.size()); ++peer) {
-    if (peer == rank_) continue;
-    const auto at = static_cast<size_t>(peer);
-    if (!outgoing_[at].calls.empty()) moved |= progress_sends(peer);
-    if (is_wanted(incoming_[at])) moved |= progress_from(peer);
+  for (size_t i = 0; i < used_.size(); ++i) {  // callbacks may add some
+    Peer& other = *used_[i];
+    if (other.rank == rank_) continue;
+    if (!other.out.calls.empty()) moved |= progress_sends(other);
+    if (is_wanted(other.in)) moved |= progress_from(other);
   }
+  if (!from_any_.empty() && transport_ != nullptr) moved |= progress_from_any();
   return moved;
 }
 
@@ -297,8 +318,8 @@ std::unique_ptr<std::byte[]> PointToPoint::room_for(const Message& message) {
     return std::make_unique_for_overwrite<std::byte[]>(bytes_of(signature));
   } catch (const std::bad_alloc&) {
     owner_.failed(Error(ErrorCode::system,
-                        cat("there is no memory to keep a message, ", to_string(signature),
-                            ", of rank ", message.source, " that came before its receive"),
+                        cat("no memory is left to buffer a message from rank ", message.source,
+                            " that arrived before its receive: ", to_string(signature)),
                         {.remedy = "receive messages in the order in which they are sent"}));
     return nullptr;
   }
@@ -311,7 +332,9 @@ bool PointToPoint::is_awaited(const OperationQueue& receives) {
   return false;
 }
 
-// A single message may exceed the limit, and the library's own messages are short.
+// Returns true if an unexpected message may be buffered. The limit `most_kept_` does not apply to
+// internal messages (they are short), to a message that arrives while no bytes are buffered, or
+// while a thread waits for a receive from this source or from any source.
 bool PointToPoint::may_keep(const Incoming& in, const Message& message) const {
   const Signature signature = decode(message.signature);
   return signature.own || kept_bytes_ == 0 || kept_bytes_ + bytes_of(signature) <= most_kept_ ||
@@ -332,7 +355,7 @@ bool PointToPoint::keep(const Message& message) {
   operation.begin();
   operation.output = kept.payload.get();
   operation.number = message.call;
-  incoming_[static_cast<size_t>(message.source)].taker = &operation;
+  peer(message.source).in.taker = &operation;
   return true;
 }
 
@@ -385,11 +408,11 @@ void PointToPoint::abandon() {
   const auto end = [&](OperationQueue& calls) {
     while (Operation* const operation = calls.pop_front()) owner_.abandoned(*operation);
   };
-  for (Outgoing& out : outgoing_) end(out.calls);
-  for (Incoming& in : incoming_) {
-    end(in.receives);
-    in.ready = nullptr;
-    if (in.taker != nullptr) owner_.abandoned(*std::exchange(in.taker, nullptr));
+  for (Peer* const other : used_) {
+    end(other->out.calls);
+    end(other->in.receives);
+    other->in.ready = nullptr;
+    if (other->in.taker != nullptr) owner_.abandoned(*std::exchange(other->in.taker, nullptr));
   }
   end(from_any_);
   end(early_);
@@ -407,7 +430,7 @@ std::vector<Want> PointToPoint::wants(const Operation& operation) const {
   if (operation.peer() != kAnySource) return {{operation.peer(), lane, sends}};
   if (operation.matched) return {{operation.received.source, lane, false}};
   std::vector<Want> wants;
-  for (int peer = 0; peer < static_cast<int>(incoming_.size()); ++peer) {
+  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     if (peer != rank_) wants.push_back({peer, lane, false});
   }
   return wants;

@@ -99,6 +99,12 @@ class PointToPoint {
     uint32_t taken = 0;
     std::unique_ptr<Plan> plan;
   };
+  struct Peer {
+    explicit Peer(int of_rank) : rank(of_rank) {}
+    const int rank;
+    Outgoing out;
+    Incoming in;
+  };
   struct Message {
     int source = 0;
     uint32_t call = 0;
@@ -111,15 +117,17 @@ class PointToPoint {
     Operation* taker = nullptr;
   };
 
+  Peer& peer(int rank);
   bool is_early(Operation& operation);
   bool progress_early();
   bool is_wanted(const Incoming& in) const {
     return in.taker != nullptr || !in.receives.empty() || !from_any_.empty();
   }
-  bool progress_sends(int peer);
-  bool progress_from(int source);
+  bool progress_sends(Peer& to);
+  bool progress_from(Peer& from);
+  bool progress_from_any();
   bool advance(Operation& operation, Execution& execution);
-  bool match(int source);
+  bool match(Peer& from);
   void get_ready(Incoming& in);
   bool take_expected(Incoming& in, const MessageHeader& header);
   Operation* taker_of(const Message& message);
@@ -137,12 +145,14 @@ class PointToPoint {
   const int rank_;
   const Owner owner_;
   Transport* transport_ = nullptr;
-  std::vector<Outgoing> outgoing_;
-  std::vector<Incoming> incoming_;
-  OperationQueue from_any_;  // receives, oldest first
-  OperationQueue early_;     // their predecessors are not complete
-  std::list<Kept> kept_;     // buffered messages in order of arrival
-  uint64_t kept_bytes_ = 0;  // bytes of other ranks' messages among these
+  // State exists for the ranks with which this one has exchanged messages, and only these are
+  // polled, so that neither memory nor time grows with the number of ranks.
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null before the first message
+  std::vector<Peer*> used_;                   // those that exist
+  OperationQueue from_any_;                   // receives, oldest first
+  OperationQueue early_;                      // their predecessors are not complete
+  std::list<Kept> kept_;                      // buffered messages in order of arrival
+  uint64_t kept_bytes_ = 0;                   // bytes of other ranks' messages among these
   const uint64_t most_kept_;
   uint64_t receives_ = 0;
   int under_way_ = 0;

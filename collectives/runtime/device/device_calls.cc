@@ -52,8 +52,8 @@ void check_device_memory(const Request& request) {
     if (pointer == nullptr || cuda::describe(pointer).kind != cuda::MemoryKind::host) continue;
     throw Error(ErrorCode::invalid_argument,
                 cat(name(request.collective), ": the buffer at ", pointer,
-                    " is said to be device memory, but CUDA does not know it"),
-                {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
+                    " is declared as device memory, but CUDA did not allocate it"),
+                {.remedy = "allocate it with CUDA, or pass MemorySpace::host"});
   }
 }
 
@@ -85,9 +85,9 @@ void DeviceCalls::make_copy_calls() {
   if (copies_->connect(surroundings_.exchange)) return;
   copies_.reset();
   log(LogLevel::warning,
-      "calls go by kernels, though TUTTI_GPU_PROTOCOL=engines asks for copy engines: ranks share a "
-      "GPU in one process, where their streams can wait for each other for ever; give each rank a "
-      "GPU or a process of its own");
+      "calls use kernels despite TUTTI_GPU_PROTOCOL=engines; likely cause: ranks share a GPU in "
+      "one process, where their streams could deadlock; remedy: use one GPU or one process per "
+      "rank");
 }
 
 void DeviceCalls::drain() {

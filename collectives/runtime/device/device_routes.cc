@@ -40,7 +40,7 @@ void DeviceRoutes::make_kernels() {
   } catch (const Error& error) {
     if (means_.aborted()) throw;
     log(LogLevel::warning,
-        cat("calls on device memory go through the host's memory: ", error.what()));
+        cat("calls on device memory are staged through host memory: ", error.what()));
     return;
   }
   keep(kernels_, std::move(made));
@@ -126,7 +126,7 @@ DeviceRoutes::Remains DeviceRoutes::end() {
       act();
     } catch (const Error& error) {
       remains.drained = false;
-      log(LogLevel::warning, cat("a GPU's calls have not ended: ", error.what()));
+      log(LogLevel::warning, cat("the calls of a GPU did not complete: ", error.what()));
     }
   };
   attempt([&] {

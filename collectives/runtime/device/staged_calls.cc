@@ -86,7 +86,7 @@ StagedCalls::Stage& StagedCalls::take_stage(size_t bytes) {
 }
 
 StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptions& options) {
-  // In place where that does not change the call.
+  // all_reduce gives the same result in place, so its input and output share one staging buffer.
   const bool in_place = request.collective == Collective::all_reduce;
   const size_t input = in_place ? 0 : aligned(request.input.bytes());
   Stage& stage = take_stage(whole_grains(kAlignment + input + request.output.bytes()));

@@ -80,7 +80,7 @@ std::string FlightRecorder::history(size_t count) const {
   for (auto record = all.end() - static_cast<ptrdiff_t>(shown); record != all.end(); ++record) {
     text += cat("\n  call ", record->call, ": ", to_string(record->signature));
     if (record->finished) {
-      text += record->took_ns == 0 ? std::string(", took next to no time")
+      text += record->took_ns == 0 ? std::string(", took less than 1 us")
                                    : cat(", took ", record->took_ns / 1000, " us");
     } else {
       text += ", not finished";

@@ -51,8 +51,8 @@ class MemberChanges {
   // Runs an agreement without a change. Throws Error(invalid_argument) between the two questions.
   Agreed agree(uint64_t flags, const Agree& agree) {
     if (part_) {
-      throw Error(ErrorCode::invalid_argument, "a change of members has failed half-way",
-                  {.remedy = "call shrink() or grow() again, which continues it"});
+      throw Error(ErrorCode::invalid_argument, "a membership change failed before it completed",
+                  {.remedy = "call shrink() or grow() again to complete it"});
     }
     return next({.members = members_, .flags = flags}, agree);
   }

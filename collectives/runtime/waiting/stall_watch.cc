@@ -110,7 +110,7 @@ StallWatch::Explanation StallWatch::explain(std::vector<int> missing, bool point
       const bool way_is_open = way == job_rank || answers_.contains(member(way));
       if (!way_is_open) found.culprit = way;
       found.text += way_is_open ? ", which does not answer"
-                                : cat(", which is behind ", channel_.describe(way),
+                                : cat(", which is reached through ", channel_.describe(way),
                                       ", which does not answer");
       continue;
     }
@@ -125,7 +125,7 @@ StallWatch::Explanation StallWatch::explain(std::vector<int> missing, bool point
 std::string StallWatch::describe(const PeerState& peer, bool point_to_point) const {
   std::string text;
   if (point_to_point) {  // these calls have no numbers
-    if (peer.waits_for.empty()) text = ", which waits for nobody";
+    if (peer.waits_for.empty()) text = ", which waits for no rank";
   } else if (peer.last_call == 0) {
     text = ", which has made no call yet";
   } else {

@@ -38,7 +38,7 @@ Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number
   try {
     return agreed_in(end.get());
   } catch (const std::future_error&) {
-    throw Error(ErrorCode::internal, "the control channel has failed: nothing can be agreed on",
+    throw Error(ErrorCode::internal, "the control channel has failed: no agreement is possible",
                 {.cause = engine.last_failure()});
   }
 }
@@ -48,17 +48,16 @@ void require_in(const std::vector<int>& living, const Control& control) {
   if (std::ranges::find(living, own) != living.end()) return;
   throw Error(ErrorCode::connection_lost,
               cat("the others continue without ", control.describe(own)),
-              {.cause = "it was out of reach, or its host and another one cannot reach each other",
-               .remedy = "look at the network between the hosts",
+              {.cause = "it was unreachable, or its host and another host cannot reach each other",
+               .remedy = "check the network between the hosts",
                .rank = own});
 }
 
 std::shared_ptr<CommunicatorImpl> MadeTogether::take(bool all_have_made_it) {
   if (all_have_made_it) return std::move(communicator_);
   throw problem_.value_or(Error(ErrorCode::aborted,
-                                "another rank could not make the communicator of those that are "
-                                "left",
-                                {.remedy = "look at what the other ranks say"}));
+                                "another rank could not create the communicator of the survivors",
+                                {.remedy = "see the errors of the other ranks"}));
 }
 
 MemberChanges<MadeTogether>::Agree Survivors::over_control() const {
@@ -102,9 +101,8 @@ std::shared_ptr<CommunicatorImpl> Survivors::grow(int count) {
     if (gone || std::ranges::find(members_, rank) != members_.end()) continue;
     throw Error(ErrorCode::invalid_argument,
                 cat(control.describe(rank),
-                    " takes part in the job, but not in the communicator "
-                    "that is to grow"),
-                {.remedy = "grow the communicator of all ranks that are left"});
+                    " is active in the job, but is not a member of the communicator to grow"),
+                {.remedy = "grow a communicator that has all surviving ranks as members"});
   }
   Spares& spares = engine_->spares();
   const int size = static_cast<int>(members_.size()) + count;

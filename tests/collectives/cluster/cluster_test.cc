@@ -90,27 +90,28 @@ TEST(Cluster, RanksTakeSomeOfAHostOrWholeHosts) {
   EXPECT_EQ(load_cluster("p5", 64).hosts, 8);
   EXPECT_EQ(load_cluster("p5:32", 64).hosts, 8);
   EXPECT_EQ(load_cluster("p5", 1).ranks(), 1);
-  EXPECT_THAT(refusal("p5", 12), HasSubstr("12 ranks are no number of whole hosts of 8 GPUs"));
+  EXPECT_THAT(refusal("p5", 12), HasSubstr("12 ranks do not fill whole hosts of 8 GPUs"));
   EXPECT_THAT(refusal("p5:2", 64), HasSubstr("room for 16 ranks, not for 64"));
 }
 
 TEST(Cluster, TellsWhatIsWrong) {
-  EXPECT_THAT(refusal("dgx-h10"), AllOf(HasSubstr("there is no cluster 'dgx-h10'"),
-                                        HasSubstr("did you mean dgx-h100?")));
-  EXPECT_THAT(refusal("p5:0"), HasSubstr("0 is no number of hosts"));
-  EXPECT_THAT(refusal("8xL40S"), AllOf(HasSubstr("the link of a GPU 'L40S' is not known"),
-                                       HasSubstr("8xL40S, PCIe 32")));
-  EXPECT_THAT(refusal("8xH100 x 2"), HasSubstr("says nothing of a network between its 2 hosts"));
-  EXPECT_THAT(refusal("8xH100", 16), HasSubstr("says nothing of a network between its 2 hosts"));
+  EXPECT_THAT(refusal("dgx-h10"),
+              AllOf(HasSubstr("unknown cluster 'dgx-h10'"), HasSubstr("did you mean dgx-h100?")));
+  EXPECT_THAT(refusal("p5:0"), HasSubstr("0 is not a number of hosts"));
+  EXPECT_THAT(refusal("8xL40S"),
+              AllOf(HasSubstr("the GPU link of 'L40S' is unknown"), HasSubstr("8xL40S, PCIe 32")));
+  EXPECT_THAT(refusal("8xH100 x 2"), HasSubstr("has no network between its 2 hosts"));
+  EXPECT_THAT(refusal("8xH100", 16), HasSubstr("has no network between its 2 hosts"));
   EXPECT_THAT(refusal("8xH100 x 2, Carrier 50"),
-              AllOf(HasSubstr("'Carrier' is no kind of link"), HasSubstr("IB, RoCE, EFA")));
-  EXPECT_THAT(refusal("8xH100 x 2, IB 8x"), HasSubstr("'IB 8x' says no bandwidth"));
+              AllOf(HasSubstr("'Carrier' is not a kind of link"), HasSubstr("IB, RoCE, EFA")));
+  EXPECT_THAT(refusal("8xH100 x 2, IB 8x"), HasSubstr("'IB 8x' has no bandwidth"));
   EXPECT_THAT(refusal("8xH100 x 2, IB 8xfast"), HasSubstr("fast"));
-  EXPECT_THAT(refusal("8xH100 x 2, IB 50, EFA 50"), HasSubstr("'EFA 50' is one network too many"));
-  EXPECT_THAT(refusal("8xH100 x none, IB 50"), HasSubstr("'none' is no number of hosts"));
-  EXPECT_THAT(refusal("8xH100 x 9999999, IB 50"), HasSubstr("is no number of hosts"));
-  EXPECT_THAT(refusal("0xH100"), HasSubstr("no number from 1"));
-  EXPECT_THAT(refusal("99999xH100"), HasSubstr("more than a host may have"));
+  EXPECT_THAT(refusal("8xH100 x 2, IB 50, EFA 50"),
+              HasSubstr("'EFA 50' is a second network between hosts"));
+  EXPECT_THAT(refusal("8xH100 x none, IB 50"), HasSubstr("'none' is not a number of hosts"));
+  EXPECT_THAT(refusal("8xH100 x 9999999, IB 50"), HasSubstr("is not a number of hosts"));
+  EXPECT_THAT(refusal("0xH100"), HasSubstr("a number of at least 1"));
+  EXPECT_THAT(refusal("99999xH100"), HasSubstr("GPUs per host exceed the limit"));
 }
 
 TEST(Cluster, OfNetworksNothingIsACluster) {
@@ -149,8 +150,9 @@ TEST_F(ClusterFile, TellsWhatIsWrong) {
   EXPECT_THAT(with("\"hosts\": 2", "\"hosts\": 0"), HasSubstr("0 hosts of 8 GPUs"));
   EXPECT_THAT(with("\"format\": 1", "\"format\": 9"), HasSubstr("format 9, not 1"));
   EXPECT_THAT(with("\"between\"", "\"beyond\""), HasSubstr("between"));
-  EXPECT_THAT(with("\"Simple\": 42", "\"Simple\": 0"), HasSubstr("no time of a step by Simple"));
-  EXPECT_THAT(with("\"GBps\": 370.8", "\"GBps\": 0"), HasSubstr("carry 0 GB/s"));
+  EXPECT_THAT(with("\"Simple\": 42", "\"Simple\": 0"),
+              HasSubstr("the Simple protocol has no step time"));
+  EXPECT_THAT(with("\"GBps\": 370.8", "\"GBps\": 0"), HasSubstr("a bandwidth of 0 GB/s"));
 }
 
 }  // namespace

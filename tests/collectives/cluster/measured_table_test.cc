@@ -138,24 +138,24 @@ TEST(MeasuredTable, TakesTheMedianOfACall) {
 }
 
 TEST(MeasuredTable, TellsWhatIsMissing) {
-  EXPECT_THAT(refusal("nothing of the kind\n"), HasSubstr("no measured call was found"));
+  EXPECT_THAT(refusal("nothing of the kind\n"), HasSubstr("no measured call found"));
   EXPECT_THAT(refusal(std::string("all_reduce_perf\n") + kHead + kRows),
               HasSubstr("table.txt, line 5: the output does not list the ranks"));
   EXPECT_THAT(
       refusal(std::string(kRanks) + kHead + "  1024  256  float  none  -1  65.43  0.02  0.02  0\n"),
-      HasSubstr("does not say which collective it is"));
+      HasSubstr("does not name its collective"));
   EXPECT_THAT(refusal("bytes,collective\n8,all_reduce\n"),
               HasSubstr("neither time_us nor busbw_GBps"));
-  EXPECT_THAT(refusal("bytes,time\n8,30\n", {.gpus = 8}), HasSubstr("say it with --collective"));
+  EXPECT_THAT(refusal("bytes,time\n8,30\n", {.gpus = 8}), HasSubstr("name it with --collective"));
   EXPECT_THAT(refusal("bytes,time,nodes,gpus,op\n8,30,3,8,all_reduce\n"),
               HasSubstr("table.txt, line 2: 8 GPUs on 3 hosts"));
   EXPECT_THAT(refusal("bytes,time,gpus,op\n8,30,many,all_reduce\n"),
-              HasSubstr("'many' is no number of ranks"));
+              HasSubstr("'many' is not a number (column ranks)"));
   EXPECT_THAT(refusal("bytes,time,gpus,op\nlarge,30,8,all_reduce\n"),
-              HasSubstr("'large' is no size in bytes"));
+              HasSubstr("'large' is not a size in bytes"));
   EXPECT_THAT(refusal("bytes,time,gpus,op\n8,30,8,all_sing\n"), HasSubstr("all_sing"));
   EXPECT_THAT(refusal("system,bytes,time,gpus,op\na,8,30,8,all_reduce\nb,8,30,8,all_reduce\n"),
-              HasSubstr("of several systems: 'a' and 'b'"));
+              HasSubstr("on several systems: 'a' and 'b'"));
 }
 
 }  // namespace

@@ -112,14 +112,14 @@ TEST(Json, RefusesWhatIsWrongWithThePlace) {
       {"\"version\": 1", "\"version\": 2", "\"version\""},
       {"all_reduce", "all_educe", "\"all_educe\""},
       {"\"ranks\": 2", "\"ranks\": 3", "2 programs for 3 ranks"},
-      {"\"ranks\": 2", "\"ranks\": 2000000000000", "\"ranks\" is no whole number"},
-      {"\"root\": 0", "\"root\": 2", "no root 2"},
+      {"\"ranks\": 2", "\"ranks\": 2000000000000", "\"ranks\" is not an integer"},
+      {"\"root\": 0", "\"root\": 2", "root 2 is not one of"},
       {"\"kind\": \"send\"", "\"kind\": \"sned\"", "rank 0, step 0"},
       {"\"kind\": \"send\"", "\"kind\": \"sned\"", "\"sned\""},
-      {"\"input\",", "\"imput\",", "no space"},
+      {"\"input\",", "\"imput\",", "unknown space"},
       {"\"received_on\": \"left\"", "\"received_on\": \"top\"", "\"top\""},
-      {"\"wire\": \"element\"", "\"wire\": 3", "\"wire\" is no text"},
-      {"\"fan_out\": 1", "\"fan_out\": -1", "\"fan_out\" is no whole number"},
+      {"\"wire\": \"element\"", "\"wire\": 3", "\"wire\" is not a string"},
+      {"\"fan_out\": 1", "\"fan_out\": -1", "\"fan_out\" is not an integer"},
   };
   for (const Mutation& mutation : mutations) {
     std::string text = good;

@@ -115,7 +115,7 @@ TEST(ImportRings, AreAnAllReduceOverAllOfThem) {
 TEST(ImportRings, RefusesWhatIsNoRing) {
   for (const auto& [text, problem] : std::vector<std::pair<std::string, std::string>>{
            {"{}", "rings"},
-           {R"({"rings": []})", "no ring"},
+           {R"({"rings": []})", "no rings"},
            {R"({"rings": [[0, 1], [0, 1, 2]]})", "rings[1] has 3 ranks"},
            {R"({"rings": [[0, 2]]})", "rank 2 of 2"},
            {R"({"rings": [[0, 0]]})", "rank 0 twice"},

@@ -55,7 +55,7 @@ TEST(MscclRefusal, NamesThePlaceAndTheReason) {
   const std::string first_step = "line 4, gpu 0, threadblock 0, step 0";
   const std::vector<Mutation> mutations = {
       {"coll=\"allreduce\"", "coll=\"custom\"", {"line 1", "cannot be proved"}},
-      {"coll=\"allreduce\"", "coll=\"allrduce\"", {"line 1", "\"allrduce\"", "no collective"}},
+      {"coll=\"allreduce\"", "coll=\"allrduce\"", {"line 1", "\"allrduce\"", "cannot be imported"}},
       {"coll=\"allreduce\"", "", {"line 1", "no attribute coll"}},
       {"ngpus=\"3\"", "ngpus=\"-1\"", {"line 1", "ngpus=\"-1\""}},
       {"ngpus=\"3\"", "ngpus=\"1000\"", {"line 1", "ngpus is 1000", "fewer"}},
@@ -64,9 +64,9 @@ TEST(MscclRefusal, NamesThePlaceAndTheReason) {
       {"nchunksperloop=\"2\"", "nchunksperloop=\"2000000000\"", {"line 1", "2000000000"}},
       {"nchunksperloop=\"2\"", "nchunksperloop=\"2x\"", {"line 1", "\"2x\""}},
       {"nchunksperloop=\"2\"", "nchunksperloop=\"3\"", {"line 2, gpu 0", "missing contribution"}},
-      {"coll=\"allreduce\"", "coll=\"allgather\"", {"no multiple of the 3 gpus"}},
+      {"coll=\"allreduce\"", "coll=\"allgather\"", {"not a multiple of the 3 gpus"}},
       {"inplace=\"1\"", "inplace=\"yes\"", {"line 1", "inplace=\"yes\""}},
-      {"<gpu id=\"1\"", "<gpu id=\"0\"", {"line 8", "gpu 0 is there twice"}},
+      {"<gpu id=\"1\"", "<gpu id=\"0\"", {"line 8", "gpu 0 appears twice"}},
       {"<gpu id=\"1\"", "<cpu id=\"1\"", {"line 13", "mismatch"}},
       {"s_chunks=\"0\"", "s_chunks=\"2000000000\"", {"line 2, gpu 0", "2000000000"}},
       {"i_chunks=\"2\"", "i_chunks=\"1\"", {first_step, "out of bounds: there are 1"}},
@@ -123,8 +123,8 @@ TEST(MscclRefusal, ForeignElementsOnlyWhereResultsDependOnThem) {
   }
   const std::string needed = replaced(good(), "type=\"rrc\"", "type=\"r\"");
   EXPECT_THAT(refusal(replaced(needed, "</gpu>", copy + "</gpu>")),
-              AllOf(HasSubstr("no all_reduce"), HasSubstr("write what these elements do as steps"),
-                    HasSubstr("<copy> (line ")));
+              AllOf(HasSubstr("not a correct all_reduce"),
+                    HasSubstr("express these elements as steps"), HasSubstr("<copy> (line ")));
 }
 
 TEST(MscclRefusal, WhereverItIsCutOff) {
@@ -172,7 +172,7 @@ TEST(MscclRefusal, AChunkThatNothingHasWritten) {
   xml.gpu(1, 0, 0).tb(1, 1).step("s", "i0", "i0").step("r", "i0", "i0");
   xml.gpu(1, 0, 0).tb(0, 0).step("s", "i0", "i0").step("r", "i0", "i0");
   EXPECT_THAT(refusal(xml.text()), ::testing::AllOf(HasSubstr("gpu 1, threadblock 0, step 0"),
-                                                    HasSubstr("which nothing has written")));
+                                                    HasSubstr("which was never written")));
 }
 
 // A few steps can require much scratch, because chunks of one size class are far apart.

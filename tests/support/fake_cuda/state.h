@@ -122,7 +122,8 @@ State& state();  // is never destroyed: threads may use it to the end of the pro
 CUresult check_initialized();
 CUresult check_context(CUcontext* current);
 CUresult find_stream(CUstream handle, CUstream_st** found);
-// Checks calls that might wait for other streams and are therefore forbidden during a capture.
+// For driver calls that may wait for other streams. If an active stream capture forbids them,
+// invalidates that capture and returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
 CUresult check_no_capture();
 CUresult invalidate(Capturing& capturing, CUresult why);
 // Enqueues work on a stream, or adds it to the graph being captured; `task` is then empty.

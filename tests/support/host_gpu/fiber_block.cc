@@ -129,7 +129,8 @@ void FiberBlock::leave(Fiber& fiber, Reason reason) {
 void FiberBlock::take_from(size_t place) {
   switch (reason_.load(std::memory_order_relaxed)) {
     case Reason::pause:
-      // Other fibers of this block may be ready; if all wait, other ranks may be.
+      // Resume the block's other fibers first. After two pauses per fiber on average, yield the
+      // CPU: the fibers may all be waiting for another rank.
       if (++pauses_ % (2 * fibers_.size()) == 0) std::this_thread::yield();
       return;
     case Reason::barrier:

@@ -39,7 +39,7 @@ class BenchPeers : public Cli {
   // Returns why the peer cannot be timed; empty if it can.
   std::string why_not(const std::string& peer) const {
     const Result result = bench("all_reduce", 1, {"--peers", peer});
-    const bool absent = result.err.find("was not there when") != std::string::npos;
+    const bool absent = result.err.find("was not installed when") != std::string::npos;
     return absent ? result.err : "";
   }
 

@@ -276,7 +276,7 @@ TEST_F(Bench, ListSaysWhereAnAlgorithmRuns) {
   EXPECT_THAT(list.out, HasSubstr("recursive_doubling"));
   EXPECT_THAT(list.out, HasSubstr("canonical"));
   EXPECT_THAT(list.out, HasSubstr("Patarasuk"));
-  EXPECT_THAT(list.out, HasSubstr("ranks: 1-2, 4, 6, 8, 10, 12, 14, 16, ...; it needs an even"));
+  EXPECT_THAT(list.out, HasSubstr("ranks: 1-2, 4, 6, 8, 10, 12, 14, 16, ...; it requires an even"));
   EXPECT_THAT(run({"bench", "gather", "--algorithm", "list"}).out, HasSubstr("binomial"));
   EXPECT_THAT(run({"bench", "gatherv", "--algorithm", "list"}).out, Not(HasSubstr("binomial")))
       << "it forwards blocks of unknown length";
@@ -365,7 +365,7 @@ TEST_F(Bench, InPlaceHasColumnsOfItsOwn) {
     }
   }
   EXPECT_THAT(run({"bench", "all_to_all", "-n", "2", "--in-place"}).err,
-              HasSubstr("all_to_all does not run in place"));
+              HasSubstr("all_to_all has no in-place form"));
 }
 
 TEST_F(Bench, TheTableHasARowForEachSize) {

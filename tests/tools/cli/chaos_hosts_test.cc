@@ -88,7 +88,7 @@ TEST_F(ChaosHosts, TwoSidesThatGoOnAreFound) {
       chaos({"--plan", plan(drop(R"("at_ms":10,"for_ms":5000)")), "--same-output", "finished"},
             {"sh", "-c", script});
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.out, HasSubstr("'finished' comes 2 times and not 1"));
+  EXPECT_THAT(result.out, HasSubstr("'finished' occurs 2 times instead of 1"));
 }
 
 // During the partition the hosts send to an unused address; the second run waits to see the change.
@@ -136,11 +136,11 @@ TEST_F(ChaosHosts, WhatIsNoHostIsRefused) {
     EXPECT_NE(result.code, 0);
     EXPECT_THAT(result.err, HasSubstr(why));
   };
-  refuse(R"({"kind":"drop","hosts":["x","y"],"at_ms":1})", "x is not among them");
-  refuse(R"({"kind":"drop","hosts":["x"],"at_ms":1})", "a drop is of 2 hosts");
-  refuse(R"({"kind":"lose","hosts":["x","y"],"at_ms":1})", "a lose is of 1 hosts");
-  refuse(R"({"kind":"drop","hosts":["x","y"],"message":1})", "there is no such fault");
-  EXPECT_THAT(run({"chaos", "--faults", "lost", "--", "true"}).err, HasSubstr("need --hosts"));
+  refuse(R"({"kind":"drop","hosts":["x","y"],"at_ms":1})", "x is missing or repeated");
+  refuse(R"({"kind":"drop","hosts":["x"],"at_ms":1})", "a drop strikes 2 hosts");
+  refuse(R"({"kind":"lose","hosts":["x","y"],"at_ms":1})", "a lose strikes 1 hosts");
+  refuse(R"({"kind":"drop","hosts":["x","y"],"message":1})", "at_ms");
+  EXPECT_THAT(run({"chaos", "--faults", "lost", "--", "true"}).err, HasSubstr("--hosts"));
   EXPECT_THAT(run({"chaos", "--faults", "lost", "--hosts", "no-such-host,other", "--", "true"}).err,
               HasSubstr("no-such-host"));
 }

@@ -37,14 +37,14 @@ TEST_F(CheckpointCommand, ListsStepsAndTensors) {
 TEST_F(CheckpointCommand, VerifiesEveryFile) {
   const Result good = run({"checkpoint", path("run"), "--verify"});
   EXPECT_EQ(good.code, 0);
-  EXPECT_THAT(good.out, HasSubstr("whole, the latest"));
+  EXPECT_THAT(good.out, HasSubstr("complete, the latest"));
 
   std::filesystem::resize_file(path("run/step-00000001/rank-0001-of-0002.safetensors"), 500);
   const Result damaged = run({"checkpoint", path("run"), "--verify"});
   EXPECT_EQ(damaged.code, 1);
   EXPECT_THAT(damaged.out, AllOf(HasSubstr("step-00000001  damaged: "),
                                  HasSubstr("rank-0001-of-0002.safetensors has 500 bytes"),
-                                 HasSubstr("step-00000002, which is whole")));
+                                 HasSubstr("step-00000002, which is complete")));
   // A single step.
   EXPECT_EQ(run({"checkpoint", path("run/step-00000001"), "--verify"}).code, 1);
   EXPECT_EQ(run({"checkpoint", path("run/step-00000002"), "--verify"}).code, 0);
@@ -72,7 +72,7 @@ TEST_F(CheckpointCommand, ExportsTheModel) {
 
   const Result refused = run({"export", path("run"), file, "--dtype", "i32"});
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.err, HasSubstr("is not exported as i32"));
+  EXPECT_THAT(refused.err, HasSubstr("cannot be exported as i32"));
 
   // The former spelling.
   EXPECT_EQ(run({"checkpoint", path("run"), "--export", file}).code, 0);
@@ -81,7 +81,7 @@ TEST_F(CheckpointCommand, ExportsTheModel) {
 TEST_F(CheckpointCommand, SaysWhereThereIsNone) {
   const Result result = run({"checkpoint", path("elsewhere")});
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.err, HasSubstr("there is no checkpoint in"));
+  EXPECT_THAT(result.err, HasSubstr("no checkpoint found in"));
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ TEST_F(Commands, StandardOutputIsNoFileAmongWordsForPeople) {
         Words{"draw", "ring", "-n", "4", "--json", "-"}}) {
     const Result result = run(arguments);
     EXPECT_NE(result.code, 0);
-    EXPECT_THAT(result.err, HasSubstr("is not standard output here")) << arguments[0];
+    EXPECT_THAT(result.err, HasSubstr("'-' is not supported")) << arguments[0];
   }
   EXPECT_FALSE(std::filesystem::exists("-"));
 }

@@ -169,7 +169,7 @@ TEST_F(Death, AStoppedStageEndsAPipeline) {
       return line.starts_with(cat("tutti: rank ", stage, " ("));
     });
     EXPECT_GE(said.size(), 3U) << result.err;
-    EXPECT_THAT(said, Each(HasSubstr(" gave up after 2 s in ")));
+    EXPECT_THAT(said, Each(HasSubstr(" timed out after 2 s in ")));
     EXPECT_THAT(
         said, Each(ContainsRegex(cat("(waiting for|is behind) rank ", stage, " \\([^,]*, pid ", pid,
                                      "\\), which does not answer"))));

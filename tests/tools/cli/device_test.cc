@@ -154,7 +154,7 @@ TEST_F(Device, TuneKeepsWhatItMeasures) {
   EXPECT_NE(times(with.out), times(run(question, {{"TUTTI_TUNE_FILE", "none"}}).out));
   two["FAKE_CUDA_DEVICES"] = "1";
   EXPECT_THAT(run({"tune", "--device", "cuda", "--json", file}, two).err,
-              HasSubstr("there are 1 GPUs to measure between"));
+              HasSubstr("there are 1 GPUs, but measuring requires at least two"));
 }
 
 TEST_F(Device, MistakesAreRefused) {
@@ -169,7 +169,7 @@ TEST_F(Device, MistakesAreRefused) {
   EXPECT_THAT(said({"bench", "all_reduce", "--peers", "gloo", "--device", "cuda"}),
               HasSubstr("in the memory of the host"));
   EXPECT_THAT(said({"bench", "barrier", "-n", "2", "--device", "cuda"}),
-              HasSubstr("does not run on GPUs"));
+              HasSubstr("not implemented for GPUs"));
 }
 
 }  // namespace

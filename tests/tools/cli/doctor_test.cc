@@ -120,7 +120,7 @@ TEST_F(Doctor, OfTwoHosts) {
 
 TEST_F(Doctor, NamesAHostThatIsDown) {
   const Json report = examine_twice("[ $host = two ] && { echo no route >&2; exit 255; }").report;
-  expect_finding(report, "hosts", "error", "two", "and said: no route");
+  expect_finding(report, "hosts", "error", "two", "its output: no route");
   EXPECT_EQ(state(report, "job"), "skipped");
 }
 
@@ -161,7 +161,8 @@ TEST_F(Doctor, NamesARendezvousFileOfAnotherJob) {
     std::ofstream(file + ".rank0") << "tutti-rendezvous-1 127.0.0.1 " << other.port << "\n";
     expect_finding(examine({}, environment).report, "rendezvous", "error", file, "another job");
   }
-  expect_finding(examine({}, environment).report, "rendezvous", "warning", file, "nobody listens");
+  expect_finding(examine({}, environment).report, "rendezvous", "warning", file,
+                 "no process listens");
   EXPECT_THAT(read(file + ".rank0"), HasSubstr("tutti-rendezvous-1")) << "it is not the doctor's";
 }
 
@@ -188,9 +189,9 @@ TEST_F(Doctor, NamesAnOwnSettingThatMakesNoSense) {
   }
   const std::string file = write("file", "no model");
   expect_finding(examine({}, {{"TUTTI_TUNE_FILE", file}}).report, "settings", "warning", "",
-                 "it is no cost model");
+                 "it is not a cost model");
   expect_finding(examine({}, {{"TUTTI_REPORT", path("nowhere")}}).report, "settings", "warning", "",
-                 "there is no such directory");
+                 "does not exist");
 }
 
 // The other host's program is a copy with another version.
@@ -291,7 +292,7 @@ TEST_F(DoctorOfNetwork, NamesAnMtuThatIsWrongOnTheWay) {
   }
   const Json report = examine();
   expect_finding(report, "MTU", "error", a_ + " (10.199.0.1) to " + b_,
-                 "packets of 1500 bytes, which both interfaces take, get lost");
+                 "packets of 1500 bytes, which both interfaces accept, are lost");
   EXPECT_EQ(state(report, "job"), "skipped");
 }
 
@@ -312,7 +313,7 @@ TEST_F(DoctorOfNetwork, NamesAMissingRoute) {
   ASSERT_TRUE(spoil("ip -n " + b_ + " route del 10.199.0.0/24"));
   const Json report = examine();
   expect_finding(report, "connections", "error", b_, "Network is unreachable");
-  EXPECT_THAT(text(finding(report, "connections"), "cause"), HasSubstr("no route there on " + b_));
+  EXPECT_THAT(text(finding(report, "connections"), "cause"), HasSubstr("no route to it on " + b_));
   int errors = 0;
   for (const Json& one : report["findings"]) errors += one["severity"] == "error" ? 1 : 0;
   EXPECT_EQ(errors, 1) << report["findings"];
@@ -341,7 +342,7 @@ TEST_F(DoctorOfNetwork, NamesAnInterfaceThatDoesNotReachTheOther) {
   const Json report = examine({{"TUTTI_INTERFACE", "other"}});
   expect_finding(report, "interfaces", "error", "10.198.", "cannot connect");
   EXPECT_THAT(text(finding(report, "interfaces"), "cause"),
-              HasSubstr("TUTTI_INTERFACE=other chose this network"));
+              HasSubstr("TUTTI_INTERFACE=other selected this network"));
 }
 
 TEST_F(DoctorOfNetwork, NamesASlowLink) {

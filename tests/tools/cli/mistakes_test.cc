@@ -204,9 +204,9 @@ TEST_F(Initial, FitsTheModelOrIsRefusedByName) {
   expect_refused(gpt({"--data", text_, "--initial", file, "--untied"}),
                  {file, "it lacks lm_head.weight"});
   expect_refused(gpt({"--data", text_, "--initial", file, "--vocabulary", "300"}),
-                 {file, "of another shape are wte.weight"});
+                 {file, "the shape differs for wte.weight"});
   expect_refused(gpt({"--data", text_, "--initial", file}, "16"),
-                 {"a model for 8 tokens cannot see 16", "--context"});
+                 {"a maximum context of 8 tokens cannot have a context of 16", "--context"});
 }
 
 TEST_F(Initial, OfMoreLayersIsRefusedOnceForAllRanks) {
@@ -275,7 +275,7 @@ TEST_F(Mistakes, ATokenFileThatIsCutEndsTrainingWithItsName) {
   std::filesystem::resize_file(file, 4096);
   const Result result = job.finish();
   EXPECT_NE(result.code, 0);
-  EXPECT_THAT(result.err, AllOf(HasSubstr(file), HasSubstr("has become shorter")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr(file), HasSubstr("was truncated during the run")));
   EXPECT_THAT(result.err, Not(HasSubstr("SIGBUS")));
 }
 

@@ -40,7 +40,9 @@ TEST_F(PartitionCommand, ReadsAProfile) {
   EXPECT_THAT(result.err, IsQuiet());
   EXPECT_THAT(result.out, AllOf(HasSubstr("by hand: 3 layers, micro-batches of 10"),
                                 HasSubstr("conv1 to conv2"), HasSubstr("2 micro-batches in flight"),
-                                HasSubstr("2 stages on 4 of 4 ranks")));
+                                HasSubstr("2 stages on 4 of 4 ranks"),
+                                HasSubstr("does not run stages of 3 and 1 replicas"),
+                                HasSubstr("tutti train ... -n 2 --dp 1 --pp 2 --cut 0,2")));
   const Json document = Json::parse(read(path("json")));
   const Json& found = document["partition"];
   ASSERT_THAT(found["stages"], SizeIs(2));
@@ -52,6 +54,7 @@ TEST_F(PartitionCommand, ReadsAProfile) {
   EXPECT_EQ(found["samples_per_s"], 10.0 / 15);
   EXPECT_EQ(document["data_parallel"]["time_s"], 2 * 3 * 102.0 / 4);
   EXPECT_EQ(document["pipeline"]["time_s"], 45) << "conv1's activations would take 60";
+  EXPECT_EQ(document["even"]["time_s"], 45) << "conv1 and conv2 | fc";
   EXPECT_EQ(document["profile"], Json::parse(kProfile));
 }
 

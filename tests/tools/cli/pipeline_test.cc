@@ -164,8 +164,8 @@ TEST_F(Pipeline, SaysWhatIsWrong) {
   expect_refused({"1f2b", "-p", "4", "-m", "4"}, "1f1b");
   expect_refused({"chimera", "-p", "3", "-m", "4"}, "even number of ranks");
   expect_refused({"1f1b", "-p", "0", "-m", "4"}, "at least one rank");
-  expect_refused({"1f1b", "-p", "4", "-m", "4", "-v", "2"}, "take interleaved");
-  expect_refused({"1f1b", "-p", "4", "-m", "4", "--accumulate", "2"}, "leave --accumulate out");
+  expect_refused({"1f1b", "-p", "4", "-m", "4", "-v", "2"}, "interleaved");
+  expect_refused({"1f1b", "-p", "4", "-m", "4", "--accumulate", "2"}, "remove --accumulate");
   expect_refused({"pipedream", "-p", "4", "-m", "4", "--accumulate", "3"}, "updates of 3");
   expect_refused({"1f1b", "-p", "4", "-m", "4", "--forward", "1,2"}, "2 costs for forward");
   expect_refused({"1f1b", "-p", "4", "-m", "4", "--message", "-1"}, "-1");

@@ -80,9 +80,9 @@ TEST_F(Plot, WhatIsNoRunIsRefused) {
     EXPECT_THAT(result.err, AllOf(HasSubstr(file), HasSubstr(said)));
   };
   refused(write("text", "{\"step\": 1, \"loss\": 2}\nonce upon a time\n"),
-          "line 2 is no JSON object");
-  refused(write("others", "{\"ranks\": 2}\n"), "no losses are in it");
-  refused(write("empty", ""), "no losses are in it");
+          "line 2 is not a JSON object");
+  refused(write("others", "{\"ranks\": 2}\n"), "no losses");
+  refused(write("empty", ""), "no losses");
   refused(write("odd", "{\"step\": \"one\", \"loss\": 2}\n"), "line 1");
   refused(path("nowhere"), "nowhere");
 }

@@ -134,9 +134,9 @@ TEST_F(Prices, MistakesAreSaid) {
   expect_refused({"explain", "al_reduce"}, "use one of all_reduce");
   expect_refused({"explain", "all_reduce", "--dtype", "f31"}, "f31");
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3"}, "does not divide 4");
-  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3,2"}, "is of 5 ranks in all");
-  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "4,0"}, "from 1 on, not 0");
-  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "2,2,"}, "behind a comma");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3,2"}, "has 5 ranks in total");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "4,0"}, "of at least 1, not 0");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "2,2,"}, "2,2,");
   expect_refused({"explain", "all_reduce", "--transport", "pigeon"}, "pigeon");
   expect_refused({"explain", "all_reduce", "--gpu", "h1000"}, "a100, h100");
   expect_refused({"explain", "all_reduce", "--gpu", "h100", "--group", "2"}, "--gpu excludes");
@@ -177,7 +177,7 @@ TEST_F(Prices, ExplainTakesTheBestFabricThatWasMeasured) {
 
 // Before anything is measured.
 TEST_F(Prices, TuneNeedsAPlaceForItsNumbers) {
-  expect_refused({"tune"}, "name a file with --json");
+  expect_refused({"tune"}, "--json FILE");
   expect_refused({"tune", "--json", "/proc/nowhere/at/all.json"}, "/proc/nowhere/at/all.json");
 }
 
@@ -192,7 +192,7 @@ TEST_F(Prices, TuneKeepsWhatItHasMeasured) {
   const Result result = start_program({"sh", "-c", script}).finish();
   EXPECT_EQ(result.code, 143) << read(said);
   EXPECT_THAT(result.out, HasSubstr(cat("are in ", file)));
-  EXPECT_THAT(read(said), AllOf(HasSubstr("s left"), HasSubstr("interrupted: what was measured")));
+  EXPECT_THAT(read(said), AllOf(HasSubstr("s left"), HasSubstr("interrupted")));
   EXPECT_NE(Json::parse(read(file)).find("shm"), nullptr);
 }
 

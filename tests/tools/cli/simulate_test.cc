@@ -130,7 +130,7 @@ TEST_F(Simulate, PricesCallsOnAMachineAsExplainDoes) {
     EXPECT_NEAR(std::log(ratio) / 1.645, deviation, 1e-9);
   }
   EXPECT_THAT(run({"simulate", "all_reduce", "--cluster", file, "--slow", "link0:2"}).err,
-              HasSubstr("is a machine's file"));
+              HasSubstr("a file of `tutti tune`"));
 }
 
 // A named algorithm is simulated on the cluster's network, with one card per GPU.
@@ -161,7 +161,7 @@ TEST_F(Simulate, TakesRingsAndAllToAllsOfAHundredThousand) {
     const Result result = run({"simulate", collective, "--topology", "fat-tree:hosts=12500,gpus=8",
                                "--bytes", "64M", "--algorithm", algorithm, "--json", json});
     ASSERT_EQ(result.code, 0) << result.err;
-    EXPECT_THAT(result.out, HasSubstr("one round was"));
+    EXPECT_THAT(result.out, HasSubstr("one round"));
     const Json object = Json::parse(read(json));
     EXPECT_GT(object["time_us"].get<double>(), 0);
     EXPECT_GE(object["messages"].get<int64_t>(), int64_t{100'000} * 99'999);
@@ -187,7 +187,7 @@ TEST_F(Simulate, TrainsByZero) {
   EXPECT_NEAR(time({"--optimizer-us", "500"}), plain + 500, 1e-6 * plain);
   EXPECT_NEAR(time({"--recompute"}), plain + 1000, 0.02 * plain);
   EXPECT_THAT(run({"simulate", "all_reduce", "--topology", "switch:8", "--zero", "2"}).err,
-              HasSubstr("--zero is of `tutti simulate train`"));
+              HasSubstr("--zero is an option of `tutti simulate train`"));
 }
 
 TEST_F(Simulate, FitsAClusterToATable) {
@@ -210,7 +210,7 @@ TEST_F(Simulate, FitsAClusterToATable) {
   EXPECT_NEAR(Json::parse(read(json))["time_us"].get<double>(), 50 + 3.2212e9 * 2 / 200e3, 3000);
   EXPECT_THAT(run({"tune", "--cluster", "p5"}).err, HasSubstr("--cluster is of --fit"));
   EXPECT_THAT(run({"tune", "--fit", table, "--cluster", "8xH100"}).err,
-              HasSubstr("the table has calls on 2 hosts, and --cluster '8xH100' no network"));
+              HasSubstr("the table has calls on 2 hosts, but --cluster '8xH100' has no network"));
 }
 
 TEST_F(Simulate, ReadsFiles) {
@@ -349,14 +349,14 @@ TEST_F(Simulate, SaysWhatIsWrongWithATrainingStep) {
   EXPECT_THAT(error({"--pp", "4", "--activation-bytes", "1K", "--schedule", "pipedream"}),
               HasSubstr("flushed"));
   EXPECT_THAT(error({"--gradient-bytes", "1M", "--backward-weight-us", "21"}),
-              HasSubstr("is the whole"));
+              HasSubstr("the full backward"));
   EXPECT_THAT(error({"--gradient-bytes", "1M", "--fail", "rank2", "--algorithm", "ring"}),
               AllOf(HasSubstr("rank 2 failed"), HasSubstr("wait for it: 3")));
   EXPECT_THAT(error({"--bytes", "1M"}), HasSubstr("train excludes --bytes"));
   EXPECT_THAT(error({}, {"simulate", "train", "--topology", "switch:4", "--backward-us", "2"}),
               HasSubstr("train requires --forward-us"));
   EXPECT_THAT(error({}, {"simulate", "all_reduce", "--topology", "switch:4", "--pp", "2"}),
-              HasSubstr("--pp is of `tutti simulate train`"));
+              HasSubstr("--pp is an option of `tutti simulate train`"));
 }
 
 TEST_F(Simulate, SaysWhatIsWrong) {
@@ -377,12 +377,12 @@ TEST_F(Simulate, SaysWhatIsWrong) {
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--ranks", "9"}),
               HasSubstr("room for 4 ranks"));
   EXPECT_THAT(error({"all_reduce", "--topology", "swich:4"}), HasSubstr("did you mean switch"));
-  EXPECT_THAT(error({"all_produce", "--topology", "switch:4"}), HasSubstr("no collective"));
+  EXPECT_THAT(error({"all_produce", "--topology", "switch:4"}), HasSubstr("unknown collective"));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--straggler", "9:1"}),
               HasSubstr("no rank 9"));
   EXPECT_THAT(
       error({"all_reduce", "--topology", "ring:20000", "--algorithm", "ring", "--jitter", "5"}),
-      AllOf(HasSubstr("the limit is"), HasSubstr("let the algorithm be chosen")));
+      AllOf(HasSubstr("the limit is"), HasSubstr("let Tutti choose the algorithm")));
 }
 
 }  // namespace

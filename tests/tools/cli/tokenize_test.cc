@@ -38,7 +38,7 @@ class Tokenize : public Cli {
 
 TEST_F(Tokenize, NothingToLearnIsRefused) {
   expect_refused({"--data", write("blank.jsonl", "\n\n")},
-                 {"nothing is left to learn", "the texts are empty"});
+                 {"no training tokens are left", "the texts are empty"});
 }
 
 TEST_F(Tokenize, BytesAndAValidationFile) {
@@ -59,8 +59,8 @@ TEST_F(Tokenize, LeavesTheTextThere) {
   const std::string text = write("text", "0123456789");
   std::filesystem::create_symlink(text, path("link"));
   for (const std::string& name : {text, path("link"), path("./text")}) {
-    expect_refused({"--data", text, "--out", name}, {"would take its own place", text});
-    expect_refused({"--data", text, "--validation-out", name}, {"would take its own place"});
+    expect_refused({"--data", text, "--out", name}, {"would overwrite that file", text});
+    expect_refused({"--data", text, "--validation-out", name}, {"would overwrite that file"});
   }
   EXPECT_EQ(read(text), "0123456789");
 }
@@ -110,7 +110,7 @@ TEST_F(Tokenize, PromptsAreNotLearnt) {
   const Result result = run({"tokenize", "--data", file, "--prompt-field", "q",
                              "--completion-field", "a", "--out", path("out.bin")});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("2 tokens of prompts are marked"));
+  EXPECT_THAT(result.out, HasSubstr("2 prompt tokens are excluded"));
   EXPECT_THAT(tokens(path("out.bin")),
               ElementsAre(training::unpredicted('a'), training::unpredicted('b'), 'c', '\n'));
 }
@@ -142,7 +142,7 @@ TEST_F(Tokenize, ReadsParquetAndArrow) {
   }
   std::filesystem::remove(path("out.bin"));
   expect_refused({"--data", path("a.parquet"), "--python", python, "--field", "n"},
-                 {"no column of texts \"n\"", "text (string), n (int64), meta (struct"});
+                 {"no text column \"n\"", "text (string), n (int64), meta (struct"});
   expect_refused({"--data", path("a.parquet"), "--python", path("absent")},
                  {"cannot start", path("absent"), "--python"});
   expect_refused({"--data", write("b.parquet", "text"), "--python", python}, {path("b.parquet")});
@@ -172,7 +172,7 @@ TEST_F(Tokenize, DataTellsTheEpochsOfAMixture) {
   run({"tokenize", "--data", write("text", std::string(500, 'x')), "--out", path("out.bin")});
   EXPECT_THAT(run({"data", path("out.bin")}).out,
               HasSubstr("out.bin: 500 tokens, a vocabulary of 256, fingerprint "));
-  EXPECT_THAT(run({"data", path("out.bin"), "--tokens", "many"}).err, HasSubstr("such as 300B"));
+  EXPECT_THAT(run({"data", path("out.bin"), "--tokens", "many"}).err, HasSubstr("300B"));
   EXPECT_THAT(run({"data", path("absent")}).err, HasSubstr(path("absent")));
   EXPECT_THAT(run({"data", "1M", "1M", "--tokens", "1M", "--data-weights", "1"}).err,
               HasSubstr("2 data sets were given, but 1 weights"));
@@ -183,10 +183,10 @@ TEST_F(Tokenize, WrongInputIsRefusedAndNothingWritten) {
   expect_refused({}, {"--data is required"});
   expect_refused({"--data", path("absent")}, {path("absent"), "No such file"});
   expect_refused({"--data", write("empty", "")}, {path("empty"), "empty"});
-  expect_refused({"--data", text, "--tokenizer", path("")}, {"no tokenizer in", "vocab.bpe"});
+  expect_refused({"--data", text, "--tokenizer", path("")}, {"no tokenizer found in", "vocab.bpe"});
   expect_refused({"--data", text, "--validation-share", "0.5"}, {"--validation-out"});
   expect_refused({"--data", text, "--validation-out", path("v"), "--validation-share", "1"},
-                 {"share for validation is 1"});
+                 {"share for validation is invalid: 1"});
   expect_refused({"--data", text, "--validation-out", path("no/v")}, {path("no/v"), "No such"});
   const Result result = run({"tokenize", "--data", text, "--out", "/dev/null"});
   EXPECT_EQ(result.code, 1);

@@ -111,7 +111,7 @@ TEST_F(Topo, MeasuresPairsAndMakesAGraphOfThem) {
   const Result result = run({"topo", "--measure", "-n", "4", "--json", json});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("4 ranks over shm"), HasSubstr("latency"),
-                                HasSubstr("all neighbours at the same time")));
+                                HasSubstr("all neighbours concurrently")));
   const Json report = Json::parse(read(json));
   ASSERT_EQ(report["measured"].size(), 12u);
   for (const Json& pair : report["measured"]) {

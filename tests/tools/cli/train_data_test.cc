@@ -62,6 +62,13 @@ TEST_F(TrainData, TellsTheEpochsOfEachDataSet) {
   EXPECT_THAT(out_, HasSubstr(cat("epochs           0.22 of ", a, ", 0.30 of ", b, "\n")));
 }
 
+TEST_F(TrainData, ChecksTheSamplesOfAnEpoch) {
+  const Result right = run({"data", "1000", "--epoch-check", "-n", "3", "--batch", "24"});
+  EXPECT_EQ(right.code, 0) << right.err;
+  EXPECT_THAT(right.out, HasSubstr("ok: each sample once an epoch"));
+  EXPECT_THAT(run({"data", "1000", "--batch", "24"}).err, HasSubstr("--epoch-check"));
+}
+
 // FineWeb's layout: several training files and one validation file.
 TEST_F(TrainData, ShardsHaveOneFileToValidateOn) {
   std::string text;
@@ -97,7 +104,7 @@ TEST_F(TrainData, DocumentMasksHideOtherDocuments) {
   EXPECT_GT(std::abs(loss({"--ranks", "1"}) - masked), 1e-5);
   const Result bytes = run({"train", "--model", "gpt2", "--document-mask", "--data", write_text()});
   EXPECT_EQ(bytes.code, 1);
-  EXPECT_THAT(bytes.err, HasSubstr("the data do not tell where documents end [--document-mask]"));
+  EXPECT_THAT(bytes.err, HasSubstr("the data does not mark document boundaries [--document-mask]"));
 }
 
 // Random digits cannot be learnt, but the text after them can.

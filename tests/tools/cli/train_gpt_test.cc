@@ -143,6 +143,49 @@ TEST_F(TrainGpt, SaysWhatEachWorkerDid) {
   }
 }
 
+// Data-parallel ranks have the same parameters, whatever ZeRO keeps where; by local SGD they differ
+// between two averages.
+TEST_F(TrainGpt, DigestsOfRanksTellWhetherTheirParametersAreEqual) {
+  const auto digests = [&](const Words& more) {
+    std::vector<std::string> found;
+    const Json summary = trained(Words{"--steps", "3", "--digest"} + more).back();
+    for (const Json& worker : summary["workers"]) {
+      found.push_back(worker.at("digest").get<std::string>());
+    }
+    return found;
+  };
+  const std::vector<std::string> whole = digests({});
+  ASSERT_THAT(whole, SizeIs(2));
+  EXPECT_EQ(whole[0], whole[1]);
+  for (const char* stage : {"1", "2", "3"}) {
+    EXPECT_EQ(digests({"--zero", stage}), whole) << stage;
+  }
+  const std::vector<std::string> local = digests({"--sync", "local:5"});
+  EXPECT_NE(local[0], local[1]);
+}
+
+// An update of less than half a unit in the last place is lost, unless there are masters or chance
+// decides.
+TEST_F(TrainGpt, SmallUpdatesOfBf16AreLostByNearestRounding) {
+  const auto fallen = [&](const Words& more) {
+    const std::vector<double> found = losses(trained(
+        Words{"--steps", "40", "--lr", "2e-5", "--warmup", "1", "--lr-schedule", "constant"} +
+        more));
+    return found.front() - found.back();
+  };
+  const double with_masters = fallen({"--precision", "bf16"});
+  EXPECT_LT(fallen({"--precision", "bf16", "--nearest-rounding"}), 0.7 * with_masters);
+  EXPECT_GT(fallen({"--precision", "bf16", "--stochastic-rounding"}), 0.7 * with_masters);
+  const Result refused = run(command({"--nearest-rounding"}));
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("only bf16 parameters"));
+}
+
+TEST_F(TrainGpt, WithoutThreadsThatReadAheadStepsWaitForData) {
+  const Json summary = trained({"--steps", "3", "--workers", "0"}).back();
+  for (const Json& worker : summary["workers"]) EXPECT_GT(worker.at("waited_for_data_s"), 0);
+}
+
 TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
   const std::vector<Json> found =
       trained({"--steps", "12", "--zero", "3", "--validate-every", "5"});
@@ -193,7 +236,7 @@ TEST_F(TrainGpt, ContextRanksChangeNotABit) {
   // If the model cannot be divided, its bits are those of three ranks, and a message says so.
   const Result odd = run(command(words + Words{"--cp", "3", "--ranks", "3"}), kDeterministic);
   EXPECT_EQ(odd.code, 0);
-  EXPECT_THAT(odd.err, HasSubstr("the bits are those of 3 context ranks"));
+  EXPECT_THAT(odd.err, HasSubstr("results are bitwise those of 3 context-parallel ranks"));
   const auto found = steps(lines());
   for (size_t i = 0; i < plain.size(); ++i) {
     EXPECT_NEAR(found[i].first, plain[i].first, 1e-5 * plain[i].first);
@@ -319,23 +362,22 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--pp", "2", "--schedule", "chimera", "--zero", "3"},
                  {"chimera", "ZeRO stage 3"});
   expect_refused({"--average-every", "4", "--zero", "1"}, {"ZeRO stage 1", "--sync"});
-  expect_refused({"--sync", "ps", "--pp", "2"}, {"cut over ranks", "--sync"});
-  expect_refused({"--sync", "adpsgd", "--pp", "2"}, {"cut over ranks", "--sync"});
-  expect_refused({"--average-every", "4", "--cp", "2"}, {"ranks of one worker sum", "--sync"});
-  expect_refused({"--ep", "2"}, {"a model gpt2 has no experts", "--ep"});
-  expect_refused({"--ep", "4"}, {"4 ranks cannot share out", "--ep", "give one of 1, 2"});
+  expect_refused({"--sync", "ps", "--pp", "2"}, {"sharded over ranks", "--sync"});
+  expect_refused({"--sync", "adpsgd", "--pp", "2"}, {"sharded over ranks", "--sync"});
+  expect_refused({"--average-every", "4", "--cp", "2"}, {"ranks of one worker", "--sync"});
+  expect_refused({"--ep", "2"}, {"model gpt2 has no experts", "--ep"});
+  expect_refused({"--ep", "4"}, {"4 expert-parallel ranks", "--ep", "1, 2"});
   expect_refused({"--ep", "2", "--model", "mixtral", "--experts", "1", "--topk", "1"},
-                 {"1 experts cannot be shared out among 2 ranks", "--ep", "at most 1"});
-  expect_refused({"--cp", "3"}, {"2 ranks do not make a mesh of context 3"});
+                 {"1 experts cannot be divided over 2 ranks", "--ep", "at most 1"});
+  expect_refused({"--cp", "3"}, {"2 ranks do not form a mesh of context 3"});
   expect_refused({"--cp-kind", "ring"}, {"--cp-kind has no effect without --cp"});
   expect_refused({"--cp", "2", "--cp-kind", "rings"}, {"--cp-kind", "rings"});
-  expect_refused({"--sync", "hogwild"}, {"--sync", "there is no such way", "gossip:ring"});
+  expect_refused({"--sync", "hogwild"}, {"--sync", "hogwild", "gossip:ring"});
   expect_refused({"--outer-lr", "0.5"}, {"--outer-lr has no effect without --sync diloco:H"});
   expect_refused({"--secure-sums"}, {"--secure-sums has no effect without --sync fedavg:K"});
-  expect_refused({"--labels-per-client", "2"}, {"no data of their own", "give --sync fedavg:K"});
-  expect_refused({"--labels-per-client", "2", "--sync", "fedavg:4"}, {"the data have no labels"});
-  expect_refused({"--average-every", "4", "--compression", "bf16"},
-                 {"cannot be compressed", "--sync"});
+  expect_refused({"--labels-per-client", "2"}, {"separate data", "--sync fedavg:K"});
+  expect_refused({"--labels-per-client", "2", "--sync", "fedavg:4"}, {"--labels-per-client"});
+  expect_refused({"--average-every", "4", "--compression", "bf16"}, {"--compression", "--sync"});
   expect_refused({"--layers", "1000000"}, {"--layers", "from 0 to 10000"});
   expect_refused({"--heads", "5"}, {"32", "5"});
   expect_refused({"--precision", "int8"}, {"--precision", "int8"});
@@ -344,7 +386,7 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--epochs", "1", "--steps", "5"}, {"--steps", "--epochs"});
   expect_refused({"--lr", "-1"}, {"--lr", "-1"});
   expect_refused({"--dropout", "1"}, {"dropout", "1"});
-  expect_refused({"--context", "100000"}, {"no window of 100000", "--context"});
+  expect_refused({"--context", "100000"}, {"shorter than the context of 100000", "--context"});
   expect_refused({"--resume"}, {"--resume", "--checkpoint DIR"});
   expect_refused({"--resume", "--checkpoint", path("none")}, {"/none"});
   expect_refused({"--initial", path("none")}, {path("none")});

@@ -87,16 +87,16 @@ TEST_F(TrainImages, WrongGridsAreRefused) {
   for (const char* grid : {"2", "2x", "x2", "0x2", "-1x2", "2xx1", "2x1x1", "1025x1", ""}) {
     EXPECT_THAT(of_images(grid), HasSubstr("[--spatial]")) << grid;
   }
-  EXPECT_THAT(of_images("3x1"), HasSubstr("2 ranks do not make a grid of 3 x 1"));
+  EXPECT_THAT(of_images("3x1"), HasSubstr("2 ranks do not form a grid of 3 x 1"));
   EXPECT_THAT(refusal({"--data", write_text(), "--ranks", "2", "--spatial", "2x1"}),
-              HasSubstr("a model mlp are not cut over a grid of ranks"));
+              HasSubstr("model mlp does not support spatial parallelism"));
   EXPECT_THAT(refusal({"--model", "unet", "--data", "shapes:1x1"}), HasSubstr("[--data]"));
   Words huge = {"--tp", "4096", "--spatial", "1024x1024"};
   huge.insert(huge.end(), images.begin(), images.end() - 2);
   EXPECT_THAT(refusal(huge), HasSubstr("ranks"));
   Words measured = {"--spatial", "2x1", "--cut", "measured"};
   measured.insert(measured.end(), images.begin(), images.end());
-  EXPECT_THAT(refusal(measured), HasSubstr("--cut measured and --spatial"));
+  EXPECT_THAT(refusal(measured), HasSubstr("--cut measured excludes --spatial"));
   Words late = images;
   late.insert(late.end(), {"--spatial", "2x1", "--sync", "local:2"});
   EXPECT_THAT(refusal(late), HasSubstr("--spatial"));

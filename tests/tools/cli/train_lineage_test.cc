@@ -124,11 +124,10 @@ TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
   refused({"--micro-batch", "2"}, {"micro-batch: 1 in the checkpoint, 2 now"});
   std::ofstream(path("other")) << read(text_).substr(7);
   refused({"--data", path("other")}, {"data: ", "fingerprint", "in the checkpoint"});
-  refused({"--allow-changed", "learning"}, {"no setting \"learning\"", "--allow-changed"});
-  expect_refused(saving({"--resume", "yes"}), {"there is no step \"yes\"", "--resume"});
-  expect_refused(saving({"--resume", "2"}),
-                 {"there is no step 2 in ", "name one that is there: 3"});
-  expect_refused(command({"--overwrite"}), {"--overwrite needs", "--checkpoint DIR"});
+  refused({"--allow-changed", "learning"}, {"unknown setting \"learning\"", "--allow-changed"});
+  expect_refused(saving({"--resume", "yes"}), {"unknown step \"yes\"", "--resume"});
+  expect_refused(saving({"--resume", "2"}), {"no step 2 found in ", "use an existing step: 3"});
+  expect_refused(command({"--overwrite"}), {"--overwrite requires", "--checkpoint DIR"});
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3));
 
   const Result result = trained(saving({"--steps", "6", "--resume", "--lr", "0.01", "--clip", "2",
@@ -160,7 +159,7 @@ TEST_F(TrainLineage, MayGoOnWhereThereIsSomethingToGoOnFrom) {
   EXPECT_EQ(lines().back()["resumed_at"], 3);
   EXPECT_EQ(lines().back()["run"], run);
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6));
-  expect_refused(command({"--resume", "auto"}), {"--resume needs", "--checkpoint DIR"});
+  expect_refused(command({"--resume", "auto"}), {"--resume requires", "--checkpoint DIR"});
 }
 
 TEST_F(TrainLineage, ADamagedStepGivesWayToTheOneBefore) {
@@ -168,8 +167,8 @@ TEST_F(TrainLineage, ADamagedStepGivesWayToTheOneBefore) {
   const std::map<int64_t, double> whole = losses();
   std::filesystem::resize_file(path("run/step-00000006/rank-0000-of-0002.safetensors"), 99);
   const Result result = trained(saving({"--steps", "6", "--resume"}));
-  EXPECT_THAT(result.err, AllOf(HasSubstr("passing over step-00000006"), HasSubstr("has 99 bytes"),
-                                HasSubstr("goes on from step 4")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("skipping step-00000006"), HasSubstr("has 99 bytes"),
+                                HasSubstr("continues from step 4")));
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6)) << "each once";
   EXPECT_EQ(losses(), whole);
 }
@@ -178,7 +177,7 @@ TEST_F(TrainLineage, ADirectoryHasOneJobAtATime) {
   Process job = start(saving({"--steps", "100000", "--checkpoint-every", "1"}));
   await_steps(3);
   const pid_t holder = process_of_rank(0);
-  expect_refused(saving({"--resume"}), {"another job is working in", cat("process ", holder)});
+  expect_refused(saving({"--resume"}), {"another job uses", cat("process ", holder)});
   ::kill(holder, SIGKILL);
   EXPECT_NE(job.finish().code, 0);
   // The lock of a killed job is no obstacle.
@@ -207,7 +206,7 @@ TEST_F(TrainLineage, ASignalEndsARunAfterAStepThatIsSaved) {
     const Result stopped = job.finish();
     EXPECT_EQ(stopped.code, 128 + sent) << stopped.err;
     EXPECT_THAT(stopped.out, AllOf(HasSubstr(cat("stopped          by signal ", sent)),
-                                   HasSubstr("go on with --resume")));
+                                   HasSubstr("continue with --resume")));
     const Json last = lines().back();
     EXPECT_EQ(last["stopped_by_signal"], sent);
     const int64_t step = last["stopped_at"];

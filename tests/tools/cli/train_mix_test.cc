@@ -101,7 +101,7 @@ TEST_F(TrainMix, ConvolutionsAreDomainParallelToo) {
                       {"--tp", "2", "--dp", "2", "--zero", "3", "--mix", "d,m,b,b"},
                       {"--tp", "2", "--mix", "auto"}});
   expect_refused({"--tp", "2", "--mix", "d,d,d,b"},
-                 {"layer 2 cannot be domain-parallel (d)", "fully connected", "give b or m"});
+                 {"layer 2 cannot be domain-parallel (d)", "fully connected", "use b or m"});
   expect_refused({"--tp", "2", "--strides", "2"}, {"2 convolutions and 1 strides"});
 }
 
@@ -121,7 +121,7 @@ TEST_F(TrainMix, WholeMatricesAreNotOfSeveralGroups) {
     const Result result = run(command(words));
     EXPECT_NE(result.code, 0);
     EXPECT_THAT(result.err, ::testing::AllOf(HasSubstr("shards of several groups"),
-                                             HasSubstr("take ZeRO stage 0")));
+                                             HasSubstr("use ZeRO stage 0")));
   }
 }
 
@@ -148,10 +148,10 @@ TEST_F(TrainMix, DeterministicModeHasTheSameBits) {
 
 TEST_F(TrainMix, MistakesAreNamed) {
   expect_refused({"--tp", "2", "--mix", "b,m"},
-                 {"the mix has 2 layers, and the model 3", "--mix b,m", "give 3 letters"});
+                 {"the mix has 2 layers, but the model has 3", "--mix b,m", "use 3 letters"});
   expect_refused({"--tp", "2", "--mix", "b,x,m"}, {"\"x\"", "--mix", "b (batch) or m (model)"});
   expect_refused({"--tp", "2", "--mix", "b,d,m"},
-                 {"layer 1 cannot be domain-parallel", "give b or m"});
+                 {"layer 1 cannot be domain-parallel", "use b or m"});
   expect_refused({"--tp", "2", "--mix", path("none")},
                  {"cannot read", "none", "No such file", "b,m,m,b"});
   expect_refused({"--tp", "2", "--mix", write("bad", "b\nm\nmm\n")}, {"\"mm\"", "bad, line 3"});
@@ -159,10 +159,11 @@ TEST_F(TrainMix, MistakesAreNamed) {
   expect_refused({"--tp", "2", "--mix", write("large", std::string(2 << 20, ' '))},
                  {"large", "a layer mix"});
   expect_refused({"--mix", "b,m,b"}, {"--mix has no effect without --tp"});
-  expect_refused({"--tp", "8"}, {"the 6 outputs of layer 1", "8 ranks", "give b for this layer"});
+  expect_refused({"--tp", "8"}, {"the 6 outputs of layer 1", "8 ranks", "use b for this layer"});
   expect_refused({"--tp", "2", "--sp"}, {"--sp has no effect without --model gpt2"});
-  expect_refused({"--tp", "2", "--pp", "2"}, {"--tp and --pp"});
-  expect_refused({"--tp", "2", "--mix", "auto", "--plan", "auto"}, {"--plan auto and --mix auto"});
+  expect_refused({"--tp", "2", "--pp", "2"}, {"--tp together with --pp"});
+  expect_refused({"--tp", "2", "--mix", "auto", "--plan", "auto"},
+                 {"--plan auto excludes --mix auto"});
   const Result other = run({"train", "--data", write_text(), "--tp", "2", "--mix", "b,m"});
   EXPECT_THAT(other.err, HasSubstr("--mix has no effect without --model perceptron or convnet"));
 }

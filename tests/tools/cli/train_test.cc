@@ -97,7 +97,7 @@ TEST_F(Train, BadDataIsRefused) {
   expect_refused("/dev/null", {"/dev/null", "neither a file nor a directory"});
   std::filesystem::create_directory(path("binary"));
   write("binary/file", std::string(1000, '\0'));
-  expect_refused(path("binary"), {"no text in the directory", path("binary")});
+  expect_refused(path("binary"), {"no text found in the directory", path("binary")});
   // Cannot be read from its start, not even by root.
   expect_refused("/proc/self/mem", {"cannot read the text /proc/self/mem", "Input/output error"});
 }

@@ -178,7 +178,7 @@ TEST(Diagnose, ARendezvousFileOfAnotherJob) {
   Hosts hosts = three();
   hosts[0].rendezvous = {"/shared/meet", "10.0.0.9:29500", false, ""};
   expect(only(diagnose(hosts)), check::kRendezvous, Severity::warning, "/shared/meet.rank0",
-         "10.0.0.9:29500, where nobody listens");
+         "10.0.0.9:29500, where no process listens");
   hosts[0].rendezvous.answers = true;
   expect(only(diagnose(hosts)), check::kRendezvous, Severity::error, "/shared/meet.rank0",
          "another job");
@@ -273,7 +273,7 @@ TEST(Diagnose, AMissingRoute) {
   between(reaches, 1, 0).route_error = ENETUNREACH;
   const Finding finding = only(diagnose_network(hosts, reaches));
   expect(finding, check::kReach, Severity::error, "to a (10.0.0.1)", "b cannot connect to a");
-  EXPECT_THAT(finding.cause, HasSubstr("no route there on b"));
+  EXPECT_THAT(finding.cause, HasSubstr("no route to it on b"));
 }
 
 TEST(Diagnose, AHostThatNobodyReaches) {
@@ -322,15 +322,16 @@ TEST(Diagnose, AnMtuThatIsWrongOnTheWay) {
   Reach& reach = between(reaches, 0, 1);
   reach.full_arrived = reach.common_arrived = false;
   expect(only(diagnose_network(hosts, reaches)), check::kMtu, Severity::warning,
-         "a (10.0.0.1) to b", "TCP copes");
+         "a (10.0.0.1) to b", "TCP works");
   reach.bulk = false;
   const std::vector<Finding> findings = diagnose_network(hosts, reaches);
   expect(only(findings), check::kMtu, Severity::error, "a (10.0.0.1) to b",
-         "a connection opens, then hangs");
+         "connections open, then hang");
   EXPECT_TRUE(rules_out_a_job(findings));
 }
 
-// Each pair of three hosts, both directions, at this many GB/s.
+// Returns a job result in which all six directed links among three hosts have a bandwidth of
+// `speed` GB/s.
 JobResult links_at(double speed) {
   JobResult result{.ran = true, .transport = "tcp", .cases = 10};
   const std::vector<std::string> names = {"a", "b", "c"};
@@ -350,7 +351,7 @@ TEST(Diagnose, ASlowLink) {
   JobResult one_slow = links_at(1);
   one_slow.links[2].bandwidth_GBps = 0.4;
   expect(only(diagnose_job(hosts, one_slow)), check::kLinks, Severity::warning,
-         "rank 1 (b) to rank 0 (a)", "400 MB/s, where others of its kind have 1000");
+         "rank 1 (b) to rank 0 (a)", "400 MB/s, but similar links have 1000");
   JobResult one_late = links_at(1);
   one_late.links[2].latency_us = 200;
   expect(only(diagnose_job(hosts, one_late)), check::kLinks, Severity::warning,

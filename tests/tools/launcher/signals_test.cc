@@ -125,7 +125,7 @@ TEST(Signals, AStoppedRankThatIsAllThatIsLeftIsEnded) {
       launch_script(3, "[ $RANK != 1 ] || kill -STOP $$", {{"TUTTI_TIMEOUT", "0.3"}});
   EXPECT_EQ(result.code, 137);
   EXPECT_THAT(result.err, HasSubstr("rank 1 ("));
-  EXPECT_THAT(result.err, HasSubstr("it was stopped, and for 0.3 s all others had ended"));
+  EXPECT_THAT(result.err, HasSubstr("it was stopped for 0.3 s after all others had ended"));
 }
 
 TEST(Signals, WhatRanksLeaveBehindIsEnded) {

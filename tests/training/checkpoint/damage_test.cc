@@ -43,7 +43,7 @@ class Damage : public ::testing::Test {
   void expect_refused(const char* name) const {
     EXPECT_THAT(
         resume_error(),
-        AllOf(HasSubstr(name), HasSubstr(cat("take ", run(), "/step-00000001, which is whole"))));
+        AllOf(HasSubstr(name), HasSubstr(cat("use ", run(), "/step-00000001, which is complete"))));
   }
 
   Scratch scratch_;
@@ -106,7 +106,7 @@ TEST_F(Damage, WhereNothingIsWholeNoneIsPromised) {
   for (const char* step : {"step-00000001/", "step-00000002/"}) {
     fs::resize_file(run() + '/' + step + kFiles[2], 100);
   }
-  EXPECT_THAT(resume_error(), HasSubstr("no other checkpoint here is whole"));
+  EXPECT_THAT(resume_error(), HasSubstr("no other checkpoint here is complete"));
   EXPECT_THAT(error_of([&] { choose_step(run(), std::nullopt); }),
               AllOf(HasSubstr(cat("no checkpoint in ", run(), " is whole; step 2: ")),
                     HasSubstr("; step 1: ")));
@@ -125,7 +125,7 @@ TEST_F(Damage, ARunGoesOnFromTheNewestWholeStep) {
 TEST_F(Damage, LatestMustNameAStep) {
   for (const char* text : {"", "step-2", "../run/step-00000001", "step-00000002\nmore"}) {
     write_bytes(scratch_.path("run/latest"), text);
-    EXPECT_THAT(resume_error(), HasSubstr("run/latest names no checkpoint")) << text;
+    EXPECT_THAT(resume_error(), HasSubstr("run/latest does not name a checkpoint")) << text;
   }
   fs::remove(scratch_.path("run/latest"));
   expect_sample(Checkpoint::open(run()), 2);
@@ -241,18 +241,18 @@ TEST(Manifest, IsRefusedWhereItMakesNoSense) {
   for (const Case& one : std::vector<Case>{
            {"\"shape\":[16]", "\"shape\":[17]", "lacks elements [16, 17)"},
            {"\"shape\":[16]", "\"shape\":[15]", "beyond its 15 elements"},
-           {"\"shape\":[16]", "\"shape\":[-16]", "impossible shape"},
-           {"\"shape\":[16]", "\"shape\":[4611686018427387904,4]", "impossible shape"},
+           {"\"shape\":[16]", "\"shape\":[-16]", "invalid shape"},
+           {"\"shape\":[16]", "\"shape\":[4611686018427387904,4]", "invalid shape"},
            {"\"shape\":[16]", "\"shape\":16", "expected an array, found 16"},
-           {"[[0,16,0]]", "[[0,16,1]]", "impossible piece"},
-           {"[[0,16,0]]", "[[0,16,-1]]", "impossible piece"},
-           {"[[0,16,0]]", "[[0,0,0],[0,16,0]]", "impossible piece"},
+           {"[[0,16,0]]", "[[0,16,1]]", "invalid piece"},
+           {"[[0,16,0]]", "[[0,16,-1]]", "invalid piece"},
+           {"[[0,16,0]]", "[[0,0,0],[0,16,0]]", "invalid piece"},
            {"[[0,16,0]]", "[[0,9,0],[8,8,0]]", "element 8 twice"},
            {"[[0,16,0]]", "[[-8,24,0]]", "twice"},
            {"[[0,16,0]]", "[[0,16]]", "expected an array of at least 3 values"},
            {"[[0,16,0]]", "[[0,9223372036854775807,0],[1,15,0]]", "beyond its 16 elements"},
            {"\"F32\"", "\"F31\"", "unknown type"},
-           {"\"tutti-checkpoint\"", "\"other\"", "another format"},
+           {"\"tutti-checkpoint\"", "\"other\"", "unknown format"},
            {"\"version\":1", "\"version\":3", "version 3"},
            {"\"version\":1", "\"version\":0", "version 0"},
            {"\"step\":3", "\"step\":3,\"step\":4", "twice"},
@@ -311,8 +311,8 @@ TEST(Manifest, HoldsSlices) {
   for (const Case& one : std::vector<Case>{
            {"[[2,6]]", "[[2,5]]", "beyond its 6 elements of its slice 0:2, 2:5"},
            {"[[2,6]]", "[[1,5]]", "elements both in 0:2, 0:2+6:8 and in 0:2, 1:5"},
-           {"[[2,6]]", "[[2,9]]", "no slice"},
-           {"[[2,6]]", "[[2,3],[3,6]]", "no slice"},
+           {"[[2,6]]", "[[2,9]]", "not a slice"},
+           {"[[2,6]]", "[[2,3],[3,6]]", "not a slice"},
            {"[[2,6]]", "[[2,3],[4,5]]", "beyond its 4 elements"},
            {"[0,8,2]", "[0,6,2]", "lacks elements [6, 8) of its slice 0:2, 2:6"},
            {"[0,5,0]", "[0,6,0]", "has element 5 twice of its slice"},

@@ -86,7 +86,7 @@ TEST(Export, LeavesNothingWhereItFails) {
   EXPECT_THAT(error_of([&] {
                 export_safetensors(checkpoint, scratch.path("old.safetensors"), DType::i32);
               }),
-              HasSubstr("is not exported as i32"));
+              HasSubstr("cannot be exported as i32"));
 }
 
 // Width 2: Conv1D stores 2 inputs x 6 outputs, row by row.
@@ -170,7 +170,7 @@ TEST(Import, TakesOtherNames) {
   EXPECT_THAT(error_of([&] {
                 ImportedModel(scratch.path("m"), {{"other", "embedding"}});
               }),
-              HasSubstr("two tensors that are \"other\""));
+              HasSubstr("two tensors that are renamed to \"other\""));
   float value = 0;
   EXPECT_THAT(
       error_of([&] { model.read("model.wte.weight", 3, tensor_at(&value, DType::f32, 1, 1)); }),

@@ -108,7 +108,8 @@ TEST_F(Fences, OnePartHasItWhereNobodyHadBegun) {
   EXPECT_THAT(refusal({.writers = {kAll, kRight}}), HasSubstr(kRefusal));
 }
 
-// After a session that failed without a death.
+// A session that failed without losing a rank restarts with the same membership. It keeps the
+// directory's fence number.
 TEST_F(Fences, TheSameMembersMayBeginAgain) {
   begin(kAsLeft);
   const uint64_t number = read_fence(path())->number;
@@ -135,9 +136,9 @@ TEST_F(Fences, TheLockOfAWriterThatIsPassedOverIsTaken) {
   RunDirectory left(path(), resume, kAsLeft);
   EXPECT_EQ(save(left, 20), "");
   EXPECT_THAT(error_of([&] { RunDirectory(path(), resume); }),
-              AllOf(HasSubstr("another job is working in"), HasSubstr(cat(::getpid()))));
+              AllOf(HasSubstr("another job uses"), HasSubstr(cat(::getpid()))));
   EXPECT_THAT(error_of([&] { RunDirectory(path(), resume, kAsRight); }),
-              HasSubstr("another job is working in"));
+              HasSubstr("another job uses"));
 }
 
 TEST_F(Fences, AFenceThatWasRemovedIsNotedAndComesAgainHigher) {

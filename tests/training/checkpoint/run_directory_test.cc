@@ -80,7 +80,7 @@ TEST_F(Directory, WithoutAStepMayBeResumedAsANewRun) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(RunDirectory::check(path(), kResumeOrNew));
   save(kResumeOrNew, {});
-  EXPECT_THAT(refusal(kResume), HasSubstr("there is no checkpoint in"));
+  EXPECT_THAT(refusal(kResume), HasSubstr("no checkpoint found in"));
   save(kResumeOrNew, {1});
   EXPECT_EQ(RunDirectory::check(path(), kResumeOrNew)->checkpoint.manifest().step, 1);
   save(kResumeOrNew, {2});
@@ -122,7 +122,7 @@ TEST_F(Directory, IsOverwrittenWhenTheNewRunHasItsFirstStep) {
   EXPECT_THAT(steps_in(path()), ElementsAre(20, 25));
   EXPECT_NE(run_of(20), old);
   EXPECT_THAT(error_of([&] { RunDirectory(path(), {.resume = true, .overwrite = true}); }),
-              HasSubstr("both --resume and --overwrite"));
+              HasSubstr("--resume excludes --overwrite"));
 }
 
 TEST_F(Directory, HasTheCompanionsOfTheRunWhoseStepsItHas) {
@@ -182,9 +182,10 @@ TEST_F(Directory, PrunesItsOwnRunOnly) {
 TEST_F(Directory, HasOneJobAtATime) {
   const RunDirectory first(path(), kNew);
   for (const RunStart& start : {kNew, kOverwrite}) {
-    EXPECT_THAT(refusal(start), AllOf(HasSubstr(cat("another job is working in ", path(),
-                                                    ": process ", ::getpid(), " on host ")),
-                                      HasSubstr(cat("for run ", first.run()))));
+    EXPECT_THAT(
+        refusal(start),
+        AllOf(HasSubstr(cat("another job uses ", path(), ": process ", ::getpid(), " on host ")),
+              HasSubstr(cat("for run ", first.run()))));
   }
 }
 
@@ -210,9 +211,9 @@ TEST_F(Directory, GoesOnFromTheNewestWholeStepAndSetsDamagedOnesAside) {
   damage(30);
   fs::remove(path("step-00000020/checkpoint.json"));
   const std::string said = begin(kResume);
-  EXPECT_THAT(said, AllOf(HasSubstr("passing over step-00000030: "), HasSubstr("has 100 bytes"),
-                          HasSubstr("passing over step-00000020: "),
-                          HasSubstr("goes on from step 10"), HasSubstr("set-aside-1")));
+  EXPECT_THAT(said, AllOf(HasSubstr("skipping step-00000030: "), HasSubstr("has 100 bytes"),
+                          HasSubstr("skipping step-00000020: "),
+                          HasSubstr("continues from step 10"), HasSubstr("set-aside-1")));
   EXPECT_THAT(steps_in(path()), ElementsAre(10));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(20, 30));
   EXPECT_EQ(latest_step(path()), 10);
@@ -235,7 +236,7 @@ TEST_F(Directory, AStepThatIsWholeCountsThoughLatestDoesNotNameIt) {
 TEST_F(Directory, GoesBackToAStepAndLosesNoLaterOne) {
   save(kNew, {10, 20, 30, 40});
   EXPECT_THAT(begin({.resume = true, .step = 20}),
-              AllOf(HasSubstr("goes on from step 20; step-00000030, step-00000040"),
+              AllOf(HasSubstr("continues from step 20; step-00000030, step-00000040"),
                     HasSubstr(path("set-aside-1"))));
   save(kResume, {30});
   EXPECT_THAT(steps_in(path()), ElementsAre(10, 20, 30));
@@ -245,7 +246,7 @@ TEST_F(Directory, GoesBackToAStepAndLosesNoLaterOne) {
   EXPECT_THAT(begin({.resume = true, .step = 20}), HasSubstr("set-aside-2"));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(30, 40));
   EXPECT_THAT(refusal({.resume = true, .step = 25}),
-              AllOf(HasSubstr("there is no step 25"), HasSubstr("10, 20")));
+              AllOf(HasSubstr("no step 25 found"), HasSubstr("10, 20")));
   // The set-aside directory is a directory of that run.
   EXPECT_EQ(choose_step(path("set-aside-1"), std::nullopt).checkpoint.manifest().step, 40);
 }
@@ -254,8 +255,8 @@ TEST_F(Directory, AStepThatIsAskedForAndDamagedGivesWayToOneBeforeIt) {
   save(kNew, {10, 20, 30});
   damage(20);
   EXPECT_THAT(begin({.resume = true, .step = 20}),
-              AllOf(HasSubstr("passing over step-00000020"), HasSubstr("goes on from step 10"),
-                    Not(HasSubstr("passing over step-00000030"))));
+              AllOf(HasSubstr("skipping step-00000020"), HasSubstr("continues from step 10"),
+                    Not(HasSubstr("skipping step-00000030"))));
 }
 
 TEST_F(Directory, AStepsFolderIsNoRunsDirectory) {
@@ -291,7 +292,7 @@ TEST_F(Directory, WithTwoRunsGoesOnWithTheLatestOrIsTold) {
   write_bytes(path("latest"), "step-00000015\n");
   EXPECT_EQ(RunDirectory(path(), kResume).run(), second);
   EXPECT_EQ(RunDirectory(path(), {.resume = true, .step = 20}).run(), first);
-  EXPECT_THAT(begin(kResume), HasSubstr("step-00000020 will not be used"));
+  EXPECT_THAT(begin(kResume), HasSubstr("step-00000020 are not used"));
   Checkpoint::open(path("set-aside-1/step-00000020")).verify();
 }
 
@@ -299,7 +300,7 @@ TEST_F(Directory, NothingToResumeIsSaid) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(fs::exists(path())) << "and none is made";
   fs::create_directories(path());
-  EXPECT_THAT(refusal(kResume), HasSubstr("there is no checkpoint in"));
+  EXPECT_THAT(refusal(kResume), HasSubstr("no checkpoint found in"));
   save(kNew, {1, 2});
   damage(1);
   damage(2);
@@ -322,13 +323,13 @@ void forget_the_run(const std::string& folder) {
 TEST_F(Directory, AnEarlierFormatGoesOnAndGetsAnIdentity) {
   save(kNew, {10, 20, 30});
   for (const int64_t step : {10, 20, 30}) forget_the_run(path(step_name(step)));
-  EXPECT_THAT(refusal(kNew), HasSubstr("a run without an identity"));
+  EXPECT_THAT(refusal(kNew), HasSubstr("without an identity"));
   save(kResume, {40}, 2);
   EXPECT_THAT(steps_in(path()), ElementsAre(30, 40)) << "they are the run's own";
   EXPECT_EQ(run_of(30), "");
   EXPECT_EQ(run_of(40).size(), 32u);
   damage(40);
-  EXPECT_THAT(begin(kResume), HasSubstr("goes on from step 30"));
+  EXPECT_THAT(begin(kResume), HasSubstr("continues from step 30"));
 }
 
 // A second run had moved `latest` back: the steps that it had not removed are kept.
@@ -336,7 +337,7 @@ TEST_F(Directory, AnEarlierFormatGoesOnFromLatest) {
   save(kNew, {10, 20, 30, 40});
   for (const int64_t step : {10, 20, 30, 40}) forget_the_run(path(step_name(step)));
   write_bytes(path("latest"), "step-00000010\n");
-  EXPECT_THAT(begin(kResume), HasSubstr("goes on from step 10"));
+  EXPECT_THAT(begin(kResume), HasSubstr("continues from step 10"));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(20, 30, 40));
 }
 

@@ -203,7 +203,7 @@ class Story {
       };
       for (int i = 0; i < steps; ++i) {
         const std::string intruder = error_of([&] { RunDirectory(run_, {.overwrite = true}); });
-        if (intruder.find("another job is working") == intruder.npos) return kBroken;
+        if (intruder.find("another job uses") == intruder.npos) return kBroken;
         step += 1 + step % 3;
         for (const std::string& error : save_sample(
                  directory, {.directory = run_, .keep = keep, .at_phase = at_phase}, ranks, step)) {

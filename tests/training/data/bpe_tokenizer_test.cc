@@ -78,7 +78,7 @@ TEST_F(BpeTokenizerTest, RefusesAnotherTokenizersFilesOfTheseNames) {
     return error_of([&] { const BpeTokenizer tokenizer(read_gpt2_vocabulary(path(""))); });
   };
   write("tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("not GPT-2's"), HasSubstr("Qwen2Tokenizer"),
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("not that of GPT-2"), HasSubstr("Qwen2Tokenizer"),
                                HasSubstr("tokenizer.json")));
   for (const char* own : {R"({"tokenizer_class": "GPT2TokenizerFast"})", R"({"tokenizer_class":
                           "GPT2Tokenizer"})",
@@ -97,7 +97,7 @@ TEST_F(BpeTokenizerTest, RefusesTokensThatItDoesNotHave) {
   EXPECT_THAT(error_of([&] {
                 tokenizer.decode(std::vector<int32_t>{262, 263});
               }),
-              HasSubstr("token 263 is not in the vocabulary of 263"));
+              HasSubstr("token 263 is not in the vocabulary of size 263"));
   EXPECT_THAT(error_of([&] { ByteTokenizer().decode(std::vector<int32_t>{256}); }),
               HasSubstr("token 256 is not a byte"));
 }
@@ -106,7 +106,7 @@ TEST_F(BpeTokenizerTest, RefusesFilesThatDoNotFit) {
   EXPECT_THAT(error_of([&] { const BpeTokenizer tokenizer(read_gpt2_vocabulary(path(""))); }),
               AllOf(HasSubstr(path("")), HasSubstr("encoder.json"), HasSubstr("merges.txt")));
   expect_refused("{\"a\": 1", kMerges, "parse error");
-  expect_refused(Json::array({1}), kMerges, "no JSON object");
+  expect_refused(Json::array({1}), kMerges, "not a JSON object");
   Json wrong = tiny_vocabulary();
   wrong["lo"] = 263;
   expect_refused(wrong, kMerges, "the id of \"lo\" is 263");
@@ -117,7 +117,7 @@ TEST_F(BpeTokenizerTest, RefusesFilesThatDoNotFit) {
   wrong = tiny_vocabulary();
   wrong.erase("lo");
   wrong["日"] = 262;
-  expect_refused(wrong, kMerges, "stands for no byte");
+  expect_refused(wrong, kMerges, "encodes no byte");
   wrong = tiny_vocabulary();
   wrong.erase("a");
   wrong["ab"] = 97;

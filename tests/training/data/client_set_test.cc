@@ -95,9 +95,9 @@ TEST(ClientSet, RefusesWhatCannotBeDealtOut) {
   const auto refusal = [](const std::vector<uint8_t>& labels, const ClientShare& share) {
     return error_of([&] { ClientSet(Labelled(labels), share); });
   };
-  EXPECT_THAT(refusal({}, {.labels = 2}), HasSubstr("the data have no labels"));
+  EXPECT_THAT(refusal({}, {.labels = 2}), HasSubstr("no labels"));
   EXPECT_THAT(refusal(cycle(100, 10), {.labels = 2, .client = 0, .clients = 4}),
-              HasSubstr("give a number from 3 to 10"));
+              HasSubstr("from 3 to 10"));
   EXPECT_THAT(refusal(cycle(100, 10), {.labels = 11, .client = 0, .clients = 4}),
               HasSubstr("4 clients cannot have 11 of 10 labels each"));
   EXPECT_THAT(refusal(cycle(2, 2), {.labels = 1, .client = 0, .clients = 5}),

@@ -79,7 +79,7 @@ TEST(TokenWindows, ValidateOnWhatIsHeldOut) {
 TEST(TokenWindows, ATextMustHaveOne) {
   EXPECT_EQ(TokenWindows(counting(), 19, 1).validation_size(), 1u) << "20 tokens just do";
   EXPECT_THAT(error_of([] { const TokenWindows set(counting(), 20, 1); }),
-              AllOf(HasSubstr("180 tokens and 20 for validation has no window of 20"),
+              AllOf(HasSubstr("180 tokens and 20 for validation is shorter than the context of 20"),
                     HasSubstr("--context")));
 }
 
@@ -163,7 +163,7 @@ TEST_F(TokensTest, DocumentsBeginWithTheEndOfTextBeforeThem) {
   EXPECT_EQ(batch.view().document_starts.size(), 16u);
   EXPECT_TRUE(held_out(windows(false), 1).document_starts.empty());
   EXPECT_THAT(error_of([] { const TokenWindows set(counting(), 8, 1, true); }),
-              AllOf(HasSubstr("where documents end"), HasSubstr("--eot")));
+              AllOf(HasSubstr("document boundaries"), HasSubstr("--eot")));
 }
 
 TEST_F(TokensTest, WhatIsNotToBePredictedIsNoTarget) {
@@ -201,7 +201,7 @@ TEST_F(TokensTest, ShortFilesAreRefused) {
               HasSubstr("127 tokens is too short"));
   EXPECT_THAT(
       error_of([&] { const Tokens tokens(file_of("a.bin", 0, 200), file_of("b.bin", 0, 0)); }),
-      HasSubstr("to validate on has no tokens"));
+      HasSubstr("validation file has no tokens"));
 }
 
 }  // namespace

@@ -49,23 +49,23 @@ TEST_F(IdxTest, ReadsPlainAndCompressedFiles) {
 
 TEST_F(IdxTest, SaysWhatIsWrong) {
   expect_refused(path("absent"), "No such file");
-  expect_refused(write("a", ""), "ends within its header");
-  expect_refused(write("a", kImages.substr(0, 3)), "ends within its header");
-  expect_refused(write("a", kImages.substr(0, 15)), "ends within its header");
-  expect_refused(write("a", "text, not images"), "does not begin with two zeros");
+  expect_refused(write("a", ""), "ends inside its header");
+  expect_refused(write("a", kImages.substr(0, 3)), "ends inside its header");
+  expect_refused(write("a", kImages.substr(0, 15)), "ends inside its header");
+  expect_refused(write("a", "text, not images"), "does not start with two zero bytes");
   expect_refused(write("a", kLabels), "it has 1 dimension; images have 3");
-  expect_refused(write("a", kImages.substr(0, 20)), "promises 12 bytes, but there are 4");
-  expect_refused(write("a", kImages + "x"), "goes on after the 12 bytes");
+  expect_refused(write("a", kImages.substr(0, 20)), "specifies 12 bytes, but the file has 4");
+  expect_refused(write("a", kImages + "x"), "continues after the 12 bytes");
   std::string floats = kImages;
   floats[2] = 0x0d;
   expect_refused(write("a", floats), "of type 13");
   std::string huge = kImages;
   std::fill_n(huge.begin() + 4, 12, '\xff');
-  expect_refused(write("a", huge), "promises 4294967295 images");
+  expect_refused(write("a", huge), "specifies 4294967295 images");
   std::fill_n(huge.begin() + 4, 8, '\x01');
   std::fill_n(huge.begin() + 12, 4, '\0');
   huge[15] = 1;
-  expect_refused(write("a", huge), "but there are 12");
+  expect_refused(write("a", huge), "but the file has 12");
 }
 
 TEST_F(IdxTest, SaysThatCompressedDataIsDamaged) {

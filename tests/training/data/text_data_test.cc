@@ -81,7 +81,7 @@ TEST_F(LoadTextTest, SaysWhatIsWrong) {
   EXPECT_THAT(error_of({write("short", "hello")}), HasSubstr("too short"));
   EXPECT_THAT(error_of({write("binary", std::string(500, '\0'))}), HasSubstr("is not text"));
   fs::create_directory(folder_ / "bare");
-  EXPECT_THAT(error_of({folder_ / "bare"}), HasSubstr("no text in the directory"));
+  EXPECT_THAT(error_of({folder_ / "bare"}), HasSubstr("no text found in the directory"));
   const std::string pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_THAT(error_of({pipe}), HasSubstr("neither a file nor a directory"));

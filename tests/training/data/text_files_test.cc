@@ -51,9 +51,10 @@ TEST_F(TextFilesTest, FollowsLinks) {
   ASSERT_EQ(files.size(), 1u);
   EXPECT_EQ(files[0].path, path("snapshot/a.txt"));
   EXPECT_EQ(files[0].bytes, 3u);
-  EXPECT_THAT(left_out, ElementsAre(cat(path("snapshot"),
-                                        ": 1 file is taken; left out: more "
-                                        "(a directory), none (a link to nothing)")));
+  EXPECT_THAT(
+      left_out,
+      ElementsAre(cat(path("snapshot"),
+                      ": 1 file is read; skipped: more (a directory), none (a dangling link)")));
 }
 
 TEST_F(TextFilesTest, LeavesOutWhatIsNoData) {
@@ -62,9 +63,11 @@ TEST_F(TextFilesTest, LeavesOutWhatIsNoData) {
                            ".gitattributes", ".nfs0001", "LICENSE"}) {
     write(cat("d/", name), "no data");
   }
-  EXPECT_THAT(error_of([&] { find_text_files({path("d")}); }),
-              AllOf(HasSubstr("no text in the directory"), HasSubstr("README.md (about the data)"),
-                    HasSubstr("train.txt~ (a program's copy)"), HasSubstr(".nfs0001 (hidden)")));
+  EXPECT_THAT(
+      error_of([&] { find_text_files({path("d")}); }),
+      AllOf(HasSubstr("no text found in the directory"),
+            HasSubstr("README.md (a description of the data)"),
+            HasSubstr("train.txt~ (created by a program)"), HasSubstr(".nfs0001 (hidden)")));
   write("d/train.txt", "data");
   EXPECT_EQ(find_text_files({path("d")}).size(), 1u);
 }
@@ -160,7 +163,7 @@ TEST_F(TextFilesTest, SaysWhatIsWrong) {
   EXPECT_THAT(refusal(write("a", "")), AllOf(HasSubstr(path("a")), HasSubstr("empty")));
   EXPECT_THAT(refusal(write("a", std::string(9, '\0'))), HasSubstr("NUL bytes"));
   std::filesystem::create_directory(path("bare"));
-  EXPECT_THAT(refusal(path("bare")), HasSubstr("no text in the directory"));
+  EXPECT_THAT(refusal(path("bare")), HasSubstr("no text found in the directory"));
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   EXPECT_THAT(refusal(path("pipe")), HasSubstr("neither a file nor a directory"));
 }

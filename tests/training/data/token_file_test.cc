@@ -70,29 +70,29 @@ TEST_F(TokenFileTest, SaysThatAFileWasCutWhileItWasRead) {
   file.read(4990, tokens);
   EXPECT_THAT(tokens, ::testing::Each(7));
   std::filesystem::resize_file(name, 1024 + 2 * 1000 + 1);
-  EXPECT_THAT(
-      error_of([&] { file.read(4990, tokens); }),
-      AllOf(HasSubstr(name), HasSubstr("has become shorter"), HasSubstr("cut or rewritten")));
-  EXPECT_THAT(error_of([&] { file.read(995, tokens); }), HasSubstr("has become shorter"));
-  EXPECT_THAT(error_of([&] { (void)file.tokens(); }), HasSubstr("has become shorter"));
+  EXPECT_THAT(error_of([&] { file.read(4990, tokens); }),
+              AllOf(HasSubstr(name), HasSubstr("was truncated during the run"),
+                    HasSubstr("truncated or rewrote")));
+  EXPECT_THAT(error_of([&] { file.read(995, tokens); }), HasSubstr("was truncated during the run"));
+  EXPECT_THAT(error_of([&] { (void)file.tokens(); }), HasSubstr("was truncated during the run"));
   file.read(990, tokens);
 }
 
 TEST_F(TokenFileTest, RefusesWhatIsMalformed) {
   const std::string good = token_file({20240520, 1, 2}, {7, 8});
-  expect_refused("", "it has 0 bytes; its header alone has 1024");
+  expect_refused("", "it has 0 bytes, but its header alone requires 1024");
   expect_refused(good.substr(0, 1023), "it has 1023 bytes");
   expect_refused(token_file({1, 1, 2}, {7, 8}), "its magic number is 1, not 20240520 or 20240801");
-  expect_refused(token_file({20240801, 1, 2}, {7, 8}), "version 1, not 7");
+  expect_refused(token_file({20240801, 1, 2}, {7, 8}), "version is 1, not 7");
   expect_refused(token_file({20240801, 7, 1}, {7, 8, 9}), "6 bytes after its header");
-  expect_refused(token_file({20240520, 2, 2}, {7, 8}), "version 2, not 1");
-  expect_refused(token_file({20240520, 1, 3}, {7, 8}), "counts 3 tokens, but there are 2");
-  expect_refused(token_file({20240520, 1, 1}, {7, 8}), "counts 1 tokens, but there are 2");
-  expect_refused(token_file({20240520, 1, -1}, {}), "counts -1 tokens, but there are 0");
-  expect_refused(good.substr(0, good.size() - 1), "no multiple of the 2");
+  expect_refused(token_file({20240520, 2, 2}, {7, 8}), "version is 2, not 1");
+  expect_refused(token_file({20240520, 1, 3}, {7, 8}), "specifies 3 tokens, but the file has 2");
+  expect_refused(token_file({20240520, 1, 1}, {7, 8}), "specifies 1 tokens, but the file has 2");
+  expect_refused(token_file({20240520, 1, -1}, {}), "specifies -1 tokens, but the file has 0");
+  expect_refused(good.substr(0, good.size() - 1), "not a multiple of the 2");
   EXPECT_THAT(error_of([&] { const TokenFile file(path("absent")); }),
               AllOf(HasSubstr(path("absent")), HasSubstr("No such file")));
-  EXPECT_THAT(error_of([&] { const TokenFile file(path("")); }), HasSubstr("no regular file"));
+  EXPECT_THAT(error_of([&] { const TokenFile file(path("")); }), HasSubstr("not a regular file"));
 }
 
 TEST_F(TokenFileTest, WritesWhatLlmcReads) {
@@ -214,7 +214,7 @@ TEST_F(TokenFileTest, TheWriterRefusesWhatIsNoFile) {
               AllOf(HasSubstr(path("absent/a.bin")), HasSubstr("No such file")));
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   EXPECT_THAT(error_of([&] { TokenWriter writer(path("pipe"), kGpt2); }),
-              AllOf(HasSubstr(path("pipe")), HasSubstr("no regular file")));
+              AllOf(HasSubstr(path("pipe")), HasSubstr("not a regular file")));
 }
 
 TEST_F(TokenFileTest, TheWriterSaysThatTheDiskIsFull) {

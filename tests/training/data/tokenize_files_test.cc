@@ -231,8 +231,8 @@ TEST_F(DocumentsTest, RecordsWithoutAValueArePassedOver) {
 TEST_F(DocumentsTest, TextsAndPromptsAreNotMixed) {
   const std::string file =
       write("a.jsonl", "{\"text\":\"x\"}\n{\"prompt\":\"a\",\"completion\":\"b\"}\n");
-  EXPECT_THAT(error_of([&] { documents({file}); }), HasSubstr("tokenize them apart"));
-  EXPECT_EQ(files(), 1u) << "nothing is left";
+  EXPECT_THAT(error_of([&] { documents({file}); }), HasSubstr("tokenize them separately"));
+  EXPECT_EQ(files(), 1u) << "no training tokens are left";
 }
 
 TEST_F(DocumentsTest, WholeRecordsAreHeldOut) {
@@ -248,12 +248,12 @@ TEST_F(DocumentsTest, WholeRecordsAreHeldOut) {
 TEST_F(TokenizeFilesTest, RefusesWrongOptions) {
   const std::string text = write("a", "text");
   EXPECT_THAT(error_of([&] { run(ByteTokenizer(), {text}, path("val.bin"), 0); }),
-              HasSubstr("the share for validation is 0"));
+              HasSubstr("the share for validation is invalid: 0"));
   EXPECT_THAT(error_of([&] { run(ByteTokenizer(), {text}, path("val.bin"), 1); }),
-              HasSubstr("the share for validation is 1"));
+              HasSubstr("the share for validation is invalid: 1"));
   EXPECT_THAT(error_of([&] { run(ByteTokenizer(), {text}, path("./out.bin")); }),
               AllOf(HasSubstr("both be written to"), HasSubstr(path("out.bin"))));
-  EXPECT_EQ(files(), 1u) << "nothing is left";
+  EXPECT_EQ(files(), 1u) << "no training tokens are left";
 }
 
 TEST_F(TokenizeFilesTest, TinyShakespeareIsTheSameInPieces) {

@@ -204,7 +204,7 @@ TEST_F(TokenizerJsonTest, NamesWhatItDoesNotKnow) {
   expect_refused(changed([](Json& json) { json["model"]["vocab"]["a"] = -1; }), "the id of \"a\"");
   expect_refused(changed([](Json& json) { json["model"]["vocab"].erase("a"); }), "\"a\"");
   expect_refused(changed([](Json& json) { json["model"]["merges"] = Json::array({"a b c"}); }),
-                 "not of two tokens");
+                 "does not consist of two tokens");
   expect_refused(changed([](Json& json) { json["pre_tokenizer"] = nullptr; }), "byte_fallback");
   expect_refused(Json::array({1}), "expected an object, found an array");
   EXPECT_THAT(error_of([&] { read_tokenizer_json(path("absent")); }), HasSubstr(path("absent")));

@@ -26,7 +26,7 @@ export TUTTI_TIMEOUT=60 OMP_NUM_THREADS=1
 run() {
   LD_LIBRARY_PATH=$2/lib timeout 100 "$tutti" run -n 2 -- "$1" >output.txt 2>&1 || fail "$1: exit code $?: $(cat output.txt)"
   cat output.txt
-  local wanted='(9[5-9]|100)% right$'
+  local wanted='(9[5-9]|100)% accuracy$'
   [[ $1 != *regression ]] || wanted='mean squared error 0\.00'
   for rank in 0 1; do
     grep -qE "rank $rank of 2: .*$wanted" output.txt || fail "$1, rank $rank: $(cat output.txt)"

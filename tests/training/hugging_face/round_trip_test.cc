@@ -125,7 +125,7 @@ TEST(HuggingFaceExport, TakesOtherTypes) {
   }
   EXPECT_THAT(
       error_of([&] { export_run(scratch.path("run"), scratch.path("no"), {.dtype = DType::i32}); }),
-      HasSubstr("is not exported as i32"));
+      HasSubstr("cannot be exported as i32"));
 }
 
 TEST(HuggingFaceExport, LeavesWhatIsThere) {
@@ -140,7 +140,7 @@ TEST(HuggingFaceExport, LeavesWhatIsThere) {
   const auto overwrite = [&] {
     export_run(scratch.path("run"), scratch.path("out"), {.overwrite = true});
   };
-  EXPECT_THAT(error_of(overwrite), HasSubstr("that no export has written"));
+  EXPECT_THAT(error_of(overwrite), HasSubstr("that no export wrote"));
   EXPECT_EQ(read_bytes(scratch.path("out/mine")), "mine");
   fs::remove(scratch.path("out/mine"));
   write_bytes(scratch.path("out/config.json"), "{}");

@@ -122,18 +122,19 @@ TEST_F(StrangersTest, IndicesThatLead) {
   for (const char* elsewhere :
        {"../x.safetensors", "/etc/passwd", "a/b.safetensors", "..", "", ".hidden"}) {
     EXPECT_THAT(refusal_of_index([&](Json& map) { map[tensor] = elsewhere; }),
-                HasSubstr("no file of this directory"))
+                HasSubstr("not a file of this directory"))
         << elsewhere;
   }
   EXPECT_THAT(refusal_of_index([&](Json& map) { map[tensor] = 7; }),
-              HasSubstr("no file of this directory"));
+              HasSubstr("not a file of this directory"));
   EXPECT_THAT(refusal_of_index([&](Json& map) { map[tensor] = "gone.safetensors"; }),
-              AllOf(HasSubstr("gone.safetensors"), HasSubstr("not there")));
+              AllOf(HasSubstr("gone.safetensors"), HasSubstr("does not exist")));
   EXPECT_THAT(
       refusal_of_index([&](Json& map) { map[tensor] = "model-00001-of-00004.safetensors"; }),
       HasSubstr("model.norm.weight"));
-  EXPECT_THAT(refusal_of_index([&](Json& map) { map.erase(tensor); }),
-              AllOf(HasSubstr("model.norm.weight"), HasSubstr("which the index has not here")));
+  EXPECT_THAT(
+      refusal_of_index([&](Json& map) { map.erase(tensor); }),
+      AllOf(HasSubstr("model.norm.weight"), HasSubstr("which the index does not assign to it")));
 }
 
 TEST_F(StrangersTest, ShardsThatAreCutOff) {
@@ -143,7 +144,7 @@ TEST_F(StrangersTest, ShardsThatAreCutOff) {
   EXPECT_THAT(error_of([&] { Directory directory(copy); }),
               HasSubstr("model-00002-of-00004.safetensors"));
   fs::remove(shard);
-  EXPECT_THAT(error_of([&] { Directory directory(copy); }), HasSubstr("not there"));
+  EXPECT_THAT(error_of([&] { Directory directory(copy); }), HasSubstr("does not exist"));
 }
 
 TEST_F(StrangersTest, ValuesThatAreNotFinite) {

@@ -59,7 +59,8 @@ TEST_F(CsvFileTest, LinesOfStepsThatAreDoneAgainAreDropped) {
 
 TEST_F(CsvFileTest, WhatHasOtherColumnsIsLeftAlone) {
   write("a.csv", "step,accuracy\n1,2\n");
-  EXPECT_THAT(error_of([&] { CsvFile(path("a.csv"), columns_, 1); }), HasSubstr("other columns"));
+  EXPECT_THAT(error_of([&] { CsvFile(path("a.csv"), columns_, 1); }),
+              HasSubstr("different columns"));
   EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,accuracy\n1,2\n");
 }
 

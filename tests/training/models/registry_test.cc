@@ -63,7 +63,7 @@ TEST(ModelRegistryTest, MistakesAreNamed) {
   EXPECT_THAT(refusal([] { make_model(Json::parse(R"({"kind": "gpt2", "layer": 2})")); }),
               AllOf(HasSubstr("model.layer"), HasSubstr("did you mean model.layers?")));
   EXPECT_THAT(refusal([] { make_model(Json::parse(R"({"kind": "gpt2", "layers": "2"})")); }),
-              HasSubstr("model.layers: a whole number is wanted"));
+              HasSubstr("model.layers: expected an integer"));
   EXPECT_THAT(refusal([] { make_model(Json::parse(R"({"kind": "gpt2", "layers": 99999999})")); }),
               HasSubstr("model.layers"));
   for (const char* kind : {"gpt2", "llama", "mlp"}) {

@@ -182,7 +182,8 @@ TEST_P(Stages, MemoryForOnePassTakesNoSecond) {
   for (const auto& error : errors) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
-    EXPECT_THAT(error->what(), HasSubstr("2 micro-batches a rank, where there is memory for one"));
+    EXPECT_THAT(error->what(),
+                HasSubstr("2 micro-batches per rank, but there is only memory for one"));
   }
 }
 

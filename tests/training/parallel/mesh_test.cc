@@ -153,19 +153,19 @@ std::string refusal(const MeshShape& shape, int ranks) {
 TEST(MeshTest, ShapesThatDoNotFitAreRefused) {
   EXPECT_THAT(
       refusal({.data = 2, .pipeline = 2}, 6),
-      AllOf(HasSubstr("6 ranks do not make a mesh of data 2 x pipeline 2"), HasSubstr("remedy")));
+      AllOf(HasSubstr("6 ranks do not form a mesh of data 2 x pipeline 2"), HasSubstr("remedy")));
   EXPECT_THAT(refusal({.pipeline = 4}, 6), HasSubstr("data any x pipeline 4"));
-  EXPECT_THAT(refusal({.pipeline = 2}, 1), HasSubstr("1 rank does not make a mesh"));
-  EXPECT_THAT(refusal({.data = 0, .pipeline = 0}, 6), HasSubstr("do not make a mesh"));
-  EXPECT_THAT(refusal({.data = 3, .pipeline = -2}, 6), HasSubstr("do not make a mesh"));
-  EXPECT_THAT(refusal({.tensor = -1}, 6), HasSubstr("do not make a mesh"));
+  EXPECT_THAT(refusal({.pipeline = 2}, 1), HasSubstr("1 rank does not form a mesh"));
+  EXPECT_THAT(refusal({.data = 0, .pipeline = 0}, 6), HasSubstr("do not form a mesh"));
+  EXPECT_THAT(refusal({.data = 3, .pipeline = -2}, 6), HasSubstr("do not form a mesh"));
+  EXPECT_THAT(refusal({.tensor = -1}, 6), HasSubstr("do not form a mesh"));
   EXPECT_THAT(refusal({.tensor = 2, .data = 3, .expert = 4}, 6),
-              AllOf(HasSubstr("4 ranks cannot share out"), HasSubstr("[--ep]"),
-                    HasSubstr("give one of 1, 2, 3, 6")));
-  EXPECT_THAT(refusal({.expert = 0}, 6), HasSubstr("0 ranks cannot share out"));
+              AllOf(HasSubstr("4 expert-parallel ranks do not fit"), HasSubstr("[--ep]"),
+                    HasSubstr("use one of 1, 2, 3, 6")));
+  EXPECT_THAT(refusal({.expert = 0}, 6), HasSubstr("0 expert-parallel ranks do not fit"));
   // Their product is 6 modulo overflow.
   EXPECT_THAT(refusal({.tensor = 1 << 16, .data = 1 << 16, .pipeline = 6}, 6),
-              HasSubstr("do not make a mesh"));
+              HasSubstr("do not form a mesh"));
 }
 
 TEST(MeshTest, EveryRankRefuses) {
@@ -173,7 +173,7 @@ TEST(MeshTest, EveryRankRefuses) {
            3, [](const Job& job) { Mesh(Communicator::init(job), {.pipeline = 2}); })) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
-    EXPECT_THAT(error->what(), HasSubstr("3 ranks do not make a mesh"));
+    EXPECT_THAT(error->what(), HasSubstr("3 ranks do not form a mesh"));
   }
 }
 

@@ -59,9 +59,9 @@ TEST(SyncOptions, AnotherWayLeavesNothingOfTheLastOne) {
 }
 
 TEST(SyncOptions, SayWhatIsWrong) {
-  EXPECT_THAT(refusal("hogwild"), HasSubstr("there is no such way"));
-  EXPECT_THAT(refusal(""), HasSubstr("there is no such way"));
-  EXPECT_THAT(refusal("allreduce:1"), HasSubstr("give allreduce alone"));
+  EXPECT_THAT(refusal("hogwild"), HasSubstr("there is no such method"));
+  EXPECT_THAT(refusal(""), HasSubstr("there is no such method"));
+  EXPECT_THAT(refusal("allreduce:1"), HasSubstr("use allreduce without a suffix"));
   for (const char* text : {"local",
                            "local:",
                            "local:0",
@@ -101,9 +101,9 @@ TEST(SyncOptions, SayWhatIsWrong) {
     EXPECT_THAT(refusal(text), HasSubstr("--sync")) << text;
   }
   for (const char* text : {"sgp:ring", "sgp:complete"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("give sgp:exp or sgp:random")) << text;
+    EXPECT_THAT(refusal(text), HasSubstr("sgp:exp or sgp:random")) << text;
   }
-  EXPECT_THAT(refusal("gossip:star"), HasSubstr("give ring, exp, random or complete"));
+  EXPECT_THAT(refusal("gossip:star"), HasSubstr("ring, exp, random or complete"));
   EXPECT_THAT(refusal("diloco:4,2,2"), HasSubstr("the delay"));
 }
 

@@ -261,18 +261,19 @@ TEST(LocalSgdTest, RefusesWhatDoesNotGoWithIt) {
     return refusal_of(run);
   };
   EXPECT_THAT(with([](TinyRun& run) { run.replica.storage.stage = 1; }),
-              AllOf(HasSubstr("does not go with ZeRO stage 1"), HasSubstr("or --zero")));
-  EXPECT_THAT(with([](TinyRun& run) { run.mesh.context = 2; }),
-              HasSubstr("does not go with gradients that the ranks of one worker sum"));
+              AllOf(HasSubstr("does not support ZeRO stage 1"), HasSubstr("or --zero")));
+  EXPECT_THAT(
+      with([](TinyRun& run) { run.mesh.context = 2; }),
+      HasSubstr("does not support gradients that are reduced over the ranks of one worker"));
   EXPECT_THAT(with([](TinyRun& run) { run.powersgd.emplace(); }),
-              HasSubstr("gradients that are not summed over ranks cannot be compressed"));
+              HasSubstr("compression requires gradients that are all-reduced"));
   EXPECT_THAT(with([](TinyRun& run) { run.replica.synchronizer = averaging_every(4); }),
-              HasSubstr("does not go with a synchronizer of one's own"));
+              HasSubstr("does not support a custom synchronizer"));
   EXPECT_THAT(with([](TinyRun& run) {
                 run.replica.storage.dtype = DType::bf16;
                 run.replica.stochastic_rounding = true;
               }),
-              HasSubstr("does not go with parameters in bf16 without masters"));
+              HasSubstr("does not support bf16 parameters without master weights"));
 }
 
 TEST(SynchronizerTest, AnOwnOneTakesTheirPlace) {
@@ -286,7 +287,7 @@ TEST(SynchronizerTest, TakesNoCompressionBesideIt) {
   run.replica.synchronizer = averaging_every(1);
   run.powersgd.emplace();
   EXPECT_THAT(refusal_of(run),
-              HasSubstr("gradients cannot be compressed beside a synchronizer of one's own"));
+              HasSubstr("compression is not available with a custom synchronizer"));
 }
 
 }  // namespace

@@ -219,8 +219,9 @@ TEST(CheckRefuses, ReceiveLeftOut) {
   Plan plan = make_plan(one_f_one_b_table(3, 3));
   const size_t at = find(plan, 1, Action::Kind::receive, {Kind::backward, 0, 1});
   actions(plan, 1).erase(actions(plan, 1).begin() + static_cast<std::ptrdiff_t>(at));
-  EXPECT_THAT(refusal(plan), StartsWith("rank 1, action 7 (B0): nothing receives what it needs, "
-                                        "from rank 2, action 3 (B0)"));
+  EXPECT_THAT(
+      refusal(plan),
+      StartsWith("rank 1, action 7 (B0): nothing receives its input from rank 2, action 3 (B0)"));
 }
 
 TEST(CheckRefuses, SendLeftOut) {
@@ -273,7 +274,7 @@ TEST(CheckRefuses, ChunksOfARankInTheWrongOrder) {
   schedule.table[0] = {
       {Kind::forward, 0, 1}, {Kind::forward, 0, 0}, {Kind::backward, 0, 1}, {Kind::backward, 0, 0}};
   EXPECT_THAT(refusal(make_plan(schedule)),
-              StartsWith("rank 0, action 0 (F0.1): comes before what it needs, rank 0, action 1"));
+              StartsWith("rank 0, action 0 (F0.1): comes before its input, rank 0, action 1"));
 }
 
 TEST(CheckRefuses, GradientsInDescendingOrder) {
@@ -326,14 +327,14 @@ TEST(CheckRefuses, UpdateInAFlushedSchedule) {
 // Micro-batch 2 requests the weights after update 0, and is in flight before that.
 TEST(CheckRefuses, VersionThatIsNotThereYet) {
   EXPECT_THAT(refusal(make_plan(asynchronous_table(Updates::delayed, 4, 8, 1))),
-              HasSubstr("(F2): needs version 1 of the weights, but the newest one is 0"));
+              HasSubstr("(F2): needs version 1 of the weights, but the newest version is 0"));
 }
 
 TEST(CheckRefuses, WeightsOnSeveralRanksWithoutAFlush) {
   Schedule schedule = two_way_table();
   schedule.updates = Updates::latest;
   schedule.accumulated = 2;
-  EXPECT_THAT(refusal(make_plan(schedule)), HasSubstr("each changes its weights by itself"));
+  EXPECT_THAT(refusal(make_plan(schedule)), HasSubstr("each updates its weights independently"));
 }
 
 TEST(CheckRefuses, ChunksOnDifferentSetsOfRanks) {
@@ -343,7 +344,7 @@ TEST(CheckRefuses, ChunksOnDifferentSetsOfRanks) {
   schedule.table[1] = {{forward, 1, 0},  {forward, 0, 1},  {forward, 1, 1},
                        {backward, 0, 1}, {backward, 1, 1}, {backward, 1, 0}};
   EXPECT_THAT(refusal(make_plan(schedule)),
-              StartsWith("rank 1: its chunk 1 lies on ranks {1}, its chunk 0 on ranks {0,1}"));
+              StartsWith("rank 1: its chunk 1 is on ranks {1}, but its chunk 0 is on ranks {0,1}"));
 }
 
 TEST(CheckRefuses, HoldersThatDoNotHold) {
@@ -356,7 +357,7 @@ TEST(CheckRefuses, HoldersThatDoNotHold) {
   EXPECT_THAT(refusal(faulty), HasSubstr("rank 1: computes chunks {1}; its plan has {0,1}"));
   faulty = plan;
   faulty.forward_rank[3] = 0;
-  EXPECT_THAT(refusal(faulty), HasSubstr("(F1): the plan's forward_rank says"));
+  EXPECT_THAT(refusal(faulty), HasSubstr("(F1): the plan's forward_rank assigns"));
   faulty = plan;
   faulty.holders.clear();
   faulty.ranks.pop_back();

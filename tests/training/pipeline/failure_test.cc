@@ -235,7 +235,7 @@ TEST_F(Failure, OfAStoppedStage) {
       expect_all_told({Fault::stop, rank, entry}, [](const std::string& who) {
         // Questions to other ranks pass through rank 0.
         return AllOf(
-            HasSubstr(" gave up after 1.5 s in "),
+            HasSubstr(" timed out after 1.5 s in "),
             ContainsRegex(cat("(waiting for|is behind) ", who, ", which does not answer")));
       });
     }
@@ -245,8 +245,8 @@ TEST_F(Failure, OfAStoppedStage) {
 TEST_F(Failure, OfAStageThatIsStuckInItsWork) {
   for (int rank = 0; rank < kRanks; ++rank) {
     expect_all_told({Fault::loop, rank, 2}, [](const std::string& who) {
-      return AllOf(HasSubstr(" gave up after 1.5 s in "),
-                   ContainsRegex(cat("waiting for ", who, ", which waits for nobody")));
+      return AllOf(HasSubstr(" timed out after 1.5 s in "),
+                   ContainsRegex(cat("waiting for ", who, ", which waits for no rank")));
     });
   }
 }

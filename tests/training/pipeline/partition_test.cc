@@ -173,6 +173,9 @@ TEST(Partition, KeepsLargeParametersOnOneRank) {
   EXPECT_EQ(found.stages[1].time, 9);
   EXPECT_EQ(found.micro_batches_in_flight(), 2) << "4 ranks, of which 3 take micro-batches in turn";
   EXPECT_EQ(data_parallel(layers, node_of(4)).time, 2 * 3 * 184 / 4.0);
+  const Partition even = even_partition(layers, node_of(4));
+  EXPECT_THAT(shape(even), ElementsAre("0-1 on 0", "2-5 on 1")) << "stages as the mesh has them";
+  EXPECT_EQ(even.time, 30);
   const Partition alone = unreplicated_pipeline(layers, node_of(4));
   EXPECT_EQ(alone.time, 30) << "two convolutions on a rank: conv1's activations take longer, 60";
   expect_consistent(alone, layers.size(), node_of(4));
@@ -262,6 +265,12 @@ TEST(Partition, IsTheBestOfAll) {
     expect_consistent(found, layers.size(), cluster);
     split += found.stages.size() > 1;
     replicated += found.stages.size() > 1 && found.micro_batches_in_flight() < found.ranks();
+    const Partition even = even_partition(layers, cluster);
+    expect_consistent(even, layers.size(), cluster);
+    EXPECT_GE(even.time, best * (1 - 1e-12));
+    for (const Stage& stage : even.stages) {
+      EXPECT_EQ(stage.ranks.size(), even.stages.front().ranks.size());
+    }
     best = Exhaustive(layers, cluster, false).best();
     if (best == kInfinite) continue;
     const Partition pipeline = unreplicated_pipeline(layers, cluster);
@@ -326,7 +335,7 @@ TEST(Partition, RefusesWhatMakesNoSense) {
   EXPECT_THAT(message({}, node_of(2)), HasSubstr("no layers"));
   EXPECT_THAT(message({layer("a", -1, 1, 1)}, node_of(2)), HasSubstr("layer a"));
   EXPECT_THAT(message({layer("a", kInfinite, 1, 1)}, node_of(2)), HasSubstr("layer a"));
-  EXPECT_THAT(message({layer("a", 1, 1, -1)}, node_of(2)), HasSubstr("-1 of parameters"));
+  EXPECT_THAT(message({layer("a", 1, 1, -1)}, node_of(2)), HasSubstr("-1 bytes of parameters"));
   EXPECT_THAT(message(one, node_of(0)), HasSubstr("0 ranks per node"));
   EXPECT_THAT(message(one, node_of(2, 0)), HasSubstr("bandwidth of 0"));
   EXPECT_THAT(message(one, {.nodes = 2}), HasSubstr("links of 2 nodes"));

@@ -141,11 +141,11 @@ TEST(PlacementTest, CutsThatMakeNoSenseAreRefused) {
   const Plan plan = make_plan(testing::one_f_one_b_table(3, 4));
   EXPECT_EQ(refusal(model, plan, {0, 3, 4}), "none");
   EXPECT_THAT(refusal(model, plan, {0, 1}),
-              AllOf(HasSubstr("a model of 5 units cannot be cut into 3 chunks"),
-                    HasSubstr("begin at units 0,1"), HasSubstr("remedy")));
+              AllOf(HasSubstr("a model of 5 units cannot be divided into 3 chunks"),
+                    HasSubstr("start at units 0,1"), HasSubstr("remedy")));
   for (const std::vector<int>& cut : std::vector<std::vector<int>>{
            {}, {1, 2, 3}, {0, 2, 2}, {0, 3, 2}, {0, 1, 5}, {0, -1, 2}, {0, 1, 2, 3}}) {
-    EXPECT_THAT(refusal(model, plan, cut), HasSubstr("cannot be cut into 3 chunks"));
+    EXPECT_THAT(refusal(model, plan, cut), HasSubstr("cannot be divided into 3 chunks"));
   }
   const Plan deep = make_plan(testing::one_f_one_b_table(6, 4));
   EXPECT_THAT(refusal(model, deep, {0, 1, 2, 3, 4, 5}), HasSubstr("into 6 chunks"));

@@ -200,14 +200,16 @@ TEST(Plan, RefusesWhatIsDoubled) {
 TEST(Plan, RefusesBackwardOnAnotherRank) {
   Schedule schedule = gpipe_table(2, 1);
   std::swap(schedule.table[0][1], schedule.table[1][1]);
-  EXPECT_THAT(refusal(schedule), HasSubstr("rank 1, entry 1 (B0): what it needs is kept on another "
-                                           "rank, by rank 0, entry 0 (F0)"));
+  EXPECT_THAT(
+      refusal(schedule),
+      HasSubstr(
+          "rank 1, entry 1 (B0): its input is kept on another rank, by rank 0, entry 0 (F0)"));
 }
 
 TEST(Plan, RefusesBackwardBeforeForward) {
   Schedule schedule = gpipe_table(2, 1);
   std::swap(schedule.table[1][0], schedule.table[1][1]);
-  EXPECT_THAT(refusal(schedule), HasSubstr("rank 1, entry 0 (B0): comes before what it needs, rank "
+  EXPECT_THAT(refusal(schedule), HasSubstr("rank 1, entry 0 (B0): comes before its input, rank "
                                            "1, entry 1 (F0)"));
 }
 

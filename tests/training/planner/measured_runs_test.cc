@@ -66,18 +66,18 @@ TEST(MeasuredRuns, TellWhyTheyCannotBePredicted) {
   const auto reason = [](const std::string& row) { return run_of(row).reason; };
   const std::string rest = ",2048,8,4,,2,1,1,64,bf16,full,10,,";
   EXPECT_THAT(reason("1,held,time,Z9,64,8,300,25,gpt,48,6144,24576,48,48,51200" + rest),
-              HasSubstr("'Z9' is no processor"));
+              HasSubstr("'Z9' is not a known processor"));
   EXPECT_THAT(reason("1,held,time,A100,64,8,300,25,gpt,,6144,24576,48,48,51200" + rest),
-              HasSubstr("how many layers"));
+              HasSubstr("the number of layers"));
   EXPECT_THAT(reason("1,held,time,A100,63,8,300,25,gpt,48,6144,24576,48,48,51200" + rest),
-              HasSubstr("63 processors are no multiple"));
+              HasSubstr("63 processors are not a multiple"));
   EXPECT_THAT(reason("1,held,time,A100,64,8,300,25,gpt,48,6144,24576,48,48,51200,2048,8,4,,2,1,64,"
                      "64,bf16,full,10,,"),
               HasSubstr("a batch of 64"));
   EXPECT_THAT(
       reason("1,held,time,A100,64,8,300,25,gpt,48,6144,24576,48,48,51200,2048,8,4,,2,1,1,64,"
              "bf16,full,0.001,,"),
-      HasSubstr("TFLOP/s of a processor that has 312"));
+      HasSubstr("TFLOP/s of a processor with a peak of 312"));
 }
 
 // Numbers beyond int, and products beyond int64_t.

@@ -281,13 +281,13 @@ TEST(Sync, RefusesWhatCannotBePlayed) {
     }
     return "nothing";
   };
-  EXPECT_THAT(error(work_of("ps:2", {1, 1})), HasSubstr("leaves none that computes"));
-  EXPECT_THAT(error(work_of("async:3", {1, 1})), HasSubstr("leaves none that computes"));
+  EXPECT_THAT(error(work_of("ps:2", {1, 1})), HasSubstr("leaves no rank that computes"));
+  EXPECT_THAT(error(work_of("async:3", {1, 1})), HasSubstr("leaves no rank that computes"));
   EXPECT_THAT(error(work_of("ps", {1, 1}, 0)), HasSubstr("0 updates"));
   EXPECT_THAT(error(work_of("ps", {-1, 1})), HasSubstr("a step of -300 us"));
   EXPECT_THAT(error(work_of("ps", {1}, 1, -1)), HasSubstr("-1 bytes"));
   for (const char* way : {"allreduce", "local:2", "diloco:2", "ps", "async", "gossip:ring"}) {
-    EXPECT_THAT(error(work_of(way, {1, 1, 1, 1}, 100'000)), HasSubstr("steps to walk")) << way;
+    EXPECT_THAT(error(work_of(way, {1, 1, 1, 1}, 100'000)), HasSubstr("steps to simulate")) << way;
   }
 }
 

@@ -79,6 +79,7 @@ constexpr KernelTable kKernels = {
     .add_column_sums = There<&cpu::add_column_sums>::call,
     .add_values = There<&cpu::add_values>::call,
     .gemm = There<&cpu::gemm>::call,
+    .quantized_gemm = There<&cpu::quantized_gemm>::call,
     .embedding = There<&cpu::embedding>::call,
     .embedding_backward = There<&cpu::embedding_backward>::call,
     .rope = There<&cpu::rope>::call,

@@ -98,8 +98,8 @@ TEST(DeathWhileJoining, OfARankThatHadArrivedEndsAllOthers) {
   auto one = join_in_background(rendezvous.job(1, 4));
   arrive(rendezvous.job(2, 4)).reset();
   for (auto* rank : {&zero, &one}) {
-    expect_death(*rank, AllOf(HasSubstr("rank 2 (node7, pid 4711) vanished"),
-                              HasSubstr("before all ranks had found each other")));
+    expect_death(*rank, AllOf(HasSubstr("rank 2 (node7, pid 4711) disconnected"),
+                              HasSubstr("before all ranks had connected")));
   }
 }
 
@@ -242,7 +242,7 @@ TEST_F(Released, RankThatDiesIsNoticedWhereTheTableGoesDown) {
   for (const int rank : {1, 3, 4}) join(rank);
   ByteStream first = arrive(jobs_[2]);
   wait_for_release(first);
-  expect_all_hear(HasSubstr("rank 2 (node7, pid 4711) vanished"));
+  expect_all_hear(HasSubstr("rank 2 (node7, pid 4711) disconnected"));
 }
 
 TEST_F(Released, RankHearsOfADeathFromTheLauncher) {

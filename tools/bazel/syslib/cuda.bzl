@@ -26,7 +26,7 @@ exports_files(["compiler.txt"])
 """
 
 def _first(rctx, name):
-    """The tool of that name, or "". """
+    """Returns the path of the tool, or "". """
     root = str(rctx.path(Label("//:WORKSPACE")).dirname)
     for folder in [rctx.os.environ.get("CUDA_PATH", ""), root + "/.cache/cuda/toolkit", "/usr/local/cuda"]:
         if folder and rctx.path(folder + "/bin/" + name).exists:
@@ -52,7 +52,7 @@ def _cuda_impl(rctx):
     rctx.file("flag.bzl", _FLAG_BZL)
     rctx.file("defs.bzl", "NVCC = %r\nCUOBJDUMP = %r\n" % (nvcc, cuobjdump))
 
-    # So that another compiler builds everything anew.
+    # Makes another compiler rebuild everything.
     rctx.file("compiler.txt", nvcc + "\n" + version)
     rctx.file("BUILD", _BUILD.format(found = nvcc != ""))
 

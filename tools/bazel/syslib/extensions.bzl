@@ -1,4 +1,4 @@
-"""Bzlmod face of syslib.bzl. Loaded by MODULE.bazel only: Bazel 4 has no module_extension."""
+"""Bzlmod extension of syslib.bzl. Loaded by MODULE.bazel only: Bazel 4 has no module_extension."""
 
 load(":syslib.bzl", "syslibs")
 

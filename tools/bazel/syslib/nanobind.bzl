@@ -11,7 +11,7 @@ _BUILD = """package(default_visibility = ["//visibility:public"])
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load(":defs.bzl", "FOUND")
 
-# No platform ever has this value: a target that wants it is skipped.
+# No platform has this value, so targets that require it are skipped.
 constraint_setting(name = "presence")
 
 constraint_value(name = "python_nanobind_or_numpy_is_not_installed", constraint_setting = ":presence")

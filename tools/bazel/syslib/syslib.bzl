@@ -29,7 +29,7 @@ bool_flag(name = "enabled", build_setting_default = {found})
 
 config_setting(name = "found", flag_values = {{":enabled": "True"}})
 
-# No platform ever has this value: a target that wants it is skipped.
+# No platform has this value, so targets that require it are skipped.
 constraint_setting(name = "presence")
 
 constraint_value(name = "{name}_is_not_installed", constraint_setting = ":presence")
@@ -114,11 +114,11 @@ def _system_library_impl(rctx):
             linkopts.append("-Wl,-rpath," + f[2:])
     _write(rctx, True, version, defines, includes, linkopts)
 
-# name: (pkg-config packages, headers that must be there, linkopts, Debian packages, required)
+# name: (pkg-config packages, required headers, linkopts, Debian packages, required)
 _LIBS = {
     "blas": (["blas"], [], [], "libblas-dev", True),
     "benchmark": (["benchmark"], ["benchmark/benchmark.h"], ["-lbenchmark_main", "-lbenchmark", "-lpthread"], "libbenchmark-dev", False),
-    # Fibers, of which tests make a GPU.
+    # Fibers, with which tests emulate a GPU.
     "boost_context": ([], ["boost/context/detail/fcontext.hpp"], ["-l:libboost_context.a"], "libboost-context-dev", True),
     "cli11": (["CLI11"], ["CLI/CLI.hpp"], [], "libcli11-dev", True),
     "crypto": (["libcrypto"], ["openssl/hmac.h"], [], "libssl-dev", True),
@@ -135,7 +135,7 @@ _LIBS = {
     "mpich": (["mpich"], ["mpi.h"], [], "libmpich-dev mpich", False),
     "openmpi": (["ompi"], ["mpi.h"], [], "libopenmpi-dev openmpi-bin", False),
     "pcre2": (["libpcre2-8"], ["pcre2.h"], [], "libpcre2-dev", True),
-    # Linked in: what is installed of ours needs no more libraries than before.
+    # Linked statically, so that installed files need no additional library.
     "pugixml": ([], ["pugixml.hpp"], ["-l:libpugixml.a"], "libpugixml-dev", True),
     "ssl": (["libssl"], ["openssl/ssl.h"], [], "libssl-dev", True),
     # Its headers only: the library is loaded at run time, where there is one.

@@ -1,4 +1,4 @@
-// `tutti bench`: the table that everyone in this field reads (as nccl-tests prints it).
+// `tutti bench`: times collectives and prints a table in the format of nccl-tests.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -31,19 +31,20 @@ namespace {
 
 using Peers = std::vector<std::unique_ptr<bench::PeerProcess>>;
 
-// What was found out about one algorithm, or one peer.
+// Measurements of one algorithm or one peer.
 struct Series {
   std::vector<double> times_us;
   uint64_t wrong = 0;
   std::string digest;
-  std::string problem;  // with the digest
+  std::string problem;  // of the digest
 
   void add(const std::vector<double>& more) {
     times_us.insert(times_us.end(), more.begin(), more.end());
   }
 };
 
-// Fewer calls for larger sizes: each size takes about as long.
+// Returns the number of timed calls: fewer for larger sizes, so that each size takes a similar
+// time.
 int iterations_for(const BenchOptions& options, uint64_t bytes) {
   if (options.iterations > 0) return options.iterations;
   const uint64_t calls = (uint64_t{64} << 20) / std::max<uint64_t>(bytes, 1);
@@ -56,7 +57,7 @@ int rounds_for(const BenchOptions& options) {
   return options.peers.empty() && !options.all() ? 1 : 5;
 }
 
-// The names of all that run here; "auto" where none is needed.
+// Returns the names of all algorithms that run here; "auto" if none is needed.
 std::vector<std::string> algorithms_that_run(bench::Measurement& measurement, Collective c) {
   std::vector<std::string> names;
   measurement.use("auto");
@@ -75,15 +76,15 @@ std::vector<std::string> algorithms_that_run(bench::Measurement& measurement, Co
 void check_digest(const bench::Digest& digest, Series& series) {
   const std::string text = bench::hex(digest.hash);
   if (!series.digest.empty() && text != series.digest) {
-    series.problem = "the same call gave another result in another turn";
+    series.problem = "the result differs between rounds of the same call";
   }
   series.digest = text;
   if (digest.other_ranks.empty()) return;
-  series.problem = "other bits than rank 0 has the result of rank";
+  series.problem = "results differ from rank 0's on rank";
   for (const int rank : digest.other_ranks) series.problem += cat(' ', rank);
 }
 
-// One turn of each after the other, so that what else happens on the machine happens to all.
+// Times one round of each in alternation, so that other load on the machine affects all alike.
 std::vector<Series> time_in_turns(Communicator& comm, bench::Measurement& measurement,
                                   const BenchOptions& options, const bench::Case& c,
                                   const std::vector<std::string>& algorithms, const Peers& peers) {
@@ -102,7 +103,7 @@ std::vector<Series> time_in_turns(Communicator& comm, bench::Measurement& measur
       series[algorithms.size() + i].add(
           peers[i]->run(c.collective, bench::element_count(c, comm.size()), warm_up, timed));
     }
-    // Whoever waits here sleeps while the peers have their turn.
+    // Ranks that wait here sleep during the peers' turn.
     comm.barrier();
   }
   return series;
@@ -113,7 +114,7 @@ void check(const Series& series, const bench::Case& c, const std::string& algori
   throw Error(ErrorCode::internal,
               cat(bench::name(c.collective, c.uneven), " of ", c.bytes, " bytes, algorithm ",
                   algorithm, ": ", series.problem),
-              {.cause = "the algorithm builds its results in another order on each rank"});
+              {.cause = "the algorithm sums in a different order on each rank"});
 }
 
 std::vector<Series> time_in_place(Communicator& comm, const BenchOptions& options, bench::Case c,
@@ -128,7 +129,7 @@ double algbw(uint64_t bytes, double time_us) {
   return time_us > 0 ? static_cast<double>(bytes) / time_us / 1000 : 0;
 }
 
-// The rows of one size; the fastest first where all algorithms are timed.
+// Returns the rows of one size, the fastest first if all algorithms are timed.
 std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const BenchOptions& options,
                               const Peers& peers) {
   bench::Measurement measurement(comm, c);
@@ -182,7 +183,8 @@ int run_rank(BenchOptions options, const bench::Case& c) {
   Communicator comm = Communicator::init();
   if (options.ranks > 0 && options.ranks != comm.size()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("-n ", options.ranks, ", but the launcher started ", comm.size(), " ranks"));
+                cat("-n ", options.ranks, ", but the launcher started ", comm.size(), " ranks"),
+                {.remedy = "remove -n, or start as many ranks"});
   }
   check_root(c, comm.size());
   if (comm.rank() == 0) options.peers = bench::choose_peers(options.peers, c.on_device);
@@ -213,14 +215,17 @@ int run_rank(BenchOptions options, const bench::Case& c) {
 
 void check_in_place(const BenchOptions& options, const bench::Case& c) {
   if (!options.in_place || (bench::runs_in_place(c.collective) && !c.on_device)) return;
-  throw Error(ErrorCode::unsupported,
-              cat("--in-place: ", bench::name(c.collective, c.uneven),
-                  c.on_device ? " of GPUs is not timed in place" : " does not run in place"));
+  throw Error(
+      ErrorCode::unsupported,
+      cat("--in-place: ", bench::name(c.collective, c.uneven),
+          c.on_device ? " cannot be timed in place with --device cuda" : " has no in-place form"),
+      {.remedy = "remove --in-place"});
 }
 
 void check_plot(const BenchOptions& options, const bench::Case& c) {
   if (options.plot.empty() || c.collective != Collective::barrier) return;
-  throw Error(ErrorCode::invalid_argument, "--plot draws time over bytes, and barrier has none");
+  throw Error(ErrorCode::invalid_argument, "--plot is not available for barrier, which has no size",
+              {.remedy = "remove --plot"});
 }
 
 void check_peers(const BenchOptions& options, const bench::Case& c) {
@@ -228,12 +233,13 @@ void check_peers(const BenchOptions& options, const bench::Case& c) {
   if (c.uneven || c.collective == Collective::send_recv || c.dtype != DType::f32 ||
       c.op != ReduceOp::sum || c.root != 0) {
     throw Error(ErrorCode::unsupported,
-                "peers are compared on f32, sum, from or to root 0, of blocks of one size, and not "
-                "on send_recv");
+                "--peers supports only --dtype f32, --op sum, --root 0 and equal block sizes, and "
+                "not send_recv",
+                {.remedy = "remove --peers, or change these options"});
   }
 }
 
-// Of ranks on this host.
+// Throws if the algorithm cannot run with this number of ranks on this host.
 void check_algorithm(const bench::Case& c, int ranks) {
   if (c.algorithm == "auto" || ranks <= 1) return;
   const Algorithm& algorithm = resolve_algorithm(c.collective, c.algorithm);
@@ -242,7 +248,8 @@ void check_algorithm(const bench::Case& c, int ranks) {
   if (!problem.empty()) {
     problem = cat("does not run on ", ranks, " ranks: ", problem);
   } else if (c.deterministic && reduces(c.collective) && algorithm.grade < Grade::canonical) {
-    problem = cat("is graded ", name(algorithm.grade), ", not canonical, and so not deterministic");
+    problem =
+        cat("is graded ", name(algorithm.grade), ", not canonical, so it is not deterministic");
   }
   if (problem.empty()) return;
   throw Error(ErrorCode::unsupported,
@@ -276,7 +283,7 @@ int run(const BenchOptions& options) {
     list_algorithms(options);
     return 0;
   }
-  // What is wrong for every rank is said once, before there are any.
+  // Errors that concern every rank are reported once, before ranks are started.
   const bench::Case c = parse_case(options);
   if (!is_launched()) check_root(c, std::max(1, options.ranks));
   parse_sizes(options, c);
@@ -295,81 +302,92 @@ int run(const BenchOptions& options) {
 }  // namespace
 
 void add_bench(CommandLine& line) {
-  Command bench = line.add("bench", "time a collective, with checked data");
+  Command bench = line.add("bench", "time a collective and check its results");
   auto o = std::make_shared<BenchOptions>();
   bench
       .add_option("collective", o->collective,
-                  "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, "
-                  "all_to_all, scan, exscan, barrier or send_recv; with uneven blocks all_gatherv, "
-                  "reduce_scatterv, gatherv, scatterv or all_to_allv")
+                  "collective to time: all_reduce, all_gather, reduce_scatter, broadcast, reduce, "
+                  "gather, scatter, all_to_all, scan, exscan, barrier or send_recv; with uneven "
+                  "block sizes: all_gatherv, reduce_scatterv, gatherv, scatterv or all_to_allv")
       .required()
       .suggest(collective_names());
-  bench.add_option("-n,--ranks", o->ranks, "ranks to start on this host (without a launcher)")
+  bench
+      .add_option("-n,--ranks", o->ranks,
+                  "number of ranks to start on this host, if no launcher started them")
       .between(1, 1 << 20);
   bench.add_option("--min", o->min, "smallest size in bytes (K, M, G are powers of 1024)")
       .show_default();
-  bench.add_option("--max", o->max, "largest size").show_default();
-  bench.add_option("--factor", o->factor, "from one size to the next").show_default();
+  bench.add_option("--max", o->max, "largest size in bytes").show_default();
+  bench.add_option("--factor", o->factor, "multiplication factor between sizes").show_default();
   bench.add_option("--dtype", o->dtype, "element type").show_default().suggest(dtype_names());
   bench.add_option("--op", o->op, "reduction operator").show_default().suggest(op_names());
-  bench
-      .add_option("--root", o->root,
-                  "of broadcast, reduce, gather and scatter: the rank from or to which it goes")
+  bench.add_option("--root", o->root, "root rank of broadcast, reduce, gather and scatter")
       .show_default();
   bench
-      .add_option("--algorithm", o->algorithm,
-                  "by name, hierarchical(A,B,C), FILE.xml (MSCCL's format), FILE.json (rings of "
-                  "tutti topo), auto, all (each in "
-                  "turn) or list")
+      .add_option(
+          "--algorithm", o->algorithm,
+          "algorithm: a name, hierarchical(A,B,C), FILE.xml (MSCCL XML), FILE.json (rings written "
+          "by tutti topo), auto (chosen by cost), all (each in turn), or list (print the names)")
       .show_default()
       .suggest(algorithm_names());
   bench
       .add_option("--transport", o->transport,
-                  "auto, shm, tcp, ucx, ofi, or shm+tcp, shm+ucx, shm+ofi")
+                  "transport: auto, shm, tcp, ucx, ofi, shm+tcp, shm+ucx or shm+ofi (default: "
+                  "TUTTI_TRANSPORT)")
       .suggest(transport_names());
   bench
-      .add_option("--buffers", o->buffers,
-                  "user: plain memory; library: Communicator::allocate(), which the other ranks of "
-                  "the host read in place; registered: plain memory made such. Of GPUs: windows"
-                  " (Communicator::register_window()) of the library's memory, or of CUDA's")
+      .add_option(
+          "--buffers", o->buffers,
+          "buffer memory. user: ordinary allocations; library: memory from "
+          "Communicator::allocate(), which peers on the same host read in place; registered: "
+          "ordinary memory passed to register_memory(). With --device cuda, library and registered "
+          "are windows (Communicator::register_window()) over memory from allocate() or from CUDA")
       .show_default();
-  bench.add_option("--device", o->device, "whose memory the buffers are: host, or cuda (a GPU's)")
+  bench.add_option("--device", o->device, "memory that holds the buffers: host or cuda")
       .show_default();
   bench.add_flag("--in-place", o->in_place,
-                 "also time calls whose input and output are one buffer, in columns of their own");
-  bench.add_flag("--graph", o->graph, "of a GPU: capture the call once, and time its graph");
+                 "also time in-place calls and print them in separate columns");
+  bench.add_flag("--graph", o->graph,
+                 "with --device cuda: capture the call in a CUDA graph and time its launches");
   bench.add_flag("--deterministic", o->deterministic,
-                 "canonical algorithms only, as with TUTTI_DETERMINISTIC=1");
-  bench
-      .add_option("--wire", o->wire,
-                  "the format in which f32 elements travel: plain, or rounded to fewer bits")
+                 "use only deterministic (canonical) algorithms, as TUTTI_DETERMINISTIC=1 does");
+  bench.add_option("--wire", o->wire, "wire format of f32 elements: plain, or a compressed format")
       .type_name("FORMAT")
       .show_default()
       .suggest(wire_names());
   bench.add_flag("--digest", o->digest,
-                 "inputs whose result depends on the order of summation; shows its SHA-256");
+                 "use inputs whose sum depends on the order of summation, and print the SHA-256 of "
+                 "the result");
   bench
-      .add_option(
-          "--peers", o->peers,
-          "what to time in turn with Tutti: openmpi, mpich, gloo, floor, of GPUs nccl, or all that "
-          "are here")
+      .add_option("--peers", o->peers,
+                  "libraries to time in alternation with Tutti: openmpi, mpich, gloo, floor (plain "
+                  "memory copies), nccl (with --device cuda), or all that are installed")
       .separated_by_commas();
-  bench.add_option("--rounds", o->rounds, "turns per size (default: 1; with peers or all: 5)")
+  bench
+      .add_option("--rounds", o->rounds,
+                  "measurement rounds per size (default: 1; with --peers or --algorithm all: 5)")
       .between(1, 1 << 30);
-  bench.add_option("--iterations", o->iterations, "timed calls per turn (default: by size)")
+  bench
+      .add_option("--iterations", o->iterations,
+                  "timed calls per round (default: depends on the size)")
       .between(1, 1 << 30);
-  bench.add_option("--load", o->load, "number of busy processes beside the ranks (with -n)")
+  bench
+      .add_option("--load", o->load,
+                  "with -n: number of busy processes that compete with the ranks for the cores")
       .between(0, 1 << 10);
   bench
-      .add_option(
-          "--quota", o->quota,
-          "processor time of all ranks, in processors: 1.5 (with -n; makes a control group)")
+      .add_option("--quota", o->quota,
+                  "with -n: limit of the processor time of all ranks, in processors (1.5), set by "
+                  "a control group")
       .between(0.01, 1 << 20);
-  bench.add_flag("--beside", o->is_beside).group("");  // for the ranks: --load and --quota are done
-  bench.add_option("--json", o->json, "write the results to this file");
-  bench.add_option("--csv", o->csv, "write the table to this file");
-  bench.add_option("--plot", o->plot,
-                   "draw time over bytes into this .svg or .png file (needs gnuplot)");
+  bench.add_flag("--beside", o->is_beside)
+      .group("");  // hidden: marks the ranks, whose launcher applies --load and --quota
+  bench.add_option("--json", o->json, "write the results as JSON to this file").type_name("FILE");
+  bench.add_option("--csv", o->csv, "write the table as CSV to this file").type_name("FILE");
+  bench
+      .add_option("--plot", o->plot,
+                  "plot time against size into this .svg or .png file (requires gnuplot)")
+      .type_name("FILE");
   bench.footer(
       "Examples:\n"
       "  tutti bench all_reduce -n 2\n"

@@ -17,12 +17,13 @@ namespace tutti::tool {
 
 namespace {
 
-// Characters of UTF-8.
+// Number of UTF-8 characters.
 size_t width(const std::string& text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
 }
 
-// "1-4, 6, 8-10, ...: why not the others", of the numbers of ranks on one host.
+// Returns the supported numbers of ranks on one host and the reason against others: "1-4, 6, 8-10,
+// ...: reason".
 std::string where_it_runs(const Algorithm& algorithm) {
   constexpr int kShown = 16;
   constexpr int kLast = 64;
@@ -51,25 +52,25 @@ bench::Buffers parse_buffers(const std::string& text) {
   if (text == "user") return bench::Buffers::user;
   if (text == "library") return bench::Buffers::library;
   if (text == "registered") return bench::Buffers::registered;
-  throw Error(ErrorCode::invalid_argument, cat("there are no buffers '", text, "'"),
+  throw Error(ErrorCode::invalid_argument, cat("unknown buffer memory '", text, "'"),
               {.remedy = "use user, library or registered"});
 }
 
 bool is_on_device(const BenchOptions& options, const bench::Case& c) {
   if (options.device == "host" && !options.graph) return false;
   if (options.device == "host") {
-    throw Error(ErrorCode::invalid_argument, "--graph without a GPU",
-                {.cause = "a graph is what a GPU's stream is captured into",
+    throw Error(ErrorCode::invalid_argument, "--graph requires a GPU",
+                {.cause = "only calls on a GPU stream can be captured in a graph",
                  .remedy = "add --device cuda"});
   }
   if (options.device != "cuda") {
-    throw Error(ErrorCode::invalid_argument, cat("there is no device '", options.device, "'"),
+    throw Error(ErrorCode::invalid_argument, cat("unknown device '", options.device, "'"),
                 {.remedy = "use host or cuda"});
   }
   const std::string with = cat("--device cuda with ");
   if (c.collective == Collective::barrier) {
     throw Error(ErrorCode::unsupported, with + options.collective,
-                {.cause = "it does not run on GPUs", .remedy = "use --device host"});
+                {.cause = "barrier is not implemented for GPUs", .remedy = "use --device host"});
   }
   return true;
 }
@@ -79,15 +80,16 @@ void check_wire(const bench::Case& c, const BenchOptions& options) {
   if (c.dtype != DType::f32) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--wire ", options.wire, " with --dtype ", options.dtype),
-                {.cause = "only f32 travels in another format", .remedy = "use --dtype f32"});
+                {.cause = "wire formats apply to f32 only", .remedy = "use --dtype f32"});
   }
   if (reduces(c.collective) && c.op == ReduceOp::user) {
     throw Error(ErrorCode::invalid_argument, cat("--wire ", options.wire, " with --op user"),
-                {.cause = "an operator of the caller's knows f32 only"});
+                {.cause = "user operators process elements in f32, not in a wire format",
+                 .remedy = "use another --op, or --wire plain"});
   }
   if (c.on_device && reduces(c.collective)) {
     throw Error(ErrorCode::unsupported, cat("--wire ", options.wire, " with --device cuda"),
-                {.cause = "sums of GPUs' memory that travel in another format are not checked yet",
+                {.cause = "the results of GPU reductions in a wire format cannot be checked",
                  .remedy = "use --device host"});
   }
 }
@@ -101,9 +103,10 @@ bench::Case parse_case(const BenchOptions& options) {
   c.op = op_named(options.op);
   c.root = options.root;
   if (reduces(c.collective) && !supports(c.op, c.dtype)) {
-    throw Error(ErrorCode::invalid_argument, cat(options.op, " does not work on ", options.dtype),
-                {.cause = "bitwise operators work on integers only, minloc and maxloc on pairs "
-                          "only, and no other on pairs"});
+    throw Error(ErrorCode::invalid_argument, cat(options.op, " is not defined for ", options.dtype),
+                {.cause = "bitwise operators require integers; minloc and maxloc require pairs, "
+                          "which no other operator supports",
+                 .remedy = "use another --op or --dtype"});
   }
   c.algorithm = options.all() ? "auto" : options.algorithm;
   if (c.algorithm != "auto") resolve_algorithm(c.collective, c.algorithm);
@@ -121,11 +124,11 @@ void check_root(const bench::Case& c, int ranks) {
   if (c.root != 0 && !has_root(c.collective)) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--root ", c.root, ": ", bench::name(c.collective, c.uneven), " has no root"),
-                {.remedy = "broadcast, reduce, gather and scatter have one"});
+                {.remedy = "remove --root, or use broadcast, reduce, gather or scatter"});
   }
   if (c.root >= 0 && c.root < ranks) return;
   throw Error(ErrorCode::invalid_argument,
-              cat("--root ", c.root, " is none of the ", ranks, " ranks"),
+              cat("--root ", c.root, " is not one of the ", ranks, " ranks"),
               {.remedy = cat("ranks are numbered from 0 to ", ranks - 1)});
 }
 
@@ -136,8 +139,8 @@ std::vector<uint64_t> parse_sizes(const BenchOptions& options, const bench::Case
   if (min > max || options.factor < 2) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--min ", options.min, " --max ", options.max, " --factor ", options.factor,
-                    " names no sizes"),
-                {.remedy = "--min must not exceed --max, and --factor must be at least 2"});
+                    " selects no sizes"),
+                {.remedy = "set --min to at most --max, and --factor to at least 2"});
   }
   std::vector<uint64_t> sizes;
   for (uint64_t bytes = min; bytes <= max; bytes *= options.factor) {

@@ -1,4 +1,4 @@
-// The command line of `tutti bench`, and what it means.
+// The command line of `tutti bench`.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ struct BenchOptions {
   std::string buffers = "user";  // or "library", "registered"
   std::string device = "host";   // or "cuda"
   bool graph = false;
-  bool in_place = false;  // time it as well
+  bool in_place = false;  // also time in place
   bool digest = false;
   bool deterministic = false;
   std::string wire = "plain";
   std::vector<std::string> peers;
-  int rounds = 0;          // 0: by what is timed
-  int iterations = 0;      // 0: by size
+  int rounds = 0;          // 0: default
+  int iterations = 0;      // 0: depends on the size
   int load = 0;            // busy processes beside the ranks
   double quota = 0;        // processors; 0: no limit
-  bool is_beside = false;  // a rank whose launcher has taken care of both
+  bool is_beside = false;  // a rank; its launcher applies both
   std::string json;
   std::string csv;
   std::string plot;
@@ -42,12 +42,12 @@ struct BenchOptions {
   bool all() const { return algorithm == "all"; }
 };
 
-// These throw Error(invalid_argument) that says what there is instead.
+// Throws Error(invalid_argument) that lists the valid choices.
 bench::Case parse_case(const BenchOptions& options);
 void check_root(const bench::Case& c, int ranks);
 std::vector<uint64_t> parse_sizes(const BenchOptions& options, const bench::Case& c);
 
-// Prints the algorithms of a collective: name, grade, source, and on how many ranks each runs.
+// Prints the algorithms of a collective: name, grade, source, and supported numbers of ranks.
 void list_algorithms(const BenchOptions& options);
 
 }  // namespace tutti::tool

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kColors[] = {"#d62728", "#1f77b4", "#2ca02c", "#9467bd"};
 
-// Values on an axis, and some room around them.
+// Range of an axis, with a margin.
 struct Range {
   double low = 0;
   double high = 0;

@@ -1,4 +1,4 @@
-// `tutti bench --plot`: time over bytes, one line per library, drawn by gnuplot.
+// `tutti bench --plot`: time against bytes, one line per library, drawn by gnuplot.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tutti::tool {
 
 struct PlotLine {
   std::string title;
-  bool is_reference = false;                        // dashed: no library
+  bool is_reference = false;                        // dashed, because it is no library
   std::vector<std::pair<uint64_t, double>> points;  // bytes, microseconds
 };
 

@@ -25,7 +25,7 @@ void finish_file(std::ofstream& file, const std::string& path) {
   if (!file.flush()) throw system_error(cat("cannot write ", path), errno);
 }
 
-// A rank that is alone moves nothing; it then has the transport that was asked for.
+// Returns the transport in use; a lone rank uses none, so the requested one is shown.
 std::string shown_transport(const Communicator& comm, const BenchOptions& options) {
   return comm.size() == 1 && !options.transport.empty() ? options.transport : comm.transport();
 }
@@ -42,7 +42,7 @@ std::string fixed(std::optional<double> number, int digits) {
   return text.str();
 }
 
-// A composition's name has commas.
+// Quotes a cell that contains commas, as names of compositions do.
 std::string csv_cell(const std::string& text) {
   return text.find(',') == std::string::npos ? text : cat('"', text, '"');
 }
@@ -51,7 +51,7 @@ std::string csv_cell(std::optional<double> number) { return number ? cat(*number
 
 Json or_null(std::optional<double> number) { return number ? Json(*number) : nullptr; }
 
-// Of factors: how large they are on average, and at worst.
+// Geometric mean and maximum of factors.
 struct Factors {
   double log_sum = 0;
   double worst = 0;
@@ -91,7 +91,7 @@ bool BenchReport::stands_for_tutti(const BenchRow& row) const {
   return does_something && (!options_.all() || row.is_auto);
 }
 
-// Ranks that wait for a core are slower by far, and no other line says why.
+// Warns that ranks share cores, which makes calls far slower.
 void BenchReport::print_sharing() const {
   const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
   const bool all_here = options_.ranks == comm_->size();  // the ranks that `-n` starts
@@ -148,7 +148,7 @@ void BenchReport::print(const BenchRow& row) const {
   std::fflush(stdout);
 }
 
-// As nccl-tests ends its table.
+// Prints the last line of an nccl-tests table.
 void BenchReport::print_average() const {
   if (options_.all() || rows_.empty() || case_.collective == Collective::barrier) return;
   double sum = 0;
@@ -200,7 +200,7 @@ void BenchReport::print_ratios_to_best_mpi() const {
   factors.print("the best of " + names);
 }
 
-// How well auto does.
+// Prints how close the choices of auto are to the best algorithm.
 void BenchReport::print_choices() const {
   if (!options_.all()) return;
   Factors factors;

@@ -1,4 +1,4 @@
-// What `tutti bench` shows and writes: the table, JSON, CSV and a plot.
+// The output of `tutti bench`: table, JSON, CSV and plot.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace tutti::tool {
 
-// One size with one algorithm.
+// Results of one size with one algorithm.
 struct BenchRow {
   uint64_t bytes = 0;
   uint64_t count = 0;
-  uint64_t wire_bytes = 0;  // what travels as them
+  uint64_t wire_bytes = 0;  // bytes in the wire format
   std::string algorithm;
   double time_us = 0;  // the median
   double min_us = 0;
@@ -29,27 +29,27 @@ struct BenchRow {
   double in_place_us = 0;  // --in-place: the median
   double in_place_busbw = 0;
   std::string digest;  // --digest
-  // Medians, in the order of the peers; nothing where a peer does not have the collective.
+  // Medians, in the order of the peers; nothing if a peer lacks the collective.
   std::vector<std::optional<double>> peer_us;
   std::vector<std::optional<double>> peer_p90_us;
   // --algorithm all:
   bool is_best = false;
   bool is_auto = false;
 
-  // Of its time over the peer's.
+  // Ratio of this row's time to the peer's.
   std::optional<double> ratio(size_t peer) const;
 };
 
-// Opens the files when it is made, so that a wrong path is said before anything is timed. All throw
-// Error(system) where a file cannot be written.
+// The constructor opens the files, so that a wrong path is reported before anything is timed. All
+// methods throw Error(system) if a file cannot be written.
 class BenchReport {
  public:
-  // Without `comm`: only looks whether the files can be written.
+  // Without `comm` the report only checks whether the files can be written.
   BenchReport(const BenchOptions& options, const bench::Case& c, const Communicator* comm);
 
   void print_header() const;
   void add(const BenchRow& row);
-  // The summary, and the files.
+  // Prints the summary and writes the files.
   void finish();
 
  private:
@@ -58,7 +58,8 @@ class BenchReport {
   void print_average() const;
   void print_ratios() const;
   void print_ratios_to_best_mpi() const;
-  // Rows that stand for Tutti: with the algorithm that was asked for, and where anything is done.
+  // Returns true for rows that represent Tutti in comparisons: those of the requested algorithm
+  // that move data.
   bool stands_for_tutti(const BenchRow& row) const;
   void print_choices() const;
   void write_json();

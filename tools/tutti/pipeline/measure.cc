@@ -25,12 +25,12 @@ using training::tensor_at;
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// Of a simulated bubble; where that is 0, of the total.
+// Tolerance relative to the simulated bubble; relative to the total if the bubble is 0.
 constexpr double kTolerance = 0.05;
-// Until steps that follow one another have settled.
+// Number of steps before successive steps reach a steady state.
 constexpr int kWarmUp = 2;
 
-// Each entry takes its time from the moment at which it starts.
+// A stage that sleeps instead of computing; each entry sleeps its full time from its start.
 class SleepingStage : public StageWork {
  public:
   SleepingStage(const Costs& costs, double unit) : costs_(costs), unit_(unit) {}
@@ -52,7 +52,7 @@ class SleepingStage : public StageWork {
     sleep(time(costs_.backward_weight, action));
   }
 
-  // Spent in entries since the last call.
+  // Returns the time spent in entries since the last call.
   double take_busy() { return std::exchange(busy_, 0); }
 
  private:
@@ -81,7 +81,7 @@ constexpr size_t kNumbers = sizeof(Step) / sizeof(double);
 
 double now() { return Seconds(Clock::now().time_since_epoch()).count(); }
 
-// By rank, then by step.
+// Returns the steps by rank, then by step number.
 std::vector<std::vector<Step>> run_steps(Communicator& stages, Executor& executor,
                                          const PipelineReport& report, SleepingStage& stage,
                                          int steps, bool barriers) {
@@ -104,7 +104,7 @@ std::vector<std::vector<Step>> run_steps(Communicator& stages, Executor& executo
   return by_rank;
 }
 
-// From a barrier to the end of the slowest rank.
+// Measures single steps, from a barrier to the end of the slowest rank.
 void add_single_steps(const std::vector<std::vector<Step>>& ranks, MeasuredPipeline& measured) {
   std::vector<double> makespans;
   std::vector<double> bubbles;
@@ -123,7 +123,8 @@ void add_single_steps(const std::vector<std::vector<Step>>& ranks, MeasuredPipel
   measured.bubble = median(bubbles);
 }
 
-// From the end of one step to that of the next, on each rank; the first ones have not settled.
+// Measures successive steps, from the end of one step to that of the next on each rank, without the
+// first ones.
 void add_successive_steps(const std::vector<std::vector<Step>>& ranks, MeasuredPipeline& measured) {
   std::vector<double> periods;
   std::vector<double> bubbles;
@@ -146,7 +147,7 @@ struct Difference {
   bool within = false;
 };
 
-// Relative to what was simulated.
+// Returns the difference relative to the simulated value.
 Difference compare(double measured, double simulated) {
   const double difference = measured - simulated;
   if (simulated < 1e-9) return {difference, std::abs(difference) <= kTolerance};
@@ -173,7 +174,7 @@ std::string line(const char* what, const char* time, double measured, double sim
 
 MeasuredPipeline measure(Communicator& stages, const PipelineReport& report, const Costs& costs,
                          const PipelineMeasuring& measuring) {
-  ::prctl(PR_SET_TIMERSLACK, 1);  // sleeps end when they should, not 50 us later
+  ::prctl(PR_SET_TIMERSLACK, 1);  // shorter timer slack than the default 50 us
   const double unit = measuring.sleep_ms / 1000;
   SleepingStage stage(costs, unit);
   Communicator alone = stages.split(stages.rank());
@@ -217,7 +218,7 @@ bool measure_all(Communicator& world, const std::vector<PipelineReport>& reports
   size_t met = 0;
   for (const PipelineReport& report : reports) {
     const Schedule& schedule = report.plan.schedule;
-    // As many pipelines as there are ranks for run at once: those that wait for long say so.
+    // Runs as many pipelines at once as the ranks allow.
     Communicator stages = world.split(world.rank() / schedule.ranks);
     const MeasuredPipeline measured = measure(stages, report, costs, measuring);
     const Difference once = compare(measured.bubble, report.timeline.bubble);

@@ -1,4 +1,4 @@
-// `tutti pipeline --measure`: schedules run by real ranks that sleep in place of computing.
+// `tutti pipeline --measure`: runs schedules on real ranks that sleep instead of computing.
 #pragma once
 
 #include <vector>
@@ -9,30 +9,30 @@
 namespace tutti::tool {
 
 struct PipelineMeasuring {
-  double sleep_ms = 20;  // a unit of the costs
-  int steps = 4;         // of each kind
+  double sleep_ms = 20;  // milliseconds per unit of the costs
+  int steps = 4;         // number of steps of each kind
 };
 
-// In units of the costs, as a Timeline: medians over steps.
+// Medians over steps in units of the costs, as in a Timeline.
 struct MeasuredPipeline {
   double makespan = 0;
-  double bubble = 0;  // the part of the ranks' time that is spent outside of entries
+  double bubble = 0;  // fraction of the ranks' time outside of entries
   double period = 0;
   double steady_bubble = 0;
 };
 
-// Collective over the ranks of the report's plan, which are on one host: their clocks are compared.
-// The same result on all of them.
+// Collective over the ranks of the report's plan, which must be on one host because their clocks
+// are compared. Returns the same result on all of them.
 MeasuredPipeline measure(Communicator& stages, const PipelineReport& report,
                          const training::pipeline::Costs& costs,
                          const PipelineMeasuring& measuring);
 
-// What was measured beside what was simulated, a few lines.
+// Compares measured and simulated values in a few lines.
 std::string text_of(const PipelineReport& report, const MeasuredPipeline& measured);
 Json json_of(const PipelineReport& report, const MeasuredPipeline& measured);
 
-// Collective over ranks whose number is a multiple of each plan's. Prints a line for each; false
-// (on rank 0) if a bubble was not met.
+// Collective; the number of ranks must be a multiple of each plan's. Prints a line per plan;
+// returns false on rank 0 if a bubble differs by more than the tolerance.
 bool measure_all(Communicator& world, const std::vector<PipelineReport>& reports,
                  const training::pipeline::Costs& costs, const PipelineMeasuring& measuring);
 

@@ -28,7 +28,7 @@ using training::pipeline::ScheduleKind;
 using training::pipeline::Updates;
 
 constexpr size_t kTerminalColumns = 100;
-constexpr int kMostForwards = 200'000;  // of a table: many more take minutes
+constexpr int kMostForwards = 200'000;  // largest table; larger ones take minutes
 
 struct PipelineOptions {
   std::string schedule;
@@ -53,7 +53,7 @@ int list_schedules() {
   return 0;
 }
 
-// The least number of micro-batches an update for which there is a table; 1 if there is none.
+// Returns the smallest number of micro-batches per update that has a table; 1 if none has.
 int least_accumulated(const ScheduleKind& kind, training::pipeline::Shape shape) {
   for (shape.accumulated = 1; shape.accumulated <= shape.micro_batches; ++shape.accumulated) {
     if (kind.why_not(shape).empty()) return shape.accumulated;
@@ -67,19 +67,19 @@ training::pipeline::Shape shape_for(const ScheduleKind& kind, const PipelineOpti
     throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
   };
   if (shape.virtual_stages > 1 && !kind.has_virtual_stages) {
-    refuse(cat(kind.name, " has one chunk a rank, not ", shape.virtual_stages),
-           "leave -v out, or take interleaved");
+    refuse(cat(kind.name, " has one chunk per rank, not ", shape.virtual_stages),
+           "remove -v, or use interleaved");
   }
   if (shape.accumulated > 0 && kind.updates == Updates::flushed) {
-    refuse(cat(kind.name, " changes the weights once a step, after all micro-batches"),
-           "leave --accumulate out, or take pipedream or pipedream-2bw");
+    refuse(cat(kind.name, " updates the weights once per step, after all micro-batches"),
+           "remove --accumulate, or use pipedream or pipedream-2bw");
   }
   const double forwards =
       1.0 * shape.ranks * shape.micro_batches * std::max(1, shape.virtual_stages);
   if (forwards > kMostForwards) {
     refuse(cat("a table of ", shape.ranks, " ranks and ", shape.micro_batches,
                " micro-batches is too large to show"),
-           cat("ask for at most ", kMostForwards, " forwards"));
+           cat("use at most ", kMostForwards, " forwards"));
   }
   if (shape.virtual_stages == 0) shape.virtual_stages = kind.has_virtual_stages ? 2 : 1;
   if (shape.accumulated == 0) shape.accumulated = least_accumulated(kind, shape);
@@ -114,7 +114,7 @@ Communicator join_ranks(int ranks) {
   if (world.size() == ranks) return world;
   throw Error(ErrorCode::invalid_argument,
               cat("the pipeline has ", ranks, " ranks, but the launcher started ", world.size()),
-              {.where = world.describe(world.rank()), .remedy = "start as many"});
+              {.where = world.describe(world.rank()), .remedy = "start as many ranks"});
 }
 
 int show(const PipelineOptions& options) {
@@ -132,7 +132,7 @@ int show(const PipelineOptions& options) {
   return 0;
 }
 
-// The table that bench/README.md has.
+// Prints the table of bench/README.md.
 int measure_all(const PipelineOptions& options) {
   constexpr int kRanks[] = {2, 4};
   constexpr int kMicroBatches[] = {4, 8, 16};
@@ -165,37 +165,42 @@ void add_costs(Command command, Costs& costs) {
     command.add_option(name, times, what)
         .type_name("T,..")
         .separated_by_commas()
-        .group("Times: one number, or one for each chunk")
+        .group("Times (one number, or one per chunk)")
         .show_default();
   };
-  add("--forward", costs.forward, "of a chunk's forward (F)");
-  add("--backward-input", costs.backward_input, "of its backward for inputs (I)");
-  add("--backward-weight", costs.backward_weight, "for weights (W); a whole backward (B) is I + W");
-  add("--message", costs.message, "of a message to the next chunk and back");
+  add("--forward", costs.forward, "forward time of a chunk (F)");
+  add("--backward-input", costs.backward_input, "backward time for the input gradients (I)");
+  add("--backward-weight", costs.backward_weight,
+      "backward time for the weight gradients (W); a full backward (B) takes I + W");
+  add("--message", costs.message, "time of a message between neighbouring chunks");
 }
 
 void add_limits(Command command, PipelineProofs& proofs) {
   const auto add = [&](const char* name, int& limit, const char* what) {
     command.add_option(name, limit, what).type_name("N").group("Limits of --prove").show_default();
   };
-  add("--max-ranks", proofs.max_ranks, "ranks");
-  add("--max-micro-batches", proofs.max_micro_batches, "micro-batches of a step");
-  add("--max-virtual", proofs.max_virtual, "chunks a rank");
+  add("--max-ranks", proofs.max_ranks, "largest number of ranks");
+  add("--max-micro-batches", proofs.max_micro_batches, "largest number of micro-batches per step");
+  add("--max-virtual", proofs.max_virtual, "largest number of chunks per rank");
 }
 
 void add_measuring(Command command, PipelineOptions& options) {
   constexpr const char* kGroup = "Measuring";
   command
       .add_flag("--measure", options.measure,
-                "run it on real ranks that sleep in place of computing, and compare; without "
-                "SCHEDULE: all of them")
+                "run the schedule on real ranks that sleep instead of computing and compare the "
+                "times; without SCHEDULE: all schedules")
       .group(kGroup);
-  command.add_option("--sleep", options.measuring.sleep_ms, "a unit of the times below")
+  command
+      .add_option("--sleep", options.measuring.sleep_ms,
+                  "milliseconds of sleep per unit of the times below")
       .type_name("MS")
       .between(0.001, 1e6)
       .group(kGroup)
       .show_default();
-  command.add_option("--steps", options.measuring.steps, "to take the median of")
+  command
+      .add_option("--steps", options.measuring.steps,
+                  "number of measured steps; the median is reported")
       .type_name("N")
       .between(1, 1'000'000)
       .group(kGroup)
@@ -212,11 +217,11 @@ void refuse_what_does_not_fit(const Command& command, const PipelineOptions& opt
       throw UsageError(cat(detail, " requires --measure"));
     }
   }
-  // What a message takes is then found out.
+  // --measure measures the time of a message.
   if (options.measure && command.count("--message") > 0) {
     throw UsageError("--measure excludes --message");
   }
-  const char* of_all = nullptr;  // asked of all schedules: no one is described
+  const char* of_all = nullptr;  // option that applies to all schedules
   if (options.measure && options.schedule.empty()) of_all = "--measure without SCHEDULE";
   if (options.prove) of_all = "--prove";
   if (options.list) of_all = "--list";
@@ -239,28 +244,32 @@ void refuse_what_does_not_fit(const Command& command, const PipelineOptions& opt
 
 void add_pipeline(CommandLine& line) {
   const auto options = std::make_shared<PipelineOptions>();
-  Command command = line.add(
-      "pipeline", "Show a pipeline schedule: its proof, its memory, its bubble, a picture");
-  command.add_option("SCHEDULE", options->schedule, "its name (see --list)").type_name("");
-  command.add_option("-p,--ranks", options->shape.ranks, "ranks of the pipeline").type_name("P");
-  command.add_option("-m,--micro-batches", options->shape.micro_batches, "of a step")
+  Command command =
+      line.add("pipeline", "show a pipeline schedule: its proof, memory, bubble and picture");
+  command.add_option("SCHEDULE", options->schedule, "name of the schedule (see --list)")
+      .type_name("");
+  command.add_option("-p,--ranks", options->shape.ranks, "number of pipeline ranks").type_name("P");
+  command
+      .add_option("-m,--micro-batches", options->shape.micro_batches,
+                  "number of micro-batches per step")
       .type_name("M");
   command
       .add_option("-v,--virtual", options->shape.virtual_stages,
-                  "chunks a rank, of interleaved (default: 2)")
+                  "model chunks per rank, for interleaved (default: 2)")
       .between(1, 1 << 20)
       .type_name("V");
   command
       .add_option("--accumulate", options->shape.accumulated,
-                  "micro-batches an update, of pipedream and pipedream-2bw (default: as few as "
-                  "can be)")
+                  "micro-batches per weight update, for pipedream and pipedream-2bw (default: the "
+                  "smallest possible)")
       .type_name("A");
-  command.add_option("--svg", options->svg, "write a picture").type_name("FILE");
-  command.add_option("--json", options->json, "write all numbers").type_name("FILE");
+  command.add_option("--svg", options->svg, "write a picture to this file").type_name("FILE");
+  command.add_option("--json", options->json, "write all results as JSON").type_name("FILE");
   command.add_flag("--table", options->table,
-                   "print the timetable, also where it is wider than 100 columns");
-  command.add_flag("--list", options->list, "print all schedules");
-  command.add_flag("--prove", options->prove, "prove SCHEDULE, or all, in every shape");
+                   "print the timetable even if it is wider than 100 columns");
+  command.add_flag("--list", options->list, "print the names of all schedules");
+  command.add_flag("--prove", options->prove,
+                   "prove SCHEDULE, or all schedules, for every shape within the limits");
   add_measuring(command, *options);
   add_costs(command, options->costs);
   add_limits(command, options->proofs);

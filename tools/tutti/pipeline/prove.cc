@@ -42,7 +42,7 @@ std::vector<ProofTask> tasks_for(const ScheduleKind& kind, const PipelineProofs&
   return tasks;
 }
 
-// On all processors: proofs are independent of each other. Large ones first.
+// Runs the independent proofs on all processors, large ones first.
 void prove(const ScheduleKind& kind, std::vector<ProofTask>& tasks) {
   std::atomic<size_t> next{0};
   const auto work = [&] {
@@ -68,7 +68,9 @@ std::string where(const ScheduleKind& kind, const Shape& shape) {
 
 void refuse_below_one(const char* option, int value) {
   if (value >= 1) return;
-  throw Error(ErrorCode::invalid_argument, cat(option, " is ", value, ": it must be at least 1"));
+  throw Error(ErrorCode::invalid_argument,
+              cat(option, " is ", value, ", but it must be at least 1"),
+              {.remedy = cat("use ", option, " 4, for example")});
 }
 
 }  // namespace

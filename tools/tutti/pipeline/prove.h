@@ -1,4 +1,4 @@
-// `tutti pipeline --prove`: every schedule, for every shape that it has a table for.
+// `tutti pipeline --prove`: proves every schedule for every shape that has a table.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ struct PipelineProofs {
   int max_virtual = 4;
 };
 
-// Prints a line for each kind of schedule, what is wrong, and the sum; returns the exit code.
-// Throws Error(invalid_argument) for limits below 1 and for an unknown schedule.
+// Prints a line per schedule, the problems, and the total; returns the exit code. Throws
+// Error(invalid_argument) for limits below 1 and for an unknown schedule.
 int prove_pipelines(const PipelineProofs& limits);
 
 }  // namespace tutti::tool

@@ -13,7 +13,7 @@ namespace {
 
 using namespace training::pipeline;
 
-// As short as it can be told.
+// Formats a number with at most four decimals.
 std::string number(double value) { return cat(std::round(value * 1e4) / 1e4); }
 
 std::string percent(double ratio) {
@@ -22,14 +22,14 @@ std::string percent(double ratio) {
   return text;
 }
 
-// Time that a rank computes, on average.
+// Mean computing time of a rank.
 double work(const Timeline& timeline, int ranks) {
   double sum = 0;
   for (const Span& span : timeline.spans) sum += span.end - span.start;
   return sum / ranks;
 }
 
-// None where there is no table for twice the micro-batches.
+// Returns nothing if there is no table for twice the micro-batches.
 std::optional<PipelineReport::Unflushed> without_flushes(const ScheduleKind& kind, Shape shape,
                                                          const Costs& costs, const Timeline& once) {
   shape.micro_batches *= 2;
@@ -61,11 +61,13 @@ std::vector<int> of_ranks(const Bounds& bounds, int RankBounds::*member) {
 std::string proof(const PipelineReport& report) {
   const Schedule& schedule = report.plan.schedule;
   std::string text =
-      "proved: no deadlock, every micro-batch once through every chunk in each direction,\n"
-      "        gradients added in ascending order";
+      "proved: no deadlock, every micro-batch passes every chunk once in each direction,\n"
+      "        gradients are added in ascending order";
   if (schedule.updates == Updates::flushed) return text + "\n";
   return cat(
-      text, ", backward with the weights of its forward,\n        which change after every ",
+      text,
+      ", backward uses the weights of its forward,\n"
+      "        which are updated after every ",
       schedule.accumulated == 1 ? "micro-batch" : cat(schedule.accumulated, " micro-batches"),
       '\n');
 }
@@ -80,8 +82,8 @@ std::string table_of_ranks(const PipelineReport& report) {
     text += line + listed(report.plan.ranks[i].chunks) + '\n';
   }
   return text +
-         "(the most kept at once: micro-batches' activations, versions of the weights; the\n"
-         " most receives posted ahead)\n";
+         "(largest numbers held at a time: micro-batches' activations, weight versions, receives\n"
+         " posted ahead)\n";
 }
 
 std::string bubble(double ratio, double total) {
@@ -97,8 +99,7 @@ std::string compared(const ClosedForm& form, const Timeline& timeline) {
   if (!form.applies) return cat(text, " for: ", form.assumes, '\n');
   const double more = found - form.bubble;
   if (std::abs(more) < 1e-9) return cat(text, ": met\n");
-  return cat(text, ": ", percent(std::abs(more)), more > 0 ? " more than that" : " less than that",
-             '\n');
+  return cat(text, ": ", percent(std::abs(more)), more > 0 ? " above it" : " below it", '\n');
 }
 
 }  // namespace
@@ -118,9 +119,9 @@ std::string title_of(const PipelineReport& report) {
                          counted(schedule.micro_batches, "micro-batch"));
   if (schedule.micro_batches > 1) text.insert(text.size() - 1, "e");
   if (schedule.chunks > schedule.ranks) {
-    text += cat(", ", schedule.chunks / schedule.ranks, " chunks a rank");
+    text += cat(", ", schedule.chunks / schedule.ranks, " chunks per rank");
   }
-  if (schedule.updates != Updates::flushed) text += cat(", ", schedule.accumulated, " an update");
+  if (schedule.updates != Updates::flushed) text += cat(", ", schedule.accumulated, " per update");
   return text;
 }
 
@@ -134,7 +135,7 @@ std::vector<std::string> subtitle_of(const PipelineReport& report) {
     lines.back() += cat("; without flushes ", number(report.unflushed->period), ", bubble ",
                         percent(report.unflushed->bubble));
   }
-  lines.push_back(cat("activations kept at once, by rank: ",
+  lines.push_back(cat("activations held at a time, by rank: ",
                       listed(of_ranks(report.bounds, &RankBounds::activations))));
   if (report.plan.schedule.updates != Updates::flushed) {
     lines.push_back(cat("versions of the weights, by rank: ",

@@ -1,4 +1,4 @@
-// `tutti pipeline SCHEDULE`: all that is to be told about one schedule.
+// `tutti pipeline SCHEDULE`: the report on one schedule.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ struct PipelineReport {
   training::pipeline::Timeline timeline;
   std::optional<training::pipeline::ClosedForm> closed_form;
 
-  // Of schedules that are not flushed: how long m more micro-batches take in a run that goes on,
-  // and idle / total then. None also where such a run needs longer updates.
+  // For schedules without flushes: the time of m more micro-batches in a continuing run, and the
+  // idle fraction. Absent if such a run needs longer updates.
   struct Unflushed {
     double period = 0;
     double bubble = 0;
@@ -29,17 +29,17 @@ struct PipelineReport {
   std::optional<Unflushed> unflushed;
 };
 
-// Proved and simulated. Throws Error where there is no such schedule, where it is wrong, and for
-// costs that make no sense.
+// Proves and simulates a schedule. Throws Error for an unknown schedule, a failed proof and invalid
+// costs.
 PipelineReport report_on(const training::pipeline::ScheduleKind& kind,
                          const training::pipeline::Shape& shape,
                          const training::pipeline::Costs& costs);
 
 // "1f1b, 4 ranks, 8 micro-batches".
 std::string title_of(const PipelineReport& report);
-// Makespan, bubble, activations: a few lines below a picture's title.
+// Makespan, bubble and activations, as lines below a picture's title.
 std::vector<std::string> subtitle_of(const PipelineReport& report);
-// What the command prints below the title: the proof, a line for each rank, times.
+// Text below the title: the proof, a line per rank, times.
 std::string text_of(const PipelineReport& report);
 Json json_of(const PipelineReport& report);
 

@@ -1,4 +1,4 @@
-// tutti plan --budget and --fit-laws: how large a model, on how many tokens.
+// tutti plan --budget and --fit-laws: the optimal model size and number of tokens.
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -54,8 +54,9 @@ void print(const Json& row) {
 double operations_in(const std::string& text) {
   const auto value = parse_number<double>(text);
   if (value && std::isfinite(*value) && *value > 0) return *value;
-  throw Error(ErrorCode::invalid_argument, cat("--budget '", text, "' is no number of operations"),
-              {.remedy = "write it as 4.3e23; a PF-day is 8.64e19"});
+  throw Error(ErrorCode::invalid_argument,
+              cat("--budget '", text, "' is not a number of operations"),
+              {.remedy = "write it as 4.3e23 (a PF-day is 8.64e19)"});
 }
 
 }  // namespace
@@ -102,7 +103,7 @@ int fit_laws(const PlanOptions& o) {
   row("B", &ScalingLaw::B);
   row("alpha", &ScalingLaw::alpha);
   row("beta", &ScalingLaw::beta);
-  std::printf("Eight of ten fits to runs drawn from these lie between the numbers in brackets.\n");
+  std::printf("The brackets hold 80%% bootstrap intervals: fits to resampled runs.\n");
   if (!o.json.empty()) write_file(o.json, to_json(fitted.law));
   return 0;
 }

@@ -1,5 +1,5 @@
-// The faces of `tutti plan`: layouts for a model on a cluster (layouts.cc), runs that were measured
-// (runs.cc), and models for a budget of operations (budget.cc).
+// The parts of `tutti plan`: layouts of a model on a cluster (layouts.cc), measured runs (runs.cc),
+// models for a compute budget (budget.cc), and a model's memory (memory.cc).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct PlanOptions {
   std::string model;
   std::string cluster;
   std::optional<int> gpus;
-  std::string gpu;  // their name, where a topology does not tell it
+  std::string gpu;  // GPU model, for topologies without one
   std::optional<int64_t> global_batch;
   std::optional<int64_t> sequence;
   std::string precision;  // empty: bf16, and f32 on this host
@@ -32,6 +32,7 @@ struct PlanOptions {
   int show = 10;
   bool why = false;
   std::string plot;
+  bool memory = false;  // print the memory of the model; nothing is searched
   // Runs.
   std::string predict;
   std::string fit;
@@ -40,19 +41,19 @@ struct PlanOptions {
   std::string laws;
   std::string fit_laws;
 
-  std::string efficiencies;  // a file that --fit wrote
+  std::string efficiencies;  // file written by --fit
   std::string json;
 };
 
 training::planner::Efficiencies efficiencies_of(const PlanOptions& options);
 
-// Seconds of each part of a step.
+// Returns the seconds of each part of a step.
 Json step_parts_of(const training::planner::StepTime& time);
-// Throws UsageError for what is missing.
+// Returns the job; throws UsageError for missing options.
 training::planner::Job job_of(const PlanOptions& options);
-// Constraints from all options, --recompute, --max-memory and --min-mfu included.
+// Returns the constraints of all options, including --recompute, --max-memory and --min-mfu.
 training::planner::Constraints constraints_of(const PlanOptions& options);
-// Days for --tokens at this step time.
+// Returns the days for --tokens at this step time.
 double days_of(const PlanOptions& options, const training::planner::Job& job, double step_s);
 int plan_layouts(const PlanOptions& options);
 
@@ -62,11 +63,13 @@ inline constexpr const char* kThisHost = "localhost";
 training::planner::Job on_this_host(training::planner::Job job, const PlanOptions& options);
 training::planner::Plans plans_on_this_host(const PlanOptions& options,
                                             const training::planner::Job& job);
-// --days and --largest.
+// Answers --days and --largest.
 int answer_question(const PlanOptions& options);
 int predict_runs(const PlanOptions& options);
 int fit_runs(const PlanOptions& options);
 int plan_budget(const PlanOptions& options);
+// --memory.
+int plan_memory(const PlanOptions& options);
 int fit_laws(const PlanOptions& options);
 
 }  // namespace tutti::tool

@@ -1,4 +1,4 @@
-// tutti plan --model --cluster: layouts, ranked.
+// tutti plan --model --cluster: ranked layouts.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -90,7 +90,9 @@ void print(const planner::Job& job, const PlannedLayout& planned) {
 // Prints the parts of the best layout's time and memory, and the best layout on another mesh.
 void print_why(const planner::Plans& plans) {
   const PlannedLayout& best = plans.layouts.front();
-  std::printf("\nThe first one's step:");
+  std::printf(
+      "\n"
+      "Step of the best layout:");
   const Json time = step_parts_of(best.time);
   for (const Json::Member& part : time.items()) {
     const double seconds = part.value.get<double>();
@@ -98,7 +100,9 @@ void print_why(const planner::Plans& plans) {
       std::printf(" %s %.1f%%", part.name.c_str(), 100 * seconds / best.time.total());
     }
   }
-  std::printf("\nIts memory:");
+  std::printf(
+      "\n"
+      "Memory of the best layout:");
   const Json memory = memory_parts_of(best.memory);
   for (const Json::Member& part : memory.items()) {
     const double bytes = part.value.get<double>();
@@ -137,8 +141,8 @@ planner::Job job_of(const PlanOptions& o) {
   if (!processor) {
     throw Error(
         ErrorCode::invalid_argument,
-        cat("what a GPU '", job.cluster.gpu, "' computes is not known"),
-        {.where = "--cluster", .remedy = cat("name one of ", listed(planner::processor_names()))});
+        cat("the performance of GPU '", job.cluster.gpu, "' is unknown"),
+        {.where = "--cluster", .remedy = cat("use one of ", listed(planner::processor_names()))});
   }
   job.processor = *processor;
   job.precision = o.precision == "fp8" ? planner::Precision::eight : planner::Precision::half;
@@ -162,7 +166,7 @@ double days_of(const PlanOptions& o, const planner::Job& job, double step_s) {
   const auto tokens = parse_tokens(o.tokens);
   if (!tokens) {
     throw Error(ErrorCode::invalid_argument,
-                cat("--tokens '", o.tokens, "' is no number of tokens"),
+                cat("--tokens '", o.tokens, "' is not a number of tokens"),
                 {.remedy = "write it as 300B or 1.4T"});
   }
   constexpr double kDay = 24 * 3600;
@@ -205,18 +209,19 @@ int plan_layouts(const PlanOptions& o) {
   if (!o.json.empty()) write_file(o.json, document.dump(2) + "\n");
   const PlannedLayout& best = plans.layouts.front();
   if (plans.fitting == 0) {
-    throw Error(ErrorCode::unsupported, "nothing fits",
-                {.cause = cat("the nearest, ", to_text(best.layout), ", needs ",
-                              human_bytes(static_cast<uint64_t>(best.memory.total())),
-                              " a processor", o.min_mfu > 0 ? ", or none reaches --min-mfu" : ""),
-                 .remedy = "take more processors, a smaller batch or shorter sequences, or free an "
-                           "axis that was fixed"});
+    throw Error(
+        ErrorCode::unsupported, "no layout fits",
+        {.cause = cat("the nearest, ", to_text(best.layout), ", needs ",
+                      human_bytes(static_cast<uint64_t>(best.memory.total())), " per processor",
+                      o.min_mfu > 0 ? ", or no layout reaches --min-mfu" : ""),
+         .remedy =
+             "use more processors, a smaller batch or shorter sequences, or remove a fixed axis"});
   }
   for (size_t i = 0; i < std::min(plans.fitting, static_cast<size_t>(o.show)); ++i) {
     if (i < plans.layouts.size()) print(job, plans.layouts[i]);
   }
   if (!o.tokens.empty()) {
-    std::printf("%s tokens take %.1f days with the first one.\n", o.tokens.c_str(),
+    std::printf("%s tokens take %.1f days with the best layout.\n", o.tokens.c_str(),
                 days_of(o, job, best.time.total()));
   }
   if (!o.plot.empty()) {

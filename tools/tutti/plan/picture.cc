@@ -35,7 +35,7 @@ std::string colour(size_t kind) {
   return svg::hsl(static_cast<double>(kind) / kKinds.size(), 0.45, 0.6);
 }
 
-// A bar for each stage, as long as its memory.
+// Draws a bar per stage, proportional to its memory.
 pipeline::PicturePart memory_bars(const std::vector<MemoryUse>& stages) {
   constexpr double kLeft = 76;
   constexpr double kWidth = 560;
@@ -81,7 +81,7 @@ std::string picture_of(const planner::Job& job, const planner::PlannedLayout& pl
   const int usual = l.virtual_stages > 1 ? 2 : 4;
   const int each = std::clamp(kMostEntries / (l.stages * l.stages), 1, usual);
   const int shown = std::max(1, std::min(static_cast<int>(all), each * l.stages));
-  const int whole = shown - shown % l.stages;  // that interleaving can have
+  const int whole = shown - shown % l.stages;  // a number that interleaving supports
   const int micro_batches = l.virtual_stages > 1 ? std::max(whole, l.stages) : shown;
   const pipeline::ScheduleKind& kind =
       pipeline::schedule_named(l.virtual_stages > 1 ? "interleaved" : "1f1b");
@@ -89,8 +89,7 @@ std::string picture_of(const planner::Job& job, const planner::PlannedLayout& pl
       kind,
       {.ranks = l.stages, .micro_batches = micro_batches, .virtual_stages = l.virtual_stages}));
   check(plan);
-  // Milliseconds of a micro-batch on a stage, of which backward is two or three parts of three or
-  // four.
+  // Milliseconds of a micro-batch on a stage: backward takes 2/3, or 3/4 with recomputation.
   const double busy = 1e3 * (time.computing + time.tensor + time.context + time.dispatch) / turns /
                       all / l.virtual_stages;
   const double forward = busy / (l.recompute == planner::Recompute::full ? 4 : 3);

@@ -1,4 +1,4 @@
-// tutti plan --days and --largest: questions whose answer is not a layout.
+// tutti plan --days and --largest.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 
 namespace planner = training::planner;
 
-// The best layout that fits; nothing where there is none.
+// Returns the best layout that fits, if any.
 std::optional<planner::PlannedLayout> best_of(const PlanOptions& o, const planner::Job& job) {
   try {
     const planner::Plans plans = search(job, constraints_of(o), efficiencies_of(o), 1);
@@ -43,7 +43,7 @@ void write(const PlanOptions& o, const Json& json) {
   if (!o.json.empty()) write_file(o.json, json.dump(2) + "\n");
 }
 
-// The best layout on so many hosts, if it is done in time.
+// Returns the best layout on this many hosts if it finishes in time.
 std::optional<planner::PlannedLayout> done_in_time(const PlanOptions& o, planner::Job& job,
                                                    int hosts) {
   job.cluster.hosts = hosts;
@@ -52,7 +52,8 @@ std::optional<planner::PlannedLayout> done_in_time(const PlanOptions& o, planner
   return best && days_of(o, job, best->time.total()) <= *o.days ? best : std::nullopt;
 }
 
-// Tried in steps of an eighth, then one by one between the first that do and the last that do not.
+// Tries host counts in steps of an eighth, then one by one between the last failure and the first
+// success.
 int fewest_hosts(const PlanOptions& o, planner::Job job) {
   constexpr int kMostHosts = 16384;
   int too_few = 0;
@@ -63,9 +64,9 @@ int fewest_hosts(const PlanOptions& o, planner::Job job) {
   }
   if (hosts > kMostHosts) {
     throw Error(ErrorCode::unsupported,
-                cat("no number of hosts trains on ", o.tokens, " tokens in ", *o.days, " days"),
-                {.cause = "a batch of so few sequences keeps no more processors busy",
-                 .remedy = "take a larger --global-batch, or more days"});
+                cat("no number of hosts can train on ", o.tokens, " tokens in ", *o.days, " days"),
+                {.cause = "the batch has too few sequences for more processors",
+                 .remedy = "use a larger --global-batch or more days"});
   }
   std::optional<planner::PlannedLayout> best;
   for (hosts = too_few + 1; !best; ++hosts) best = done_in_time(o, job, hosts);
@@ -88,7 +89,9 @@ int largest_micro_batch(const PlanOptions& o, const planner::Job& job) {
     fixed.constraints.micro_batch = size;
     if (const auto best = best_of(fixed, job)) largest = best;
   }
-  if (!largest) throw Error(ErrorCode::unsupported, "not even one sequence fits");
+  if (!largest)
+    throw Error(ErrorCode::unsupported, "not even one sequence fits in memory",
+                {.remedy = "use a shorter --seq, more GPUs, or more --tp or --pp ranks"});
   std::printf("a micro-batch of %lld: %s, %.1f GiB, %.3f s a step\n",
               static_cast<long long>(largest->layout.micro_batch), to_text(largest->layout).c_str(),
               largest->memory.total() / planner::kGiB, largest->time.total());
@@ -108,7 +111,7 @@ int longest_sequence(const PlanOptions& o, planner::Job job) {
   }
   if (!longest) {
     throw Error(ErrorCode::unsupported, cat("not even ", job.sequence, " tokens fit"),
-                {.remedy = "begin with a shorter --seq"});
+                {.remedy = "start with a shorter --seq"});
   }
   std::printf("%lld tokens: %s, %.1f GiB, %.3f s a step; twice as many do not fit\n",
               static_cast<long long>(its.sequence), to_text(longest->layout).c_str(),

@@ -1,4 +1,4 @@
-// tutti plan --predict and --fit: tables of runs that were measured.
+// tutti plan --predict and --fit: tables of measured runs.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -18,7 +18,7 @@ namespace {
 
 namespace planner = training::planner;
 
-// The options of a run of `tutti train` that the constraints say.
+// Returns the options of `tutti train` that follow from the constraints.
 std::vector<std::string> fixed_options(const planner::Constraints& c) {
   std::vector<std::string> options;
   const auto add = [&](const char* option, const auto& value) {
@@ -43,13 +43,13 @@ std::vector<std::string> fixed_options(const planner::Constraints& c) {
 
 planner::Job on_this_host(planner::Job job, const PlanOptions& o) {
   if (!o.efficiencies.empty() || o.software != PlanOptions().software || !o.gpu.empty()) {
-    throw UsageError(
-        cat("--efficiencies, --software and --gpu are about clusters, not --cluster ", kThisHost));
+    throw UsageError(cat(
+        "--efficiencies, --software and --gpu require a GPU cluster, not --cluster ", kThisHost));
   }
   const bool is_half = o.precision == "bf16";
   if (!is_half && !o.precision.empty() && o.precision != "f32") {
     throw UsageError(
-        cat("--precision ", o.precision, " is for GPUs: take f32 or bf16 on ", kThisHost));
+        cat("--precision ", o.precision, " requires GPUs: use f32 or bf16 on ", kThisHost));
   }
   job.precision = is_half ? planner::Precision::half : planner::Precision::single;
   const int processors = usable_processors();
@@ -65,11 +65,12 @@ planner::Plans plans_on_this_host(const PlanOptions& o, const planner::Job& job)
   const planner::Constraints constraints = constraints_of(o);
   std::vector<std::string> options = model_options(job);
   if (options.empty()) {
-    throw Error(ErrorCode::unsupported, cat("`tutti train` has no model like ", job.model.name),
-                {.remedy = "plan it for a cluster of GPUs"});
+    throw Error(ErrorCode::unsupported,
+                cat("`tutti train` does not support the model ", job.model.name),
+                {.remedy = "use a GPU cluster for --cluster"});
   }
   for (std::string& option : fixed_options(constraints)) options.push_back(std::move(option));
-  options.emplace_back("--data=random");  // units are timed with samples that no file has
+  options.emplace_back("--data=random");  // units are timed with random samples
   planner::Plans plans = search_showing_progress({.run = training::parse_run_options(options),
                                                   .ranks = job.cluster.ranks(),
                                                   .memory = constraints.memory});

@@ -1,5 +1,5 @@
-// tutti simulate --gpu: what a kernel takes that runs a collective inside one host, as `tutti
-// explain --gpu` prices it. With trouble (a straggler, a slow link) it is played (simulate.cc).
+// tutti simulate --gpu: predicted time of a kernel that runs a collective inside one host, as in
+// `tutti explain --gpu`. Runs with a straggler or a slow link are simulated (simulate.cc).
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -35,7 +35,8 @@ Priced priced(const GpuCandidate& candidate, double bytes) {
           .time_us = candidate.prediction.seconds * 1e6};
 }
 
-// The best protocol of each algorithm, the quickest first; of `auto` and of one that is named, one.
+// Returns the best protocol of each algorithm, the fastest first; a single one for `auto` and for a
+// named algorithm.
 std::vector<Priced> price(const SimulateOptions& o, GpuPlanner& planner, const Wanted& wanted,
                           double bytes) {
   std::vector<Priced> rows;
@@ -66,12 +67,12 @@ std::vector<Priced> price(const SimulateOptions& o, GpuPlanner& planner, const W
 
 int simulate_on_gpus(const SimulateOptions& o, Collective collective,
                      const std::vector<double>& sizes) {
-  if (!o.ranks) refuse("--gpu without --ranks", "say how many GPUs there are");
+  if (!o.ranks) refuse("--gpu requires --ranks", "give the number of GPUs by -n");
   GpuPlanner planner({.ranks = *o.ranks, .root = o.root}, gpu_costs(load_cost_model(), o.gpu));
   const double factor = bus_factor(collective, *o.ranks);
   Json document = {{"collective", o.what}, {"topology", o.gpu}, {"ranks", *o.ranks}};
   Json results = Json::array();
-  std::printf("%s on %d GPUs of class %s: what a kernel takes\n", o.what.c_str(), *o.ranks,
+  std::printf("%s on %d GPUs of class %s: predicted kernel times\n", o.what.c_str(), *o.ranks,
               o.gpu.c_str());
   std::printf("%14s  %-28s %-8s %14s %12s %12s\n", "bytes", "algorithm", "protocol", "time us",
               "algbw GB/s", "busbw GB/s");

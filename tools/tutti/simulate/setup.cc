@@ -24,13 +24,14 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr int64_t kMostStepsTried = 2'000'000;  // over all ranks, of those tried for `auto`
-constexpr int kMostAsOne = 64;  // ranks of a host that are compared, to be played as one
+// Maximum steps over all ranks of an algorithm tried for `auto`.
+constexpr int64_t kMostStepsTried = 2'000'000;
+constexpr int kMostAsOne = 64;  // maximum ranks of a host that are compared for symmetry
 
 double number_in(std::string_view text, const std::string& option, double least) {
   const auto value = parse_number<double>(text);
   if (value && std::isfinite(*value) && *value >= least) return *value;
-  refuse(cat(option, ": '", text, "' is no number of at least ", least), "see --help");
+  refuse(cat(option, ": '", text, "' is not a number of at least ", least), "see --help");
 }
 
 // "WHAT:NUMBER"
@@ -47,13 +48,13 @@ std::optional<int> parse_rank(std::string_view text, int ranks) {
   if (text.starts_with("rank")) text.remove_prefix(4);
   const auto rank = parse_number<int>(text);
   if (!rank || (*rank >= 0 && *rank < ranks)) return rank;
-  refuse(cat("there is no rank ", *rank), cat("ranks are 0 to ", ranks - 1));
+  refuse(cat("unknown rank ", *rank), cat("ranks are numbered from 0 to ", ranks - 1));
 }
 
 void add_late_rank(const std::string& text, int ranks, SimulationOptions& simulation) {
   const auto [what, late] = parse_pair(text, "--straggler", 0);
   const std::optional<int> rank = parse_rank(what, ranks);
-  if (!rank) refuse(cat("--straggler: '", what, "' is no rank"), "write it as RANK:US");
+  if (!rank) refuse(cat("--straggler: '", what, "' is not a rank"), "write RANK:US");
   for (const auto& [other, its] : simulation.stragglers) {
     if (other == *rank) {
       refuse(cat("--straggler: rank ", *rank, " is given twice"), "give it once");
@@ -62,7 +63,7 @@ void add_late_rank(const std::string& text, int ranks, SimulationOptions& simula
   simulation.stragglers.emplace_back(*rank, late);
 }
 
-// RANK:US begins late, RANK:xF computes slowly. Returns how slowly each rank computes.
+// RANK:US delays a rank's start, RANK:xF slows its computation. Returns the slowdown of each rank.
 std::vector<double> add_stragglers(const SimulateOptions& o, int ranks,
                                    SimulationOptions& simulation) {
   std::string slow;
@@ -83,7 +84,7 @@ std::vector<double> add_stragglers(const SimulateOptions& o, int ranks,
   return slowdowns;
 }
 
-// Ranks of a host that may be walked as one.
+// Returns the number of a host's ranks that can be simulated as one.
 int ranks_as_one(const SimulateOptions& o, const Network& network, int ranks) {
   const int host = network.alike_group_size();
   return o.is_even() && host <= kMostAsOne && ranks % host == 0 ? host : 1;
@@ -92,11 +93,11 @@ int ranks_as_one(const SimulateOptions& o, const Network& network, int ranks) {
 }  // namespace
 
 void take_gpu_class(SimulateOptions& o) {
-  if (!o.ranks) refuse("--gpu without --ranks", "say how many GPUs there are");
+  if (!o.ranks) refuse("--gpu requires --ranks", "give the number of GPUs by -n");
   const GpuCosts costs = gpu_costs(load_cost_model(), o.gpu);
   const LinkCosts& link = costs.simple;
-  // Slices stand for blocks, which take their steps at the same time: these are part of the way. A
-  // way is one link of a mesh, and two where a switch is between them.
+  // Slices represent thread blocks, which step concurrently, so a step's cost is part of the
+  // latency of a path. A path is one link in a mesh, and two links with a switch.
   const double latency_us = (link.latency + link.send + link.recv) * 1e6 / (costs.mesh ? 1 : 2);
   o.topology = cat(costs.mesh ? "full:" : "switch:", *o.ranks, ",bandwidth=", 1e-9 / link.wire,
                    "GB/s,latency=", latency_us, "us");
@@ -108,8 +109,8 @@ void take_gpu_class(SimulateOptions& o) {
 SimulatedNetwork::SimulatedNetwork(const SimulateOptions& o)
     : network(load_network(o.topology, o.ranks)), ranks(o.ranks.value_or(network->ranks())) {
   if (ranks > network->ranks()) {
-    refuse(cat("the network has room for ", network->ranks(), " ranks, not for ", ranks),
-           "give a larger one, or fewer --ranks");
+    refuse(cat("the network connects ", network->ranks(), " ranks, not ", ranks),
+           "use a larger network or fewer --ranks");
   }
   for (const std::string& what : o.fail) {
     if (const std::optional<int> rank = parse_rank(what, ranks)) {
@@ -146,8 +147,8 @@ namespace {
 constexpr char kRings[] = "rings";
 constexpr int kMostInRings = 1024;
 
-// As NCCL's channels on hosts that are alike, with a card for each GPU: ring i comes into a host at
-// GPU i, passes all others, and leaves it by the card of GPU i.
+// Rings as NCCL's channels on identical hosts with a card per GPU: ring i enters a host at GPU i,
+// visits all others, and leaves through the card of GPU i.
 std::vector<std::vector<int>> rings_by_cards(int ranks, int host) {
   std::vector<std::vector<int>> rings(static_cast<size_t>(host));
   for (int ring = 0; ring < host; ++ring) {
@@ -160,7 +161,7 @@ std::vector<std::vector<int>> rings_by_cards(int ranks, int host) {
   return rings;
 }
 
-// All-reduce over the rings that `tutti topo` finds on the network, all at a time.
+// All-reduce over the rings that `tutti topo` finds on the network, all used concurrently.
 const Algorithm& found_rings(const Network& network, int ranks) {
   std::vector<std::vector<int>> rings;
   const int host = network.alike_group_size();
@@ -199,7 +200,7 @@ std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& o, Colle
       chosen.push_back(candidate.algorithm);
     }
   }
-  // Where ranks pass on what is not theirs, few others use all links.
+  // If ranks forward data of others, few other algorithms use all links.
   if (network.graph().ends_forward() && collective == Collective::all_reduce && shape.ranks > 2 &&
       shape.ranks <= kMostInRings && o.fail.empty()) {
     chosen.push_back(&found_rings(network, shape.ranks));
@@ -212,8 +213,8 @@ std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& o, Colle
   }
   throw Error(
       ErrorCode::unsupported,
-      cat("no algorithm for ", name(collective), " can be tried on ", shape.ranks, " ranks"),
-      {.cause = reasons, .remedy = "name one with --algorithm, or take fewer ranks"});
+      cat("no algorithm for ", name(collective), " can be simulated on ", shape.ranks, " ranks"),
+      {.cause = reasons, .remedy = "name one with --algorithm, or use fewer ranks"});
 }
 
 void show_progress(const std::string& what, double part) {

@@ -1,5 +1,5 @@
-// Setup that the faces of `tutti simulate` share: collectives (simulate.cc), training steps
-// (train.cc), and ways in which data-parallel ranks keep together (sync.cc).
+// Shared by the parts of `tutti simulate`: collectives (simulate.cc), training steps (train.cc),
+// and synchronization methods of data-parallel ranks (sync.cc).
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline constexpr char kTrain[] = "train";
 struct SimulateOptions {
   std::string what;  // a collective, or kTrain
   std::string topology;
-  std::string gpu;  // a class, in place of a topology
+  std::string gpu;  // GPU class, instead of a topology
   std::optional<int> ranks;
   std::vector<std::string> bytes = {"64M"};
   std::string algorithm = "auto";
@@ -42,7 +42,7 @@ struct SimulateOptions {
   bool every_rank = false;
   std::string json;
 
-  // Of "train".
+  // Options of "train".
   int stages = 1;
   int tensor = 1;
   int blocks = 1;
@@ -63,43 +63,44 @@ struct SimulateOptions {
   int64_t updates = 100;
 
   bool tries_several() const { return algorithm == "all" || algorithm == "auto"; }
-  // Nothing makes some ranks, links or messages different from others.
+  // Returns true if all ranks, links and messages behave alike.
   bool is_even() const {
     return fail.empty() && slow.empty() && stragglers.empty() && jitter == 0 && !every_rank;
   }
 };
 
-// Of `gpu`: the network of so many of the class on one host, and what a kernel's steps take beside
-// it by the simple protocol, unless options say so. Launches are left out.
+// With `gpu`: sets the topology to one host with `ranks` GPUs of the class, and, unless options set
+// them, the other costs of a kernel's steps with the simple protocol. Launch times are not
+// included.
 void take_gpu_class(SimulateOptions& options);
 
-// A network with its troubles, and how it is played on.
+// A network with its faults, and how ranks are simulated on it.
 struct SimulatedNetwork {
   explicit SimulatedNetwork(const SimulateOptions& options);
 
   std::unique_ptr<Network> network;
   int ranks = 1;
   SimulationOptions simulation;
-  std::vector<double> slowdowns;  // by rank: how many times as long it computes
-  // Of a host, that may be played as one: 1 where something makes them different.
+  std::vector<double> slowdowns;  // compute slowdown of each rank
+  // Number of a host's ranks that are simulated as one; 1 if they differ.
   int alike = 1;
 };
 
-// Steps over all ranks that are played.
+// Maximum number of simulated steps over all ranks.
 inline constexpr int64_t kMostSteps = 40'000'000;
 
-// Of programs that are too long to be played, where nothing is in trouble.
+// Returns the rounds that replace the simulation of too long programs, if there are no faults.
 std::optional<Rounds> rounds_in_place_of(const SimulateOptions& options, const Algorithm& algorithm,
                                          const Shape& shape, double bytes, const Network& network);
 
-// The one that is named; for `all`, all that are not too long; for `auto`, of these the most
-// promising, so many.
+// Returns the named algorithm; for `all`, all that are not too long; for `auto`, the most promising
+// `count` of these.
 std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& options,
                                                  Collective collective, const Shape& shape,
                                                  double bytes, Network& network,
                                                  size_t most_for_auto);
 
-// On the terminal, in place of what it showed before; part: from 0 to 1, or -1.
+// Updates the progress line on a terminal. `part`: from 0 to 1, or -1 for unknown.
 void show_progress(const std::string& what, double part);
 void end_progress();
 
@@ -110,8 +111,9 @@ void end_progress();
 std::string busiest_link(const SimulationResult& result, const Network& network);
 void add_busiest_link(const SimulationResult& result, const Network& network, Json& json);
 
-// Plays each until it takes longer than the best so far (for `all`: to its end); what is too long
-// is not tried. Rows have a time_us(). The quickest comes first; without `all`, alone.
+// Simulates each algorithm until it takes longer than the best one so far (for `all`: to its end);
+// too long ones are skipped. Rows have a time_us(). Returns the rows, the fastest first; without
+// `all` only the fastest.
 template <typename Row, typename Play>
 std::vector<Row> play_each(const SimulateOptions& options,
                            const std::vector<const Algorithm*>& algorithms, const Play& play) {
@@ -132,22 +134,23 @@ std::vector<Row> play_each(const SimulateOptions& options,
   }
   if (rows.empty() && too_long) throw Error(*too_long);
   if (rows.empty()) {
-    throw Error(ErrorCode::unsupported,
-                cat("none of the algorithms for ", options.what, " is quickly tried"),
-                {.cause = "their messages share links in too many ways",
-                 .remedy = "name one with --algorithm, which is played however long it takes"});
+    throw Error(
+        ErrorCode::unsupported,
+        cat("none of the algorithms for ", options.what, " can be simulated quickly"),
+        {.cause = "their messages share links in too many combinations",
+         .remedy = "name one with --algorithm, which is simulated regardless of its duration"});
   }
   std::ranges::stable_sort(rows, {}, [](const Row& row) { return row.time_us(); });
   if (!all) rows.resize(1);
   return rows;
 }
 
-// `tutti simulate --gpu`, where nothing is in trouble.
+// `tutti simulate --gpu` without faults.
 int simulate_on_gpus(const SimulateOptions& options, Collective collective,
                      const std::vector<double>& sizes);
 
 void add_train_options(Command command, SimulateOptions& options);
-// Throws UsageError for options that do not fit together, or the collective.
+// Throws UsageError for options that contradict each other or the collective.
 void check_train_options(const Command& command, const SimulateOptions& options);
 
 // `tutti simulate train`, without and with --sync.

@@ -1,5 +1,5 @@
-// tutti simulate: what a collective takes on a network that nobody here owns, in virtual time; and
-// the command's options but those of training steps (train_options.cc).
+// tutti simulate: simulates a collective on a network; and the command's options, except those of
+// training steps (train_options.cc).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -37,8 +37,8 @@ struct Row {
   double bytes = 0;
   SimulationResult result;
   int32_t alike = 1;
-  bool in_rounds = false;  // not played: all rounds are alike
-  bool is_best = false;    // of those for these bytes
+  bool in_rounds = false;  // one round was simulated, since all are alike
+  bool is_best = false;    // the best result for these bytes
   double algbw = 0;
   double busbw = 0;
 
@@ -62,7 +62,8 @@ class Play {
         sizes_(sizes_in(o_, collective_)),
         on_(o_) {
     if (o_.root < 0 || o_.root >= on_.ranks) {
-      refuse(cat("--root ", o_.root, " is not in 0 to ", on_.ranks - 1), "give one of the ranks");
+      refuse(cat("--root ", o_.root, " is not a rank from 0 to ", on_.ranks - 1),
+             "use one of the ranks");
     }
     shape_ = {
         .ranks = on_.ranks, .root = o_.root, .layout = Layout::of(on_.network->places(on_.ranks))};
@@ -111,9 +112,9 @@ class Play {
     const Algorithm& algorithm = *row.algorithm;
     const Schedule& schedule = schedule_of(algorithm);
     if (int64_t{schedule.steps()} * o_.slices > kMostStepsInSlices) {
-      refuse(cat(algorithm.name, " has ", schedule.steps(), " steps, too many for ", o_.slices,
-                 " slices"),
-             "take fewer --slices, or fewer ranks");
+      refuse(cat(algorithm.name, " has ", schedule.steps(), " steps, more than the limit of ",
+                 o_.slices, " slices"),
+             "use fewer --slices or fewer ranks");
     }
     SimulationOptions options = on_.simulation;
     options.bytes = row.bytes;
@@ -124,7 +125,7 @@ class Play {
     row.result = simulate(schedule, *on_.network, options);
   }
 
-  // Kept for the next size, where only one is used.
+  // The schedule is kept for the next size if only one algorithm is used.
   const Schedule& schedule_of(const Algorithm& algorithm) {
     if (made_for_ == &algorithm) return schedule_;
     ScheduleOptions options{.most_steps = kMostSteps, .alike = on_.alike};
@@ -151,11 +152,13 @@ class Play {
                   busiest.c_str());
     }
     if (std::ranges::any_of(rows_, &Row::in_rounds)) {
-      std::printf("Of rings and all-to-alls that are too long to be played one round was.\n");
+      std::printf("Rings and all-to-alls that are too long were simulated for one round.\n");
     }
     const bool as_one = std::ranges::any_of(rows_, [](const Row& row) { return row.alike > 1; });
     if (!as_one) return;
-    std::printf("Ranks of a host do alike and were played as one (--every-rank plays each).\n");
+    std::printf(
+        "The ranks of a host behave alike and were simulated as one (use --every-rank to simulate "
+        "each).\n");
   }
 
   Json to_json(const Row& row) const {
@@ -175,7 +178,7 @@ class Play {
     return json;
   }
 
-  // What was found for the first size is at the top, too.
+  // The first size's results are also at the top level.
   void write_json() const {
     Json results = Json::array();
     for (const Row& row : rows_) results.push_back(to_json(row));
@@ -195,13 +198,15 @@ class Play {
 };
 
 constexpr char kFooter[] =
-    "Networks, on which our programs are played: a file (ASTRA-sim's analytical .yml, htsim's "
-    ".topo, ns-3's topology.txt, Slurm's\n"
-    "topology.conf) or a description, the innermost part first:\n"
+    "Networks on which Tutti's programs are simulated: a file (ASTRA-sim's analytical .yml, "
+    "htsim's\n"
+    ".topo, ns-3's topology.txt, Slurm's topology.conf) or a description, innermost dimension "
+    "first:\n"
     "  switch:8  ring:8  full:8  mesh:4x4  torus:4x4x4  dragonfly:groups=9,routers=4,hosts=2\n"
     "  switch:8,bandwidth=400GB/s,latency=250ns;ring:4,bandwidth=400Gbps,latency=1us\n"
     "  fat-tree:k=16  fat-tree:hosts=12500,per-leaf=32,gpus=8  rail:hosts=32,gpus=8\n"
-    "Bandwidths are GB/s without a unit, latencies us; both are of one link.\n\n"
+    "Bandwidths (default unit GB/s) and latencies (default unit us) are those of one link.\n"
+    "\n"
     "Examples:\n"
     "  tutti simulate all_reduce --cluster p5:32 --bytes 1M,64M,1G\n"
     "  tutti simulate all_gather --cluster '8xH100 x 128, NVLink 450, IB 8x50'\n"
@@ -229,7 +234,7 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
   check_train_options(command, o);
 }
 
-// Whether something happens on the way, or the way itself is said: then programs are played.
+// Returns true if programs must be simulated: with faults, or on an explicit network.
 bool is_played(const Command& command, const SimulateOptions& o) {
   constexpr std::array kOfPlays = {"--fail",   "--slow",     "--straggler",        "--jitter",
                                    "--slices", "--overhead", "--reduce-bandwidth", "--every-rank"};
@@ -240,9 +245,9 @@ bool is_played(const Command& command, const SimulateOptions& o) {
 
 int predict_on_machine(const Command& command, const SimulateOptions& o) {
   if (is_played(command, o) || !o.tries_several() || command.count("--root") > 0) {
-    throw UsageError(cat(o.topology,
-                         " is a machine's file, on which calls are priced, not played; "
-                         "it takes --ranks, --bytes and --json"));
+    throw UsageError(cat(
+        o.topology,
+        " is a file of `tutti tune`, for which only --ranks, --bytes and --json are supported"));
   }
   const Collective collective = collective_named(o.what);
   return simulate_on_machine({.machine = {.ranks = o.ranks.value_or(2), .file = o.topology},
@@ -265,10 +270,10 @@ int predict_on_cluster(const SimulateOptions& o) {
 
 void add_simulate(CommandLine& line) {
   const auto o = std::make_shared<SimulateOptions>();
-  Command command = line.add("simulate",
-                             "what a collective, or a training step, takes on a network, up to 100 "
-                             "000 ranks, in virtual time");
-  command.add_option("what", o->what, "all_reduce, all_gather, ..., or train")
+  Command command = line.add("simulate", "simulate a collective or a training step on a network");
+  command
+      .add_option("what", o->what,
+                  "what to simulate: a collective (all_reduce, all_gather, ...) or train")
       .required()
       .suggest([] {
         std::vector<std::string> names = collective_names();
@@ -276,53 +281,60 @@ void add_simulate(CommandLine& line) {
         return names;
       }());
   command.add_option("--cluster,--topology", o->topology,
-                     "a cluster of GPUs, or a network: a name, a line, a description or a file; "
-                     "see below");
+                     "GPU cluster or network, given by name, description or file (see below)");
   command
-      .add_option("--gpu", o->gpu,
-                  "in its place, so many GPUs of one host, inside kernels: a class of `tutti "
-                  "explain --gpu`")
+      .add_option(
+          "--gpu", o->gpu,
+          "simulate kernels on the GPUs of one host instead: a class of `tutti explain --gpu`")
       .type_name("CLASS");
-  command.add_option("-n,--ranks", o->ranks, "ranks; without: as many as the network has room for")
+  command
+      .add_option("-n,--ranks", o->ranks,
+                  "number of ranks (default: the number of ranks that the network connects)")
       .between(1, 1 << 20);
-  command.add_option("--bytes", o->bytes, "sizes, as `tutti bench` counts them: 1K,1M,64M")
+  command.add_option("--bytes", o->bytes, "sizes in bytes, as in `tutti bench`: 1K,1M,64M")
       .separated_by_commas()
       .show_default();
   command
-      .add_option(
-          "--algorithm", o->algorithm,
-          "a name, hierarchical(A,B,C), FILE.xml, FILE.json, rings (those that `tutti topo` "
-          "finds on the network), auto or all")
+      .add_option("--algorithm", o->algorithm,
+                  "algorithm: a name, hierarchical(A,B,C), FILE.xml, FILE.json, rings (those that "
+                  "`tutti topo` finds on the network), auto (the fastest) or all")
       .show_default();
-  command.add_option("--root", o->root, "of a collective that has one").show_default();
-  command.add_option("--slices", o->slices, "send each chunk in so many pieces, which overlap")
+  command.add_option("--root", o->root, "root rank, for collectives that have one").show_default();
+  command
+      .add_option("--slices", o->slices,
+                  "number of pieces into which each chunk is split for pipelining")
       .between(1, 65536)
       .show_default();
   command
       .add_option("--fail", o->fail,
-                  "a link (leaf0-spine1, link7), all links of a node (spine1), "
-                  "or a rank (3); repeat for several")
+                  "failed link (leaf0-spine1, link7), node (spine1: all its links) or rank (3); "
+                  "may be repeated")
       .type_name("LINK|RANK")
       .one_each_time();
-  command.add_option("--slow", o->slow, "a link, or all of a node, that much slower")
+  command
+      .add_option("--slow", o->slow,
+                  "slow down a link, or all links of a node, by a factor; may be repeated")
       .type_name("LINK:FACTOR")
       .one_each_time();
   command
-      .add_option(
-          "--straggler", o->stragglers,
-          "a rank that begins late; with --sync also RANK:xF, one that computes F times as long")
+      .add_option("--straggler", o->stragglers,
+                  "delay the start of a rank by US microseconds; with --sync also RANK:xF, a rank "
+                  "that computes F times as long; may be repeated")
       .type_name("RANK:US")
       .one_each_time();
-  command.add_option("--jitter", o->jitter, "each message varies by up to so many percent")
+  command
+      .add_option("--jitter", o->jitter, "largest random variation of a message's time, in percent")
       .between(0, 100);
-  command.add_option("--seed", o->seed, "of the jitter, and of random peers (--sync)")
+  command.add_option("--seed", o->seed, "seed of the jitter and of the random peers of --sync")
       .show_default();
-  command.add_option("--overhead", o->overhead_us, "of a processor, us for each message sent")
+  command
+      .add_option("--overhead", o->overhead_us, "processor time per message sent, in microseconds")
       .show_default();
   command.add_option("--reduce-bandwidth", o->reduce_bandwidth,
-                     "of a processor that reduces and copies, GB/s; without: no time");
-  command.add_flag("--every-rank", o->every_rank, "play each rank, also those that do alike");
-  command.add_option("--json", o->json, "write the results here").type_name("FILE");
+                     "bandwidth of reductions and copies in GB/s (default: they take no time)");
+  command.add_flag("--every-rank", o->every_rank,
+                   "simulate every rank, even ranks with identical behaviour");
+  command.add_option("--json", o->json, "write the results as JSON to this file").type_name("FILE");
   add_train_options(command, *o);
   command.footer(cat(kClusterHelp, '\n', kFooter));
   command.runs([command, o] {

@@ -1,5 +1,5 @@
-// tutti simulate train --sync: time to a number of updates for each way in which data-parallel
-// ranks keep together, on a network, with slow ranks.
+// tutti simulate train --sync: compares the time to a number of updates of synchronization methods,
+// on a network with slow ranks.
 #include "training/simulate/sync.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ constexpr size_t kMostTried = 4;
 struct SyncRow {
   SyncOptions way;
   SimulatedSync played;
-  double fastest_waits = 0;  // shares of the time
+  double fastest_waits = 0;  // fractions of the time
   double slowest_waits = 0;
 
   double time_us() const { return played.network.time_us; }
@@ -45,7 +45,7 @@ struct AllReduceRow {
   double time_us() const { return us; }
 };
 
-// A number belongs to the way before it: "allreduce,diloco:50,4,2" has two ways.
+// A number belongs to the method before it: "allreduce,diloco:50,4,2" has two methods.
 std::vector<SyncOptions> ways_in(const std::vector<std::string>& parts) {
   std::vector<std::string> texts;
   for (const std::string& part : parts) {
@@ -64,7 +64,7 @@ std::vector<SyncOptions> ways_in(const std::vector<std::string>& parts) {
 double only_time(const char* option, const std::vector<double>& us) {
   if (us.size() == 1) return us.front();
   refuse(cat(option, " with --sync has ", us.size(), " times"),
-         "give one: each rank computes the whole model");
+         "give one value, since each rank computes the whole model");
 }
 
 class SyncPlay {
@@ -75,7 +75,8 @@ class SyncPlay {
     const double backward = only_time("--backward-us", o_.backward_us);
     step_us_ = o_.micro_batches * (backward + (o_.recomputes ? 2 : 1) * forward);
     if (o_.gradient_bytes.empty() && on_.ranks > 1) {
-      throw UsageError("train requires --gradient-bytes: data-parallel ranks send gradients");
+      throw UsageError(
+          "train requires --gradient-bytes, because data-parallel ranks send gradients");
     }
     work_.updates = o_.updates;
     work_.seed = o_.seed;
@@ -164,9 +165,9 @@ class SyncPlay {
                   busiest_link(row.played.network, *on_.network).c_str());
     }
     std::printf(
-        "x allreduce: the time over that of allreduce; waits: share of the time in which the "
-        "fastest and the\nslowest worker do not compute. Updates of different ways do not teach a "
-        "model the same.\n");
+        "x allreduce: time relative to allreduce; waits: fraction of the time in which the fastest "
+        "and the\n"
+        "slowest worker do not compute. Updates of different methods are not equally effective.\n");
   }
 
   Json to_json(const SyncRow& row) const {
@@ -187,7 +188,7 @@ class SyncPlay {
     return json;
   }
 
-  // The numbers of the first way are at the top, too.
+  // The first method's results are also at the top level.
   void write_json() const {
     const Json document = {{"topology", o_.topology},       {"ranks", on_.ranks},
                            {"updates", o_.updates},         {"step_us", step_us_},
@@ -201,7 +202,7 @@ class SyncPlay {
   std::vector<SyncOptions> ways_;
   SimulatedNetwork on_;
   std::vector<Place> places_;
-  double step_us_ = 0;  // of a rank that is not slow
+  double step_us_ = 0;  // step time of a rank without slowdown
   SyncWork work_;
   double all_reduce_us_ = 0;
   std::vector<SyncRow> rows_;

@@ -1,4 +1,4 @@
-// tutti simulate train: what a training step of tensor x data x pipeline ranks takes on a network.
+// tutti simulate train: simulates a training step of tensor x data x pipeline ranks on a network.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -26,7 +26,7 @@ using training::StepWork;
 using training::pipeline::Plan;
 using training::pipeline::ScheduleKind;
 
-// Steps over all ranks: of one algorithm that is named, and of those that are tried for `auto`.
+// Maximum steps over all ranks of a named algorithm, and of those tried for `auto`.
 constexpr int64_t kMostTrainSteps = 40'000'000;
 constexpr int64_t kMostTrainStepsTried = 10'000'000;
 constexpr size_t kMostTried = 4;
@@ -42,7 +42,7 @@ struct StepRow {
   double time_us() const { return step.network.time_us; }
 };
 
-// Each is one time for all chunks, or one for each.
+// Adds forward times to backward times; each list has one time for all chunks, or one per chunk.
 void add_forwards(std::vector<double>& backward, const std::vector<double>& forward) {
   if (backward.size() == 1) backward.resize(forward.size(), backward[0]);
   for (size_t chunk = 0; chunk < backward.size(); ++chunk) {
@@ -50,7 +50,7 @@ void add_forwards(std::vector<double>& backward, const std::vector<double>& forw
   }
 }
 
-// The part for weights is taken from the whole backward, which may be given for each chunk.
+// The weight part is subtracted from the full backward time, which may be given per chunk.
 training::pipeline::Costs costs_in(const SimulateOptions& o) {
   training::pipeline::Costs costs{.forward = o.forward_us};
   std::vector<double> weight = o.backward_weight_us;
@@ -63,13 +63,14 @@ training::pipeline::Costs costs_in(const SimulateOptions& o) {
   if (whole.size() != weight.size()) {
     refuse(
         cat(whole.size(), " times in --backward-us, ", weight.size(), " in --backward-weight-us"),
-        "give one for all chunks, or one for each");
+        "give one time for all chunks, or one per chunk");
   }
   costs.backward_input.clear();
   for (size_t chunk = 0; chunk < whole.size(); ++chunk) {
     if (weight[chunk] > whole[chunk]) {
-      refuse(cat("of a backward of ", whole[chunk], " us, ", weight[chunk], " us are for weights"),
-             "--backward-us is the whole, of which --backward-weight-us is a part");
+      refuse(cat("of a backward of ", whole[chunk], " us, ", weight[chunk],
+                 " us are given for the weights"),
+             "--backward-us is the full backward, which includes --backward-weight-us");
     }
     costs.backward_input.push_back(whole[chunk] - weight[chunk]);
   }
@@ -86,7 +87,7 @@ class TrainPlay {
       refuse(o_.tensor == 1 ? cat("--pp ", o_.stages, " does not divide ", on_.ranks, " ranks")
                             : cat("--pp ", o_.stages, " x --tp ", o_.tensor, " does not divide ",
                                   on_.ranks, " ranks"),
-             "each stage has as many data-parallel ranks: give --ranks a multiple");
+             "make --ranks a multiple, so that each stage has equally many data-parallel ranks");
     }
     data_ = static_cast<int>(on_.ranks / each);
     make_plan();
@@ -95,9 +96,9 @@ class TrainPlay {
     work_.costs = costs_in(o_);
     work_.activation_bytes = bytes_in(
         "--activation-bytes", o_.activation_bytes, each > 1,
-        o_.stages > 1 ? "stages send each other activations" : "tensor ranks sum activations");
+        o_.stages > 1 ? "stages send activations" : "tensor-parallel ranks reduce activations");
     work_.gradient_bytes = bytes_in("--gradient-bytes", o_.gradient_bytes, group_.size() > 1,
-                                    "data-parallel ranks sum their gradients");
+                                    "data-parallel ranks reduce gradients");
     work_.bucket_bytes = static_cast<double>(parse_bytes(o_.bucket_bytes));
     if (o_.tensor > 1) choose_tensor_algorithms();
     work_.optimizer_us = o_.optimizer_us;
@@ -122,14 +123,13 @@ class TrainPlay {
   void make_plan() {
     const ScheduleKind& kind = training::pipeline::schedule_named(o_.schedule);
     if (o_.virtual_stages.value_or(1) > 1 && !kind.has_virtual_stages) {
-      refuse(cat(kind.name, " has one chunk a rank, not ", *o_.virtual_stages),
-             "leave --virtual out, or take interleaved");
+      refuse(cat(kind.name, " has one chunk per rank, not ", *o_.virtual_stages),
+             "remove --virtual, or use interleaved");
     }
     const int chunks = o_.virtual_stages.value_or(kind.has_virtual_stages ? 2 : 1);
     if (1.0 * o_.stages * o_.micro_batches * chunks > kMostMicroBatches) {
-      refuse(
-          cat(o_.stages, " stages and ", o_.micro_batches, " micro-batches are too many to play"),
-          cat("ask for at most ", kMostMicroBatches, " forwards"));
+      refuse(cat(o_.stages, " stages and ", o_.micro_batches, " micro-batches exceed the limit"),
+             cat("use at most ", kMostMicroBatches, " forwards"));
     }
     plan_ = training::pipeline::make_plan(make_schedule(
         kind, {.ranks = o_.stages, .micro_batches = o_.micro_batches, .virtual_stages = chunks}));
@@ -151,7 +151,7 @@ class TrainPlay {
     return {.ranks = static_cast<int32_t>(ranks.size()), .layout = Layout::of(places)};
   }
 
-  // The first stage's ranks stand for those of all in the choice of what is tried.
+  // The first stage's ranks represent all stages in the choice of algorithms.
   std::vector<const Algorithm*> algorithms() {
     if (!sums()) return {algorithms_for(Collective::all_reduce).front()};
     const Collective sum =
@@ -167,7 +167,7 @@ class TrainPlay {
     return algorithms_to_play(any, collective, shape, bytes, *on_.network, 1).front();
   }
 
-  // The most promising of each; --algorithm is that of the gradients.
+  // Chooses the most promising algorithms of each; --algorithm is that of the gradients.
   void choose_tensor_algorithms() {
     std::vector<int32_t> first(static_cast<size_t>(o_.tensor));
     std::iota(first.begin(), first.end(), 0);
@@ -223,10 +223,13 @@ class TrainPlay {
       std::printf("\n");
     }
     std::printf(
-        "The busiest stage computes; bubble: it waits for others that compute; exposed: what\n"
-        "messages add, in all.\n");
+        "compute: time of the busiest stage; bubble: its waits for other stages; exposed: the time "
+        "that\n"
+        "messages add.\n");
     if (rows_[0].alike == 1) return;
-    std::printf("Ranks of a host do alike and were played as one (--every-rank plays each).\n");
+    std::printf(
+        "The ranks of a host behave alike and were simulated as one (use --every-rank to simulate "
+        "each).\n");
   }
 
   Json to_json(const StepRow& row) const {
@@ -248,7 +251,7 @@ class TrainPlay {
     return json;
   }
 
-  // What was found for the quickest is at the top, too.
+  // The fastest result is also at the top level.
   void write_json() const {
     const Json document = {{"topology", o_.topology},
                            {"ranks", on_.ranks},
@@ -268,7 +271,7 @@ class TrainPlay {
   int data_ = 1;
   Plan plan_;
   std::vector<Place> places_;
-  std::vector<int32_t> group_;  // ranks that sum their gradients: the first stage's
+  std::vector<int32_t> group_;  // ranks of the first stage that reduce gradients
   StepWork work_;
   std::vector<StepRow> rows_;
 };

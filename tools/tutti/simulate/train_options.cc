@@ -13,67 +13,74 @@ void add_train_options(Command command, SimulateOptions& o) {
   const auto add = [&](const char* names, auto& value, const char* meaning) {
     return command.add_option(names, value, meaning).group(kGroup);
   };
-  add("--pp", o.stages, "stages of the pipeline; what --pp and --tp leave is data-parallel")
+  add("--pp", o.stages,
+      "number of pipeline stages; the ranks not used by --pp and --tp are data-parallel")
       .between(1, 65536)
       .show_default();
-  add("--tp", o.tensor, "tensor ranks, side by side, that share the work of each stage")
+  add("--tp", o.tensor, "number of tensor-parallel ranks per stage (consecutive ranks)")
       .between(1, 1024)
       .show_default();
   command
       .add_flag("--sp", o.shares_rows,
-                "tensor ranks share the rows between blocks: they reduce-scatter and gather, in "
-                "place of all-reduces")
+                "sequence parallelism: tensor-parallel ranks use reduce-scatter and all-gather "
+                "instead of all-reduce")
       .group(kGroup);
   add("--blocks", o.blocks,
-      "with --tp: blocks of layers in a chunk; each sums activations twice forward, twice backward")
+      "with --tp: number of blocks per chunk; each reduces activations twice in forward and twice "
+      "in backward")
       .between(1, 1024)
       .show_default();
   add("--schedule", o.schedule, "pipeline schedule: see `tutti pipeline --list`")
       .type_name("NAME")
       .show_default();
-  add("--virtual", o.virtual_stages, "chunks of the model on each rank (default: interleaved 2)")
+  add("--virtual", o.virtual_stages, "model chunks per rank (default: interleaved 2)")
       .between(1, 1024);
-  add("--micro-batches", o.micro_batches, "of each data-parallel rank")
+  add("--micro-batches", o.micro_batches, "number of micro-batches per data-parallel rank")
       .between(1, 1 << 20)
       .show_default();
-  add("--forward-us", o.forward_us, "a micro-batch's forward through a chunk: one time, or each's")
+  add("--forward-us", o.forward_us,
+      "forward time of a micro-batch through a chunk: one value, or one per chunk")
       .type_name("US,..")
       .separated_by_commas();
-  add("--backward-us", o.backward_us, "its backward, whole")
+  add("--backward-us", o.backward_us, "full backward time of a micro-batch through a chunk")
       .type_name("US,..")
       .separated_by_commas();
   add("--backward-weight-us", o.backward_weight_us,
-      "of that, for weights, where a schedule takes them apart (default: half)")
+      "part of --backward-us that computes weight gradients, for schedules that split the backward "
+      "(default: half)")
       .type_name("US,..")
       .separated_by_commas();
-  add("--activation-bytes", o.activation_bytes, "of a micro-batch between two chunks")
+  add("--activation-bytes", o.activation_bytes,
+      "activation bytes of a micro-batch sent between two chunks")
       .type_name("BYTES");
-  add("--gradient-bytes", o.gradient_bytes, "of a chunk's parameters").type_name("BYTES");
-  add("--bucket-bytes", o.bucket_bytes, "of gradients that are summed in one call")
+  add("--gradient-bytes", o.gradient_bytes, "gradient bytes of a chunk's parameters")
+      .type_name("BYTES");
+  add("--bucket-bytes", o.bucket_bytes, "gradient bytes reduced in one call")
       .type_name("BYTES")
       .show_default();
   add("--zero", o.zero,
-      "ZeRO's stage: from 1 on gradients are reduce-scattered, and parameters gathered before the "
-      "first forward of a chunk; by 3 before each forward and each backward")
+      "ZeRO stage. 1 and 2: gradients are reduce-scattered, and parameters are gathered before the "
+      "first forward of a chunk; 3: they are gathered before each forward and each backward")
       .between(0, 3)
       .show_default();
-  add("--optimizer-us", o.optimizer_us, "of a rank, after its gradients are summed");
-  command.add_flag("--recompute", o.recomputes, "a backward computes the chunk's forward once more")
+  add("--optimizer-us", o.optimizer_us,
+      "optimizer time of a rank, after its gradients are reduced");
+  command.add_flag("--recompute", o.recomputes, "recompute the chunk's forward in backward")
       .group(kGroup);
   add("--sync", o.sync,
-      "time to --updates for each way in which data-parallel ranks keep together: allreduce, "
-      "ps[:S], ssp:B[:S], async[:S], local:K, diloco:H, gossip:GRAPH, sgp, adpsgd, "
-      "easgd:K, fedavg:K, fedprox:K,MU, fedadam:K")
+      "compare synchronization methods by their time to --updates: allreduce, ps[:S], ssp:B[:S], "
+      "async[:S], local:K, diloco:H, gossip:GRAPH, sgp, adpsgd, easgd:K, fedavg:K, fedprox:K,MU, "
+      "fedadam:K")
       .type_name("WAY,..")
       .separated_by_commas();
-  add("--updates", o.updates, "with --sync: updates of the model")
+  add("--updates", o.updates, "with --sync: number of model updates")
       .between(1, 1'000'000)
       .show_default();
 }
 
 namespace {
 
-// With --sync each rank has the whole model, and its updates take no time.
+// With --sync each rank holds the whole model, and updates take no time.
 void refuse_what_no_way_has(const Command& command) {
   for (const char* option :
        {"--pp", "--tp", "--sp", "--blocks", "--schedule", "--virtual", "--backward-weight-us",
@@ -94,13 +101,14 @@ void check_train_options(const Command& command, const SimulateOptions& o) {
         "--gradient-bytes", "--bucket-bytes", "--zero", "--optimizer-us", "--recompute", "--sync",
         "--updates"}) {
     if (!train && command.count(option) > 0) {
-      throw UsageError(cat(option, " is of `tutti simulate train`, not of ", o.what));
+      throw UsageError(cat(option, " is an option of `tutti simulate train`, not of ", o.what));
     }
   }
   const bool slow = std::ranges::any_of(
       o.stragglers, [](const std::string& text) { return text.find(":x") != text.npos; });
   if (o.sync.empty() && slow) {
-    throw UsageError("--straggler RANK:xF is of `tutti simulate train --sync`; without, RANK:US");
+    throw UsageError(
+        "--straggler RANK:xF requires `tutti simulate train --sync`; otherwise use RANK:US");
   }
   if (!train) return;
   if (!o.sync.empty()) refuse_what_no_way_has(command);

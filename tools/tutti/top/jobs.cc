@@ -35,7 +35,8 @@ Environment reader_of(const Variables& variables) {
   };
 }
 
-// The token as the process finds it, which may be in a file. However short it is, its job took it.
+// Returns the token of the process, possibly from a file. Its length is not checked, since the job
+// accepted it.
 std::string token_in(const Environment& environment, int pid) {
   if (const auto token = environment("TUTTI_TOKEN")) return *token;
   const auto path = environment("TUTTI_TOKEN_FILE");
@@ -43,21 +44,23 @@ std::string token_in(const Environment& environment, int pid) {
   return token_in_file(path->starts_with('/') ? *path : cat("/proc/", pid, "/cwd/", *path));
 }
 
-// Where the ranks of the process's job were told to meet, which names the job: as find_place() of
-// job.cc has it.
+// Returns the rendezvous address of the process's job, which identifies the job, as in find_place()
+// of job.cc.
 std::string meeting_in(const Environment& environment, const FoundJob& found) {
   if (const auto rendezvous = environment("TUTTI_RENDEZVOUS")) return *rendezvous;
   const std::string host = environment("MASTER_ADDR").value_or(found.address);
   const std::string text = environment("MASTER_PORT").value_or(cat(found.port));
   const int port = job_number("MASTER_PORT", text, 0, kLargestPort);
   if (host.empty() || port == 0) {
-    throw Error(ErrorCode::bootstrap, cat(found.source, " keeps to itself where its ranks meet"),
+    throw Error(ErrorCode::bootstrap,
+                cat(found.source, " does not publish the address where its ranks meet"),
                 {.remedy = "set MASTER_ADDR, MASTER_PORT and TUTTI_TOKEN for the job"});
   }
   return bootstrap::endpoint_text(host, static_cast<uint16_t>(port));
 }
 
-// Nothing where the process is in no job of several. Throws where that job cannot be watched.
+// Returns nothing if the process is not in a job of several ranks. Throws if the job cannot be
+// watched.
 std::optional<JobPlace> place_of(int pid) {
   const Variables variables = environment_of(pid);
   const Environment environment = reader_of(variables);
@@ -83,7 +86,7 @@ bool have_one_in_common(const std::vector<bootstrap::SocketAddress>& some,
   });
 }
 
-// Two jobs may have one token, and one after the other may meet at one place.
+// Two jobs may have the same token, and successive jobs may use the same rendezvous address.
 bool same_job(const JobPlace& a, const JobPlace& b) { return a.name == b.name && a.key == b.key; }
 
 std::vector<pid_t> own_processes() {
@@ -99,11 +102,12 @@ std::vector<pid_t> own_processes() {
 int number_of_job(const std::string& text, int most) {
   const auto number = parse_number<int>(text);
   if (number && *number >= 1 && *number <= most) return *number;
-  throw Error(ErrorCode::invalid_argument, cat("--job: '", text, "' is no port and no process"),
-              {.remedy = "name a job as HOST:PORT, or by the pid of a rank on this host"});
+  throw Error(ErrorCode::invalid_argument,
+              cat("--job: '", text, "' is neither HOST:PORT nor a process id"),
+              {.remedy = "use HOST:PORT, or the pid of a rank on this host"});
 }
 
-// Of "HOST:PORT". Throws for what is none, and for a host that is not known.
+// Resolves "HOST:PORT". Throws for malformed text and for an unknown host.
 std::vector<bootstrap::SocketAddress> resolve_endpoint(const std::string& text) {
   const size_t colon = text.rfind(':');
   const int port = number_of_job(text.substr(colon + 1), kLargestPort);
@@ -112,18 +116,18 @@ std::vector<bootstrap::SocketAddress> resolve_endpoint(const std::string& text) 
   return bootstrap::resolve(host, static_cast<uint16_t>(port));
 }
 
-// Whether a rank on this host listens there, or the job was told to meet there: whoever did so may
-// have died.
+// Returns true if a rank on this host listens at the address, or if the address is the job's
+// rendezvous, whose rank may have died.
 bool belongs_to(const JobPlace& place, const std::vector<bootstrap::SocketAddress>& addresses) {
   if (have_one_in_common(place.addresses, addresses)) return true;
   try {
     return have_one_in_common(resolve_endpoint(place.name), addresses);
-  } catch (const Error&) {  // it has met by a file, or elsewhere
+  } catch (const Error&) {  // it used a rendezvous file or another address
     return false;
   }
 }
 
-// Of a job on this host more is known: which start of it this is, and where its other ranks are.
+// For a job on this host more is known: its restart count and the addresses of other ranks.
 JobPlace place_at(const std::string& job) {
   const std::string token = job_token();
   std::vector<JobPlace> here = running_jobs();
@@ -139,12 +143,13 @@ JobPlace place_at(const std::string& job) {
   return {.name = job, .addresses = addresses, .token = token, .key = token, .who = {}};
 }
 
-// The job of the process, which need not listen itself, as one that a rank has started.
+// Returns the job of the process, which may be a child of a rank and need not listen.
 JobPlace place_with(int pid) {
   std::optional<JobPlace> wanted = place_of(pid);
   if (!wanted) {
-    throw Error(ErrorCode::invalid_argument, cat("process ", pid, " is in no job of several ranks"),
-                {.remedy = "name one of its ranks, or HOST:PORT of one"});
+    throw Error(ErrorCode::invalid_argument,
+                cat("process ", pid, " does not belong to a job of several ranks"),
+                {.remedy = "use the pid or HOST:PORT of one of its ranks"});
   }
   for (const JobPlace& place : running_jobs()) {
     if (same_job(place, *wanted)) wanted->addresses = place.addresses;
@@ -152,7 +157,8 @@ JobPlace place_with(int pid) {
   if (!wanted->addresses.empty()) return std::move(*wanted);
   throw Error(ErrorCode::bootstrap,
               cat("no rank of the job of process ", pid, " listens on this host"),
-              {.cause = "the job is starting or ending, or its ranks are another user's"});
+              {.cause = "the job is starting or ending, or its ranks belong to another user",
+               .remedy = "try again, or use `tutti top --job HOST:PORT`"});
 }
 
 }  // namespace
@@ -171,7 +177,7 @@ std::vector<JobPlace> running_jobs() {
         known->addresses.insert(known->addresses.end(), place->addresses.begin(),
                                 place->addresses.end());
       }
-    } catch (const Error&) {  // not one that can be watched
+    } catch (const Error&) {  // cannot be watched
     }
   }
   return places;
@@ -184,12 +190,12 @@ JobPlace find_running_job(const std::string& job) {
   if (places.size() == 1) return std::move(places.front());
   if (places.empty()) {
     throw Error(ErrorCode::invalid_argument, "no job of yours with several ranks runs on this host",
-                {.remedy = "name it: `tutti top --job HOST:PORT` with its TUTTI_TOKEN set"});
+                {.remedy = "use `tutti top --job HOST:PORT` with TUTTI_TOKEN set to its token"});
   }
   std::string all;
   for (const JobPlace& place : places) all += cat("\n  ", place.name, ", ", place.who);
   throw Error(ErrorCode::invalid_argument, cat("several jobs run here:", all),
-              {.remedy = "name one: `tutti top --job HOST:PORT`, or the pid of a rank"});
+              {.remedy = "select one with `tutti top --job HOST:PORT`, or by the pid of a rank"});
 }
 
 }  // namespace tutti::tool

@@ -21,7 +21,7 @@ namespace {
 
 using bootstrap::SocketAddress;
 
-// Descriptors that are sockets are links to "socket:[INODE]".
+// Returns the inodes of the process's sockets, whose descriptors are links to "socket:[INODE]".
 std::set<std::string> sockets_of(int pid) {
   constexpr std::string_view kBefore = "socket:[";
   std::set<std::string> inodes;
@@ -41,8 +41,8 @@ uint32_t hexadecimal(std::string_view text) {
   return value;
 }
 
-// "0100007F:7328": the words of the address as they are in memory, and the port as a number. Who
-// listens on all addresses is reached by loopback.
+// Parses "0100007F:7328": the address in memory byte order, and the port as a number. The wildcard
+// address becomes loopback.
 SocketAddress parse_local(const std::string& text) {
   const size_t colon = text.find(':');
   SocketAddress address;
@@ -74,7 +74,7 @@ std::vector<SocketAddress> listeners_of(int pid) {
   for (const char* const table : {"tcp", "tcp6"}) {
     std::ifstream file(cat("/proc/", pid, "/net/", table));
     std::string line;
-    std::getline(file, line);  // the names of the columns
+    std::getline(file, line);  // skips the column names
     while (std::getline(file, line)) {
       std::istringstream words(line);
       std::string number, local, remote, state, queues, timer, retries, user, timeout, inode;

@@ -1,4 +1,4 @@
-// Where a process listens, as the system tells it.
+// The listening sockets of a process.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace tutti::tool {
 
-// The addresses of its listening TCP sockets, to connect to from this host; empty where it has
-// none, or is another user's.
+// Returns the addresses of its listening TCP sockets, as seen from this host; empty if it has none
+// or belongs to another user.
 std::vector<bootstrap::SocketAddress> listeners_of(int pid);
 
 }  // namespace tutti::tool

@@ -24,7 +24,7 @@ std::string whom(const Json& report) {
              report["pid"].get<int64_t>(), ")");
 }
 
-// The last call that it has begun; 0: none.
+// Returns the number of the last call that the rank started; 0: none.
 int64_t last_call(const Json& report) {
   const Json& recorder = report["recorder"];
   return recorder.empty() ? 0 : recorder.back()["call"].get<int64_t>();
@@ -48,14 +48,14 @@ std::vector<int> waited_for_by_others(const std::vector<Json>& reports) {
   return {ranks.begin(), ranks.end()};
 }
 
-// Of one communicator's reports. What is certain comes first.
+// Guesses the cause of the abort from the reports of one communicator; certain causes come first.
 std::string guess(const std::vector<Json>& reports) {
   const auto code = reports.front()["error"]["code"].get<std::string>();
-  if (code == "mismatch") return "the program makes other calls on some ranks: see the error";
+  if (code == "mismatch") return "the ranks call different operations: see the error";
   if (const std::vector<int> silent = silent_ranks(reports); !silent.empty()) {
     return cat("rank ", rank_ranges(silent),
-               " wrote nothing: it ended before it could write, was killed, or stopped, or its "
-               "host went away, and the others waited for it");
+               " wrote no report and the others waited for it: it exited, was killed or stopped, "
+               "or its host was lost");
   }
   const auto [first, last] = std::ranges::minmax_element(reports, {}, last_call);
   if (last_call(*first) < last_call(*last)) {
@@ -63,8 +63,8 @@ std::string guess(const std::vector<Json>& reports) {
                last_call(*last), ": it was busy outside of Tutti, or makes fewer calls");
   }
   if (const std::vector<int> slow = waited_for_by_others(reports); !slow.empty()) {
-    return cat("all waited in the end for rank ", rank_ranges(slow),
-               ", which waited for nobody: it was slow, or the network to it");
+    return cat("all ranks waited, directly or indirectly, for rank ", rank_ranges(slow),
+               ", which waited for no rank: it or its network was slow");
   }
   const int named = reports.front()["error"]["rank"].get<int>();
   return named < 0 ? "see the error" : cat("the error names rank ", named);
@@ -87,7 +87,7 @@ std::string line_of(const Json& report) {
   if (report["current"].is_null()) {
     const Json& recorder = report["recorder"];
     text += recorder.empty() ? std::string("had made no call")
-                             : cat("in no call; its last was call ", last_call(report), ", ",
+                             : cat("in no call; the last was call ", last_call(report), ", ",
                                    shown(recorder.back()["what"]));
   } else {
     text += cat("in ", shown(report["current"]), ", for ",
@@ -98,7 +98,7 @@ std::string line_of(const Json& report) {
   return text + '\n';
 }
 
-// Throws where something is missing that is told of.
+// Throws if a required member is missing.
 void require_all(const Json& report) {
   static_cast<void>(line_of(report));
   for (const char* const name : {"job", "communicator"}) {
@@ -113,7 +113,7 @@ void require_all(const Json& report) {
 
 using FileTime = std::filesystem::file_time_type;
 
-// In the order of their names, with the time when each was written.
+// Returns the files and their modification times, in the order of their names.
 std::map<std::string, FileTime> files_in(const std::string& directory, FileTime since) {
   std::map<std::string, FileTime> files;
   std::error_code problem;
@@ -126,7 +126,7 @@ std::map<std::string, FileTime> files_in(const std::string& directory, FileTime 
   return files;
 }
 
-// One start of it.
+// One start of a job.
 struct Job {
   FileTime last_written = FileTime::min();
   Json reports = Json::array();
@@ -151,8 +151,8 @@ Json read_reports(const std::string& directory, std::filesystem::file_time_type 
   if (jobs.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("no rank has left a report in ", directory),
                 {.where = "--report",
-                 .cause = skipped.empty() ? "" : cat("a file makes no sense: ", skipped.front()),
-                 .remedy = "start the job with TUTTI_REPORT set to a directory that is there"});
+                 .cause = skipped.empty() ? "" : cat("a file is malformed: ", skipped.front()),
+                 .remedy = "start the job with TUTTI_REPORT set to an existing directory"});
   }
   const auto& [name, job] = *std::ranges::max_element(
       jobs, {}, [](const auto& entry) { return entry.second.last_written; });
@@ -171,7 +171,7 @@ std::string to_text(const Json& reports) {
   std::string text;
   for (const Json& skipped : reports["skipped"]) text += cat("Skipped ", shown(skipped), "\n");
   if (const int others = reports["other_jobs"].get<int>(); others > 0) {
-    text += cat("This is the last job; those of ", others, " before it are passed over.\n");
+    text += cat("This is the latest job; ", others, " earlier jobs are not shown.\n");
   }
   const auto communicators = by_communicator(reports["reports"]);
   for (const Json& told : reports["guesses"]) {

@@ -1,4 +1,4 @@
-// What happened to a job, from what its ranks wrote when it was aborted (TUTTI_REPORT).
+// Analyzes the reports that the ranks of an aborted job wrote (TUTTI_REPORT).
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,14 @@
 
 namespace tutti::tool {
 
-// {"job", "reports": [what each rank of it wrote, of each communicator], "guesses":
-// [{"communicator", "guess"}], "other_jobs": how many, "skipped": ["file: why"]}. Of files that
-// were written after `since`, and of the job, or of that start of a job, which wrote last. Files
-// that make no sense are skipped. Throws Error(invalid_argument) where no other is there.
+// Returns {"job", "reports": [report of each rank and communicator], "guesses": [{"communicator",
+// "guess"}], "other_jobs": count, "skipped": ["file: why"]}. Reads the files written after `since`,
+// and of these the reports of the latest start of a job. Malformed files are skipped. Throws
+// Error(invalid_argument) if no valid file exists.
 Json read_reports(const std::string& directory,
                   std::filesystem::file_time_type since = std::filesystem::file_time_type::min());
 
-// Who was where, doing what, and a guess why.
+// Describes the state of each rank and the guessed cause.
 std::string to_text(const Json& reports);
 
 int show_report(const std::string& directory, bool json);

@@ -1,4 +1,4 @@
-// tutti top: who is slow in a running job.
+// tutti top: shows the ranks and stragglers of a running job.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ using bootstrap::JobWatch;
 using bootstrap::RankSight;
 using bootstrap::RankState;
 
-// Of several addresses some may be of ranks that are stopped: all are tried for a short time first.
+// Some addresses may belong to stopped ranks, so all are tried with a short timeout first.
 constexpr std::array<std::chrono::seconds, 2> kTimesToConnect = {std::chrono::seconds(1),
                                                                  std::chrono::seconds(5)};
 
@@ -42,7 +42,7 @@ struct TopOptions {
   double every = 1;
 };
 
-// Any rank can be asked: where the one that is has gone, another one is.
+// Queries any rank of the job; if that rank has ended, another one.
 class WatchedJob {
  public:
   explicit WatchedJob(const JobPlace& place) : key_(place.key) {
@@ -60,7 +60,7 @@ class WatchedJob {
     if (problem) throw *problem;
   }
 
-  // Nothing when the job has ended.
+  // Returns nothing if the job has ended.
   std::optional<std::vector<RankSight>> look() {
     for (;;) {
       try {
@@ -77,12 +77,12 @@ class WatchedJob {
   bool watch_from_another() {
     for (RankSight& rank : known_) {
       if (rank.state != RankState::answers) continue;
-      rank.state = RankState::silent;  // it is tried once
+      rank.state = RankState::silent;  // tried only once
       try {
         watch_.emplace(bootstrap::resolve(rank.address, rank.port).front(), key_,
                        Deadline::after(kTimesToConnect.back()));
         return true;
-      } catch (const Error&) {  // the next one may be there
+      } catch (const Error&) {  // tries the next one
       }
     }
     return false;
@@ -110,7 +110,7 @@ void show(const JobView& view, bool json) {
   }
 }
 
-// False when somebody wants it to end.
+// Returns false on a request to stop.
 bool pause(double seconds) {
   constexpr std::chrono::milliseconds kLook{50};
   const Deadline deadline = Deadline::after(duration_of(seconds));
@@ -144,22 +144,22 @@ int watch(const TopOptions& options) {
 
 void add_top(CommandLine& line) {
   const auto options = std::make_shared<TopOptions>();
-  Command command = line.add("top", "Show what the ranks of a running job do, and who is slow");
+  Command command =
+      line.add("top", "show the activity of a running job's ranks and its stragglers");
   command
-      .add_option(
-          "--job", options->job,
-          "HOST:PORT of one of its ranks, or the pid of one on this host (default: the only "
-          "job there is)")
+      .add_option("--job", options->job,
+                  "job, given as HOST:PORT of one of its ranks or as the pid of a rank on this "
+                  "host (default: the only running job)")
       .type_name("JOB");
-  command.add_flag("--json", options->json, "an object in each line, instead of a table");
-  command.add_flag("--once", options->once, "end after the first table");
+  command.add_flag("--json", options->json, "print one JSON object per line instead of a table");
+  command.add_flag("--once", options->once, "exit after the first table");
   command.add_option("--every", options->every, "seconds between tables")
       .between(0.05, 86400)
       .show_default();
   command
       .add_option("--report", options->report,
-                  "no running job, but what the ranks of one have left in the directory that "
-                  "TUTTI_REPORT named when it was aborted: what happened")
+                  "analyze the reports that an aborted job wrote to this directory (TUTTI_REPORT) "
+                  "instead of a running job")
       .type_name("DIR");
   command.footer(
       "Examples:\n"

@@ -19,9 +19,9 @@ namespace {
 using bootstrap::RankSight;
 using bootstrap::RankState;
 
-// What is less may be chance.
+// Smaller shares may be random.
 constexpr double kNotable = 0.1;
-// A call that takes longer stands still.
+// Calls that take longer are considered blocked.
 constexpr int64_t kLongNs = 300'000'000;
 
 double seconds_of(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -35,8 +35,8 @@ double rate(uint64_t before, uint64_t now, double seconds) {
   return now > before ? static_cast<double>(now - before) / seconds : 0;
 }
 
-// A rank that ended calls is compared with others that did: one that is in a single call all the
-// time, as a spare that waits to be needed, says nothing of how late that rank comes.
+// Ranks that completed calls are compared with each other only: one that was in a single call all
+// the time, such as a waiting spare, says nothing about the lateness of others.
 void find_late_shares(std::vector<RankView>& ranks) {
   for (RankView& own : ranks) {
     if (own.sight.state != RankState::answers) continue;
@@ -74,7 +74,7 @@ std::string doing(const RankSight& sight) {
                                         : cat("is in ", printable(sight.activity.current));
 }
 
-// Where the chain of who waits for whom ends; nullptr: in a circle.
+// Follows the chain of waiting ranks to its end; nullptr: a cycle.
 const RankView* end_of_chain(const RankView& first, const std::map<int, const RankView*>& by_rank) {
   std::set<int> seen;
   const RankView* at = &first;
@@ -86,8 +86,8 @@ const RankView* end_of_chain(const RankView& first, const std::map<int, const Ra
   return at->sight.activity.waits_for.empty() ? at : nullptr;
 }
 
-// The rank for which others wait, from the one that has waited for the longest time on. A rank that
-// ends calls is at work: who waits for it may be a spare.
+// Returns the rank at the end of the chain that begins with the longest-waiting rank. A rank that
+// completes calls is working, so a rank that waits for it may be a spare.
 std::optional<Straggler> who_is_waited_for(const std::map<int, const RankView*>& by_rank) {
   std::vector<const RankView*> waiting;
   for (const auto& [rank, view] : by_rank) {
@@ -111,10 +111,10 @@ std::optional<Straggler> who_is_waited_for(const std::map<int, const RankView*>&
 std::optional<Straggler> find_straggler(const std::vector<RankView>& ranks) {
   std::map<int, const RankView*> answering;
   for (const RankView& view : ranks) {
-    // Those below it in the tree cannot be heard, and have higher numbers.
+    // Ranks below a silent rank in the tree cannot be heard either; they have higher numbers.
     if (view.sight.state == RankState::silent) {
       return Straggler{view.sight.rank,
-                       "it does not answer: it is stopped, or its host is out of reach"};
+                       "it does not answer: it is stopped or its host is unreachable"};
     }
     if (view.sight.state == RankState::answers) answering[view.sight.rank] = &view;
   }
@@ -226,8 +226,8 @@ Json to_json(const JobView& view) {
 std::string to_text(const JobView& view, size_t most_ranks) {
   constexpr size_t kMostLinks = 8;
   std::string text =
-      "  rank  host                  pid        calls    calls/s         GB     GB/s waiting   late"
-      "  call under way, whom it waits for\n";
+      "  rank  host                  pid        calls    calls/s         GB     GB/s waiting   "
+      "late  call in flight, awaited rank\n";
   std::vector<RankView> ranks = view.ranks;
   if (ranks.size() > most_ranks) {
     std::ranges::stable_sort(ranks, std::greater<>(), &RankView::late_share);
@@ -235,7 +235,7 @@ std::string to_text(const JobView& view, size_t most_ranks) {
   }
   for (const RankView& rank : ranks) text += row(rank);
   if (ranks.size() < view.ranks.size()) {
-    text += cat("        and ", view.ranks.size() - ranks.size(), " that are less late\n");
+    text += cat("        and ", view.ranks.size() - ranks.size(), " more, which are less late\n");
   }
   for (size_t i = 0; i < std::min(kMostLinks, view.links.size()); ++i) {
     const LinkView& link = view.links[i];

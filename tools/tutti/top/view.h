@@ -1,4 +1,4 @@
-// What two looks at a job, one after the other, say of it.
+// Statistics from two successive samples of a job.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,11 @@ struct RankView {
   // Between the looks:
   double calls_per_second = 0;
   double bytes_per_second = 0;
-  double waiting_share = 0;  // of the time
-  // By how much more of the time the others (their median) waited than this one. A rank that comes
-  // late finds the others there, and waits least of all: no clocks need be compared for that.
+  double waiting_share = 0;  // fraction of the time
+  // Fraction of the time that the others (their median) waited longer than this rank. A late rank
+  // finds the others waiting and so waits least, which needs no comparison of clocks.
   double late_share = 0;
-  double late_seconds = 0;  // the same, of each call
+  double late_seconds = 0;  // the same in seconds per call
 };
 
 struct LinkView {
@@ -35,7 +35,7 @@ struct Straggler {
 };
 
 struct JobView {
-  double seconds = 0;  // between the looks
+  double seconds = 0;  // between the samples
   std::vector<RankView> ranks;
   std::vector<LinkView> links;  // the busiest first
   std::optional<Straggler> straggler;
@@ -47,7 +47,7 @@ JobView compare(const std::vector<bootstrap::RankSight>& before,
 std::string describe(const bootstrap::RankSight& sight);  // "rank 3 (node7, pid 1234)"
 
 Json to_json(const JobView& view);
-// A table, of so many ranks at most (those that are latest), the links and the straggler.
+// Returns a table of at most `most_ranks` ranks (the latest ones), the links and the straggler.
 std::string to_text(const JobView& view, size_t most_ranks);
 
 }  // namespace tutti::tool

@@ -17,7 +17,7 @@ namespace tutti::tool {
 
 namespace {
 
-// Each rank's text, on all.
+// Gathers each rank's text on all ranks.
 std::vector<std::string> gather_texts(Communicator& comm, const std::string& own) {
   const uint64_t length = own.size();
   std::vector<uint64_t> lengths(static_cast<size_t>(comm.size()));
@@ -35,7 +35,7 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& own
   return texts;
 }
 
-// The first core that this process may use, where it may not use all; else -1.
+// Returns the first core that this process may use if it may not use all; else -1.
 int own_core() {
   const HostTopology& host = this_host();
   const auto allowed = [](const Core& core) { return !core.allowed_pus.empty(); };
@@ -43,7 +43,7 @@ int own_core() {
   return static_cast<int>(std::ranges::find_if(host.cores, allowed) - host.cores.begin());
 }
 
-// Each rank's, on all.
+// Gathers each rank's number on all ranks.
 std::vector<int> gather_numbers(Communicator& comm, int own) {
   std::vector<int> all(static_cast<size_t>(comm.size()));
   comm.all_gather({&own, 1, DType::i32}, {all.data(), all.size(), DType::i32});

@@ -1,4 +1,4 @@
-// `tutti topo` in a job: the machine as its ranks find it together.
+// `tutti topo` in a job: the ranks assemble the topology of their hosts.
 #pragma once
 
 #include <string>
@@ -18,12 +18,12 @@ struct JobGraph {
   std::vector<std::string> racks;  // Place::rack
 };
 
-// Each host's first rank reads what its host is, and all are told: the same on all ranks. The ranks
-// of a host are spread evenly over its GPUs or else its cores, as the launcher binds them; where
-// there are more of them, several are on one node.
+// The first rank of each host reads its host's topology; all ranks return the same graph. The ranks
+// of a host are distributed evenly over its GPUs, or its cores without GPUs, as the launcher binds
+// them; with more ranks several share a node.
 JobGraph graph_of_job(Communicator& comm, const std::string& own_rack);
 
-// Rank, host, rack and node, a rank a line.
+// Table of rank, host, rack and node, with one rank per line.
 std::string table_of_places(const JobGraph& job);
 Json places_of(const JobGraph& job);
 

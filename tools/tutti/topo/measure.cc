@@ -24,9 +24,9 @@ namespace tutti::tool {
 namespace {
 
 constexpr std::chrono::minutes kMeasureWithin(60);
-constexpr const char* kMeasured = "tutti topo measured: ";  // before the line that rank 0 prints
+constexpr const char* kMeasured = "tutti topo measured: ";  // prefix of rank 0's line
 
-// Each pair by itself, so that nothing disturbs it.
+// Returns rounds of a single pair each, so that pairs do not disturb each other.
 std::vector<bench::Round> pair_by_pair(int ranks) {
   std::vector<bench::Round> rounds;
   for (int low = 0; low < ranks; ++low) {
@@ -35,7 +35,8 @@ std::vector<bench::Round> pair_by_pair(int ranks) {
   return rounds;
 }
 
-// What shares something shows it: neighbours are on one host, halves of the ranks on several.
+// Returns one round of all neighbours (0 and 1, 2 and 3, ...), whose concurrent transfers share
+// links.
 bench::Round all_at_once(int ranks) {
   bench::Round round;
   for (int low = 0; low + 1 < ranks; low += 2) round.emplace_back(low, low + 1);
@@ -154,10 +155,11 @@ MeasuredRanks measure_ranks(int ranks, const std::vector<Host>& hosts) {
             .pairs = pairs_from(result["pairs"]),
             .together = pairs_from(result["together"])};
   }
-  throw Error(ErrorCode::unsupported,
-              cat("measuring with ", ranks, " ranks ",
-                  job.in_time ? cat("ended with code ", job.code) : "took too long"),
-              {.cause = cat("the ranks said:\n", last_words(job.err.empty() ? job.out : job.err))});
+  throw Error(
+      ErrorCode::unsupported,
+      cat("measuring with ", ranks, " ranks ",
+          job.in_time ? cat("exited with code ", job.code) : "took too long"),
+      {.cause = cat("output of the ranks:\n", last_words(job.err.empty() ? job.out : job.err))});
 }
 
 std::string to_text(const MeasuredRanks& measured) {
@@ -174,9 +176,10 @@ std::string to_text(const MeasuredRanks& measured) {
   }
   std::ranges::sort(left);
   char line[160];
-  std::snprintf(line, sizeof line,
-                "all neighbours at the same time: %.2f of the bandwidth alone (%.2f to %.2f)\n",
-                median(left), left.front(), left.back());
+  std::snprintf(
+      line, sizeof line,
+      "all neighbours concurrently: %.2f of the bandwidth of a single pair (%.2f to %.2f)\n",
+      median(left), left.front(), left.back());
   return text + '\n' + line;
 }
 

@@ -1,4 +1,4 @@
-// `tutti topo --measure`: what pairs of ranks reach, one after the other and at the same time.
+// `tutti topo --measure`: measures pairs of ranks, one by one and concurrently.
 #pragma once
 
 #include <string>
@@ -21,18 +21,18 @@ struct MeasuredRanks {
 // An array of objects: from, to, latency_us, bandwidth_GBps.
 Json to_json(const std::vector<MeasuredPair>& pairs);
 
-// By rank. Of hosts, and network namespaces of them, that have one name, all but the first get a
-// number. A collective call.
+// Returns host names by rank. Hosts or network namespaces with the same name get numbers, except
+// the first. Collective.
 std::vector<std::string> names_of_hosts(Communicator& comm);
 
-// Starts so many ranks of this program on these hosts (none: this one), and hears what they
-// measure. Throws Error(unsupported) that says how the job ended.
+// Starts `ranks` ranks of this program on these hosts (none: this host) and returns their
+// measurements. Throws Error(unsupported) that describes how the job failed.
 MeasuredRanks measure_ranks(int ranks, const std::vector<Host>& hosts);
 
-// What each of those ranks does; returns the exit code.
+// Runs one of those ranks; returns the exit code.
 int run_measuring_rank();
 
-// Latency and bandwidth by pair, and what is left where all neighbours talk: lines.
+// Formats latency and bandwidth by pair, and the fraction of bandwidth with all pairs active.
 std::string to_text(const MeasuredRanks& measured);
 
 }  // namespace tutti::tool

@@ -1,4 +1,4 @@
-// tutti topo: the machine as a graph; which rings and trees fit it, and why.
+// tutti topo: shows the topology graph and the best rings and trees on it.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -47,15 +47,15 @@ struct TopoOptions {
   HostOptions places;
 };
 
-// Evenly over the places of ranks, as bind_local_ranks() spreads them.
+// Distributes ranks evenly over the places, as bind_local_ranks() does.
 std::vector<int> nodes_of_ranks(const Graph& graph, int wanted) {
   const std::vector<int> places = graph.rank_nodes();
   const auto there = static_cast<int>(places.size());
   if (wanted == 0) return places;
   if (wanted > there) {
     throw Error(ErrorCode::invalid_argument,
-                cat("-n is ", wanted, ", but there are ", there, " places for ranks"),
-                {.remedy = "ranks of one place share its links; take more hosts with --repeat"});
+                cat("-n is ", wanted, ", but the topology has ", there, " places for ranks"),
+                {.remedy = "ranks of one place would share its links; add hosts with --repeat"});
   }
   std::vector<int> nodes;
   for (int rank = 0; rank < wanted; ++rank) {
@@ -119,26 +119,29 @@ Json report(const Graph& graph, const std::vector<int>& ranks, const ChannelSear
   return json;
 }
 
-// The file that `tutti tune` writes, with what these pairs tell.
+// Adds the measured pairs to the file of `tutti tune`.
 void tune(const MeasuredRanks& measured) {
   const std::string file = cost_model_file();
   if (file.empty()) {
-    throw Error(ErrorCode::invalid_argument, "there is no file to keep costs in",
-                {.remedy = "name one in TUTTI_TUNE_FILE"});
+    throw Error(ErrorCode::invalid_argument, "there is no file for the costs",
+                {.remedy = "set TUTTI_TUNE_FILE"});
   }
   CostModel model = std::filesystem::exists(file) ? load_cost_model() : CostModel::defaults();
   const PathClass between =
       parse_path_class(parse_transports(measured.transport).fabric).value_or(PathClass::tcp);
   bench::learn_from_pairs(measured.host_of, measured.pairs, measured.together, between, model);
-  std::error_code failed;  // then write_file() says so
+  std::error_code failed;  // write_file() reports the failure
   std::filesystem::create_directories(std::filesystem::path(file).parent_path(), failed);
   write_file(file, to_json(model) + "\n");
-  std::printf("\nlatencies, and what the hosts' cards carry, are in %s\n", file.c_str());
+  std::printf(
+      "\n"
+      "latencies and card bandwidths are stored in %s\n",
+      file.c_str());
 }
 
 int measure(const TopoOptions& options) {
   if (!options.from.empty() || !options.svg.empty() || options.repeat > 1) {
-    throw UsageError("--measure makes a graph with --json; show that one with --from then");
+    throw UsageError("--measure writes a graph with --json, which --from then shows");
   }
   const std::vector<Host> hosts = find_hosts(options.places);
   const int ranks = std::max(2, ranks_of_job(options.ranks, hosts));
@@ -157,7 +160,7 @@ int measure(const TopoOptions& options) {
   return 0;
 }
 
-// `table` tells of the ranks, `places` is what the JSON says of them besides.
+// `table`: text about the ranks; `places`: additional JSON about them.
 void show(const TopoOptions& options, const Graph& graph, const std::vector<int>& ranks,
           const std::string& table, const Json& places = {}) {
   const ChannelSearch rings = find_channels(graph, ranks, ChannelKind::ring);
@@ -182,7 +185,7 @@ void show(const TopoOptions& options, const Graph& graph, const std::vector<int>
       unknown_speeds(graph).c_str());
 }
 
-// All ranks find the same; one of them shows it. Rings and trees are of the nodes where several
+// All ranks compute the same result, rank 0 prints it. Rings and trees connect nodes if several
 // ranks share one.
 int show_job(const TopoOptions& options, const Job& job) {
   Communicator comm = Communicator::init(job);
@@ -194,7 +197,7 @@ int show_job(const TopoOptions& options, const Job& job) {
   }
   std::string table = table_of_places(found);
   if (nodes.size() < found.nodes.size()) {
-    table += "Several ranks share a node: what follows is of the nodes.\n";
+    table += "Several ranks share a node: rings and trees connect nodes.\n";
   }
   show(options, found.graph, nodes, table, places_of(found));
   return 0;
@@ -203,7 +206,7 @@ int show_job(const TopoOptions& options, const Job& job) {
 int run(const TopoOptions& options) {
   if (options.is_measuring_rank) return run_measuring_rank();
   if (options.measure) return measure(options);
-  if (options.tune) throw UsageError("--tune keeps what --measure has measured");
+  if (options.tune) throw UsageError("--tune requires --measure");
   if (options.from.empty() && options.repeat == 1 && options.ranks == 0) {
     const Job job = job_from_environment();
     if (job.size > 1) return show_job(options, job);
@@ -212,8 +215,8 @@ int run(const TopoOptions& options) {
                                      : load_network(options.from, std::nullopt)->graph();
   if (options.repeat > 1) {
     if (graph.hosts() > 1) {
-      throw UsageError(
-          cat("--repeat is for one host, and there are ", graph.hosts(), " in ", options.from));
+      throw UsageError(cat("--repeat requires a single host, but there are ", graph.hosts(), " in ",
+                           options.from));
     }
     graph = repeat_host(graph, options.repeat);
   }
@@ -226,38 +229,41 @@ int run(const TopoOptions& options) {
 
 void add_topo(CommandLine& line) {
   const auto o = std::make_shared<TopoOptions>();
-  Command command =
-      line.add("topo", "the machine as a graph: its links, and the rings and trees that fit it");
+  Command command = line.add(
+      "topo",
+      "show the topology of this machine: its links, and the rings and trees that use them best");
   command
-      .add_option("--from", o->from,
-                  "NCCL's topology XML, hwloc's XML, a graph as JSON or text, a network as `tutti "
-                  "simulate` takes it, or a host as hwloc describes it; default: this host")
+      .add_option(
+          "--from", o->from,
+          "topology to read: NCCL topology XML, hwloc XML, a graph as JSON or text, a network of "
+          "`tutti simulate`, or an hwloc synthetic description (default: this host)")
       .type_name("FILE|DESCRIPTION");
-  command.add_option("--repeat", o->repeat, "so many such hosts, connected by their cards")
+  command
+      .add_option("--repeat", o->repeat, "number of such hosts, connected by their network cards")
       .between(1, 4096)
       .show_default();
-  command.add_option("-n,--ranks", o->ranks, "ranks; default: one on each GPU, or else core")
-      .between(1, 1 << 20);
-  command.add_option("--json", o->json, "write graph, rings and trees").type_name("FILE");
-  command.add_option("--svg", o->svg, "write a picture").type_name("FILE");
-  command.add_flag("--measure", o->measure,
-                   "measure latency and bandwidth between ranks, here or on --hosts; --json then "
-                   "writes a graph of what was measured");
-  command.add_flag("--tune", o->tune,
-                   "with --measure: also put latencies and the speed of cards into the costs of "
-                   "`tutti tune`, which knows more but takes longer");
-  add_host_options(command, o->places);
   command
-      .add_flag("--measure-rank", o->is_measuring_rank, "what the ranks do that --measure starts")
-      .group("");
+      .add_option("-n,--ranks", o->ranks,
+                  "number of ranks (default: one per GPU; without GPUs one per core)")
+      .between(1, 1 << 20);
+  command.add_option("--json", o->json, "write the graph, rings and trees as JSON")
+      .type_name("FILE");
+  command.add_option("--svg", o->svg, "write a picture to this file").type_name("FILE");
+  command.add_flag("--measure", o->measure,
+                   "measure latency and bandwidth between ranks, on this host or on --hosts; "
+                   "--json then writes the measured graph");
+  command.add_flag("--tune", o->tune,
+                   "with --measure: also store the latencies and network bandwidths in the costs "
+                   "of `tutti tune` (faster than tune, but less complete)");
+  add_host_options(command, o->places);
+  command.add_flag("--measure-rank", o->is_measuring_rank, "run as a rank of --measure").group("");
   command.footer(
-      "A file of JSON is an object with \"nodes\" and \"links\", as --json writes it. In a text "
-      "file\n"
-      "each line is one of them: node gpu0 gpu; link gpu0 gpu1 nvlink 4x20GB/s 0.5us.\n"
+      "A JSON file is an object with \"nodes\" and \"links\", as written by --json. A text file "
+      "has one\n"
+      "of them per line: node gpu0 gpu; link gpu0 gpu1 nvlink 4x20GB/s 0.5us.\n"
       "Example:\n"
       "  tutti topo --from nccl_topo.xml --repeat 2 --svg topo.svg\n"
-      "  tutti run --hosts a,b -n 8 -- tutti topo        # the hosts of a job, and where its ranks "
-      "are\n"
+      "  tutti run --hosts a,b -n 8 -- tutti topo        # show the hosts and ranks of a job\n"
       "  tutti topo --measure --hosts a,b");
   command.runs([o] { return run(*o); });
 }

@@ -20,14 +20,15 @@ namespace {
 
 using training::RunOptions;
 
-// As planned for one rank.
+// Planned memory of one rank.
 struct RankMemory {
   int rank = 0;
   training::MemoryReport memory;
-  int64_t logits = 0;  // of the activations
+  int64_t logits = 0;  // part of the activations
 };
 
-// With the masters of 16-bit parameters as the optimizer's, as in ZeRO (Rajbhandari et al. 2020).
+// Counts master weights of 16-bit parameters as optimizer state, as in ZeRO (Rajbhandari et al.
+// 2020).
 Json json_of(const RankMemory& planned) {
   const training::MemoryReport& memory = planned.memory;
   return {{"rank", planned.rank},
@@ -42,8 +43,8 @@ Json json_of(const RankMemory& planned) {
           {"files", memory.files}};
 }
 
-// The memory of every rank of the run, in their order, and what a block of a decoder keeps on the
-// first one. Models and profiles are made once for all ranks that have as much of everything.
+// Memory of every rank of the run, in rank order, and the activations that a decoder block keeps on
+// the first one. Models and profiles are built once for all ranks with equal shares.
 struct PlannedRun {
   std::vector<RankMemory> ranks;
   std::optional<training::BlockActivations> block;
@@ -58,7 +59,7 @@ PlannedRun planned_run(const RunOptions& settled, const training::Batch& batch, 
   const int models = mesh.ranks_along({Axis::tensor, Axis::context, Axis::expert});
   PlannedRun planned{.ranks = std::vector<RankMemory>(static_cast<size_t>(ranks)), .block = {}};
   std::vector<RankMemory>& all = planned.ranks;
-  std::map<std::vector<int64_t>, int> known;  // what a rank has: the first that has it
+  std::map<std::vector<int64_t>, int> known;  // first rank with these shares
   for (int first = 0; first < models; ++first) {
     const training::MeshPlace place = mesh.of_rank(first);
     const std::unique_ptr<training::Model> model =
@@ -98,10 +99,10 @@ PlannedRun planned_run(const RunOptions& settled, const training::Batch& batch, 
   return planned;
 }
 
-// By formula, to be compared with what others publish.
+// Prints the activations by formula, for comparison with publications.
 void print_block(const training::BlockActivations& block) {
   std::printf(
-      "a block keeps    %s of a micro-batch without recomputation; Megatron-LM %s in 16 bits\n",
+      "a block keeps    %s per micro-batch without recomputation; Megatron-LM %s in 16 bits\n",
       readable_bytes(static_cast<int64_t>(block.kept)).c_str(),
       readable_bytes(static_cast<int64_t>(block.megatron)).c_str());
 }
@@ -144,10 +145,10 @@ int dry_run(const RunOptions& settled, const training::LoadedData& data, int ran
   if (training.replica.storage.stage >= 2 && feed.passes() > 1 &&
       !training::shards_sums(training.replica)) {
     std::printf(
-        "gradients         whole on each rank: sums of several micro-batches, whose bits in "
-        "deterministic mode are those of every ZeRO stage\n");
+        "gradients         not sharded: deterministic mode sums several micro-batches as in every "
+        "ZeRO stage\n");
   }
-  std::printf("in all            %s on rank %d, which takes most, planned; nothing was trained\n",
+  std::printf("total            %s on rank %d, the largest, planned; nothing was trained\n",
               readable_bytes(total(most.memory)).c_str(), most.rank);
   TrainFiles({.json = json}, {}, training.resume ? kWholeFile : std::nullopt).write(0, line);
   return 0;

@@ -8,8 +8,8 @@
 
 namespace tutti::tool {
 
-// Prints what the run would be, and what it would take of each rank's memory, without running it;
-// writes that as a line into the file `json`, unless it is empty. Returns the exit status.
+// Prints the planned run and its memory per rank without running it; also writes them as a line
+// into the file `json`, unless that is empty. Returns the exit status.
 int dry_run(const training::RunOptions& settled, const training::LoadedData& data, int ranks,
             const std::string& json);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kJsonOption = "--json";
 
-// 0 of a line that is of no step, or is no JSON.
+// Returns the step of a line; 0 for lines without a step and malformed lines.
 uint64_t step_of(std::string_view line) {
   try {
     return Json::parse(line).value("step", uint64_t{0});

@@ -1,4 +1,4 @@
-// The files that `tutti train` writes each step's numbers to.
+// The files to which `tutti train` writes each step's metrics.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,11 @@
 
 namespace tutti::tool {
 
-// As the step after which a run goes on: no line of the files is void.
+// Value of `after` with which all existing lines are kept.
 inline constexpr std::optional<uint64_t> kWholeFile = std::numeric_limits<uint64_t>::max();
 
-// A run that goes on adds to what is there, but for lines of steps that it does again; a new one
-// begins the files anew. Neither happens before it has something to say: a run that is refused
-// takes nothing away.
+// A resumed run appends to the files, after removing the lines of steps that it repeats; a new run
+// truncates them. Files are changed at the first write only, so that a refused run changes nothing.
 class TrainFiles {
  public:
   struct Paths {
@@ -28,15 +27,15 @@ class TrainFiles {
     std::string tensorboard;  // --tensorboard: a directory
   };
 
-  // `columns`: what CSV lines may have (training::scalar_names). `after`: the step that the run
-  // goes on from; none: it is a new one. Throws Error(system) where a file cannot be written.
+  // `columns`: possible CSV columns (training::scalar_names). `after`: step from which the run is
+  // resumed; nothing: a new run. Throws Error(system) if a file cannot be written.
   TrainFiles(const Paths& paths, const std::vector<std::string>& columns,
              std::optional<uint64_t> after);
 
-  // A step's line, or at the end the summary: its numbers are the last step's. A process that dies
-  // leaves what was written.
+  // Writes a step's line, or the final summary with the last step's metrics. Lines are flushed, so
+  // that they survive the death of the process.
   void write(uint64_t step, const Json& line);
-  // An event between two steps: a line of the JSON file alone.
+  // Writes an event between two steps to the JSON file only.
   void write_event(const Json& line);
 
  private:

@@ -8,8 +8,9 @@
 
 namespace tutti::tool {
 
-// Gives a run the mix of layers whose costs on so many ranks of this host are least, and prints it
-// if it `tells`. Returns the options that say so to each rank. Blocks while layers are timed.
+// Chooses the mix of layers with the lowest cost on `ranks` ranks of this host for the run, and
+// prints it if `tells`. Returns the options that select the mix on each rank. Blocks while layers
+// are timed.
 std::vector<std::string> take_mix(training::RunOptions& run, int ranks, bool tells);
 
 }  // namespace tutti::tool

@@ -29,12 +29,13 @@ std::vector<std::string> take_plan(training::RunOptions& run, int ranks, bool te
     throw Error(ErrorCode::unsupported, "no layout fits in memory",
                 {.where = "--plan auto",
                  .cause = cat("the nearest, ", to_text(best.layout), ", needs ",
-                              readable_bytes(bytes), " a rank"),
-                 .remedy = "train a smaller model, or on fewer ranks"});
+                              readable_bytes(bytes), " per rank"),
+                 .remedy = "train a smaller model or use fewer ranks"});
   }
   if (tells) {
     std::printf(
-        "plan             %s: %.2f ms a step predicted (%.2f to %.2f), %s a rank; %zu layouts\n",
+        "plan             %s: %.2f ms per step predicted (%.2f to %.2f), %s per rank; %zu "
+        "layouts\n",
         to_text(best.layout).c_str(), 1e3 * best.time.total(), 1e3 * best.seconds.low,
         1e3 * best.seconds.high, readable_bytes(bytes).c_str(), plans.considered);
     std::fflush(stdout);

@@ -8,12 +8,12 @@
 
 namespace tutti::tool {
 
-// Gives a run the layout of so many ranks of this host that is predicted to be the fastest of those
-// that fit, and prints it if it `tells`. Returns the options that say so to each rank. Blocks while
-// the model's units are timed.
+// Chooses the layout of `ranks` ranks of this host that is predicted to be the fastest that fits
+// for the run, and prints it if `tells`. Returns the options that select the layout on each rank.
+// Blocks while the model's units are timed.
 std::vector<std::string> take_plan(training::RunOptions& run, int ranks, bool tells);
 
-// search_locally() with its progress on a terminal.
+// Calls search_locally() and shows its progress on a terminal.
 training::planner::Plans search_showing_progress(training::planner::LocalQuestion question);
 
 }  // namespace tutti::tool

@@ -40,7 +40,7 @@ std::vector<Line> lines_of(std::span<const LossCurves> runs) {
   return lines;
 }
 
-// False if there is nothing to show.
+// Returns false if there are no points.
 bool write_points(std::ostringstream& out, const std::string& block, const Line& line,
                   LossesOver over) {
   bool any = false;

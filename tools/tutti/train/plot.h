@@ -1,4 +1,4 @@
-// Losses over steps, or over time, drawn by gnuplot: `tutti train --plot` and `tutti plot`.
+// Plots of losses against steps or time, for `tutti train --plot` and `tutti plot`.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 namespace tutti::tool {
 
 struct LossCurves {
-  std::string name;                                     // of the run, where there are several
+  std::string name;                                     // name of the run, if there are several
   std::vector<std::pair<uint64_t, double>> training;    // step, nats
   std::vector<std::pair<uint64_t, double>> validation;  // step, nats
-  std::map<uint64_t, double> elapsed;                   // seconds, by step; of those that told it
+  std::map<uint64_t, double> elapsed;                   // seconds by step, if known
 };
 
 enum class LossesOver { steps, time };
 
-// Each run has a colour, if there are several. Losses that are not finite are left out. So are,
-// over time, losses of steps whose time is not known. Without any loss there is no picture. Throws
-// as Picture::draw() does.
+// Plots the losses, with one colour per run if there are several. Skips losses that are not finite
+// and, against time, steps of unknown time. Without any loss there is no picture. Throws as
+// Picture::draw() does.
 void plot_losses(const Picture& picture, const std::string& title, std::span<const LossCurves> runs,
                  LossesOver over = LossesOver::steps);
 

@@ -29,7 +29,7 @@ KernelTotals sum_of(const KernelTimes& kernels) {
   return sum;
 }
 
-// Those that take longest first; kOther last.
+// Returns the kernels, the longest first and kOther last.
 std::vector<std::pair<std::string, KernelTotals>> rows_of_kernels(const StepProfile& profile) {
   const KernelTimes kernels = profile.kernels();
   std::vector<std::pair<std::string, KernelTotals>> rows(kernels.begin(), kernels.end());
@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, KernelTotals>> rows_of_kernels(const StepProf
   return rows;
 }
 
-// The operations and bytes are those of the part's kernels.
+// Sums operations and bytes over the part's kernels.
 KernelTotals totals_of(const ProfilePart& part) {
   KernelTotals totals = sum_of(part.kernels);
   totals.seconds = part.seconds;
@@ -96,7 +96,7 @@ Json json_of_row(const KernelTotals& totals, double step, double roofline_second
           {"share_of_peak", over_time(roofline_seconds)}};
 }
 
-// By unit, in their order: milliseconds of each kernel.
+// Milliseconds of each kernel by unit, in the order of the units.
 std::vector<std::pair<std::string, std::map<std::string, double>>> bars_of(
     const StepProfile& profile) {
   std::vector<std::pair<std::string, std::map<std::string, double>>> bars;
@@ -119,8 +119,8 @@ Picture profile_picture(const std::string& profile) {
 void print_profile(const StepProfile& profile, const MeasuredPeaks& peaks) {
   if (profile.steps == 0) return;
   std::printf(
-      "profile of rank 0: mean of %lld steps, after %lld that are not counted; measured "
-      "peaks: %.1f GFLOP/s, %.1f GB/s\n",
+      "profile of rank 0: mean of %lld steps, after %lld warm-up steps; measured peaks: %.1f "
+      "GFLOP/s, %.1f GB/s\n",
       static_cast<long long>(profile.steps), static_cast<long long>(profile.skipped),
       1e-9 * peaks.operations_per_second, 1e-9 * peaks.bytes_per_second);
   print_head("unit and phase");

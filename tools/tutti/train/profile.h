@@ -1,4 +1,5 @@
-// tutti train --profile: where a step's time goes, as a table, as JSON and as a picture.
+// tutti train --profile: the time of a step by unit and kernel, as a table, as JSON and as a
+// picture.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace tutti::tool {
 
-// The peaks that this machine was measured to reach with the threads of a rank.
+// Measured peaks of this machine with the threads of a rank.
 struct MeasuredPeaks {
   double operations_per_second = 0;  // in a large matrix product
   double bytes_per_second = 0;       // read and written by a copy in main memory
@@ -17,15 +18,15 @@ struct MeasuredPeaks {
 
 // The value of --profile without a file.
 inline constexpr const char* kProfileTable = "table";
-// The picture that is asked for; none: the table alone. Throws as Picture does.
+// Returns the requested picture, or none for the table only. Throws as Picture does.
 Picture profile_picture(const std::string& profile);
 
-// A row for each unit's phases, and one for each kernel. The roofline (Williams, Waterman,
+// Prints a row for each unit's phases and one for each kernel. The roofline (Williams, Waterman,
 // Patterson 2009) is the time that the operations or the bytes take at the peak, whichever is
-// longer; a row's share is that time over its own. It exceeds 1 where data come from caches.
+// longer; a row's share is that time over its own. It exceeds 1 if data come from caches.
 void print_profile(const training::StepProfile& profile, const MeasuredPeaks& peaks);
 Json json_of(const training::StepProfile& profile, const MeasuredPeaks& peaks);
-// Bars: the time of each unit, stacked by kernel.
+// Plots the time of each unit as bars, stacked by kernel.
 void plot_profile(const Picture& picture, const training::StepProfile& profile);
 
 }  // namespace tutti::tool

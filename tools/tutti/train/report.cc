@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <map>
 
 #include "base/text.h"
 #include "training/run/memory_plan.h"
@@ -47,7 +48,7 @@ bool Progress::stays(const StepReport& report) const {
 std::string Progress::line(const StepReport& report, size_t columns) const {
   struct Part {
     std::string text;
-    int rank;  // those of the highest rank are left out first
+    int rank;  // parts of the highest rank are omitted first
   };
   std::vector<Part> parts = {{cat("step ", report.step, "/", report.steps), 0},
                              {cat("loss ", fixed(report.result.loss, 4)), 0}};
@@ -57,7 +58,7 @@ std::string Progress::line(const StepReport& report, size_t columns) const {
   if (report.result.skipped) parts.push_back({"(skipped: overflow)", 0});
   const double rate = report.samples_per_second * o_.units_per_sample;
   parts.push_back({cat(fixed(rate, 0), " ", o_.unit, "/s"), 1});
-  // Boosted clocks may be above those that the peak was measured with.
+  // Clocks may be boosted above those of the peak measurement.
   const double used = std::min(1.0, report.flops_per_second / o_.peak);
   parts.push_back({cat("MFU ", fixed(100 * used, 0), "%"), 3});
   parts.push_back({cat("waiting ", fixed(100 * report.waiting_share, 0), "%"), 4});
@@ -87,7 +88,7 @@ void Progress::show(const StepReport& report) {
     if (kept) std::printf("%s\n", line(report, kColumns).c_str());
   } else if (kept || report.elapsed >= next_) {
     next_ = report.elapsed + std::chrono::milliseconds(200);
-    // In its last column some terminals begin a new line.
+    // Some terminals wrap after their last column.
     const size_t columns = static_cast<size_t>(o_.columns) - 1;
     std::printf("\r%s\033[K%s", line(report, columns).c_str(), kept ? "\n" : "");
   }
@@ -113,6 +114,17 @@ void print_memory(const MemoryReport& memory, int64_t process_bytes, int rank) {
   part("(the whole process, PSS)", process_bytes);
   part("(offloaded to files)", memory.files);
   std::printf("\n");
+}
+
+void print_digests(const std::vector<std::string>& digests) {
+  std::map<std::string, std::string> ranks;  // by digest
+  for (size_t rank = 0; rank < digests.size(); ++rank) {
+    std::string& all = ranks[digests[rank]];
+    all += cat(all.empty() ? "" : ", ", rank);
+  }
+  for (const auto& [digest, those] : ranks) {
+    std::printf("digest           %s on ranks %s\n", digest.c_str(), those.c_str());
+  }
 }
 
 void print_factors(const std::vector<training::FactorTraffic>& layers) {

@@ -51,31 +51,33 @@ using training::RunOptions;
 using training::StepReport;
 using training::TrainResult;
 
-// What the program is told besides the run.
+// Options of the command in addition to those of the run.
 struct TrainCommandOptions {
   training::ToldOptions told;
-  RunOptions run;  // that follows from it
-  // 0: one per processor that the process may use, or as many as the launcher started.
+  RunOptions run;  // the resulting run
+  // 0: one per processor that the process may use, or the number that the launcher started.
   int ranks = 0;
   TrainFiles::Paths files;
   std::string plot;
-  std::string profile;           // kProfileTable, or a picture's file; empty: none
-  std::optional<int> min_ranks;  // what is left of them goes on when some die
+  std::string profile;           // kProfileTable or the file of a picture; empty: none
+  std::optional<int> min_ranks;  // training continues while this many survive
   int spares = 0;
   std::optional<int> copy_every;
   std::optional<int> copies;
   std::string plan = "none";  // "auto": the layout is searched
   bool print_configuration = false;
   bool dry_run = false;
-  // Of the terminal on which standard output ends, though through the launcher's pipe; 0: none.
+  bool digest = false;
+  // Width of the terminal at the end of standard output, possibly behind the launcher's pipe; 0:
+  // none.
   int columns = 0;
   int64_t log_every = 0;
 };
 
-// Passed from the process that launches to its ranks.
+// Hidden option that the launching process passes to its ranks.
 constexpr const char* kColumns = "--columns";
 
-// 0: standard output is no terminal.
+// Returns the terminal's width; 0 if standard output is no terminal.
 int columns_of_terminal() {
   if (::isatty(STDOUT_FILENO) != 1) return 0;
   winsize window{};
@@ -105,12 +107,12 @@ void print_result(const LoadedData& data, const TrainResult& result, double unit
   std::printf("instructions     %s\n", std::string(name(selected_instruction_set())).c_str());
   print_memory(result.memory, result.process_bytes);
   if (result.checkpoints > 0) {
-    std::printf("checkpoints      %d saved; training stood still for %.3f s in all\n",
+    std::printf("checkpoints      %d saved; checkpointing blocked training for %.3f s\n",
                 result.checkpoints, result.checkpoint_seconds);
   }
 }
 
-// How often the data were gone through, each data set by itself.
+// Prints the epochs of each data set.
 void print_epochs(const std::vector<double>& epochs, const RunOptions& options) {
   std::string text;
   for (size_t i = 0; i < epochs.size(); ++i) {
@@ -126,17 +128,17 @@ void print_stop(const TrainResult& result, const RunOptions& options) {
   const std::string& directory = options.training.checkpoint;
   std::printf("stopped          by signal %d (%s) after step %llu; %s\n", result.stopped_by,
               ::strsignal(result.stopped_by), static_cast<unsigned long long>(result.step),
-              directory.empty() ? "nothing is saved: there was no --checkpoint"
+              directory.empty() ? "nothing was saved, because --checkpoint was not given"
               : result.step == 0
                   ? "there was nothing to save"
-                  : cat("it is saved in ", directory, ": go on with --resume").c_str());
+                  : cat("it was saved in ", directory, ": continue with --resume").c_str());
 }
 
 int exit_code(const TrainResult& result) {
   return result.stopped_by == 0 ? 0 : 128 + result.stopped_by;
 }
 
-// The line that a run writes before its first step after deaths.
+// The JSON line that a run writes before its first step after failures.
 Json json_of(const training::Continuation& after, const training::Session& session,
              uint64_t continues_from) {
   return {{"lost_ranks", after.lost_ranks},
@@ -145,7 +147,7 @@ Json json_of(const training::Continuation& after, const training::Session& sessi
           {"ranks", session.world().size()}};
 }
 
-// What rank 0 does, who talks.
+// Runs rank 0, which prints and writes the files.
 int train_as_first(training::Session& session, const TrainCommandOptions& options,
                    const training::Continuation* after) {
   const bool resumes = after != nullptr || session.options().training.resume;
@@ -160,8 +162,8 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
   LossCurves curves;
   const auto units = static_cast<double>(model.targets_per_sample());
   const char* unit = units > 1 ? "tokens" : "samples";
-  // Once: when the run goes on after a death, the others do not wait for it, without copies of
-  // their states.
+  // Measured only once, so that after a failure the other ranks do not wait for it while they lack
+  // copies of their states.
   static const double peak = training::measured_peak(replica.storage.dtype);
   static const double bandwidth =
       options.profile.empty() ? 0 : training::measured_bandwidth(replica.threads);
@@ -188,6 +190,7 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
   print_epochs(result.epochs, session.options());
   print_pipeline(result.pipeline, replica.pipeline, model);
   print_factors(result.factors);
+  print_digests(result.digests);
   Json last = json_of(result, session.data(), units, ranks);
   if (const std::string& mix = session.options().mix; !mix.empty()) last["mix"] = mix;
   if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, replica.pipeline);
@@ -209,27 +212,29 @@ int train_in(training::Session& session, const TrainCommandOptions& options,
   return exit_code(session.trainer().finish());
 }
 
-// The ranks that the launcher started, if they are as many as were asked for.
+// Returns the ranks that the launcher started; throws if their number differs from the requested
+// one.
 Communicator join_ranks(const TrainCommandOptions& options) {
   Communicator world = training::join(options.run.mesh);
   if (options.ranks != 0 && options.ranks + options.spares != world.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--ranks ", options.ranks,
                     options.spares > 0 ? cat(" and --spares ", options.spares, " were") : " was",
-                    " asked for, but the launcher started ", world.size(),
+                    " requested, but the launcher started ", world.size(),
                     world.size() == 1 ? " rank" : " ranks"),
                 {.where = world.describe(world.rank()),
-                 .remedy = "leave --ranks out, or start as many ranks"});
+                 .remedy = "remove --ranks, or start as many ranks"});
   }
   return world;
 }
 
-// What one rank does. Returns the exit code.
+// Runs one rank. Returns the exit code.
 int train_as_rank(TrainCommandOptions& options, LoadedData data) {
   Communicator world = join_ranks(options);
   const StopSignals signals;
   options.run.training.stop_requested = StopSignals::requested;
   options.run.training.profile = !options.profile.empty();
+  options.run.training.digest = options.digest;
   if (options.min_ranks || options.spares > 0) {
     const int ranks = world.size() - options.spares;
     training::SurvivalOptions survival{.ranks = ranks,
@@ -252,7 +257,7 @@ int train_as_rank(TrainCommandOptions& options, LoadedData data) {
   return train_in(session, options, nullptr);
 }
 
-// A rank for each core, but none without a micro-batch in every step.
+// Returns one rank per core, but at most one per micro-batch of a step.
 int useful_ranks(const RunOptions& options, const LoadedData& data) {
   const int cores = usable_processors();
   RunOptions tried = options;
@@ -262,7 +267,7 @@ int useful_ranks(const RunOptions& options, const LoadedData& data) {
   return static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(cores), micro_batches));
 }
 
-// The ranks that the options ask for; 0: any number.
+// Returns the number of ranks that the options require; 0: any number.
 int wanted_ranks(const TrainCommandOptions& options) {
   if (options.ranks != 0) return options.ranks;
   const training::MeshShape& mesh = options.run.mesh;
@@ -275,8 +280,7 @@ int wanted_ranks(const TrainCommandOptions& options) {
   return static_cast<int>(std::min<double>(ranks, kTooMany));
 }
 
-// Files that cannot be written are found before the work is done, and so is a directory that is not
-// this run's.
+// Reports files that cannot be written, and a directory of another run, before training.
 void check_outputs(const RunOptions& settled, const TrainCommandOptions& options,
                    const LoadedData& data) {
   const std::unique_ptr<training::Model> model = training::make_model(settled.model);
@@ -289,7 +293,7 @@ void check_outputs(const RunOptions& settled, const TrainCommandOptions& options
 }
 
 int train(TrainCommandOptions options) {
-  // What is wrong for every rank is said once, before there are any.
+  // Errors that concern every rank are reported once, before ranks are started.
   LoadedData data = load_data(options.run);
   if (!is_launched()) {
     for (const std::string& text : data.left_out) std::fprintf(stderr, "tutti: %s\n", text.c_str());
@@ -299,18 +303,19 @@ int train(TrainCommandOptions options) {
   const bool launched = is_launched();
   const bool is_planned = options.plan == "auto";
   if (launched && is_planned) {
-    throw Error(ErrorCode::unsupported, "--plan auto plans before there are ranks",
-                {.cause = "a launcher has started them",
-                 .remedy = "leave the launcher out, or give the options that `tutti plan` prints"});
+    throw Error(
+        ErrorCode::unsupported, "--plan auto must run before ranks are started",
+        {.cause = "a launcher has already started the ranks",
+         .remedy = "run without the launcher, or use the options that `tutti plan` prints"});
   }
   if (is_planned && options.run.mix == training::kSearchedMix) {
-    throw UsageError("--plan auto and --mix auto do not go together: give --tp and --mix auto");
+    throw UsageError("--plan auto excludes --mix auto: use --tp and --mix auto");
   }
   if (launched && !only_tells) return train_as_rank(options, std::move(data));
   int ranks = wanted_ranks(options);
   if (launched) {
     const Communicator world = join_ranks(options);
-    if (world.rank() != 0) return 0;  // one tells it for all
+    if (world.rank() != 0) return 0;  // rank 0 prints for all
     ranks = world.size() - options.spares;
   } else if (ranks == 0) {
     ranks = useful_ranks(options.run, data);
@@ -336,7 +341,7 @@ int train(TrainCommandOptions options) {
   if (options.dry_run) return dry_run(tried, data, ranks, options.files.json);
   check_outputs(tried, options, data);
   if (ranks + options.spares == 1) return train_as_rank(options, std::move(data));
-  data = {};  // the ranks have their own
+  data = {};  // the ranks load their own data
   const int columns = columns_of_terminal();
   if (columns > 0) for_ranks.push_back(cat(kColumns, "=", columns));
   return launch_self({.ranks = ranks, .spares = options.spares, .min_ranks = options.min_ranks},
@@ -345,68 +350,79 @@ int train(TrainCommandOptions options) {
 
 void add_own_options(Command command, TrainCommandOptions& options) {
   constexpr auto kGroup = "Output";
-  command.add_option("--ranks,-n", options.ranks, "processes on this host (default: its cores)")
+  command
+      .add_option("--ranks,-n", options.ranks,
+                  "number of ranks to start on this host (default: its number of cores)")
       .between(1, 65536);
   command
       .add_option("--min-ranks", options.min_ranks,
-                  "continue after failures while at least N ranks survive (with --spares: default: "
-                  "as many as train)")
+                  "continue after failures while at least N ranks survive (default: stop at a "
+                  "failure; with --spares: the number of training ranks)")
+      .type_name("N")
       .between(1, 65536);
   command
       .add_option("--spares", options.spares,
-                  "more processes, which take the places of ranks that die")
+                  "number of additional ranks, which replace failed ranks")
       .between(0, 65536);
   command
       .add_option("--copy-every", options.copy_every,
-                  "with --min-ranks or --spares: steps between copies of the state in other "
-                  "ranks' memory (default: 1)")
+                  "with --min-ranks or --spares: steps between copies of each rank's state to the "
+                  "memory of other ranks (default: 1)")
       .between(1, 1 << 30);
   command
       .add_option(
           "--copies", options.copies,
-          "with --min-ranks or --spares: other ranks that have a copy of each rank's state, "
-          "so that as many may die at once (default: 2)")
+          "with --min-ranks or --spares: number of other ranks that hold a copy of each rank's "
+          "state, which is the number of simultaneous failures that training survives (default: 2)")
       .between(1, 65535);
   command
-      .add_option("--plan", options.plan,
-                  "auto: time the model's layers here first, and take the layout (--dp, --tp, --pp "
-                  "..., as far as it is not given) that `tutti plan` predicts to be the fastest")
+      .add_option(
+          "--plan", options.plan,
+          "auto: time the model's layers on this host, then choose the layout (all of --dp, --tp, "
+          "--pp ... that are not given) that `tutti plan` predicts to be fastest")
       .one_of({"auto", "none"});
   command
-      .add_option(
-          "--json", options.files.json,
-          "write each step and a summary, one JSON a line; a run that is resumed adds to it")
+      .add_option("--json", options.files.json,
+                  "write each step and a summary as JSON lines; a resumed run appends")
       .type_name("FILE")
       .group(kGroup);
   command
       .add_option("--csv", options.files.csv,
-                  "write each step as comma-separated values; a run that is resumed adds to it")
+                  "write each step as comma-separated values; a resumed run appends")
       .type_name("FILE")
       .group(kGroup);
   command
       .add_option("--tensorboard", options.files.tensorboard,
-                  "write each step's numbers as an event file into this directory")
+                  "write each step's metrics as a TensorBoard event file into this directory")
       .type_name("DIR")
       .group(kGroup);
   command
       .add_flag("--dry-run", options.dry_run,
-                "say what the run would be and what it would take of each rank's memory, and end")
+                "print the planned run and the memory it needs per rank, then exit")
       .group(kGroup);
-  command.add_option("--plot", options.plot, "draw the losses").type_name("FILE.svg").group(kGroup);
+  command.add_option("--plot", options.plot, "plot the losses into this file")
+      .type_name("FILE.svg")
+      .group(kGroup);
   command
       .add_option("--profile", options.profile,
-                  "print time, FLOPs, bytes and share of the measured peak of rank 0 by unit and "
-                  "kernel at the end; with a file: draw them as well")
+                  "at the end, print time, FLOPs, bytes and fraction of measured peak on rank 0, "
+                  "by unit and kernel; with a file: also plot them")
       .type_name("FILE.svg")
       .or_alone(kProfileTable)
       .group(kGroup);
   command
+      .add_flag(
+          "--digest", options.digest,
+          "print a digest of each rank's parameters at the end: data-parallel ranks have equal "
+          "ones")
+      .group(kGroup);
+  command
       .add_flag("--print-config", options.print_configuration,
-                "say what would be trained, as --config takes it, and do nothing")
+                "print the configuration, in the format of --config, and exit")
       .group(kGroup);
   command
       .add_option("--log-every", options.log_every,
-                  "steps between lines of progress that stay (default: a tenth of the run)")
+                  "steps between permanent progress lines (default: a tenth of the run)")
       .between(1, 1e9)
       .group(kGroup);
   command.add_option(kColumns, options.columns, "").group("");  // not in --help
@@ -417,7 +433,7 @@ void add_own_options(Command command, TrainCommandOptions& options) {
 void add_train(CommandLine& line) {
   const auto options = std::make_shared<TrainCommandOptions>();
   Command command =
-      line.add("train", "Train a language model or an image classifier on many ranks");
+      line.add("train", "train a language model or an image classifier on many ranks");
   add_run_options(command, options->told);
   add_own_options(command, *options);
   command.footer(
@@ -431,14 +447,17 @@ void add_train(CommandLine& line) {
       "  tutti train --data IMAGES --model convnet --filters 16 32 --widths 256 --tp 2 --mix auto\n"
       "  tutti train --data TEXT --checkpoint DIR --checkpoint-every 100 --resume\n"
       "  tutti train --config run.json --set optimizer.lr=0.001 --steps 500\n"
-      "A directory of checkpoints is one run's. SIGINT and SIGTERM end it after the step, which "
-      "is\n"
-      "saved; the exit code is 128 + the signal's number. A second one ends it at once.\n"
-      "The losses do not depend on --ranks, but for rounding (and --sync, where each rank\n"
-      "goes its own way for a while); with TUTTI_DETERMINISTIC=1 not on --tp, --cp, --sp, --zero,\n"
-      "--bucket-mb or --recompute either, nor on --pp with any synchronous schedule but Chimera, "
-      "not\n"
-      "by a bit.");
+      "A checkpoint directory belongs to one run. SIGINT and SIGTERM end the run after the current "
+      "step,\n"
+      "which is saved; the exit code is 128 + the signal's number. A second signal ends it "
+      "immediately.\n"
+      "The losses do not depend on --ranks except for rounding (and with --sync methods whose "
+      "ranks\n"
+      "diverge between synchronizations). With TUTTI_DETERMINISTIC=1 they are bitwise independent "
+      "of\n"
+      "--tp, --cp, --sp, --zero, --bucket-mb and --recompute, and of --pp for every synchronous "
+      "schedule\n"
+      "except Chimera.");
   command.runs([options] {
     options->run = options_of(options->told);
     if (options->run.data.empty()) throw UsageError("--data is required");

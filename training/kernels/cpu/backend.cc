@@ -20,6 +20,7 @@ constexpr KernelTable kKernels = {
     .add_column_sums = add_column_sums,
     .add_values = add_values,
     .gemm = gemm,
+    .quantized_gemm = quantized_gemm,
     .embedding = embedding,
     .embedding_backward = embedding_backward,
     .rope = rope,

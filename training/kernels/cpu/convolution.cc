@@ -123,8 +123,9 @@ template <typename Found>
 Found sound(const ConvolutionKey& key, Found found) {
   while (is_unsound(key, found.impl_info_str())) {
     if (!found.next_impl()) {
-      throw Error(ErrorCode::unsupported, cat("oneDNN has no sound way to compute ", describe(key)),
-                  {.remedy = "take multiples of 16 channels, a shorter stride, or dilation 1"});
+      throw Error(ErrorCode::unsupported,
+                  cat("oneDNN has no correct implementation of ", describe(key)),
+                  {.remedy = "use multiples of 16 channels, a smaller stride, or dilation 1"});
     }
   }
   return found;

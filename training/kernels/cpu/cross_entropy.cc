@@ -12,10 +12,11 @@ namespace {
 void check_targets(int64_t classes, std::span<const int32_t> targets) {
   for (const int32_t target : targets) {
     if (target < classes) continue;
-    throw Error(ErrorCode::invalid_argument,
-                cat("the data has the class or token ", target, ", the model ", classes),
-                {.cause = "the model is made for another tokenizer or data set",
-                 .remedy = "give the model as many classes (--vocabulary) as the data has"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the data has the class or token ", target, ", but the model has only ", classes),
+        {.cause = "the model was created for another tokenizer or data set",
+         .remedy = "use a model with as many classes (--vocabulary) as the data has"});
   }
 }
 

@@ -18,9 +18,9 @@ void embedding(ConstTensor table, PartOf rows, std::span<const int32_t> indices,
   for (const int32_t index : indices) {
     if (index >= 0 && index < all) continue;
     throw Error(ErrorCode::invalid_argument,
-                cat("the data has the token ", index, ", the model ", all, " of them"),
-                {.cause = "the model is made for another tokenizer",
-                 .remedy = "give the model as many tokens (--vocabulary) as the data has"});
+                cat("the data has the token ", index, ", but the model has only ", all),
+                {.cause = "the model was created for another tokenizer",
+                 .remedy = "use a model with as many tokens (--vocabulary) as the data has"});
   }
   const size_t bytes = static_cast<size_t>(table.cols) * size_of(table.dtype);
   parallel_rows(output.rows, output.cols, [&](int64_t first, int64_t count) {

@@ -29,6 +29,7 @@ decltype(training::add_values) add_values;
 void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b, Tensor c,
           GemmMode mode = GemmMode::overwrite, ConstTensor bias = {},
           BitsOf bits = BitsOf::strides);
+decltype(training::quantized_gemm) quantized_gemm;
 decltype(training::embedding) embedding;
 decltype(training::embedding_backward) embedding_backward;
 decltype(training::rope) rope;

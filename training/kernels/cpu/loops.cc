@@ -26,8 +26,8 @@ const Loops& loops(DType type) {
   static const Loops* const selected = selected_loops();
   const int index = static_cast<int>(type) - static_cast<int>(DType::f16);
   if (index < 0 || index >= kFloatTypes) {
-    throw Error(ErrorCode::unsupported, cat("models do not compute in ", name(type)),
-                {.remedy = "take f32, bf16, f16 or f64"});
+    throw Error(ErrorCode::unsupported, cat("models cannot compute in ", name(type)),
+                {.remedy = "use f32, bf16, f16 or f64"});
   }
   return selected[index];
 }

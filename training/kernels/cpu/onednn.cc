@@ -30,9 +30,8 @@ void follow_instruction_set() {
         selected == InstructionSet::baseline ? dnnl::cpu_isa::sse41 : dnnl::cpu_isa::avx2;
     if (dnnl::set_max_cpu_isa(most) != dnnl::status::success) {
       throw Error(ErrorCode::unsupported,
-                  cat("oneDNN does not do without more than ", name(selected),
-                      ", which TUTTI_CPU asks for"),
-                  {.cause = "it was built so, or it was used before",
+                  cat("oneDNN cannot be limited to ", name(selected), ", which TUTTI_CPU selects"),
+                  {.cause = "oneDNN was built without this limit, or was used before",
                    .remedy = "unset TUTTI_CPU, or set ONEDNN_MAX_CPU_ISA as well"});
     }
     return true;

@@ -200,7 +200,7 @@ bool AdPsgd::is_next(const AppliedPush& push) const {
 
 void AdPsgd::await_turn(std::unique_lock<std::mutex>& lock, const AppliedPush& push) {
   if (recorded_ != nullptr && order_.size() >= recorded_->size()) {
-    refuse_record("it ends before the steps do");
+    refuse_record("it ends before the run does");
   }
   turned_.wait(lock, [&] { return ends_ || failure_ || is_next(push); });
   if (failure_) std::rethrow_exception(failure_);

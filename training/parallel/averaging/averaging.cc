@@ -99,7 +99,7 @@ std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const Sy
     case SyncKind::async:
       break;
   }
-  throw Error(ErrorCode::internal, cat(text_of(options), " averages no values"));
+  throw Error(ErrorCode::internal, cat(text_of(options), " does not average values"));
 }
 
 }  // namespace tutti::training

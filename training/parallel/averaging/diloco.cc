@@ -33,7 +33,7 @@ DiLoCo::DiLoCo(ParameterStorage& storage, const SyncOptions& options)
 DiLoCo::~DiLoCo() {
   if (!mean_) return;
   try {
-    if (std::uncaught_exceptions() > 0) ranks().abort("training was ended by an error");
+    if (std::uncaught_exceptions() > 0) ranks().abort("training failed with an error");
     mean_->wait();
   } catch (const std::exception&) {
     // A call that failed has ended as well.

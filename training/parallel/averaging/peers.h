@@ -18,7 +18,8 @@ std::vector<int> random_targets(int ranks, uint64_t seed, int64_t exchange);
 std::vector<int> random_pairs(int ranks, uint64_t seed, int64_t exchange);
 // The rank that an even rank asks in AD-PSGD: a random odd one, of at least 2 ranks.
 int random_answerer(int ranks, uint64_t seed, int64_t exchange, int asker);
-// By rank, true for the `count` ranks that are drawn at random.
+// Draws `count` of `ranks` ranks at random. Element r of the result is true if rank r was drawn.
+// The same `seed` and `exchange` give the same ranks.
 std::vector<bool> random_members(int ranks, int count, uint64_t seed, int64_t exchange);
 // The neighbours of a rank in the ring of all ranks; equal if there are 2 ranks.
 int left_of(int rank, int ranks);

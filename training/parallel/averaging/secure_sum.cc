@@ -24,8 +24,8 @@ void to_fixed_point(std::span<const float> values, int clients, std::span<uint64
       throw Error(ErrorCode::invalid_argument,
                   cat("a value of ", value, " cannot be summed in fixed point"),
                   {.where = "--secure-sums",
-                   .cause = cat("of ", clients, " clients each value is to be below ", limit),
-                   .remedy = "try a smaller learning rate, or leave out --secure-sums"});
+                   .cause = cat("of ", clients, " clients each value must be below ", limit),
+                   .remedy = "use a smaller learning rate, or remove --secure-sums"});
     }
     words[i] = static_cast<uint64_t>(std::llround(value * kUnits));
   }

@@ -10,7 +10,7 @@ void check_error_feedback(std::string_view what, DType gradients) {
   if (gradients == DType::f32 || gradients == DType::bf16) return;
   throw Error(ErrorCode::invalid_argument,
               cat(what, " cannot compress gradients in ", name(gradients)),
-              {.cause = "it remembers parts of them, and their loss scale changes",
+              {.cause = "it accumulates errors of the gradients, whose loss scale changes",
                .remedy = "train in f32 or bf16, or compress to f16 instead"});
 }
 

@@ -11,7 +11,7 @@ namespace tutti::training {
 HalfCompression::HalfCompression(DType wire) : wire_(wire) {
   if (wire != DType::bf16 && wire != DType::f16) {
     throw Error(ErrorCode::invalid_argument, cat("gradients cannot be compressed to ", name(wire)),
-                {.remedy = "give bf16 or f16"});
+                {.remedy = "use bf16 or f16"});
   }
 }
 

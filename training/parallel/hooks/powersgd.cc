@@ -41,7 +41,7 @@ PowerSgd::PowerSgd(const Layout& layout, const std::vector<ParameterSpec>& specs
     : rank_(options.rank), seed_(options.seed), buckets_(layout.buckets.size()) {
   if (rank_ < 1) {
     throw Error(ErrorCode::invalid_argument, cat("PowerSGD cannot have a rank of ", rank_),
-                {.remedy = "give 1 or more; 4 is usual"});
+                {.remedy = "use at least 1, usually 4"});
   }
   int64_t largest = 0;
   for (size_t b = 0; b < buckets_.size(); ++b) {

@@ -22,10 +22,10 @@ bool fits(std::string_view name, const std::string& patterns) {
 void check_patterns(const std::string& patterns, const std::vector<ParameterSpec>& specs) {
   const auto fitting = [&](const ParameterSpec& spec) { return fits(spec.name, patterns); };
   if (specs.empty() || std::ranges::any_of(specs, fitting)) return;
-  throw Error(ErrorCode::invalid_argument, cat("no parameter fits ", in_quotes(patterns)),
+  throw Error(ErrorCode::invalid_argument, cat("no parameter matches ", in_quotes(patterns)),
               {.where = "--compression-only",
-               .cause = cat("they are ", specs.front().name, " to ", specs.back().name),
-               .remedy = "give patterns such as '*.weight'"});
+               .cause = cat("the parameters are ", specs.front().name, " to ", specs.back().name),
+               .remedy = "use patterns such as '*.weight'"});
 }
 
 Selection::Selection(const std::string& patterns, const Layout& layout,

@@ -21,9 +21,9 @@ uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fff
 
 TopK::TopK(double fraction, const Layout& layout, const std::vector<ParameterSpec>& specs) {
   if (!(fraction > 0 && fraction <= 1)) {
-    throw Error(
-        ErrorCode::invalid_argument, cat("top-k cannot send ", fraction, " of gradients"),
-        {.where = "--compression", .remedy = "give a number above 0, at most 1: topk:0.01"});
+    throw Error(ErrorCode::invalid_argument, cat("top-k cannot send ", fraction, " of gradients"),
+                {.where = "--compression",
+                 .remedy = "use a number above 0 and at most 1, as in topk:0.01"});
   }
   size_t largest = 0;
   for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {

@@ -32,7 +32,7 @@ void OrderFiles::open_replayed() {
   std::string text;
   done_by_first(ranks_, [&] {
     text = file_text(replay_, FileKind::order,
-                     {.where = "--replay", .remedy = "give a file that --record has written"});
+                     {.where = "--replay", .remedy = "use a file written by --record"});
   });
   recorded_.emplace(text_of_first(ranks_, std::move(text)), replay_);
 }

@@ -48,10 +48,10 @@ StretchOrder read_line(std::string_view line, int number, const std::string& nam
   try {
     return stretch_in(Json::parse(line));
   } catch (const Error& error) {
-    throw Error(ErrorCode::invalid_argument, cat(name, " is no record of updates"),
+    throw Error(ErrorCode::invalid_argument, cat(name, " is not a record of updates"),
                 {.where = cat("line ", number),
                  .cause = error.what(),
-                 .remedy = "give a file that --record has written"});
+                 .remedy = "use a file written by --record"});
   }
 }
 
@@ -60,8 +60,8 @@ StretchOrder read_line(std::string_view line, int number, const std::string& nam
 void refuse_record(const std::string& why) {
   throw Error(ErrorCode::invalid_argument, cat("the record cannot be replayed: ", why),
               {.where = "--replay",
-               .cause = "it is of another run, or was changed",
-               .remedy = "give the file and the settings of one run"});
+               .cause = "it belongs to another run, or was changed",
+               .remedy = "use the file and the settings of the same run"});
 }
 
 std::string text_of(const UpdateOrder& order) { return json_of(order).dump(); }
@@ -87,7 +87,7 @@ void OrderRecorder::add(const StretchOrder& stretch) {
 
 void OrderRecorder::refuse() const {
   throw Error(ErrorCode::system, cat("cannot write ", path_),
-              {.where = "--record", .remedy = "name a file in a directory that can be written"});
+              {.where = "--record", .remedy = "use a file in a directory with write permission"});
 }
 
 // An incomplete last line, from a process that was killed, is ignored.
@@ -110,37 +110,37 @@ const StretchOrder& RecordedOrder::at(const StretchOrder& wanted) const {
   const auto refuse = [&](const std::string& cause, const std::string& remedy) {
     throw Error(
         ErrorCode::invalid_argument,
-        cat(name_, " does not tell of steps ", wanted.first, " to ", wanted.last, " of this run"),
+        cat(name_, " does not contain steps ", wanted.first, " to ", wanted.last, " of this run"),
         {.where = "--replay", .cause = cause, .remedy = remedy});
   };
   const StretchOrder* const found = from(wanted.first);
   if (found == nullptr) {
-    refuse(cat("no stretch of it begins with step ", wanted.first),
-           "give the settings of the recorded run");
+    refuse(cat("none of its segments starts at step ", wanted.first),
+           "use the settings of the recorded run");
   }
   const StretchOrder& stretch = *found;
   if (stretch.last != wanted.last) {
-    refuse(cat("its stretch ends with step ", stretch.last),
-           "give --flush-every, --validate-every and --checkpoint-every of the recorded run");
+    refuse(cat("its segment ends at step ", stretch.last),
+           "use --flush-every, --validate-every and --checkpoint-every of the recorded run");
   }
   if (stretch.way != wanted.way) {
-    refuse(cat("it is of --sync ", stretch.way), cat("give --sync ", stretch.way));
+    refuse(cat("it was recorded with --sync ", stretch.way), cat("use --sync ", stretch.way));
   }
   if (!stretch.run.empty() && !wanted.run.empty() && stretch.run != wanted.run) {
-    refuse("it is of a run with other settings, or other data",
-           "give the settings of the recorded run: model, data, batch, seed, learning rate ...");
+    refuse("it belongs to a run with other settings or data",
+           "use the settings of the recorded run: model, data, batch, seed, learning rate ...");
   }
   const auto servers = static_cast<int64_t>(stretch.servers.size());
   if (stretch.workers != wanted.workers || servers != std::ssize(wanted.servers)) {
     refuse(cat("the record has ", stretch.workers, " workers and ", servers, " servers"),
-           "begin with the ranks of the recorded run; where it has lost some, give its "
-           "--min-ranks too, so that they leave again");
+           "start as many ranks as the recorded run; if it lost ranks, use its --min-ranks too, so "
+           "that they leave again");
   }
   for (const UpdateOrder& order : stretch.servers) {
     const bool known = std::ranges::all_of(order, [&](const AppliedPush& push) {
       return push.worker >= 0 && push.worker < stretch.workers;
     });
-    if (!known) refuse("it names workers that there were not", "give the file as it was written");
+    if (!known) refuse("it names workers that did not exist", "use the unchanged file");
   }
   return stretch;
 }

@@ -87,7 +87,7 @@ void Server::receive() {
 std::optional<Server::Arrival> Server::next_arrival(const UpdateOrder* recorded) {
   auto next = arrived_.begin();
   if (recorded != nullptr && next != arrived_.end()) {
-    if (order_.size() >= recorded->size()) refuse_record("it ends before the steps do");
+    if (order_.size() >= recorded->size()) refuse_record("it ends before the run does");
     const AppliedPush& wanted = (*recorded)[order_.size()];
     next = std::ranges::find_if(arrived_, [&](const Arrival& arrival) {
       return AppliedPush{arrival.worker, arrival.push.clock} == wanted;
@@ -105,8 +105,8 @@ std::optional<Server::Arrival> Server::next_arrival(const UpdateOrder* recorded)
 void Server::check_recorded(const AppliedPush& recorded) const {
   const auto is_its = [&](const Arrival& arrival) { return arrival.worker == recorded.worker; };
   if (!std::ranges::any_of(arrived_, is_its) && !std::ranges::any_of(waiting_, is_its)) return;
-  refuse_record(cat("worker ", recorded.worker, " does not come to clock ", recorded.clock,
-                    ", which is its next one"));
+  refuse_record(
+      cat("worker ", recorded.worker, " does not reach its next clock, ", recorded.clock));
 }
 
 void Server::take(const Arrival& arrival, const UpdateShard& update) {

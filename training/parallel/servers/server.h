@@ -54,10 +54,11 @@ class Server {
   Server(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 
-  // Serves `steps` clocks of each worker; blocks until their updates are made. With `recorded`,
-  // applies them in that order. Throws what `update` throws, and the communicators' errors.
+  // Receives `steps` gradient pushes from each worker and applies them with `update`. Blocks until
+  // all are applied. If `recorded` is not null, applies them in the recorded order (--replay).
+  // Throws what `update` throws, and the communicators' errors.
   void serve(int64_t steps, const UpdateShard& update, const UpdateOrder* recorded);
-  // The order of updates in the last stretch.
+  // The order in which the last serve() applied updates.
   const UpdateOrder& order() const { return order_; }
 
   // An update, or the wait for the next message, for traces.

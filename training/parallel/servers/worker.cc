@@ -56,8 +56,8 @@ void Worker::count_staleness() {
     staleness_.sum += answer.staleness;
     ++staleness_.answers;
     if (options_.kind == SyncKind::async || answer.staleness <= options_.bound) continue;
-    throw Error(ErrorCode::internal, cat("values came that are ", answer.staleness,
-                                         " clocks behind, of ", options_.bound, " at most"));
+    throw Error(ErrorCode::internal, cat("received values are ", answer.staleness,
+                                         " clocks stale; the bound is ", options_.bound));
   }
 }
 

@@ -60,14 +60,16 @@ class LocalSearch {
         profiles_(question.ranks, prices_.processors(), question.run.threads) {
     if (question.ranks > kMostRanks) {
       throw Error(ErrorCode::unsupported,
-                  cat(question.ranks, " ranks are more than the ", kMostRanks,
-                      " that are planned on one host"),
-                  {.remedy = "give --dp, --tp, --pp yourself, or plan for a cluster"});
+                  cat(question.ranks, " ranks exceed the limit of ", kMostRanks,
+                      " for planning on one host"),
+                  {.remedy = "use --dp, --tp and --pp, or plan for a cluster"});
     }
     if (run_.micro_batches) {
-      throw Error(ErrorCode::invalid_argument, "the batch depends on the layout",
-                  {.cause = "--micro-batches (--accumulate) counts those of each data rank",
-                   .remedy = "give --batch, the samples of a step"});
+      throw Error(
+          ErrorCode::invalid_argument, "the batch depends on the layout",
+          {.cause =
+               "--micro-batches (--accumulate) is the number of micro-batches of each data rank",
+           .remedy = "use --batch, the number of samples of a step"});
     }
     if (!run_.is_given("training.batch")) {
       run_.training.batch = kind_of(run_.model).traits.batch;
@@ -86,8 +88,8 @@ class LocalSearch {
       }
     }
     if (found_.empty()) {
-      first_reason_ =
-          cat(question_.ranks, " ranks are no multiple of dp x tp x cp x pp x spatial as given");
+      first_reason_ = cat(question_.ranks,
+                          " ranks are not a multiple of the given dp x tp x cp x pp x spatial");
     }
     Plans plans;
     for (size_t i = 0; i < found_.size(); ++i) {
@@ -96,8 +98,9 @@ class LocalSearch {
     }
     if (plans.considered == 0) {
       throw Error(ErrorCode::invalid_argument,
-                  cat("no layout on ", question_.ranks, " ranks is legal"),
-                  {.cause = first_reason_, .remedy = "free an axis, or change --batch or --ranks"});
+                  cat("no layout on ", question_.ranks, " ranks is valid"),
+                  {.cause = first_reason_,
+                   .remedy = "leave an axis unspecified, or change --batch or --ranks"});
     }
     std::ranges::stable_sort(plans.layouts, is_better);
     return plans;
@@ -115,12 +118,12 @@ class LocalSearch {
     constexpr double kLeastBytes = 8;  // for any optimizer: values and gradients
     const double least = kLeastBytes * parameters / question_.ranks;
     if (least <= memory_) return;
-    throw Error(ErrorCode::unsupported, "nothing fits",
+    throw Error(ErrorCode::unsupported, "no layout fits in memory",
                 {.cause = cat(static_cast<uint64_t>(parameters), " parameters need more than ",
                               human_bytes(static_cast<uint64_t>(least)),
-                              " a rank in any layout, and a rank has ",
+                              " per rank in any layout, but a rank has ",
                               human_bytes(static_cast<uint64_t>(memory_))),
-                 .remedy = "take a smaller model or a larger host"});
+                 .remedy = "use a smaller model or a larger host"});
   }
 
   std::vector<int> axis(const char* key, int given) const {

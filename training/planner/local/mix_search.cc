@@ -51,12 +51,12 @@ Mix alternating(const std::vector<NetworkLayer>& layers, int ranks, LayerSplit f
 void check_can_mix(const RunOptions& run) {
   if (!takes_mix(run)) {
     throw Error(ErrorCode::unsupported,
-                cat("the layers of a model ", kind_of(run.model).name, " are not mixed"),
-                {.where = "--mix", .remedy = "leave it out, or take perceptron or convnet"});
+                cat("--mix does not support the model ", kind_of(run.model).name),
+                {.where = "--mix", .remedy = "remove --mix, or use perceptron or convnet"});
   }
   if (run.mesh.tensor > 1) return;
-  throw Error(ErrorCode::unsupported, "one tensor rank has nothing to mix",
-              {.where = "--mix", .remedy = "give --tp a number of ranks above 1"});
+  throw Error(ErrorCode::unsupported, "--mix has no effect with one tensor rank",
+              {.where = "--mix", .remedy = "use --tp with more than 1 rank"});
 }
 
 // Seconds of each layer on the busiest rank: the last tensor rank if shares differ; or, for strips

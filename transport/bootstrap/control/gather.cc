@@ -227,10 +227,10 @@ class Gathering {
       launcher_.watch(set_, [](const RankEnd& end) { throw death_while_joining(end); });
       set_.run();
     }
-    throw Error(ErrorCode::rank_died,
-                cat(who, " vanished before all ranks had found each other: its connection broke (",
-                    how, ")"),
-                {.remedy = "check the output of that rank", .rank = rank});
+    throw Error(
+        ErrorCode::rank_died,
+        cat(who, " disconnected during startup, before all ranks had connected (", how, ")"),
+        {.remedy = "check the output of that rank", .rank = rank});
   }
 
   std::vector<int> missing() const {

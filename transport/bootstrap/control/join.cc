@@ -79,11 +79,9 @@ std::string receive_hello(ByteStream& socket, const Job& job, const std::string&
   if (transfer == Transfer::closed) {
     launcher.hear_last_words();
     throw Error(ErrorCode::rank_died,
-                cat(whom,
-                    " vanished before all ranks had found each other: its connection "
-                    "broke (",
+                cat(whom, " disconnected during startup, before all ranks had connected (",
                     explain_close(error), ")"),
-                {.remedy = "check the output of rank 0"});
+                {.remedy = cat("check the output of ", whom)});
   }
   stats.received.add(sizeof(uint32_t) + body.size());
   if (FrameReader(body).type() == FrameType::failure) throw_failure(body);

@@ -24,7 +24,7 @@ std::string RankEnd::text() const {
 Error death_while_joining(const RankEnd& end) {
   return Error(ErrorCode::rank_died,
                cat("rank ", end.rank, " (pid ", end.pid, ") ", end.text(),
-                   ", before all ranks had found each other"),
+                   ", before all ranks had connected"),
                {.remedy = "check the output of that rank", .rank = end.rank});
 }
 

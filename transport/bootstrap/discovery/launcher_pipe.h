@@ -27,7 +27,7 @@ struct RankEnd {
   std::string text() const;
 };
 
-// Builds Error(rank_died) for an end before the ranks had found each other.
+// Builds Error(rank_died) for an end before all ranks had connected.
 Error death_while_joining(const RankEnd& end);
 
 class LauncherPipe {

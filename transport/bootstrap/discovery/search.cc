@@ -34,8 +34,8 @@ constexpr milliseconds kFirstHandshakePerRank{20};
 // but rank 0 may only be busy: the time doubles after each round over all ports.
 constexpr milliseconds kFirstPatience{100};
 
-// Each pause is a quarter longer than the last, so that at most a fifth of the total time is
-// wasted.
+// Exponential backoff between attempts, by a factor of 1.25 up to kLongestPause: rank 0 is noticed
+// at most one pause late, which in the long run is about a fifth of the time waited so far or less.
 class Pauses {
  public:
   void make(const Wait& until) {

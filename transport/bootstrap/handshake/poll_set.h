@@ -19,7 +19,7 @@ class PollSet {
   using Handler = std::function<void(short revents)>;
 
   void add(int fd, short events, Handler handler);
-  // Ends the turn at `when` at the latest.
+  // Limits the wait of the next run() to `when`. The earliest of several calls applies.
   void wake_at(Clock::time_point when);
   // Waits, calls the handlers of ready descriptors, and empties the set.
   void run();

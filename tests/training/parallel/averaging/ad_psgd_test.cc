@@ -120,10 +120,10 @@ TEST_F(AdPsgdTest, RefusesARecordOfOtherRanks) {
   options.replica.sync.replay = path("order");
   EXPECT_THAT(late_refusal(4, options), HasSubstr("the record has 3 workers"));
   options.flush_every = 12;
-  EXPECT_THAT(late_refusal(3, options), HasSubstr("its stretch ends with step 8"));
+  EXPECT_THAT(late_refusal(3, options), HasSubstr("its segment ends at step 8"));
   options.flush_every = 8;
   options.seed = 7;
-  EXPECT_THAT(late_refusal(3, options), HasSubstr("it is of a run with other settings"));
+  EXPECT_THAT(late_refusal(3, options), HasSubstr("it belongs to a run with other settings"));
 }
 
 }  // namespace

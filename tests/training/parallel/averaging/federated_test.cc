@@ -178,16 +178,16 @@ TEST(Federated, RefusesWhatDoesNotGoWithIt) {
     return all;
   };
   const auto mask = [](ReplicaOptions& options) { options.sync.secure_sums = true; };
-  EXPECT_THAT(refusal("local:4", mask), HasSubstr("not summed securely with local:4"));
-  EXPECT_THAT(refusal("easgd:4", mask), HasSubstr("give --sync fedavg:K"));
+  EXPECT_THAT(refusal("local:4", mask), HasSubstr("not available with local:4"));
+  EXPECT_THAT(refusal("easgd:4", mask), HasSubstr("--sync fedavg:K"));
   const auto scale = [](ReplicaOptions& options) {
     options.storage.dtype = DType::f16;
     options.loss_scaling.emplace();
   };
-  EXPECT_THAT(refusal("fedprox:4,0.1", scale), HasSubstr("does not go with loss scaling"));
+  EXPECT_THAT(refusal("fedprox:4,0.1", scale), HasSubstr("does not support loss scaling"));
   EXPECT_EQ(refusal("fedavg:4", scale), "no error");
   const auto shard = [](ReplicaOptions& options) { options.storage.stage = 1; };
-  EXPECT_THAT(refusal("fedavg:4", shard), HasSubstr("does not go with ZeRO stage 1"));
+  EXPECT_THAT(refusal("fedavg:4", shard), HasSubstr("does not support ZeRO stage 1"));
 }
 
 TEST(Federated, ValidatesTheGlobalValues) {

@@ -152,9 +152,9 @@ TEST_F(Local, RefusesWhatCannotBe) {
     }
     return "";
   };
-  EXPECT_THAT(error_of({"--tp=3"}, 4), HasSubstr("no layout on 4 ranks is legal"));
-  EXPECT_THAT(error_of({"--micro-batches=2"}, 2), HasSubstr("give --batch"));
-  EXPECT_THAT(error_of({}, 2, 1000), HasSubstr("nothing fits"));
+  EXPECT_THAT(error_of({"--tp=3"}, 4), HasSubstr("no layout on 4 ranks is valid"));
+  EXPECT_THAT(error_of({"--micro-batches=2"}, 2), HasSubstr("use --batch"));
+  EXPECT_THAT(error_of({}, 2, 1000), HasSubstr("no layout fits"));
 }
 
 TEST_F(Local, ARunInALayoutHasItsOptions) {

@@ -26,16 +26,16 @@ struct TensorPiece {
   std::optional<Slice> slice = {};  // a slice of that shape
   // If set, the data are read from it when they are written, and need no memory.
   const TensorSource* source = nullptr;
-  // Called with each part of the data that was read, if it is set: data in files need no memory
-  // from then on.
+  // If set, called with each part of the data after it was read, so that pages of files can be
+  // released.
   std::function<void(ConstTensor part)> after_reading = {};
 };
 
-// read(bytes) for the data, part by part.
+// Calls read(bytes) for the data, part by part.
 void read_parts(const TensorPiece& piece,
                 const std::function<void(std::span<const std::byte>)>& read);
 
-// Throws Error(invalid_argument) unless it is a part of its tensor.
+// Throws Error(invalid_argument) unless the piece is a part of its tensor.
 void check_piece(const TensorPiece& piece);
 // The slice that contains the piece.
 Slice slice_of(const TensorPiece& piece);

@@ -27,8 +27,8 @@ struct OwnedPiece {
   // Offset of the piece in each of the optimizer's state arrays, in floats. Negative:
   // piece.owned_offset.
   int64_t state_offset = -1;
-  // Set where some of this memory, or the states', is in files: loops over pieces tell it what they
-  // use (optimizers/blocks.h). The same for all pieces of a rank.
+  // If not null, some of this memory or of the states is in files, and loops over pieces report to
+  // it what they use (optimizers/blocks.h). All pieces of a rank have the same observer.
   PieceLoopObserver* loops = nullptr;
 
   int64_t first_state() const { return state_offset < 0 ? piece.owned_offset : state_offset; }

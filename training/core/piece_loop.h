@@ -8,7 +8,7 @@ namespace tutti::training {
 
 struct OwnedPiece;
 
-// What a loop uses of each element. It may change values and states.
+// Parts of each element that a loop uses. It may change states.
 struct PieceParts {
   bool gradients = true;
   bool values = true;
@@ -16,20 +16,21 @@ struct PieceParts {
   bool states = true;
 };
 
-// Elements of a piece.
+// Consecutive elements of a piece.
 struct PieceRange {
   const OwnedPiece* owned = nullptr;
   int64_t first = 0;
   int64_t count = 0;
 };
 
-// Has in memory what a loop uses. One loop at a time; of a loop, any thread.
+// Loads the memory that a loop uses. At most one loop runs at a time; its calls may come from any
+// thread.
 class PieceLoopObserver {
  public:
   virtual ~PieceLoopObserver() = default;
-  // A loop over these ranges begins, which outlive it. They are entered in about their order.
+  // Starts a loop over these ranges, which must outlive it and are entered approximately in order.
   virtual void begin_loop(std::span<const PieceRange> ranges, const PieceParts& parts) = 0;
-  // Returns when the range of that number is in memory.
+  // Blocks until range number `range` is in memory.
   virtual void enter(int64_t range) = 0;
   virtual void leave(int64_t range) = 0;
   virtual void end_loop() = 0;

@@ -1,5 +1,5 @@
-// States of whole parameters that are in files: those of the parameter that is computed are in
-// memory, and of the one after it, as far as the last step tells.
+// Keeps in memory the states of the whole parameter that is being computed, and prefetches those of
+// the one that followed it in the last step. All others are in files.
 #pragma once
 
 #include <map>
@@ -12,12 +12,12 @@ namespace tutti::training {
 
 class OffloadedWholes {
  public:
-  // Both outlive it.
+  // Both must outlive the object.
   OffloadedWholes(Pager& pager, const WholeStates& states) : pager_(pager), states_(states) {}
 
-  // Returns when the parameter's states are in memory. Gives back those of the one before.
+  // Blocks until the parameter's states are in memory, and evicts those of the one before.
   void use(int parameter);
-  // No parameter is in use any more.
+  // Evicts the last parameter's states.
   void end();
 
  private:
@@ -26,7 +26,7 @@ class OffloadedWholes {
   Pager& pager_;
   const WholeStates& states_;
   std::optional<int> used_;
-  std::map<int, int> next_;  // after each parameter, in the last step
+  std::map<int, int> next_;  // successor of each parameter in the last step
 };
 
 }  // namespace tutti::training

@@ -507,11 +507,15 @@ MemoryReport Replica::memory() const {
   const OffloadOptions& offload = options_.storage.offload;
   report.files = report.storage.files + static_cast<int64_t>(runner.file_bytes());
   if (offload.optimizer()) report.files += std::exchange(report.optimizer, 0);
-  report.pages = most_in_memory(storage_.layout(), offload,
-                                {.files = report.files,
-                                 .of_element = storage_.offloaded_element(),
-                                 .wholes = offload.optimizer() ? updater_.bytes_of_wholes() : 0,
-                                 .activations = static_cast<int64_t>(runner.page_bytes())});
+  const auto bytes = [](DType dtype) { return static_cast<int64_t>(size_of(dtype)); };
+  const DType type = storage_.options().dtype;
+  report.pages = most_in_memory(
+      storage_.layout(), offload,
+      {.files = report.files,
+       .of_value = storage_.offloads_values() ? bytes(type) : 0,
+       .of_gradient = storage_.offloads_gradients() ? bytes(storage_.gradient_type()) : 0,
+       .wholes = offload.optimizer() ? updater_.bytes_of_wholes() : 0,
+       .activations = static_cast<int64_t>(runner.page_bytes())});
   return report;
 }
 

@@ -110,11 +110,11 @@ struct MemoryReport {
   int64_t activations = 0;  // high-water mark, temporaries included
   // Message buffers: activations and gradients between stages, ring attention's keys and values.
   int64_t boundaries = 0;
-  int64_t compression =
-      0;               // of sums over ranks: what is sent in place of gradients, and remembered
-  int64_t copies = 0;  // of what is being saved meanwhile
-  int64_t files = 0;   // offloaded: the other kinds are in memory
-  int64_t pages = 0;   // of these files, the most that are in memory at once
+  // For compressed gradient sums: the messages, and error feedback.
+  int64_t compression = 0;
+  int64_t copies = 0;  // that are being saved
+  int64_t files = 0;   // bytes that are offloaded; the other kinds are in memory
+  int64_t pages = 0;   // maximum number of bytes of these files in memory at once
 };
 
 // Throws Error(invalid_argument) if the pipeline schedule is incompatible with the other options,

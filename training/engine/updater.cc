@@ -117,7 +117,7 @@ void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate, dou
                     .seed = options_.seed},
                    reducer);
   if (offloaded_wholes_) offloaded_wholes_->end();
-  if (Pager* const pager = storage_.pager()) pager->wait(0);  // throws what writing failed by
+  if (Pager* const pager = storage_.pager()) pager->wait(0);  // throws if writing failed
 }
 
 void Updater::restart() {

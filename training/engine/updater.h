@@ -65,7 +65,8 @@ class Updater {
   std::vector<std::string> kinds() const;
   // Elements of a piece in state number `state`, 1 x count: f32, or u8 codes.
   Tensor state_of(const OwnedPiece& piece, size_t state) const;
-  int64_t bytes() const;  // of states, in memory or in files
+  int64_t bytes() const;  // size of the states, in memory or in files
+  // Size of the states of the two largest whole parameters.
   int64_t bytes_of_wholes() const {
     return whole_states_.floats_of_two() * static_cast<int64_t>(sizeof(float));
   }
@@ -88,9 +89,9 @@ class Updater {
   int64_t state_floats_ = 0;
   WholeStates whole_states_;
   Memory<float> whole_memory_;
-  std::optional<OffloadedWholes> offloaded_wholes_;  // where the optimizer is in files
+  std::optional<OffloadedWholes> offloaded_wholes_;  // if the optimizer is in files
   std::map<int64_t, int64_t> first_states_;          // of pieces, by their owned_offset
-  std::optional<RankMatrices> matrices_;             // of what is sharded
+  std::optional<RankMatrices> matrices_;             // of sharded matrices
   std::optional<LossScaler> scaler_;
   int64_t updates_ = 0;
 };

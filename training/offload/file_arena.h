@@ -1,4 +1,4 @@
-// Memory in a pager's files, filled from its start and emptied as a whole.
+// Bump allocator in a pager's files, which is reset as a whole.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@ class FileArena {
 
   // Uninitialised, aligned to a page. Throws as FileMemory does.
   std::byte* take(size_t bytes);
-  // Takes everything back.
+  // Makes all memory available again.
   void release();
-  // The most bytes that were in use at once.
+  // Maximum number of bytes in use at once.
   size_t high_water() const { return high_water_; }
 
  private:

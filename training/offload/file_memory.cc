@@ -17,7 +17,7 @@
 namespace tutti::training {
 namespace {
 
-// Of linux/mman.h (Linux 5.14), which older C libraries lack.
+// These are constants of linux/mman.h (Linux 5.14), which older C libraries lack.
 constexpr int kPopulateRead = 22;
 constexpr int kPopulateWrite = 23;
 

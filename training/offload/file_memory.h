@@ -1,4 +1,4 @@
-// Memory in a file that nobody else sees, for state that is larger than the memory there is.
+// Memory that is mapped from a private file, for state that is larger than physical memory.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace tutti::training {
 
-// Zeroed bytes, aligned to a page, in a file without a name, which is gone when this is, or when
-// the process ends. Any thread may use it. Ranges are of bytes of this memory.
+// Zeroed bytes, aligned to a page, in an unlinked file, which the kernel deletes with the object or
+// with the process. Thread-safe. Ranges must be parts of this memory.
 class FileMemory {
  public:
   using Range = std::span<const std::byte>;
 
-  // All of the file is allocated on the disk from the start. Throws Error(system), naming the
-  // directory, where that has no room or cannot be written.
+  // Allocates all blocks of the file. Throws Error(system), naming the directory, if the disk is
+  // full or the directory cannot be written.
   FileMemory(const std::string& directory, size_t bytes);
   ~FileMemory();
   FileMemory(const FileMemory&) = delete;
@@ -26,19 +26,20 @@ class FileMemory {
   size_t size() const { return size_; }
   bool contains(const void* address) const;
 
-  // Starts reading the range's pages, and returns.
+  // Starts reading the range's pages. Does not block for the disk.
   void start_reading(Range range) const;
-  // Returns when the range's pages are in memory; `writes`: and may be written without a fault.
-  // Throws Error(system) where the file cannot be read: touching these pages would end the process.
+  // Blocks until the range's pages are in memory; `writes`: and can be written without a page
+  // fault. Throws Error(system) if the file cannot be read, where touching the pages would raise
+  // SIGBUS.
   void load(Range range, bool writes) const;
-  // Copies bytes to this address of the memory. Whole pages are not read for that. Throws as
-  // evict() does.
+  // Copies bytes to this address of the memory without reading pages that are overwritten as a
+  // whole. Throws as evict() does.
   void store(Range bytes, std::byte* to) const;
-  // Starts writing changed pages to the file, and returns.
+  // Starts writing dirty pages to the file. Does not wait for the disk.
   void start_writing(Range range) const;
-  // Writes changed pages to the file and gives the memory of the range's pages back; they are read
-  // again when they are touched. The page in which the range ends stays, unless the file ends
-  // there. Throws Error(system) where the file cannot be written.
+  // Writes dirty pages to the file and releases the memory of the range's pages, which are read
+  // again when they are touched. The page in which the range ends stays in memory, unless the file
+  // ends there. Throws Error(system) if the file cannot be written.
   void evict(Range range) const;
 
  private:
@@ -51,7 +52,7 @@ class FileMemory {
   std::string directory_;
   Fd file_;
   size_t size_;
-  size_t mapped_;  // of it, a multiple of the page's size
+  size_t mapped_;  // size_ rounded up to pages
   std::byte* data_ = nullptr;
 };
 

@@ -5,7 +5,7 @@
 namespace tutti::training {
 namespace {
 
-// Chunks that are fetched when a loop is in one: itself, and those after it.
+// Number of chunks that are fetched when a loop enters one: itself, and those after it.
 constexpr size_t kFetched = OffloadedPieces::kChunks - 1;
 
 template <bool is_const>
@@ -15,7 +15,7 @@ std::span<const std::byte> bytes_of(const BasicTensor<is_const>& row, const Piec
   return {part.data, part.bytes()};
 }
 
-// Neighbours in memory become one range.
+// Merges ranges that are adjacent in memory.
 void join(std::vector<PageRange>& memory) {
   std::ranges::sort(memory, {}, [](const PageRange& at) { return at.bytes.data(); });
   size_t last = 0;
@@ -23,7 +23,7 @@ void join(std::vector<PageRange>& memory) {
     const PageRange& next = memory[i];
     std::span<const std::byte>& before = memory[last].bytes;
     const std::byte* const end = before.data() + before.size();
-    // Gaps of less than a page belong to nobody, or to a neighbour on the same page.
+    // A gap of less than a page is padding, or shares a page with a neighbour.
     constexpr std::ptrdiff_t kGap = 4096;
     if (next.writes == memory[last].writes && next.bytes.data() - end < kGap) {
       before = {before.data(), next.bytes.data() + next.bytes.size()};
@@ -108,7 +108,7 @@ void OffloadedPieces::leave(int64_t range) {
   for (; open_ < chunks_.size() && chunks_[open_].left == 0; ++open_) close(open_);
 }
 
-// The chunk before it has been written meanwhile, and makes room.
+// By now the chunk before it has been written, so evicting it does not wait.
 void OffloadedPieces::close(size_t chunk) {
   pager_.start_writing(chunks_[chunk].memory);
   if (chunk == 0) return;
@@ -117,7 +117,7 @@ void OffloadedPieces::close(size_t chunk) {
   if (next < chunks_.size()) fetch(next);
 }
 
-// A loop that an error ends has chunks that it has not left.
+// If an error ended the loop, it has not left all chunks.
 void OffloadedPieces::end_loop() {
   const std::lock_guard lock(mutex_);
   const size_t first = open_ == 0 ? 0 : open_ - 1;

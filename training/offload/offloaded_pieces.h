@@ -1,9 +1,9 @@
-// Has the memory of owned pieces in memory while loops use it: chunks of neighbouring ranges, some
-// of which are read ahead, and written behind.
+// Pages the files of owned pieces in and out while loops use them: chunks of adjacent ranges are
+// read ahead and written behind.
 //
 //   the loop is in chunk k    k-1: being written   k    k+1, k+2: there   k+3: being read
 //
-// At most kChunks chunks are in memory, together a window.
+// At most kChunks chunks are in memory, which together are a window.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ namespace tutti::training {
 
 class OffloadedPieces : public PieceLoopObserver {
  public:
-  // Bytes of files that are in memory at once, at most, unless one range has more than a chunk.
+  // `window`: maximum number of bytes of files in memory, unless one range exceeds a chunk.
   OffloadedPieces(Pager& pager, size_t window) : pager_(pager), window_(window) {}
 
-  // Adds the memory of a range's optimizer states.
+  // Function that appends the memory of a range's optimizer states.
   using StatesOf = std::function<void(const PieceRange& range, std::vector<PageRange>& memory)>;
   void set_states(StatesOf states_of) { states_of_ = std::move(states_of); }
 
@@ -33,7 +33,7 @@ class OffloadedPieces : public PieceLoopObserver {
   void leave(int64_t range) override;
   void end_loop() override;
 
-  // Outside of loops: gives back the memory of a piece; of all its parts.
+  // Releases the memory of all parts of a piece. Must not be called in a loop.
   void evict(const OwnedPiece& owned);
 
   static constexpr size_t kChunks = 5;

@@ -1,4 +1,4 @@
-// What of a rank's memory is in files.
+// Settings: which state of a rank is in files.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,11 @@ namespace tutti::training {
 inline constexpr int64_t kOffloadWindow = 64;  // MiB
 
 struct OffloadOptions {
-  // "optimizer": the optimizer's states, masters, and gradients of which a rank keeps shards;
-  // "parameters": values of which a rank keeps shards (ZeRO stage 3); "activations": the inputs of
-  // units that are recomputed.
+  // "optimizer": optimizer states, masters and sharded gradients; "parameters": sharded values
+  // (ZeRO stage 3); "activations": inputs of recomputed units.
   std::vector<std::string> kinds;
   std::string directory;
-  // MiB of the optimizer's files that are in memory at once, at most.
+  // Maximum size of the optimizer's files in memory at once, in MiB.
   int64_t window = kOffloadWindow;
 
   bool has(const char* kind) const;
@@ -24,7 +23,7 @@ struct OffloadOptions {
   bool activations() const { return has("activations"); }
 };
 
-// Throws Error(invalid_argument) for a kind that there is not, and for kinds without a directory.
+// Throws Error(invalid_argument) for an unknown kind, and for kinds without a directory.
 void check(const OffloadOptions& options);
 
 }  // namespace tutti::training

@@ -4,8 +4,8 @@
 //   caller    use 0 | use 1          | use 2          | use 3
 //   thread    ...   | write 0, load 3| write 1, load 4| ...
 //
-// Whoever knows the order of use says so by fetch() and evict(). Other uses are right too: touching
-// a page that is not in memory reads it.
+// Callers announce the order of use by fetch() and evict(). Correctness does not depend on it:
+// touching a page that is not in memory reads it.
 //
 // Rajbhandari et al.: ZeRO-Infinity, SC 2021.
 #pragma once
@@ -28,12 +28,12 @@ namespace tutti::training {
 
 struct PageRange {
   std::span<const std::byte> bytes;
-  bool writes = false;  // they will be changed
+  bool writes = false;  // the caller will change them
 };
 
 class Pager {
  public:
-  // Number of a request: what is asked for first is done first.
+  // Sequence number of a request. Requests are served in order.
   using Ticket = uint64_t;
 
   explicit Pager(std::string directory);
@@ -41,23 +41,23 @@ class Pager {
   Pager(const Pager&) = delete;
   Pager& operator=(const Pager&) = delete;
 
-  // Zeroed bytes in a file of their own, which lives as long as the pointer and the pager do.
+  // Returns zeroed bytes in a file of their own, which lives as long as the pointer or the pager.
   // Throws as FileMemory does.
   std::shared_ptr<std::byte[]> allocate(size_t bytes);
-  // Whether the memory at this address is in one of these files.
+  // Returns true if the address is in one of these files.
   bool holds(const void* address) const { return file_of(address) != nullptr; }
-  size_t bytes() const { return bytes_; }  // of all files
+  size_t bytes() const { return bytes_; }  // size of all files
 
-  // Any thread may call these. Parts of ranges are ignored that are in none of these files.
-  // Begins to load the ranges.
+  // These are thread-safe and do not wait for the disk. They ignore ranges that are in none of
+  // these files. fetch() loads the ranges.
   Ticket fetch(std::span<const PageRange> ranges);
-  // Begins to write what was changed.
+  // Writes dirty pages.
   void start_writing(std::span<const PageRange> ranges);
-  // Begins to give the ranges' memory back (FileMemory::evict).
+  // Writes dirty pages and releases the memory of the ranges (FileMemory::evict).
   Ticket evict(std::span<const PageRange> ranges);
   // Copies bytes to an address in one of these files (FileMemory::store).
   void store(std::span<const std::byte> bytes, std::byte* to);
-  // Returns when that request is done. Throws what any request failed by.
+  // Blocks until that request is done. Throws the error of the first request that failed.
   void wait(Ticket ticket);
 
  private:

@@ -57,7 +57,7 @@ void visit_blocks(const OwnedPiece& owned, int64_t first, int64_t count, Optimiz
   }
 }
 
-// Tells the observer, if there is one.
+// Reports a loop to the observer, if there is one.
 class ObservedLoop {
  public:
   ObservedLoop(PieceLoopObserver* observer, std::span<const PieceRange> ranges,

@@ -26,8 +26,8 @@ struct UpdateBlock {
   int64_t size() const { return static_cast<int64_t>(values.size()); }
 };
 
-// Calls `visit` for the pieces' blocks, on the calling thread's pool: in any order, several at
-// once. It may change states, unless `states` is empty.
+// Calls `visit` for the blocks of the pieces on the calling thread's pool, in any order and
+// concurrently. It may change states, unless `states` is empty.
 void read_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                  const std::function<void(const UpdateBlock&)>& visit);
 // Likewise; also writes the model's copy of each block after `visit` has updated its values.
@@ -35,8 +35,8 @@ void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                    const StepOptions& options,
                    const std::function<void(const UpdateBlock&)>& visit);
 
-// visit(piece, first, count) for ranges of up to kPieceRange elements that make up the pieces, on
-// the calling thread's pool. What is in files is brought into memory as far as `parts` says.
+// Calls visit(piece, first, count) for ranges of up to kPieceRange elements that make up the
+// pieces, on the calling thread's pool. Loads the `parts` of each range that are in files.
 void parallel_pieces(std::span<const OwnedPiece> pieces, const PieceParts& parts,
                      const std::function<void(const OwnedPiece&, int64_t, int64_t)>& visit);
 

@@ -36,19 +36,20 @@ class WholeStates {
               const StatesOf& states_of);
 
   int64_t floats() const { return floats_; }
-  // Those of the two parameters that have most.
+  // Number of floats of the two largest parameters.
   int64_t floats_of_two() const;
   const std::vector<Place>& places() const { return places_; }
   // Sets the array of floats() floats, which must outlive this.
   void set_memory(float* memory) { memory_ = memory; }
   std::span<float> at(const Place& place) const;
-  // All states of a parameter, which are neighbours; empty where it has none here.
+  // All states of a parameter, which are adjacent; empty if it has none here.
   std::span<float> all_of(int parameter) const;
-  // Called before a parameter's states are used.
+  // Sets a function that is called before a parameter's states are used.
   void set_observer(std::function<void(int parameter)> observer) {
     observer_ = std::move(observer);
   }
-  // The states of a parameter, in their order. Throws Error(internal) for one that has none here.
+  // The states of a parameter, in order. Throws Error(internal) for a parameter without states
+  // here.
   std::vector<std::span<float>> of(int parameter) const;
 
  private:

@@ -176,7 +176,7 @@ void DataParallel::before_forward(int unit) {
   read_ahead(options_.overlap ? unit + 2 : unit + 1);
 }
 
-// What the next gathers send, where it is in files.
+// Loads the shards that the next gathers send, if they are in files.
 void DataParallel::read_ahead(int unit) {
   for (const int bucket : buckets_of(unit)) {
     if (state(bucket).values == ValueState::absent) storage_.fetch_own_values(bucket);

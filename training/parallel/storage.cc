@@ -267,7 +267,7 @@ void ParameterStorage::zero_gradients() {
   zero(row(gradient_memory_.get(), gradient_type(), count));
 }
 
-// Zeroes are written when their pages are in memory anyway.
+// A stale shard is zeroed here, when its pages are in memory anyway.
 void ParameterStorage::add_to_shard(int bucket) {
   const Tensor sum = own_gradients(bucket);
   if (std::exchange(gradients_[at(bucket)].stale, false)) zero(sum);
@@ -347,24 +347,16 @@ StorageBytes ParameterStorage::bytes() const {
   return bytes;
 }
 
-int64_t ParameterStorage::offloaded_element() const {
-  const auto of = [](bool in_file, DType dtype) {
-    return in_file ? static_cast<int64_t>(size_of(dtype)) : 0;
-  };
-  return of(offloads_values(), options_.dtype) + of(offloads_gradients(), gradient_type());
-}
-
 int64_t most_in_memory(const Layout& layout, const OffloadOptions& options,
                        const FilePages& pages) {
-  constexpr size_t kNeighbours = 3;
-  int64_t most = 0;
-  for (size_t first = 0; first < layout.buckets.size(); ++first) {
-    const size_t end = std::min(first + kNeighbours, layout.buckets.size());
-    int64_t elements = 0;
-    for (size_t b = first; b < end; ++b) elements += layout.buckets[b].shard_size();
-    most = std::max(most, elements);
+  int64_t shards = 0;
+  int64_t before = 0;  // elements of the bucket before
+  for (const Bucket& bucket : layout.buckets) {
+    const int64_t own = bucket.shard_size();
+    shards = std::max(shards, (before + own) * pages.of_value + own * pages.of_gradient);
+    before = own;
   }
-  const int64_t pass = most * pages.of_element + pages.activations;
+  const int64_t pass = shards + pages.activations;
   return std::min(pages.files, std::max({options.window << 20, pass, pages.wholes}));
 }
 

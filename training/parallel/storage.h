@@ -62,7 +62,7 @@ struct StorageOptions {
   int owners = 0;
   // Values in f32 have masters as well: they are updated while the values are in use.
   bool masters_apart = false;
-  OffloadOptions offload;  // what is in files
+  OffloadOptions offload;  // state in files
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
   int64_t alignment = kAlignment;  // of parameters and shards, in elements (LayoutOptions)
@@ -81,7 +81,7 @@ struct StorageOptions {
 };
 
 // Bytes on this rank. `padding` is the part of the others that no parameter uses; `gathered` is the
-// most that buckets from the pools took at once. What is in files counts there alone.
+// high-water mark of pooled buckets. The other kinds exclude bytes in files.
 struct StorageBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
@@ -91,15 +91,17 @@ struct StorageBytes {
   int64_t files = 0;
 };
 
-// Bytes of a rank's files of which there are pages in memory at times.
+// Sizes in bytes that limit how much of a rank's files is in memory.
 struct FilePages {
-  int64_t files = 0;       // all of them
-  int64_t of_element = 0;  // of shards, which passes forward and backward use
-  int64_t wholes = 0;      // the largest states of whole parameters that are there at once
-  int64_t activations = 0;
+  int64_t files = 0;        // total size of the files
+  int64_t of_value = 0;     // an element of the shards of values; 0: they are in memory
+  int64_t of_gradient = 0;  // likewise for gradients
+  int64_t wholes = 0;       // the states of whole parameters that are in memory at once
+  int64_t activations = 0;  // the activations that are in memory at once
 };
-// The most that are in memory at once: a window while a loop over owned pieces is going on; shards
-// of three neighbouring buckets, and activations, in a pass.
+// Returns the maximum number of bytes in memory at once: a window during loops over owned pieces;
+// during forward and backward the value shards of two adjacent buckets, the gradient shard of one,
+// and activations.
 int64_t most_in_memory(const Layout& layout, const OffloadOptions& options, const FilePages& pages);
 
 class ParameterStorage {
@@ -127,17 +129,17 @@ class ParameterStorage {
   }
   // Zeroed memory for a row of this rank's arrays.
   Memory<float> allocate_row();
-  // The same for so many floats of the optimizer's, which are in files where the optimizer is.
+  // Zeroed memory for `count` floats of the optimizer, in a file if the optimizer is offloaded.
   Memory<float> allocate_state(int64_t count);
-  // What moves pages of files; null: nothing is in files. It lives as long as this.
+  // The pager of this rank's files; null: nothing is offloaded. It lives as long as the storage.
   Pager* pager() { return pager_.get(); }
-  // The loops over owned pieces whose memory is in files; null where none is.
+  // The observer of loops over owned pieces; null: nothing is offloaded.
   OffloadedPieces* offloaded() { return offloaded_.get(); }
-  // Gives back the memory of a piece that is in files.
+  // Releases the pages of a piece that are in files.
   void evict(const OwnedPiece& piece) const {
     if (offloaded_ != nullptr) offloaded_->evict(piece);
   }
-  // The same for a row of any of its memory.
+  // Likewise for a row in any of the files.
   void evict(ConstTensor row) const;
   bool is_in_file(ConstTensor row) const { return pager_ != nullptr && pager_->holds(row.data); }
   bool whole_values() const { return options_.stage < 3; }
@@ -146,7 +148,7 @@ class ParameterStorage {
   }
   // True if a bucket's gradients are added to this rank's shard once they are reduced over ranks.
   bool adds_to_shards() const { return !whole_gradients() && !options_.one_pass; }
-  // Whether this rank's shards of values, or of gradients, are in files.
+  // Return true if this rank's shards of values, or of gradients, are in files.
   bool offloads_values() const { return !whole_values() && options_.offload.parameters(); }
   bool offloads_gradients() const { return !whole_gradients() && options_.offload.optimizer(); }
   DType gradient_type() const { return options_.one_pass ? options_.dtype : DType::f32; }
@@ -176,12 +178,12 @@ class ParameterStorage {
   void release_values(int bucket);
   void acquire_gradients(int bucket);
   void release_gradients(int bucket);
-  void zero_gradients();  // those that are whole, and shards that are added to
+  void zero_gradients();  // whole gradients, and shards that accumulate
   // Adds this rank's part of a bucket's whole gradients to its shard.
   void add_to_shard(int bucket);
 
-  // Shards that are in files (else nothing is done): begin to read them; return when they are in
-  // memory; give the memory back.
+  // For shards in files; without files these do nothing. fetch starts reading, await blocks until
+  // the shard is in memory, and evict writes it and releases its pages.
   void fetch_own_values(int bucket) { fetch(values_[at(bucket)], false); }
   void await_own_values(int bucket) { await(values_[at(bucket)], false); }
   void evict_own_values(int bucket) { evict(values_[at(bucket)]); }
@@ -209,18 +211,16 @@ class ParameterStorage {
   void fill_owned(Fill&& fill);
 
   StorageBytes bytes() const;
-  // Bytes of an element of the shards that are in files.
-  int64_t offloaded_element() const;
-  // Memory for a while, counted as gathered.
+  // Temporary memory, counted as gathered.
   BufferPool& pool() { return pool_; }
 
  private:
   struct Place {
     Tensor whole;
     Tensor own;
-    bool in_file = false;                  // `own` is
-    std::optional<Pager::Ticket> fetched;  // it was asked for, and not given back
-    bool stale = false;                    // a shard of gradients: its values count as zeros
+    bool in_file = false;                  // `own` is in a file
+    std::optional<Pager::Ticket> fetched;  // pending or done, and not evicted
+    bool stale = false;                    // a gradient shard to be zeroed before use
   };
 
   static size_t at(int bucket) { return static_cast<size_t>(bucket); }
@@ -236,7 +236,7 @@ class ParameterStorage {
   void fetch(Place& place, bool writes);
   void await(Place& place, bool writes);
   void evict(Place& place);
-  // Points the views of the bucket's parameters into `whole`, or at nothing.
+  // Points the views of the bucket's parameters into its memory, or at nothing.
   void show_values(int bucket);
   void show_gradients(int bucket);
   Tensor shown(int parameter, Tensor bucket) const;
@@ -251,7 +251,7 @@ class ParameterStorage {
   ParameterTable& table_;
   StorageOptions options_;
   Layout layout_;
-  std::vector<int> owners_;  // by group: which of a bucket's owners this rank is; none: negative
+  std::vector<int> owners_;  // by group: this rank's number among a bucket's owners; negative: none
   std::unique_ptr<Pager> pager_;
   std::unique_ptr<OffloadedPieces> offloaded_;
   Memory<std::byte> value_memory_;

@@ -197,7 +197,7 @@ Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor
   }
   const Tensor input_gradient = unit(index).backward(pass, gradient);
   hooks.after_backward(index);
-  // Work that is put off reads inputs later.
+  // Deferred work reads inputs later.
   if (!pass.split) evict_output(slot, index - 1);
   return input_gradient;
 }
@@ -292,8 +292,8 @@ size_t ModelRunner::file_bytes() const {
   return bytes;
 }
 
-// Of a slot that computes the inputs of two units, and one that is being written; of the others
-// the last unit's.
+// A slot that computes has the inputs of two units in memory, and one that is being written; each
+// other slot has the last unit's.
 size_t ModelRunner::page_bytes() const {
   return largest_kept_ == 0 ? 0 : (slots_.size() + 2) * largest_kept_;
 }

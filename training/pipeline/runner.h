@@ -36,8 +36,8 @@ struct RunnerOptions {
   KeyValueCache* cache = nullptr;             // likewise
   // Memory space of activations; null: the host's. Parameters and inputs must be in the same.
   const Backend* backend = nullptr;
-  // Where there is one, and activations are in the host's memory, outputs that are kept as inputs
-  // of units that are done anew are in its files. It outlives the runner.
+  // If not null, and activations are in the host's memory, inputs of recomputed units are kept in
+  // its files. It must outlive the runner.
   Pager* pager = nullptr;
 };
 
@@ -117,7 +117,7 @@ class ModelRunner {
   size_t activation_bytes() const;
   // The part of activation_bytes() that each slot held at most between forward and backward.
   std::vector<size_t> slot_bytes() const;
-  // The most bytes that were kept in files, and of these in memory at once.
+  // Maximum number of bytes that were kept in files, and of these in memory at once.
   size_t file_bytes() const;
   size_t page_bytes() const;
 
@@ -132,16 +132,16 @@ class ModelRunner {
     std::vector<size_t> work_ends;  // by unit of the part: end of its deferred work
     std::vector<UnitLoss> losses;
     ConstTensor input;
-    std::optional<FileArena> files;  // of outputs that are kept for units that are done anew
+    std::optional<FileArena> files;  // holds inputs of recomputed units
   };
 
   Slot& slot(int index);
-  // A copy of an output, in the memory for what is kept.
+  // Copies an output into memory that lasts until backward.
   Tensor keep(Slot& slot, ConstTensor output);
-  // Of the unit's output, if it is in a file: begins to read it; gives its memory back.
+  // Start reading a unit's output that is in a file; release its pages.
   void fetch_output(const Slot& slot, int unit);
   void evict_output(const Slot& slot, int unit);
-  // Whoever hands memory on to other ranks, hooks and callers, finds it as units leave it.
+  // Blocks until units are done with memory that other ranks, hooks or callers read.
   void wait_for_units() const;
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
               bool training, const LossScales& scales);
@@ -166,7 +166,7 @@ class ModelRunner {
   Arena scratch_;         // for backward that is not deferred
   size_t input_end_ = 0;  // in scratch_: end of the next unit's input, if that is kept in shards
   std::deque<Slot> slots_;
-  size_t largest_kept_ = 0;  // bytes of an output in a file
+  size_t largest_kept_ = 0;  // bytes of the largest output in a file
 };
 
 }  // namespace tutti::training

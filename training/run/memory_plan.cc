@@ -33,9 +33,9 @@ int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 struct PartMemory {
   int64_t slot = 0;
   int64_t scratch = 0;
-  int64_t validation = 0;  // in the slot that it uses
-  int64_t files = 0;       // in a file of the slot
-  int64_t largest = 0;     // of the outputs in that file
+  int64_t validation = 0;  // in the slot that validation uses
+  int64_t files = 0;       // bytes in the file of the slot
+  int64_t largest = 0;     // largest output in that file
 };
 
 // Follows ModelRunner: activations that forward keeps are in one arena, temporaries of backward
@@ -137,10 +137,10 @@ int64_t planned_messages(const pipeline::RankPlan& rank) {
 struct PlannedActivations {
   int64_t memory = 0;
   int64_t files = 0;
-  int64_t pages = 0;  // of these files, in memory at once
+  int64_t pages = 0;  // bytes of these files in memory at once
 };
 
-// Of each slot, what the largest of the chunks takes that it is used for.
+// Sums, over slots, the largest of the chunks that use the slot.
 PlannedActivations planned_activations(const Model& model, const Profile& profile,
                                        const pipeline::RankPlan& rank,
                                        const pipeline::Placement& placement,
@@ -371,14 +371,14 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
   if (storage.offload.optimizer()) report.files += std::exchange(report.optimizer, 0);
   report.pages = most_in_memory(layout, storage.offload,
                                 {.files = report.files,
-                                 .of_element = (offloads_values ? bytes_of(storage.dtype) : 0) +
-                                               (offloads_gradients ? bytes_of(gradients) : 0),
+                                 .of_value = offloads_values ? bytes_of(storage.dtype) : 0,
+                                 .of_gradient = offloads_gradients ? bytes_of(gradients) : 0,
                                  .wholes = storage.offload.optimizer() ? states.two_wholes : 0,
                                  .activations = stage.activation_pages});
   return owned;
 }
 
-// States of the parameters of this layout that owner number `self` computes as a whole.
+// Bytes of the states of parameters that owner number `self` computes as whole matrices.
 int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self,
                                       int64_t& of_two) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
@@ -415,7 +415,7 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
     const DType values = replica.without_masters() ? replica.storage.dtype : DType::f32;
     report.copies = states.each * std::ssize(optimizer_->state_names()) + states.whole +
                     owned * bytes_of(values);
-    if (replica.sync.has_own_values()) report.copies *= 2;  // and those of the rank's own
+    if (replica.sync.has_own_values()) report.copies *= 2;  // and copies of the rank's own values
   }
   const int64_t copies = copies_of_values(replica.sync);
   report.compression += copies * owned * bytes_of(DType::f32);

@@ -44,7 +44,7 @@ class MemoryPlan {
     int64_t activations = 0;  // bytes
     int64_t activation_files = 0;
     int64_t activation_pages = 0;
-    int64_t messages = 0;  // from and to other stages, at once
+    int64_t messages = 0;  // bytes of messages from and to other stages, at once
   };
 
   // Bytes of the optimizer's states: of each elementwise state, and of all states of whole
@@ -52,12 +52,11 @@ class MemoryPlan {
   struct StateBytes {
     int64_t each = 0;
     int64_t whole = 0;
-    int64_t two_wholes = 0;  // of the two parameters that have most
+    int64_t two_wholes = 0;  // the two largest parameters
   };
 
-  // Adds the parts of a report that lie in the storage, the bytes of the gradients that workers
-  // send to this rank, those of the optimizer's states, and what of all that is in files. Returns
-  // the elements that it owns.
+  // Adds the storage part of a report, the bytes of gradients that workers send to this rank, of
+  // the optimizer's states, and of files. Returns the number of elements that the rank owns.
   int64_t add_storage(const Stage& stage, const MeshPlace& rank, MemoryReport& report,
                       StateBytes& states) const;
   int64_t whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self,
@@ -76,7 +75,7 @@ class MemoryPlan {
   std::vector<Stage> stages_;
 };
 
-// All kinds together that are in memory.
+// Sum over all kinds that are in memory.
 int64_t total(const MemoryReport& memory);
 
 }  // namespace tutti::training

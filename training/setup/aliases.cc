@@ -21,7 +21,8 @@ void add_aliases(CommandLine& line) {
       {"--seq-length", {"--context"}},
       {"--max-position-embeddings", {"--max-context"}},
       {"--hidden-size", {"--width"}},
-      {"--hidden", {"--ffn-hidden-size"}},  // Tutti's name until 0.1
+      {"--hidden", {"--ffn-hidden-size"}},                             // Tutti's name until 0.1
+      {"--shard-files", {"--offload-dir", "--offload", "optimizer"}},  // likewise, for servers
       {"--num-layers", {"--layers"}},
       {"--num-attention-heads", {"--heads"}},
       {"--num-query-groups", {"--kv-heads"}},

@@ -442,7 +442,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.pull_every", is_async, "--sync async"},
       {"training.damping", is_async, "--sync async"},
       {"parallel.offload", !offload.activations() || options.recompute == "full",
-       "--recompute full where it says activations"},
+       "--recompute full if it includes activations"},
       {"parallel.offload_dir", offloads, "--offload"},
       {"parallel.offload_window", offloads, "--offload optimizer"},
       {"output.record", has_order, "--sync ps, ssp:BOUND, async or adpsgd"},

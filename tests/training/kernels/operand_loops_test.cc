@@ -177,7 +177,7 @@ TEST(OperandLoops, Nvfp4IsItsDefinitionOnAMillionValues) {
 TEST(OperandLoops, ASquareIsOneBlock) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  for (const auto [rows, cols] : {std::pair{128, 128}, std::pair{5, 128}, std::pair{128, 7}}) {
+  for (const auto& [rows, cols] : {std::pair{128, 128}, std::pair{5, 128}, std::pair{128, 7}}) {
     Values values(static_cast<size_t>(rows * 128), 1000.0f);
     Values block;
     for (int row = 0; row < rows; ++row) {

@@ -110,7 +110,7 @@ TEST_F(FileMemories, AreRefusedWhereThereIsNoRoom) {
   EXPECT_THAT(error_of([&] { FileMemory(path(""), too_much); }), HasSubstr("No space left"));
 }
 
-// As where a disk fails: touching such a page is a SIGBUS.
+// Touching such a page is a SIGBUS, as if a disk fails.
 TEST_F(FileMemories, AreErrorsWhereTheyCannotBeRead) {
   const FileMemory memory(path(""), kBytes);
   const std::span<std::byte> all(memory.data(), memory.size());

@@ -1,4 +1,4 @@
-// What is offloaded trains to the same bits as what is in memory.
+// Offloaded state trains to the same bits as state in memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ using tutti::testing::run_ranks_catching;
 
 class Offload : public FolderTest {
  protected:
-  // A window of 1 MiB: several chunks.
+  // A window of 1 MiB has several chunks.
   OffloadOptions files_of(const std::vector<std::string>& kinds) const {
     return {.kinds = kinds, .directory = path(""), .window = 1};
   }
@@ -36,7 +36,7 @@ class Offload : public FolderTest {
     if (stage == 3) return {"optimizer", "parameters", "activations"};
     return {"optimizer", "activations"};
   }
-  // With these kinds in files, or as it is.
+  // Trains with these kinds in files, and in memory.
   void expect_same_bits(int ranks, TinyRun run, const std::vector<std::string>& kinds) const {
     const Outcome expected = testing::train(ranks, run);
     run.replica.storage.offload = files_of(kinds);
@@ -65,7 +65,7 @@ TEST_P(OffloadedOptimizer, TrainsTheSameBits) {
       SCOPED_TRACE(cat(ranks, " ranks, stage ", stage));
       TinyRun run = small_run(GetParam());
       run.replica.storage.stage = stage;
-      // By sums of micro-batches, and by one of each rank.
+      // Stages 0 and 2 take one micro-batch a rank, the others sums of several.
       if (stage % 2 == 0) run.micro_batch = run.batch / static_cast<uint64_t>(ranks);
       expect_same_bits(ranks, run, kinds_of(stage));
     }

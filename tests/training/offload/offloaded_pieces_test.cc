@@ -41,7 +41,7 @@ class OffloadedPieceLoops : public FolderTest {
     return {memory.get(), kBytes};
   }
   size_t resident() const { return resident_bytes(all(masters_)) + resident_bytes(all(states_)); }
-  // Returns when all that was asked for is done.
+  // Blocks until all requests are done.
   void settle() { pager_.wait(pager_.evict(std::vector<PageRange>{{all(masters_), true}})); }
 
   static constexpr size_t kBytes = kRange * kRanges * sizeof(float);
@@ -75,7 +75,7 @@ TEST_F(OffloadedPieceLoops, HaveAWindowInMemory) {
   }
 }
 
-// As by two threads, of which one is a range behind.
+// Two threads leave ranges in this order if one is a range behind.
 TEST_F(OffloadedPieceLoops, MayLeaveRangesInAnotherOrder) {
   offloaded_.begin_loop(ranges_, {});
   for (int64_t i = 0; i < kRanges; i += 2) {

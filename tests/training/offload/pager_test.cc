@@ -1,4 +1,4 @@
-// Pages are moved in the order in which that was asked for, and errors reach who waits.
+// Pages are moved in the order of requests.
 #include "training/offload/pager.h"
 
 #include <gtest/gtest.h>

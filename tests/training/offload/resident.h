@@ -1,4 +1,4 @@
-// How much of a range of memory is in memory.
+// Measures how much of a range of a file is in physical memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 namespace tutti::training::testing {
 
-// Bytes of the pages of this range that the page cache has; it starts at a page.
+// Returns the bytes of the range's pages in the page cache. The range must start at a page.
 inline size_t resident_bytes(std::span<const std::byte> range) {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> pages((range.size() + page - 1) / page);

@@ -244,7 +244,8 @@ class Trial {
     for (const Fault& fault : plan_.faults) {
       const std::string setting = as_setting(fault);
       if (setting.empty() || std::ranges::count(outcome_.struck, fault) > 0) continue;
-      if (outcome_.err.find(cat(setting, " of TUTTI_FAULT strikes")) == std::string::npos) continue;
+      if (outcome_.err.find(cat("fault ", setting, " of TUTTI_FAULT")) == std::string::npos)
+        continue;
       outcome_.struck.push_back(fault);
       last_event_ = Clock::now();
     }

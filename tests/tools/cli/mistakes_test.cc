@@ -200,7 +200,7 @@ TEST_F(Initial, FitsTheModelOrIsRefusedByName) {
   const std::string file = exported({});
   EXPECT_EQ(run(gpt({"--data", text_, "--initial", file})).code, 0);
   expect_refused(gpt({"--data", text_, "--initial", file, "--no-bias"}),
-                 {file, "the model has no ", "bias", "do not fit"});
+                 {file, "the model has no ", "bias", "do not match"});
   expect_refused(gpt({"--data", text_, "--initial", file, "--untied"}),
                  {file, "it lacks lm_head.weight"});
   expect_refused(gpt({"--data", text_, "--initial", file, "--vocabulary", "300"}),
@@ -222,7 +222,7 @@ TEST_F(Initial, OfMoreLayersIsRefusedOnceForAllRanks) {
   const Result result = run(words);
   EXPECT_NE(result.code, 0);
   EXPECT_THAT(result.err, AllOf(HasSubstr("the model has no h.1."), HasSubstr(" more")));
-  EXPECT_EQ(result.err.find("do not fit"), result.err.rfind("do not fit")) << result.err;
+  EXPECT_EQ(result.err.find("do not match"), result.err.rfind("do not match")) << result.err;
   EXPECT_THAT(result.err, Not(HasSubstr("last calls"))) << "a log of calls helps nobody here";
 }
 

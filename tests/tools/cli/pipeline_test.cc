@@ -71,7 +71,7 @@ TEST_F(Pipeline, WritesAPicture) {
     EXPECT_EQ(document.select_nodes(cat("//rect[@class='", kind, "']").c_str()).size(), 4u * 6);
   }
   EXPECT_TRUE(document.select_node("//text[contains(., 'makespan 21, bubble 14.29%')]"));
-  EXPECT_TRUE(document.select_node("//text[contains(., 'activations kept at once')]"));
+  EXPECT_TRUE(document.select_node("//text[contains(., 'activations held at a time')]"));
 }
 
 TEST_F(Pipeline, WritesAllNumbers) {

@@ -94,7 +94,7 @@ TEST_F(Tokenize, TheEndOfTextIsBehindEachDocument) {
   };
   const Result result = made({});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("2 documents, each with <|endoftext|> behind it\n"));
+  EXPECT_THAT(result.out, HasSubstr("2 documents, each followed by <|endoftext|>\n"));
   EXPECT_THAT(tokens(path("out.bin")), ElementsAre(258, 'o', 263, 260, 263));
   made({"--eot", "none"});
   EXPECT_THAT(tokens(path("out.bin")), ElementsAre(258, 'o', '\n', 260, '\n'));
@@ -171,7 +171,7 @@ TEST_F(Tokenize, DataTellsTheEpochsOfAMixture) {
   }
   run({"tokenize", "--data", write("text", std::string(500, 'x')), "--out", path("out.bin")});
   EXPECT_THAT(run({"data", path("out.bin")}).out,
-              HasSubstr("out.bin: 500 tokens, a vocabulary of 256, fingerprint "));
+              HasSubstr("out.bin: 500 tokens, vocabulary size 256, fingerprint "));
   EXPECT_THAT(run({"data", path("out.bin"), "--tokens", "many"}).err, HasSubstr("300B"));
   EXPECT_THAT(run({"data", path("absent")}).err, HasSubstr(path("absent")));
   EXPECT_THAT(run({"data", "1M", "1M", "--tokens", "1M", "--data-weights", "1"}).err,

@@ -84,7 +84,7 @@ TEST_F(TrainFactors, AreRefusedBesideWhatTheyCannotBeCombinedWith) {
   expect_refused({"--zero", "2"}, "ZeRO stage 2");
   expect_refused({"--compression", "bf16"}, "compression");
   expect_refused({"--sync", "local:4"}, "--sync local:4");
-  expect_refused({"--tp", "2"}, "tensor ranks");
+  expect_refused({"--tp", "2"}, "tensor-parallel ranks");
   expect_refused({"--pp", "2", "--schedule", "chimera"}, "the schedule chimera");
   expect_refused({}, "TUTTI_DETERMINISTIC=1", {{"TUTTI_DETERMINISTIC", "1"}});
   const Result result = run(command({"--factors", "some", "--ranks", "2"}));

@@ -282,7 +282,7 @@ TEST(Launcher, NonsenseIsRefused) {
   EXPECT_THAT(start_launcher(1, "a,b", {"true"}).finish().err, HasSubstr("2 hosts are too many"));
   EXPECT_THAT(start_launcher(1, "-", {}).finish().err, HasSubstr("no program"));
   EXPECT_THAT(start_launcher(1, "-oProxyCommand=sh", {"true"}).finish().err,
-              HasSubstr("'-oProxyCommand=sh' is no name of a host"));
+              HasSubstr("'-oProxyCommand=sh' is not a host name"));
 }
 
 TEST(Launcher, TheFirstRankReadsItsStandardInput) {

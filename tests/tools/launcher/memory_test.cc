@@ -51,7 +51,7 @@ TEST_F(MemoryEvents, OfAControlGroup) {
   EXPECT_EQ(watch.explain(1), "") << "what was counted before is not ours";
   second_version("/batch/job", 4);
   EXPECT_EQ(watch.explain(1),
-            "by the kernel's out-of-memory killer (limit of its control group: 64 MiB, most used: "
+            "by the kernel's out-of-memory killer (limit of its control group: 64 MiB, peak use: "
             "64 MiB)");
   EXPECT_EQ(watch.explain(1), "") << "told already";
   second_version("/batch/job", 5);
@@ -73,7 +73,7 @@ TEST_F(MemoryEvents, OfTheFirstVersion) {
   OutOfMemoryWatch watch(root_);
   kills(2);
   EXPECT_EQ(watch.explain(2),
-            "by the kernel's out-of-memory killer (limit of its control group: 100 MiB, most used: "
+            "by the kernel's out-of-memory killer (limit of its control group: 100 MiB, peak use: "
             "100 MiB)");
 }
 
@@ -150,7 +150,7 @@ TEST(OutOfMemory, IsToldByTheLauncherAndToTheRanks) {
   const Result result = process.finish();
   EXPECT_EQ(result.code, 137) << result.err;
   const std::string why =
-      "by the kernel's out-of-memory killer \\(limit of its control group: 64 MiB, most used: "
+      "by the kernel's out-of-memory killer \\(limit of its control group: 64 MiB, peak use: "
       "[0-9]+ MiB\\)\n";
   EXPECT_THAT(result.out, ContainsRegex("\\[0\\] signal 1 [0-9]+ 9 " + why));
   EXPECT_THAT(result.err,

@@ -108,7 +108,7 @@ TEST_F(Damage, WhereNothingIsWholeNoneIsPromised) {
   }
   EXPECT_THAT(resume_error(), HasSubstr("no other checkpoint here is complete"));
   EXPECT_THAT(error_of([&] { choose_step(run(), std::nullopt); }),
-              AllOf(HasSubstr(cat("no checkpoint in ", run(), " is whole; step 2: ")),
+              AllOf(HasSubstr(cat("no checkpoint in ", run(), " is complete; step 2: ")),
                     HasSubstr("; step 1: ")));
 }
 

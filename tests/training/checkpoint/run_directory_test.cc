@@ -304,7 +304,7 @@ TEST_F(Directory, NothingToResumeIsSaid) {
   save(kNew, {1, 2});
   damage(1);
   damage(2);
-  EXPECT_THAT(refusal(kResume), AllOf(HasSubstr("is whole; step 2: "), HasSubstr("; step 1: ")));
+  EXPECT_THAT(refusal(kResume), AllOf(HasSubstr("is complete; step 2: "), HasSubstr("; step 1: ")));
 }
 
 // --- the format without identities ---

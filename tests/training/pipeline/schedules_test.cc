@@ -344,8 +344,8 @@ TEST(Schedules, RefuseWhatTheyCannotDo) {
   const std::tuple<std::string_view, Shape, std::string_view> cases[] = {
       {"gpipe", {0, 4}, "at least one rank, not 0"},
       {"gpipe", {2, -1}, "at least one micro-batch, not -1"},
-      {"interleaved", {2, 4, 0}, "at least one chunk a rank, not 0"},
-      {"pipedream", {2, 4, 1, 0}, "at least one micro-batch an update, not 0"},
+      {"interleaved", {2, 4, 0}, "at least one chunk per rank, not 0"},
+      {"pipedream", {2, 4, 1, 0}, "at least one micro-batch per update, not 0"},
       {"1f1b", {2, 4, 2}, "only interleaved supports several chunks per rank"},
       {"1f1b", {2, 4, 1, 2}, "only pipedream and pipedream-2bw"},
       {"chimera", {3, 4}, "Chimera requires an even number of ranks, not 3"},

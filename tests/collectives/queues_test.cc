@@ -149,7 +149,7 @@ TEST(Queues, AMismatchNamesTheQueueAndItsCall) {
   for (const std::optional<Error>& error : errors) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), ErrorCode::mismatch);
-    EXPECT_THAT(error->what(), HasSubstr("in its call 2 of queue 2 "));
+    EXPECT_THAT(error->what(), HasSubstr("at call 2 of queue 2: "));
   }
 }
 

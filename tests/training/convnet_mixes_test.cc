@@ -204,8 +204,8 @@ TEST(ConvnetMixes, MistakesAreNamed) {
   EXPECT_THAT(with([](ConvnetConfig& c) { c.strides = {1}; }),
               HasSubstr("2 convolutions and 1 strides"));
   EXPECT_THAT(with([](ConvnetConfig& c) { c.strides = {1, 0}; }), HasSubstr("stride"));
-  EXPECT_THAT(with([](ConvnetConfig& c) { c.kernel = 0; }), HasSubstr("windows"));
-  EXPECT_THAT(with([](ConvnetConfig& c) { c.kernel = -3; }), HasSubstr("windows"));
+  EXPECT_THAT(with([](ConvnetConfig& c) { c.kernel = 0; }), HasSubstr("kernel size"));
+  EXPECT_THAT(with([](ConvnetConfig& c) { c.kernel = -3; }), HasSubstr("kernel size"));
   EXPECT_THAT(with([](ConvnetConfig& c) { c.kernel = 5000; }), HasSubstr("at most 1024"));
   EXPECT_THAT(with([](ConvnetConfig& c) { c.filters = {}; }), HasSubstr("convolutions"));
   EXPECT_THAT(with([](ConvnetConfig& c) { c.filters = {4, -1}; }), HasSubstr("channels"));

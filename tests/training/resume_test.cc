@@ -173,7 +173,7 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(trained(run).result.resumed_at, 4u);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("other settings: lr: 0.003 in the checkpoint, 0.01 now"),
+              AllOf(HasSubstr("changed settings: lr: 0.003 in the checkpoint, 0.01 now"),
                     HasSubstr("samples: 16 in the checkpoint, 24 now"), Not(HasSubstr("clip"))));
   // Now these settings are the run's.
   ::testing::internal::CaptureStderr();

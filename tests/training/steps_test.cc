@@ -103,7 +103,7 @@ TEST_F(Steps, ARunWithoutADirectoryIsNotSaved) {
   run_ranks(1, [&](const Job& job) {
     Rank rank(job, options_of(2));
     rank.losses(1);
-    EXPECT_THAT(error_of([&] { rank.trainer.save(); }), HasSubstr("no directory"));
+    EXPECT_THAT(error_of([&] { rank.trainer.save(); }), HasSubstr("no checkpoint directory"));
   });
 }
 

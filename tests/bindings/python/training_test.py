@@ -307,7 +307,7 @@ def test_mistakes_between_steps(text):
             run.parameters["absent"] = 0
         with pytest.raises(ValueError, match="broadcast"):
             run.parameters["ln_f.bias"] = np.ones(5)
-        with pytest.raises(tutti.Error, match="no directory") as caught:
+        with pytest.raises(tutti.Error, match="no checkpoint directory") as caught:
             run.save()
         assert caught.value.code == ErrorCode.INVALID_ARGUMENT
         assert next(run).step == 1  # it goes on

@@ -146,7 +146,7 @@ TEST_F(Device, TuneKeepsWhatItMeasures) {
   two["FAKE_CUDA_DEVICES"] = "2";
   const Result tuned = run({"tune", "--device", "cuda", "--json", file}, two);
   EXPECT_EQ(tuned.code, 0) << tuned.err;
-  EXPECT_THAT(tuned.out, HasSubstr("the numbers of class h100 that fit them"));
+  EXPECT_THAT(tuned.out, HasSubstr("the fitted costs of class h100"));
   const Words question = {"explain", "all_reduce", "-n", "2", "--gpu", "h100", "--bytes", "8"};
   const Result with = run(question, {{"TUTTI_TUNE_FILE", file}});
   EXPECT_THAT(with.out, HasSubstr("costs: " + file));

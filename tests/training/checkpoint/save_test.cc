@@ -101,7 +101,7 @@ TEST(Save, RefusesPiecesThatAreNotTheWholeOnce) {
   };
   EXPECT_THAT(save_ranges(scratch.path(), 5, 6, {10}), says("lacks elements [5, 6)"));
   EXPECT_THAT(save_ranges(scratch.path(), 5, 4, {10}), says("has element 4 twice"));
-  EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {2, 5}), says("another shape or type"));
+  EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {2, 5}), says("different shape or type"));
   EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {9}),
               says("rank 1: invalid piece: 1 x 5 elements"));
   EXPECT_THAT(

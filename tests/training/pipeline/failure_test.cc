@@ -236,7 +236,7 @@ TEST_F(Failure, OfAStoppedStage) {
         // Questions to other ranks pass through rank 0.
         return AllOf(
             HasSubstr(" timed out after 1.5 s in "),
-            ContainsRegex(cat("(waiting for|is behind) ", who, ", which does not answer")));
+            ContainsRegex(cat("(waiting for|is reached through) ", who, ", which does not answer")));
       });
     }
   }

@@ -336,7 +336,7 @@ TEST(Partition, RefusesWhatMakesNoSense) {
   EXPECT_THAT(message({layer("a", -1, 1, 1)}, node_of(2)), HasSubstr("layer a"));
   EXPECT_THAT(message({layer("a", kInfinite, 1, 1)}, node_of(2)), HasSubstr("layer a"));
   EXPECT_THAT(message({layer("a", 1, 1, -1)}, node_of(2)), HasSubstr("-1 bytes of parameters"));
-  EXPECT_THAT(message(one, node_of(0)), HasSubstr("0 ranks per node"));
+  EXPECT_THAT(message(one, node_of(0)), HasSubstr("number of ranks per node: 0"));
   EXPECT_THAT(message(one, node_of(2, 0)), HasSubstr("bandwidth of 0"));
   EXPECT_THAT(message(one, {.nodes = 2}), HasSubstr("links of 2 nodes"));
   EXPECT_EQ(message(one, {}), "") << "one rank has no links";

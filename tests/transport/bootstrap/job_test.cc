@@ -286,7 +286,7 @@ TEST_F(JobTest, TokensThatCanBeGuessedAreRefused) {
   for (const std::string token :
        {"secret", "0123456789abcdef0123456789abcde", "only_letters_of_base6", "fifteen bytes -"}) {
     settings().set("TUTTI_TOKEN", token);
-    EXPECT_THAT(failure(), AllOf(HasSubstr("it must have 128"), HasSubstr("openssl rand -hex 16"),
+    EXPECT_THAT(failure(), AllOf(HasSubstr("at least 128 are required"), HasSubstr("openssl rand -hex 16"),
                                  HasSubstr("tutti run"), Not(HasSubstr(token))));
   }
   for (const std::string token :

@@ -32,10 +32,11 @@ size_t round_up(size_t bytes) { return round_down(bytes + page_size() - 1); }
 std::string words_of(int error) { return std::generic_category().message(error); }
 
 [[noreturn]] void refuse(const std::string& directory, size_t bytes, int error) {
-  throw Error(ErrorCode::system,
-              cat("no file of ", bytes, " bytes can be made in ", directory, ": ", words_of(error)),
-              {.where = "--offload-dir",
-               .remedy = "name a directory that can be written, on a disk with so much room"});
+  throw Error(
+      ErrorCode::system,
+      cat("cannot create a file of ", bytes, " bytes in ", directory, ": ", words_of(error)),
+      {.where = "--offload-dir",
+       .remedy = "name a directory that can be written, on a disk with so much room"});
 }
 
 [[noreturn]] void fail(const std::string& directory, const char* what, int error) {

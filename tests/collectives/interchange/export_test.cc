@@ -106,7 +106,7 @@ TEST(Json, RefusesWhatIsWrongWithThePlace) {
   };
   const std::vector<Mutation> mutations = {
       {good, "", "not JSON"},
-      {good, good.substr(0, good.size() / 2), "cut off"},
+      {good, good.substr(0, good.size() / 2), "truncated"},
       {good, "[]", "\"format\" is missing"},
       {"tutti-programs", "nutti-programs", "\"format\""},
       {"\"version\": 1", "\"version\": 2", "\"version\""},

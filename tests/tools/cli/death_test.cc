@@ -170,9 +170,9 @@ TEST_F(Death, AStoppedStageEndsAPipeline) {
     });
     EXPECT_GE(said.size(), 3U) << result.err;
     EXPECT_THAT(said, Each(HasSubstr(" timed out after 2 s in ")));
-    EXPECT_THAT(
-        said, Each(ContainsRegex(cat("(waiting for|is reached through) rank ", stage, " \\([^,]*, pid ", pid,
-                                     "\\), which does not answer"))));
+    EXPECT_THAT(said,
+                Each(ContainsRegex(cat("(waiting for|is reached through) rank ", stage,
+                                       " \\([^,]*, pid ", pid, "\\), which does not answer"))));
     EXPECT_THAT(said, Each(ContainsRegex(cat(", pid ", pid, "\\)(,| is) stage ", stage))));
   }
 }

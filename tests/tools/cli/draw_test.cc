@@ -77,7 +77,7 @@ TEST_F(Draw, SaysWhatIsWrong) {
   expect_refused({"draw", "ring"}, "--ranks");
   expect_refused({"draw", "ring", "-n", "0"}, "at least 1");
   expect_refused({"draw", "ring", "-n", "4", "--collective", "al_reduce"}, "use one of all_reduce");
-  expect_refused({"draw", "ring", "-n", "4", "--root", "4"}, "no rank 4");
+  expect_refused({"draw", "ring", "-n", "4", "--root", "4"}, "unknown rank 4");
   expect_refused({"draw", "ring", "-n", "4", "--group", "3"}, "does not divide");
   expect_refused({"draw", "ring", "-n", "4", "--svg", "/nowhere/at/all.svg"},
                  "/nowhere/at/all.svg");

@@ -107,9 +107,9 @@ TEST_P(FabricDeath, ARankIsStopped) {
     });
     EXPECT_GE(said.size(), static_cast<size_t>(kRanks - 1)) << result.err;
     EXPECT_THAT(said, Each(HasSubstr(" timed out after 3 s in ")));
-    EXPECT_THAT(
-        said, Each(ContainsRegex(cat("(waiting for|is reached through) rank ", rank, " \\([^,]*, pid ", pid,
-                                     "\\), which does not answer"))))
+    EXPECT_THAT(said,
+                Each(ContainsRegex(cat("(waiting for|is reached through) rank ", rank,
+                                       " \\([^,]*, pid ", pid, "\\), which does not answer"))))
         << result.err;
     if (HasFailure()) return;
   }

@@ -106,7 +106,7 @@ TEST_F(Prices, ExplainSaysWhatDeterminismRulesOut) {
   const Words question = {"explain", "all_reduce", "-n", "5", "--bytes", "64K"};
   Words deterministic = question;
   deterministic.push_back("--deterministic");
-  const std::string out = "out: graded same bits, wanted is canonical";
+  const std::string out = "out: its grade is same bits; the call requires canonical";
   EXPECT_THAT(run(question, kDefaults).out, Not(HasSubstr(out)));
   EXPECT_THAT(run(deterministic, kDefaults).out, ContainsRegex(" ring +same bits +" + out));
   EXPECT_THAT(run(question, {{"TUTTI_TUNE_FILE", "none"}, {"TUTTI_DETERMINISTIC", "1"}}).out,

@@ -216,7 +216,7 @@ TEST_F(OffloadedRun, IsRefusedWhereItCannotBe) {
   };
   OffloadOptions& offload = options_.replica.storage.offload;
   offload.directory = path("nowhere");
-  EXPECT_THAT(error_of(), HasSubstr("can be made in"));
+  EXPECT_THAT(error_of(), HasSubstr("cannot create a file of"));
   offload.directory = "";
   EXPECT_THAT(error_of(), HasSubstr("no directory"));
   offload = files_of({"weights"});

@@ -234,9 +234,9 @@ TEST_F(Failure, OfAStoppedStage) {
     for (int rank = 0; rank < kRanks; ++rank) {
       expect_all_told({Fault::stop, rank, entry}, [](const std::string& who) {
         // Questions to other ranks pass through rank 0.
-        return AllOf(
-            HasSubstr(" timed out after 1.5 s in "),
-            ContainsRegex(cat("(waiting for|is reached through) ", who, ", which does not answer")));
+        return AllOf(HasSubstr(" timed out after 1.5 s in "),
+                     ContainsRegex(
+                         cat("(waiting for|is reached through) ", who, ", which does not answer")));
       });
     }
   }

@@ -286,8 +286,9 @@ TEST_F(JobTest, TokensThatCanBeGuessedAreRefused) {
   for (const std::string token :
        {"secret", "0123456789abcdef0123456789abcde", "only_letters_of_base6", "fifteen bytes -"}) {
     settings().set("TUTTI_TOKEN", token);
-    EXPECT_THAT(failure(), AllOf(HasSubstr("at least 128 are required"), HasSubstr("openssl rand -hex 16"),
-                                 HasSubstr("tutti run"), Not(HasSubstr(token))));
+    EXPECT_THAT(failure(),
+                AllOf(HasSubstr("at least 128 are required"), HasSubstr("openssl rand -hex 16"),
+                      HasSubstr("tutti run"), Not(HasSubstr(token))));
   }
   for (const std::string token :
        {"0123456789abcdef0123456789abcdef", "only_letters_of_base64", "sixteen bytes ->"}) {

@@ -116,7 +116,7 @@ TEST_F(Commands, AWrongValueOfASettingIsRefusedOnce) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("TUTTI_TRANSPORT='pigeon'"), HasSubstr("auto|shm|tcp")));
   const Result spares = run({"bench", "all_reduce", "-n", "3"}, {{"TUTTI_SPARES", "99"}});
   EXPECT_EQ(std::ranges::count(spares.err, '\n'), 1) << spares.err;
-  EXPECT_THAT(spares.err, AllOf(HasSubstr("TUTTI_SPARES=99"), HasSubstr("unset it")));
+  EXPECT_THAT(spares.err, AllOf(HasSubstr("TUTTI_SPARES=99"), HasSubstr("unset TUTTI_SPARES")));
 }
 
 TEST_F(Commands, StandardOutputIsNoFileAmongWordsForPeople) {

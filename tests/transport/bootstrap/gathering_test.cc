@@ -116,7 +116,7 @@ TEST(DeathWhileJoining, OfARankWithTheTableButNoParentEndsAllOthers) {
   ASSERT_TRUE(wait_for(three.get(), POLLIN, Deadline::after(kPatience)));
   three.reset();
   // Rank 2 waits for it; the others have everything that they need.
-  expect_death(ranks[2], HasSubstr("rank 3 (node7, pid 4711) vanished"));
+  expect_death(ranks[2], HasSubstr("rank 3 (node7, pid 4711) disconnected"));
 }
 
 TEST(DeathWhileJoining, IsHeardFromTheLauncherWhileRankZeroIsSilent) {
@@ -225,7 +225,7 @@ TEST_F(Released, RanksHearOfOneThatDiesAboveThem) {
   ByteStream four = arrive(jobs_[4]);
   wait_for_release(four);
   arrive(jobs_[1]).reset();
-  expect_all_hear(HasSubstr("rank 1 (node7, pid 4711) vanished"));
+  expect_all_hear(HasSubstr("rank 1 (node7, pid 4711) disconnected"));
 }
 
 TEST_F(Released, RanksHearOfWhoIsMissing) {

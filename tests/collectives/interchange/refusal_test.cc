@@ -99,9 +99,9 @@ TEST(MscclRefusal, NamesThePlaceAndTheReason) {
       {"depid=\"-1\" deps=\"-1\"",
        "depid=\"0\" deps=\"1\"",
        {first_step, "deadlock", "waits for step 1 of threadblock 0"}},
-      {"</algo>", "", {"cut off"}},
-      {"<algo", "<algorithm", {"cut off"}},
-      {good(), "", {"cut off"}},
+      {"</algo>", "", {"truncated"}},
+      {"<algo", "<algorithm", {"truncated"}},
+      {good(), "", {"truncated"}},
       {good(), "<html/>", {"no <algo>"}},
   };
   for (const Mutation& mutation : mutations) {

@@ -116,7 +116,7 @@ TEST(DeathWhileJoining, OfARankWithTheTableButNoParentEndsAllOthers) {
   ASSERT_TRUE(wait_for(three.get(), POLLIN, Deadline::after(kPatience)));
   three.reset();
   // Rank 2 waits for it; the others have everything that they need.
-  expect_death(ranks[2], HasSubstr("rank 3 (node7, pid 4711) disconnected"));
+  expect_death(ranks[2], HasSubstr("rank 3 (node7, pid 4711) vanished"));
 }
 
 TEST(DeathWhileJoining, IsHeardFromTheLauncherWhileRankZeroIsSilent) {
@@ -242,7 +242,7 @@ TEST_F(Released, RankThatDiesIsNoticedWhereTheTableGoesDown) {
   for (const int rank : {1, 3, 4}) join(rank);
   ByteStream first = arrive(jobs_[2]);
   wait_for_release(first);
-  expect_all_hear(HasSubstr("rank 2 (node7, pid 4711) disconnected"));
+  expect_all_hear(HasSubstr("rank 2 (node7, pid 4711) vanished"));
 }
 
 TEST_F(Released, RankHearsOfADeathFromTheLauncher) {

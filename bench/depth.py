@@ -46,7 +46,7 @@ class Model:
                  "--context", "128", "--layers", str(depth), "--batch", str(self.options.batch), "--micro-batch",
                  str(self.options.batch), "--steps", str(steps), "--warmup", "1", "--ranks", "1", "--threads", "1",
                  "--validation-samples", "128", "--recompute", way, "--json", path, *self.options.options]
-        # Of this run alone: a process that only waits for it tells the peak of its child.
+        # A separate process waits for this run alone, so that RUSAGE_CHILDREN is the peak of this run.
         done = subprocess.run([sys.executable, "-c", "import resource, subprocess, sys\n"
                                "code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode\n"
                                "print('peak', resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"

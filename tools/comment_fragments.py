@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""comment_fragments.py [BASE]: finds comments that begin with a fragment, such as "Of each rank" or "Whether it ended":
-a comment names its subject ("Number of elements per rank", "Returns true if it has ended").
+"""comment_fragments.py [BASE]: finds comments that begin with a fragment, such as "Of each rank" or "Whether it ended".
+A comment should name its subject: "Number of elements per rank", "Returns true if it has ended".
 
 Without BASE all tracked files may have at most CEILING such lines. With BASE the lines that were added since that commit
 may have none. A line that continues a sentence of the line above is not counted as added."""

@@ -1,5 +1,5 @@
-// What an allocator reserves for a training's activations, beside the arena that all of it is taken
-// from (core/arena.h):
+// Simulates the memory that a caching allocator reserves for activations during training, and
+// compares it with one contiguous arena (core/arena.h):
 //
 //   fragmentation [--steps 40] [--layers 24] [--width 256]
 //

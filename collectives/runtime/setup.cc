@@ -13,7 +13,7 @@ namespace tutti::internal {
 
 namespace {
 
-// Ids of communicators that exist at the same time do not collide by chance.
+// Mixes all 64 bits, so that the ids of concurrent communicators are very unlikely to collide.
 uint64_t mix(uint64_t x) { return mix_bits(x + kGolden); }
 
 // Returns the tag of the messages by which the members of a group synchronize. It distinguishes

@@ -138,7 +138,8 @@ CallCache::Compiled compiled_for(const Reduction& op) {
   return std::make_shared<const CompiledCall>(std::move(compiled));
 }
 
-// As many sizes as a model has buckets and layers: none evicts another.
+// A model makes calls of many sizes, one per bucket and layer. Calls of one kind but different
+// sizes do not evict each other.
 TEST(CallCache, KeepsSixteenKindsOfCallsWhateverTheirSizes) {
   std::mt19937_64 random(7);
   for (int trial = 0; trial < 1000; ++trial) {

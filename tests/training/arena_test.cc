@@ -110,7 +110,7 @@ TEST(ArenaTest, GrowsByChunksAndGivesThemBackInOrder) {
   EXPECT_EQ(arena.take(DType::f32, 1, kRow).data, taken[3].data);
 }
 
-// As many micro-batches as may be in flight in a pipeline, with scarce address space.
+// Creates an arena for each of many micro-batches in flight, with scarce address space.
 TEST(ArenaTest, ManyTakeNoMoreAddressesThanTheyNeed) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);

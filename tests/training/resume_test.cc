@@ -188,7 +188,7 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
   EXPECT_THAT(train_catching(run), Each(HasSubstr("the batch of a run cannot be changed")));
 }
 
-// Gradients round by chance, alike after a start from a checkpoint.
+// Stochastic rounding of gradients gives the same bits after a resume.
 TEST_F(Resume, WithProductsInANarrowFormatHasTheSameBits) {
   const auto run_in = [&](uint64_t steps, const std::string& directory) {
     Made run = made(steps, directory);

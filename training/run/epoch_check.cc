@@ -89,7 +89,7 @@ void append_step(const std::vector<StepFeed>& of_ranks, std::vector<Taken>& take
   }
 }
 
-// What all ranks take from a step on.
+// Returns the samples that all ranks take from `step` on.
 std::vector<Taken> taken_from(uint64_t step, int ranks, const Sets& sets,
                               const EpochCheckOptions& o, uint64_t samples) {
   std::vector<const DataSet*> views;
@@ -146,7 +146,7 @@ class Counter {
 
 bool EpochCheck::holds() const {
   return same_after_resume && std::ranges::all_of(epochs, [](const EpochCount& count) {
-           // Of a random order about one example keeps its place.
+           // In a random order about one sample keeps its place.
            const bool is_other = count.taken < 16 || count.same_place < count.taken / 2;
            return count.repeated == 0 && count.missing == 0 && is_other;
          });

@@ -388,7 +388,7 @@ TEST(DeviceCalls, OneThreadIsSeveralRanks) {
   }
 }
 
-// As many kinds as a mixture of experts makes, whose block lengths differ in each step: device
+// A mixture of experts makes many kinds of calls, because block lengths differ in each step. Device
 // memory kept by the library does not grow with their number.
 TEST(DeviceCalls, OfManyKindsNeedLittleMemory) {
   using Allocations = size_t();

@@ -117,7 +117,8 @@ void expect_same(WeightFormat format, const Values& values) {
   }
 }
 
-// Of one magnitude and of many within a block; ties, zeros, subnormals, and what is no number.
+// Returns blocks of values of one magnitude and of many, with ties, zeros, subnormals, infinities
+// and NaNs.
 Values many_values() {
   constexpr size_t kCount = 1'000'003;
   std::mt19937 random(11);

@@ -66,7 +66,7 @@ TEST(LinearFormat, Nvfp4RoundsBeforeItMultiplies) {
   EXPECT_NEAR(get(linear.forward(test.pass, x, saved), 0, 0), 6, 1e-6);
 }
 
-// Gradients round by chance: alike in the same micro-batch, and otherwise in another one.
+// Stochastic rounding of gradients repeats in the same micro-batch and differs in another one.
 TEST(LinearFormat, Nvfp4DrawsByMicroBatch) {
   const auto gradients = [](uint64_t seed, uint64_t first_sample, const char* name) {
     TestPass test(DType::f32);

@@ -112,7 +112,7 @@ class Quantizer {
     return values;
   }
 
-  // What the product of the rounded operands is multiplied by.
+  // The factor of the product of the rounded operands.
   float scale() const { return scale_; }
 
  private:

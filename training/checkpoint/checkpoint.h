@@ -26,6 +26,9 @@ class Checkpoint : public PiecewiseSource {
   // Like open(FOLDER) and verify(), but errors do not suggest other checkpoints.
   static Checkpoint open_alone(const std::string& folder);
   void verify_alone() const;
+  // Opens the folder of a step whose files this job has just verified, so that its pieces are read
+  // without their checksums.
+  static Checkpoint open_verified(const std::string& folder);
 
   // Folder of the step.
   const std::string& path() const { return where(); }
@@ -53,6 +56,7 @@ class Checkpoint : public PiecewiseSource {
   static bool is_whole(const std::string& path);
   static Error refusal(const std::string& path, const Error& error);
 
+  bool is_verified_ = false;                        // all files
   mutable std::vector<std::optional<File>> files_;  // empty: not opened yet
 };
 

@@ -123,7 +123,7 @@ RunOrigin::Begun RunOrigin::load(Replica& replica, Model& model, uint64_t steps)
     begun.state = load_kept(replica, *options_.kept);
     begun.done = done_in(begun.state, steps);
   } else if (!resumed_from_.empty()) {
-    begun.state = load_snapshot(replica, model, resumed_from_);
+    begun.state = load_snapshot(replica, model, Checkpoint::open_verified(resumed_from_));
     begun.done = done_in(begun.state, steps);
   } else if (!options_.initial.empty()) {
     const ModelSource initial = open_model(options_.initial);

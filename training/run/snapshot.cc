@@ -236,8 +236,7 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot) {
   save_checkpoint(parts.request, parts.pieces, group_of(replica.world()));
 }
 
-Json load_snapshot(Replica& replica, Model& model, const std::string& directory) {
-  const Checkpoint checkpoint = Checkpoint::open(directory);
+Json load_snapshot(Replica& replica, Model& model, const Checkpoint& checkpoint) {
   const Manifest& manifest = checkpoint.manifest();
   const Json saved = completed_model(manifest.model);
   if (tensors_of_model(saved) != tensors_of_model(model.configuration())) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/checkpoint/save.h"
 #include "training/checkpoint/tensor_source.h"
@@ -34,11 +35,10 @@ SnapshotParts parts_of(Replica& replica, Model& model, Snapshot snapshot);
 // Collective. Saves a checkpoint. Throws as save_checkpoint() does.
 void save_snapshot(Replica& replica, Model& model, Snapshot snapshot);
 
-// Collective. Loads parameters and optimizer state from a step's folder, or from the latest step of
-// a directory. Returns the trainer's state; its "step" is the saved step. Throws
-// Error(invalid_argument) for a checkpoint of another model or optimizer, and as Checkpoint::open()
-// does.
-Json load_snapshot(Replica& replica, Model& model, const std::string& directory);
+// Collective. Loads parameters and optimizer state from a checkpoint. Returns the trainer's state;
+// its "step" is the saved step. Throws Error(invalid_argument) for a checkpoint of another model or
+// optimizer, and as reading from a Checkpoint does.
+Json load_snapshot(Replica& replica, Model& model, const Checkpoint& checkpoint);
 
 // Collective. Likewise from the copies that the ranks of an earlier run keep in memory.
 Json load_kept(Replica& replica, KeptState& kept);

@@ -34,13 +34,13 @@ struct Formats {
   bool b = false;
 };
 
-// Pointers need no alignment. dst may equal a or b if both have the same format; otherwise it must
-// not overlap them. `count` is in elements. Thread-safe; never throws.
+// Computes dst[i] = a[i] op b[i] for `count` elements. Pointers need no alignment. dst may equal a
+// or b if both have the same format; otherwise it must not overlap them. Thread-safe; never throws.
 using ReduceKernel = void (*)(void* dst, const void* a, const void* b, size_t count,
                               Formats formats);
 
-// Throws Error(invalid_argument) if !supports(op, type), and for ReduceOp::user, which is the
-// caller's own function.
+// Returns the kernel of the selected instruction set. Throws Error(invalid_argument) if
+// !supports(op, type), and for ReduceOp::user, which is the caller's own function.
 ReduceKernel reduce_kernel(DType type, ReduceOp op);
 
 // Computes dst[i] = (a[i] + b[i]) / ranks, or a[i] / ranks if b is null: elements, from sums in
@@ -78,7 +78,7 @@ bool is_available(InstructionSet set);
 // is not available.
 InstructionSet selected_instruction_set();
 
-// As above, for one set; it must be available.
+// Returns the kernel of one instruction set, which must be available.
 ReduceKernel reduce_kernel(DType type, ReduceOp op, InstructionSet set);
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats, InstructionSet set);

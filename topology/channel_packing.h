@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// A network card, by which a channel enters and leaves a host.
+// A network card, through which a channel enters and leaves a host.
 struct Card {
   int node = 0;
   size_t place = 0;  // index among the nodes of its host
@@ -21,12 +21,12 @@ struct Card {
   Arc in = 0;
   std::vector<Route> to;    // by rank
   std::vector<Route> from;  // by rank
-  // Routes by rank: over NVLink to another GPU that is near the card (NCCL's PXN). DIS where that
-  // path has no benefit.
+  // Routes by rank: over NVLink to another GPU that is near the card (NCCL's PXN). The type is DIS
+  // where that path has no benefit.
   std::vector<Route> by_peer;
 };
 
-// The ranks of one section of a channel, and all routes between them.
+// The ranks of one section of a channel, and the routes between each two of them.
 class Part {
  public:
   static constexpr size_t kMostRanks = 1024;
@@ -67,16 +67,18 @@ struct PackedChannel {
 
 struct PackingTask {
   ChannelKind kind = ChannelKind::ring;
-  PathType allowed = PathType::LOC;  // farthest allowed path between ranks, and to cards
-  double GBps = 0;                   // per channel
-  int most = 1;                      // number of channels wanted
+  // farthest path type allowed between ranks, and between ranks and cards
+  PathType allowed = PathType::LOC;
+  double GBps = 0;  // per channel
+  int most = 1;     // number of channels wanted
 };
 
-// Upper bound on the number of channels, from the total bandwidth of each rank's links and of the
-// cards.
+// Returns an upper bound on the number of channels, from the total bandwidth of each rank's links
+// and of the cards. `capacity`: remaining bandwidth of each arc.
 int most_channels(const Part& part, std::span<const double> capacity, const PackingTask& task);
 
-// `capacity`: remaining bandwidth of each arc. The search is bounded and may miss the maximum.
+// Finds channels that fit. `capacity`: remaining bandwidth of each arc. The search is bounded and
+// may miss the maximum.
 std::vector<PackedChannel> pack_channels(const Part& part, std::span<const double> capacity,
                                          const PackingTask& task);
 

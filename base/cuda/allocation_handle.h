@@ -43,8 +43,8 @@ class AllocationHandle {
   Cleanup release_;
 };
 
-// Returns the handle that a device pointer is mapped from; empty if the pointer does not come from
-// virtual memory management.
+// Returns the handle that the device address `mapped` is mapped from. The handle is empty if the
+// memory does not come from CUDA's virtual memory management.
 AllocationHandle handle_of(const Context& context, const void* mapped);
 // Returns the ways of sharing (`fabric`, `descriptor`) with which the handle was created, best
 // first.

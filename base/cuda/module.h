@@ -17,7 +17,8 @@ struct FunctionInfo {
 };
 
 FunctionInfo function_info(CUfunction function);
-// Must be called once before launches that ask for more than 48 KiB per block.
+// Lets blocks of this kernel use `bytes` of shared memory. It must be called once before a launch
+// that asks for more than 48 KiB per block.
 void allow_shared_bytes(CUfunction function, size_t bytes);
 
 // Code loaded into one context; it is unloaded on destruction.
@@ -25,7 +26,7 @@ class Module {
  public:
   // `image`: a cubin, fat binary or PTX. Throws Error(unsupported) if it has no code for this GPU.
   Module(const Context& context, const void* image);
-  // Throws Error(unsupported) if the module has no function of that name.
+  // Returns the kernel `name`. Throws Error(unsupported) if the module has none of that name.
   CUfunction function(const char* name) const;
 
  private:
@@ -40,8 +41,8 @@ struct Grid {
   unsigned shared_bytes = 0;
 };
 
-// `parameters` has a pointer to each parameter; they are copied before this returns. The stream's
-// context must be current.
+// Launches a kernel. `parameters` has a pointer to each parameter; the parameters are copied before
+// this returns. The stream's context must be current.
 void launch(CUfunction function, const Grid& grid, CUstream stream, void** parameters);
 
 // Launches a kernel that has one parameter.

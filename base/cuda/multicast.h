@@ -36,7 +36,7 @@ struct ExportedMulticast {
 };
 static_assert(std::is_trivially_copyable_v<ExportedMulticast>);
 
-// Rounds up to a size at which memory of the context's device can be bound.
+// Rounds `bytes` up to a size at which memory of the context's device can be bound.
 size_t round_up_for_multicast(const Context& context, size_t bytes);
 
 class Multicast {

@@ -31,8 +31,9 @@ struct TextFile {
   }
   int parse_whole(int line, std::string_view text, std::string_view what, int least,
                   int most) const;
-  double parse_number(int line, std::string_view text, std::string_view what) const;  // at least 0
-  // Calls parse(text), and adds the line to its errors.
+  // Parses a number that is at least 0; refuses any other text.
+  double parse_number(int line, std::string_view text, std::string_view what) const;
+  // Calls parse(text); an error that it throws gets this line as its place.
   double parse(int line, double (*parse)(std::string_view), const std::string& text) const;
 };
 
@@ -48,7 +49,7 @@ std::unique_ptr<Network> read_htsim(const TextFile& file);
 // The topology.txt of ns-3 simulators: HPCC's, ASTRA-sim's ("nodes switches links") and SimAI's
 // ("nodes gpus_per_server nvswitches switches links type"), then the switches, then the links.
 std::unique_ptr<Network> read_ns3(const TextFile& file);
-// Slurm's topology.conf. Bandwidths and latencies are the defaults of LinkSpeed.
+// Slurm's topology.conf. It states no bandwidths or latencies; those of LinkSpeed are used.
 std::unique_ptr<Network> read_slurm(const TextFile& file);
 
 }  // namespace tutti

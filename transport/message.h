@@ -17,7 +17,8 @@ struct MessageHeader {
   uint32_t slice = 0;  // slice of the call
   uint32_t step = 0;   // step of the sender's program, for diagnostics
   uint32_t bytes = 0;  // payload size
-  // Describes the caller's request: opaque here, compared by the collective layer.
+  // Describes the caller's request. The transport does not interpret it; the collective layer
+  // compares it.
   std::array<uint64_t, 2> signature = {};
 };
 static_assert(sizeof(MessageHeader) == 32 && std::is_trivially_copyable_v<MessageHeader>);

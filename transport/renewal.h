@@ -1,5 +1,5 @@
-// The number of a connection on one lane between two ranks: each replaces the one before it, which
-// has broken.
+// The number of a connection on one lane between two ranks. Each connection replaces the one before
+// it, which has broken.
 #pragma once
 
 namespace tutti {

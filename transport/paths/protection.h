@@ -12,7 +12,7 @@ struct Protection {
   std::string fabrics;  // UCX and libfabric
 };
 
-// Arguments are the values of TUTTI_ENCRYPT and TUTTI_INTEGRITY.
+// Describes the protection that the values of TUTTI_ENCRYPT and TUTTI_INTEGRITY give.
 Protection describe_protection(std::string_view encrypt, std::string_view integrity);
 
 }  // namespace tutti

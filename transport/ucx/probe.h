@@ -6,7 +6,7 @@
 
 namespace tutti::ucx {
 
-// Both throw Error: unsupported (no UCX), system.
+// Return the version and the devices. Both throw Error: unsupported (no UCX), system.
 std::string version();               // "1.13.1"
 std::vector<std::string> devices();  // "tcp/eth0", "rc_verbs/mlx5_0:1" ...
 

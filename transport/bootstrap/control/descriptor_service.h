@@ -50,11 +50,12 @@ class DescriptorService {
   std::map<std::string, Fd> offers_;
 };
 
-// Returns the error that explains the owner's death, once it is known.
+// Returns the error that explains the owner's death, or nullopt while it is not known.
 using DeathOfOwner = std::function<std::optional<Error>()>;
 
-// The client side. `hello` identifies the client; `whom` describes the owner in messages. Throws
-// Error: if the owner has ended, the cause of its death if that becomes known soon.
+// Fetches a descriptor from its owner's service. `hello` identifies this client; `whom` describes
+// the owner in messages. Throws Error; if the owner has ended, this is the cause of its death,
+// provided that it becomes known soon.
 Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const Hello& hello,
                     const std::string& key, const std::string& whom, const DeathOfOwner& death,
                     const Deadline& deadline);

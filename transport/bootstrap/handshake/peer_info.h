@@ -15,7 +15,7 @@ struct RailAddress {
   uint16_t port = 0;
 };
 
-// An entry of the table of ranks, which every rank has after the bootstrap.
+// What every rank knows of one rank after the bootstrap: an entry of the table of ranks.
 struct PeerInfo {
   std::string host;     // name, for messages
   std::string host_id;  // equal for ranks that can share memory
@@ -23,7 +23,7 @@ struct PeerInfo {
   std::string address;  // numeric address of its listener
   uint16_t port = 0;
   // Listeners for data on further interfaces (Job::more_interfaces): rail 1 and so on. Rail 0 is
-  // the listener above.
+  // `address`.
   std::vector<RailAddress> more_rails;
   std::string unix_name;  // abstract unix socket of its descriptor service
   std::string note;       // Job::note

@@ -1,7 +1,7 @@
 // One part of a joint step (joint_steps.h), run by all threads of a block: combines the inputs of
-// all ranks into this rank's output or into those of all ranks. The switch between the GPUs
-// computes it if it supports the operation and the windows have a multicast address; otherwise it
-// is done rank by rank.
+// all ranks into this rank's output or into the outputs of all ranks. The switch between the GPUs
+// computes it if it supports the operation and the windows have a multicast address; otherwise each
+// rank's memory is accessed in turn.
 #pragma once
 
 #include <cstddef>
@@ -80,7 +80,8 @@ template <typename E>
 TUTTI_DEVICE bool all_finite(const Pack<E>& pack) {
   bool finite = true;
   TUTTI_UNROLL
-  for (int i = 0; i < kPack<E>; ++i) finite &= pack.at[i] - pack.at[i] == 0;  // inf - inf = NaN
+  // false for infinities, because inf - inf = NaN
+  for (int i = 0; i < kPack<E>; ++i) finite &= pack.at[i] - pack.at[i] == 0;
   return finite;
 }
 

@@ -15,7 +15,8 @@ struct RailAddress {
   uint16_t port = 0;
 };
 
-// What every rank knows of one rank after the bootstrap: an entry of the table of ranks.
+// Entry of the table of ranks, which every rank has after the bootstrap: all that the others know
+// of one rank.
 struct PeerInfo {
   std::string host;     // name, for messages
   std::string host_id;  // equal for ranks that can share memory

@@ -15,7 +15,7 @@ inline constexpr size_t NCCL_MAX_NET_SIZE_BYTES = size_t{1} << 40;
 inline constexpr int NCCL_NET_DEVICE_HOST = 0;
 inline constexpr int16_t NCCL_NET_ID_UNDEF = -1;
 
-// For GPU-driven networks, which this plugin is not.
+// Handle of GPU-driven networks, which this plugin is not.
 struct ncclNetDeviceHandle_t;
 
 struct ncclNetVDeviceProps_v9_t {  // up to v11

@@ -109,7 +109,7 @@ struct ncclProfilerEventDescr_v4_t {
   };
 };
 
-// v6 has more union members, for events of copy engines.
+// Description of an event. v6 has more union members, for events of copy engines.
 struct ncclProfilerEventDescr_v5_t {
   uint64_t type;
   void* parentObj;

@@ -12,7 +12,8 @@
 
 namespace tutti {
 
-// What one step of a program can express: half of a fused step, or all of any other step.
+// Unit of execution, which one step of a program can express: half of a fused step, or all of any
+// other step.
 struct Action {
   StepKind kind = StepKind::copy;
   bool is_nop = false;

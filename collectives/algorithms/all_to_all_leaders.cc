@@ -8,8 +8,9 @@
 //     inside:   rank 1 sends each rank of host 0 its blocks from host 1
 //
 // A host's rank at position b mod g is its leader for host b. Each rank thus sends about (h - 1) /
-// g messages to other hosts, instead of h - 1 as in the hierarchical all-to-all, at the price of a
-// third step inside: for small blocks, where the messages between hosts dominate.
+// g messages to other hosts, instead of h - 1 as in the hierarchical all-to-all. The price is a
+// third step, inside hosts. So it is meant for small blocks, for which the messages between hosts
+// take most of the time.
 //
 // The three steps of A. Bienz, W. D. Gropp, L. N. Olson: Node Aware Sparse Matrix-Vector
 // Multiplication. JPDC 130, 2019.
@@ -70,7 +71,7 @@ Most most_of(const std::vector<Host>& hosts) {
   return most;
 }
 
-// One rank's program.
+// Writes one rank's program.
 class Writer {
  public:
   explicit Writer(const Shape& shape)

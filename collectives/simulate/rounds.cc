@@ -57,7 +57,7 @@ class Ways {
                 cat("there is no path from rank ", rank, " to rank ", peer));
   }
   double latency_us() const { return network_.slowest_us(arcs_, ways_); }
-  // Fraction of a message carried by each of its paths.
+  // Returns the fraction of a message that each of its paths carries.
   double part() const { return 1.0 / ways_; }
 
  private:
@@ -101,7 +101,7 @@ void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResu
     hops.push_back(slowest + ways.latency_us());
     longest = std::max(longest, ways.latency_us());
   }
-  // Time of a message over that many hops, from every starting rank.
+  // Time of rounds.count consecutive hops, for every starting rank.
   const auto count = static_cast<size_t>(rounds.count);
   double run = 0;
   for (size_t i = 0; i < count; ++i) run += hops[i % hops.size()];
@@ -115,7 +115,7 @@ void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResu
   note_busiest(network, busiest, all * rounds.bytes * load[static_cast<size_t>(busiest)], result);
 }
 
-// Class of arcs with equal load in a uniform network.
+// Properties of arcs that have equal load in a uniform network.
 using LikeArcs = std::tuple<NodeKind, NodeKind, size_t, size_t, double>;
 
 LikeArcs likeness(const Network& network, Arc arc) {
@@ -135,7 +135,8 @@ std::vector<int> distances(int ranks) {
     for (int d = 1; d < ranks; ++d) chosen.push_back(d);
     return chosen;
   }
-  // Multiples of the golden ratio do not coincide with any period of the network.
+  // Multiples of the golden ratio are used, because they do not coincide with any period of the
+  // network.
   for (int i = 0; i < most; ++i) {
     const double part = std::fmod(0.5 + 0.6180339887498949 * i, 1.0);
     chosen.push_back(1 + static_cast<int>(part * (ranks - 1)));

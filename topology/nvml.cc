@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// The used part of nvml.h (its ABI is stable).
+// The part of nvml.h that is used (its ABI is stable).
 using Device = void*;
 constexpr int kSuccess = 0;
 constexpr unsigned kMostLinks = 36;
@@ -117,7 +117,7 @@ std::vector<NvmlGpu> probe_nvml(const std::string& library) {
       gpus.push_back(gpu_of(nvml, device, pci));
     }
   }
-  // Older drivers report only an address: if no GPU has it, it belongs to a switch.
+  // Older drivers report only an address. If no GPU has it, it is the address of a switch.
   for (NvmlGpu& gpu : gpus) {
     for (NvmlLink& link : gpu.links) {
       if (link.peer != NvmlPeer::other) continue;

@@ -77,7 +77,7 @@ tutti_status_t tutti_agree(tutti_comm_t* comm, uint64_t* flags, int32_t* living,
 void tutti_destroy(tutti_comm_t* comm) {
   const std::unique_ptr<tutti_comm> owned(comm);
   if (owned == nullptr) return;
-  // Ends the calls first: until the communicator is gone they may still write to the memory.
+  // The calls are ended first, because they may still write to the memory.
   owned->communicator = {};
   owned->allocations.clear();
   owned->registrations.clear();

@@ -8,11 +8,12 @@ namespace tutti::mpi {
 
 namespace {
 
-// Valid from MPI_Init to MPI_Finalize.
+// The QuietComm's communicator, valid from MPI_Init to MPI_Finalize.
 MPI_Comm quiet = MPI_COMM_NULL;
 bool refuses_aliases = false;
 
-// MPI has no query for this; MPI_Pack of no elements rejects an uncommitted type.
+// Returns true if the type is committed. MPI has no query for this, but MPI_Pack of no elements
+// rejects an uncommitted type.
 bool is_committed(MPI_Datatype type) {
   if (is_common(type) || is_named(type)) return true;
   char byte = 0;

@@ -18,14 +18,14 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kKinds = {
     "group API", "call API", "kernel launch", "group", "call", "proxy op", "proxy step"};
-// Threads of each kind are numbered from a multiple of this.
+// Threads of each kind are numbered from a multiple of this number.
 constexpr int kThreadsOfKind = 1000;
 
 int index_of(EventKind kind) { return static_cast<int>(kind); }
 
 double microseconds(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
-// Assigns events of a kind to displayed threads: events on one thread must not overlap.
+// Assigns events of a kind to displayed threads, so that events on one thread do not overlap.
 class Lanes {
  public:
   int place(int64_t start_ns, int64_t end_ns) {

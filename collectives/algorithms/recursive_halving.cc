@@ -131,8 +131,8 @@ class ReduceScatter {
     return teams_[team].size == 1 ? Wire::element : Wire::accumulator;
   }
 
-  // Returns the number of ranks that this rank sends to: the partners, and the ranks that receive a
-  // team's sum of their block.
+  // Returns the largest number of ranks that a rank sends to: the partners, and the ranks that
+  // receive a team's sum of their block.
   int32_t fan_out() const {
     int32_t most = 1;
     for (const Team& team : teams_) {

@@ -14,7 +14,7 @@ struct Ns3Head {
   int nodes = 0;
   int gpus_per_server = 1;
   int nvswitches = 0;
-  int switches = 0;  // excludes NVSwitches
+  int switches = 0;  // number of switches, without NVSwitches
   int links = 0;
 };
 
@@ -44,8 +44,8 @@ Ns3Head head_of(const TextFile& file) {
   return head;
 }
 
-// Returns the switches in the file's order, NVSwitches first. The list may span lines, as ns-3
-// reads it.
+// Returns the switches in the file's order, NVSwitches first. The list may span several lines, as
+// in ns-3.
 std::vector<int> switches_of(const TextFile& file, const Ns3Head& head, size_t& line) {
   std::vector<int> switches;
   const auto wanted = static_cast<size_t>(head.nvswitches) + static_cast<size_t>(head.switches);
@@ -129,7 +129,7 @@ std::unique_ptr<Network> read_ns3(const TextFile& file) {
                 file.lines.size() - line);
   }
   for (; line < end; ++line) add_ns3_link(file, file.lines[line], graph);
-  // ns-3 ignores the rest as well.
+  // The rest of the file is ignored, as in ns-3.
   return std::make_unique<Network>(std::move(graph));
 }
 

@@ -1,4 +1,4 @@
-// The mean of an array over all ranks:
+// Computes the mean of an array over all ranks:
 //
 //   c++ -std=c++20 all_reduce.cc $(pkg-config --cflags --libs tutti)
 //   tutti run -n 4 -- ./a.out

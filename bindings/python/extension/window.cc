@@ -16,7 +16,8 @@ namespace nb = nanobind;
 
 namespace {
 
-// A window under construction. If an interrupt keeps it from its owner, it is destroyed here.
+// A window under construction. If an interrupt prevents that it gets its owner, it is destroyed
+// here.
 struct Making {
   Making() = default;
   Making(const Making&) = delete;
@@ -25,7 +26,7 @@ struct Making {
   tutti_window_t* window = nullptr;
 };
 
-// A thread's call without the GIL, which keeps the window alive.
+// Makes a call without the GIL, and keeps the window alive during it.
 template <typename Call>
 void call(int& inside, Call call) {
   tutti_status_t status = TUTTI_OK;
@@ -135,7 +136,8 @@ void Window::fence() {
   run("fence", [](tutti_window_t* window) { return tutti_fence(window); });
 }
 
-// A signal handler that runs during a call of this thread cannot wait for that call's end.
+// Raises in a signal handler that runs during a call of this thread, because it cannot wait for the
+// end of that call.
 void Window::refuse_within_call() const {
   if (std::ranges::count(long_calls_, std::this_thread::get_id()) == 0) return;
   raise(TUTTI_INVALID_ARGUMENT,

@@ -67,7 +67,7 @@ void Work::end(tutti_status_t status) {
   if (!communicator_->closed()) communicator_->end(call_);
 }
 
-// Waits in pieces, so that signals are handled, and the communicator can be closed meanwhile.
+// Waits in pieces, so that signals are handled and the communicator can be closed meanwhile.
 bool Work::wait_for(double seconds) {
   constexpr double kPiece = std::chrono::duration<double>(kBetweenSignals).count();
   if (!(seconds >= 0)) raise(TUTTI_INVALID_ARGUMENT, "the timeout of a wait must not be negative");

@@ -69,7 +69,8 @@ void Connection::close() {
   for (const auto& call : driver_->of(*this)) {
     while (!call->ended() && std::chrono::steady_clock::now() < late) call->drive();
   }
-  // Outlives the gate: tensors of a call may use memory of this connection, which they release.
+  // This outlives the gate, because tensors of a call may use memory of this connection, which they
+  // release.
   std::vector<std::shared_ptr<Driven>> left;
   gate_.close(
       late - std::chrono::steady_clock::now(), [this] { tutti_abort(comm_, kDestroyed); },

@@ -33,7 +33,7 @@ struct ErrorDetail {
   std::string where = {};   // rank, host, peer, call number, file ...
   std::string cause = {};   // likely cause, with the system's own words if any
   std::string remedy = {};  // what to do
-  // the job's rank that the error is about: the rank that died, is waited for, or aborted; -1: none
+  // The job's rank that the error is about: the rank that died, is waited for, or aborted; -1: none
   int rank = -1;
 };
 

@@ -67,7 +67,7 @@ struct PackedChannel {
 
 struct PackingTask {
   ChannelKind kind = ChannelKind::ring;
-  // farthest path type allowed between ranks, and between ranks and cards
+  // Farthest path type allowed between ranks, and between ranks and cards.
   PathType allowed = PathType::LOC;
   double GBps = 0;  // per channel
   int most = 1;     // number of channels wanted

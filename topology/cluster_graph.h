@@ -20,7 +20,7 @@ namespace tutti {
 struct HostInCluster {
   std::string name;
   std::string rack;  // Place::rack
-  // the host's own graph, with nodes of host 0; if it has a network, its cards are linked to it
+  // The host's own graph, with nodes of host 0; if it has a network, its cards are linked to it.
   Graph graph;
 };
 

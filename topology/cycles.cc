@@ -191,7 +191,7 @@ class Joining {
     return found == colour_.end() ? -1 : found->second;
   }
   int any(size_t count) {
-    // gives the same result with every standard library
+    // Gives the same result with every standard library.
     return static_cast<int>(random_() % count);
   }
   int any_neighbour(int vertex) {

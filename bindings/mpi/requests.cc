@@ -69,7 +69,7 @@ void Requests::look_after() {
   {
     const std::lock_guard lock(mutex_);
     ++turns_;
-    // polling one call progresses all others
+    // Polling one call progresses all others.
     if (!pending_.empty()) pending_.front()->work_.poll();
     std::erase_if(pending_, [&](Pending* pending) {
       if (!pending->ended_.load(std::memory_order_acquire)) return false;

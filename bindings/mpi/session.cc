@@ -296,7 +296,7 @@ void begin() {
   count_atomically(level == MPI_THREAD_MULTIPLE);
   try {
     session = std::make_unique<Session>().release();
-    // an invalid setting is invalid on all ranks, so none of them joins
+    // An invalid setting is invalid on all ranks, so none of them joins.
   } catch (const std::exception& error) {
     std::cerr << cat("tutti mpi: ", error.what(), '\n');
     PMPI_Abort(MPI_COMM_WORLD, 1);

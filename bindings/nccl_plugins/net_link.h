@@ -33,7 +33,7 @@ struct Transfer {
   bool used = false;
   uint64_t number = 0;  // number of the receive
   std::byte* memory = nullptr;
-  // size of the message; for a receive the maximum, until the first slice arrives
+  // Size of the message; for a receive the maximum, until the first slice arrives.
   uint64_t bytes = 0;
   bool is_known = false;  // true: `bytes` is the message's size
   uint64_t begun = 0;     // send: number of bytes handed to streams

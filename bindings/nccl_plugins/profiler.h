@@ -25,7 +25,7 @@ class Recording;
 
 struct Event {
   Recording* recording = nullptr;
-  // parent event; only compared, because it may belong to another process
+  // Parent event; only compared, because it may belong to another process.
   const void* parent = nullptr;
   EventKind kind = EventKind::group;
   std::string name;

@@ -20,7 +20,7 @@ struct MeasuredCall {
 };
 
 struct MeasuredTable {
-  // one call for each collective, shape and size, with the median time
+  // One call for each collective, shape and size, with the median time.
   std::vector<MeasuredCall> calls;
   std::string gpu;  // CUDA's device name; empty if the table does not state it
 };

@@ -58,7 +58,7 @@ struct GpuCosts {
   // Seconds per byte on a GPU's link if a switch sums or multicasts it. 0: there is no such switch.
   double multicast = 0;
   int32_t blocks = 1;  // maximum number of blocks of a kernel
-  // true: each pair of GPUs has its own link, and `wire` is the time on that link
+  // true: each pair of GPUs has its own link, and `wire` is the time on that link.
   bool mesh = false;
 };
 

@@ -149,7 +149,7 @@ struct Awaited {
 struct LentBuffer {
   std::byte* const* windows = nullptr;  // by rank
   uint64_t offset = 0;                  // offset of rank 0's buffer in its window
-  // added to the offset per rank, if the buffer is the rank's block of the other buffer
+  // Added to the offset per rank, if the buffer is the rank's block of the other buffer.
   uint64_t stride = 0;
 
   constexpr std::byte* of(int32_t rank) const {
@@ -184,7 +184,7 @@ struct Launch {
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
   uint64_t scratch_bytes = 0;  // per block
-  // elements per chunk; slice s is run by block s mod (blocks of the grid)
+  // Elements per chunk; slice s is run by block s mod (blocks of the grid).
   uint64_t slice_elements = 1;
   uint32_t slices = 0;
   Protocol protocol = Protocol::simple;

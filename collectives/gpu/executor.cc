@@ -19,7 +19,7 @@ namespace tutti::gpu {
 namespace {
 
 constexpr size_t kWordsBytes = 256;
-// offset of `mismatch`; not on the cache line of `stop`, which all blocks poll
+// Offset of `mismatch`; not on the cache line of `stop`, which all blocks poll.
 constexpr size_t kMismatchAt = 128;
 
 uint64_t* word(std::byte* at) { return reinterpret_cast<uint64_t*>(at); }

@@ -16,7 +16,7 @@ struct TimedMessage {
   int32_t to = 0;
   int32_t send_step = 0;  // step number at the sender
   int32_t recv_step = 0;  // step number at the receiver
-  // number of the round at whose start it is sent; it arrives at the end of that round
+  // Number of the round at whose start it is sent; it arrives at the end of that round.
   int32_t sent = 0;
   int32_t taken = 0;  // number of the round at whose start the receiver has consumed it
 };
@@ -24,7 +24,7 @@ struct TimedMessage {
 struct Timing {
   int32_t rounds = 0;
   std::vector<TimedMessage> messages;  // in the order in which they are sent
-  // by rank and step: number of rounds passed when it ends
+  // By rank and step: number of rounds passed when it ends.
   std::vector<std::vector<int32_t>> ended;
 };
 

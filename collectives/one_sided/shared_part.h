@@ -28,7 +28,7 @@ inline constexpr int kSignals = 64;  // number of counters per rank
 
 // Control words of a part in shared memory, initially zero.
 struct PartControl {
-  // 1 + rank of the holder during a combining operation; 0: free
+  // 1 + rank of the holder during a combining operation; 0: free.
   alignas(64) std::atomic<uint32_t> lock;
   alignas(64) std::atomic<uint32_t> closed;
   std::atomic<uint32_t> sleepers;  // owner's threads that sleep until a signal arrives

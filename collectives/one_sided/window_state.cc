@@ -24,7 +24,7 @@ using one_sided::SharedPart;
 
 namespace {
 
-// grace period for accesses in progress when the window failed
+// Grace period for accesses in progress when the window failed.
 constexpr std::chrono::seconds kPatience{2};
 // Time spent on one channel before the other channels are checked.
 constexpr std::chrono::milliseconds kTurn{1};

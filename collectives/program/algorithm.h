@@ -39,7 +39,7 @@ struct Algorithm {
   bool is_pipeline = false;
   // Number of layout levels that the algorithm uses.
   int32_t levels = 0;
-  // where results are divided by the number of ranks, for ReduceOp::avg
+  // Where results are divided by the number of ranks, for ReduceOp::avg.
   Means means = Means::shared;
   // Generates the program over an ordered layout; program_of() maps it to other layouts.
   std::function<Program(const Shape& shape)> emit;

@@ -52,7 +52,7 @@ class Expressions {
   int32_t roundings(Id id) const { return nodes_[id].roundings; }
   // Returns the ranks whose inputs the formula contains, ascending.
   std::vector<int> contributors(Id id) const;
-  // true if the contributors are ranks 0 .. ranks - 1
+  // Returns true if the contributors are ranks 0 .. ranks - 1.
   bool holds_exactly(Id id, int32_t ranks) const;
   std::vector<int> in_both(Id a, Id b) const;
   bool overlap(Id a, Id b) const;
@@ -63,7 +63,7 @@ class Expressions {
   struct Node {
     int32_t chunk;
     Id left;  // left operand; kNothing: the node is a leaf
-    // right operand; of a leaf its rank; kNothing: left, rounded; kMean: left, divided; kUnscaled
+    // Right operand; of a leaf its rank; kNothing: left, rounded; kMean: left, divided; kUnscaled.
     Id right;
     int32_t set;  // number of the set of contributors
     // The node is the unrounded canonical tree over ranks first .. last - 1; first = last if it is

@@ -54,7 +54,7 @@ class Run {
   std::span<const Plan> plans_;
   JointWalk walk_;
   std::vector<int32_t> offered_;
-  // by rank and step: number of readers that a begun send waits for
+  // By rank and step: number of readers that a begun send waits for.
   std::vector<std::vector<size_t>> readers_left_;
 };
 

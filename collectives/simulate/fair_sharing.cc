@@ -193,7 +193,7 @@ bool FairSharing::add_reached() {
 
 bool FairSharing::add_reached(Link& link, uint32_t number) {
   double slowest_here =
-      // rate of the slowest member with its bottleneck here
+      // Rate of the slowest member with its bottleneck here.
       std::numeric_limits<double>::infinity();
   for (const Place& place : link.flows) {
     const State& state = flows_[place.flow];

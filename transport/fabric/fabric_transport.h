@@ -78,7 +78,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   // Sending state of a connection; like all sending state, guarded by the provider's lock.
   struct Out {
     uint32_t sent = 0;
-    // number of the latest message that the reader is known to have released
+    // Number of the latest message that the reader is known to have released.
     uint32_t released = 0;
     int held = 0;         // slots in use
     bool failed = false;  // a message was lost or could not be sent
@@ -151,7 +151,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   bool ends_sending_ = false;
   bool ends_sent_ = false;
 
-  // true: reported as lost; by peer, for receiving and sending
+  // true: reported as lost; by peer, for receiving and sending.
   std::vector<std::array<bool, 2>> told_lost_;
   uint32_t breaks_seen_ = 0;
   std::atomic<bool> any_failed_{false};

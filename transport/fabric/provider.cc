@@ -284,7 +284,7 @@ void Provider::detach(uint64_t communicator) {
   for (const auto& send : sends_) {
     if (send->from != listener->second) continue;
     send->from = nullptr;
-    // the memory was lent, and belongs to its owner again
+    // The memory was lent, and belongs to its owner again.
     if (send->slot != nullptr && send->slot->own == nullptr) send->slot = nullptr;
   }
   listeners_.erase(listener);

@@ -167,7 +167,7 @@ class Provider final : private Events {
   std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // by communicator not attached yet
   std::deque<uint64_t> detached_;                             // the latest ones
   std::set<std::pair<uint64_t, int>> unacknowledged_;         // ends by communicator and rank
-  // the same for ends received from others, which this rank must acknowledge
+  // The same for ends received from others, which this rank must acknowledge.
   std::vector<std::pair<uint64_t, int>> to_acknowledge_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;

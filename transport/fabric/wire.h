@@ -18,15 +18,15 @@ enum class Kind : uint16_t {
 };
 
 struct Header {
-  // the receiver's key, sent with its address: proves that the sender belongs to its job
+  // The receiver's key, sent with its address: proves that the sender belongs to its job.
   uint64_t key = 0;
   uint64_t communicator = 0;
-  // sender's rank in the communicator; in `acknowledged` and `taken`, its world rank
+  // Sender's rank in the communicator; in `acknowledged` and `taken`, its world rank.
   int32_t sender = 0;
   uint16_t lane = 0;
   Kind kind = Kind::message;
   uint32_t sequence = 0;  // from 1
-  // number of the receiver's messages on this lane that the sender has released
+  // Number of the receiver's messages on this lane that the sender has released.
   uint32_t released = 0;
   MessageHeader message = {};  // in an `end`, call is the sender's world rank
 };

@@ -362,7 +362,7 @@ bool OfiDriver::take_error() {
 }
 
 void OfiDriver::failed(Operation& operation, const std::string& why) {
-  // it received a message that is too long, from outside the job
+  // It received a message that is too long, from outside the job.
   if (operation.what == Operation::What::receive) {
     if (!closed_) post_receive(static_cast<Buffer&>(operation));
     return;

@@ -112,7 +112,7 @@ class Paths {
   std::string name_;
   int rails_ = 1;  // number of rails that all members have
   Limits limits_;
-  // returns the room of a region that this rank created; destroyed after the transport
+  // Cleanup that returns the room of a region that this rank created; it runs after the transport.
   Cleanup room_;
   Cleanup offer_;  // withdraws the offer of that region once all members have mapped it
   std::unique_ptr<Transport> transport_;

@@ -14,7 +14,7 @@ std::shared_ptr<const Mapping> PeerMemory::try_to_map(const Extent& segment) con
   void* const base = ::mmap(nullptr, segment.bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE,
                             file_->get(), static_cast<off_t>(segment.offset));
   if (base == MAP_FAILED) return nullptr;
-  // because a core file should contain one rank's memory only
+  // A core file should contain one rank's memory only.
   ::madvise(base, segment.bytes, MADV_DONTDUMP);
   return std::make_shared<const Mapping>(static_cast<const std::byte*>(base), segment);
 }

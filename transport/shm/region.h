@@ -24,7 +24,7 @@ namespace tutti::shm {
 inline constexpr int kMaxLanes = 15;   // collective lanes; one more is for point-to-point calls
 inline constexpr uint32_t kCells = 4;  // messages in flight per connection
 inline constexpr size_t kInlineBytes = 24;  // payloads up to this size are stored in the cell
-// marks the number of a slot with several readers (added to it)
+// Marks the number of a slot with several readers (added to it).
 inline constexpr int kShared = 1 << 14;
 
 struct alignas(64) Cell {

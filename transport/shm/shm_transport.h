@@ -99,7 +99,7 @@ class ShmTransport final : public Transport {
     std::atomic<uint32_t>* released = nullptr;
     shm::Doorbell* sender = nullptr;
     uint32_t taken = 0;
-    // bytes of the front message's slot whose cache lines this rank has written
+    // Bytes of the front message's slot whose cache lines this rank has written.
     size_t taken_over = 0;
     // Copy of the lent message with this number, used if the lender's memory cannot be mapped.
     std::vector<std::byte> copy;

@@ -112,7 +112,7 @@ class TcpTransport final : public Transport {
     uint32_t version;
     MessageHeader header;
     uint64_t payload_hash;  // both hashes are 0 if the connection is not checked
-    // hash of all fields before it; the seed is the frame's number on the connection
+    // Hash of all fields before it; the seed is the frame's number on the connection.
     uint64_t hash;
   };
   static_assert(sizeof(Frame) == 56);
@@ -123,7 +123,7 @@ class TcpTransport final : public Transport {
   static const size_t kStagingBytes;  // size of a staging buffer, one per incoming connection
   static constexpr size_t kFewConnections = 8;
   static constexpr int64_t kLookAgainNs = 1'000'000'000;
-  // interval of checks while a broken connection would have to be resumed
+  // Interval of checks while a broken connection would have to be resumed.
   static constexpr int64_t kLookSoonNs = 50'000'000;
 
   using Slot = Slots::Slot;
@@ -151,7 +151,7 @@ class TcpTransport final : public Transport {
     uint64_t arrived = 0;
     size_t look_at_bytes = 0;  // check once this many bytes are unconfirmed
     Renewal renewal;
-    // the reader's Position, as far as received
+    // The reader's Position, as far as received.
     std::array<std::byte, sizeof(Position)> position = {};
     size_t heard = 0;
   };
@@ -179,7 +179,7 @@ class TcpTransport final : public Transport {
     std::string cause;
     int number = 0;         // see Renewal
     uint64_t received = 0;  // total bytes, from the first connection on
-    // bytes of an earlier connection that were unread when the next one arrived
+    // Bytes of an earlier connection that were unread when the next one arrived.
     std::vector<std::byte> late;
     size_t late_begin = 0;  // beginning of the unread part of `late`
   };

@@ -155,7 +155,7 @@ void UcxDriver::finish_closing(ucs_status_ptr_t request) const {
 }
 
 void UcxDriver::cut(int rank) {
-  // UCX creates an endpoint also for a rank that has only sent to this one
+  // UCX creates an endpoint also for a rank that has only sent to this one.
   static_cast<void>(open(rank));
   Peer& peer = peers_[rank];
   mark_broken(peer, "the connection was cut to end a call that was aborted");

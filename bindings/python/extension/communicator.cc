@@ -83,7 +83,7 @@ Calls::iterator Communicator::start(const Request& given) {
   }
   if (given.input_counts != nullptr) request.input_counts = given.input_counts->data();
   if (given.output_counts != nullptr) request.output_counts = given.output_counts->data();
-  // not taken earlier, because taking arrays may run Python code
+  // Not taken earlier, because taking arrays may run Python code.
   tutti_comm_t* const comm = handle();
   tutti_status_t status = TUTTI_OK;
   {
@@ -108,7 +108,7 @@ void Communicator::abandon(Calls::iterator call) {
 
 void Communicator::end_abandoned() {
   if (abandoned_ == 0 || closed() || of_another_process()) return;
-  // destroyed last, because destroying their arrays may run Python code, which may make calls
+  // Destroyed last, because destroying their arrays may run Python code, which may make calls.
   Calls ended;
   for (auto call = calls_.begin(); call != calls_.end();) {
     const auto current = call++;

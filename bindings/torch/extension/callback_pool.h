@@ -14,7 +14,7 @@ namespace tutti::torch_backend {
 class CallbackPool {
  public:
   static CallbackPool& instance() {
-    // never freed, because its threads may outlive static objects
+    // Never freed, because its threads may outlive static objects.
     static auto* const pool = new CallbackPool;
     return *pool;
   }

@@ -52,9 +52,9 @@ struct CompiledCall {
   // True if messages may be read in place. It is false for short point-to-point calls, whose send()
   // returns before the peer has called recv().
   bool lends = true;
-  // true: a few kilobytes, which take negligible time once all ranks have arrived
+  // true: a few kilobytes, which take negligible time once all ranks have arrived.
   bool brief = false;
-  // true: results are too large for the cache, so non-temporal stores are used
+  // true: results are too large for the cache, so non-temporal stores are used.
   bool streams = false;
 
   bool point_to_point() const { return signature.collective == Collective::send_recv; }

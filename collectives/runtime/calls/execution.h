@@ -73,7 +73,7 @@ class Execution {
     std::array<uint64_t, 3> shift{};  // in bytes, by space
   };
 
-  // unknown: the sender has not announced it yet
+  // Unknown: the sender has not announced it yet.
   enum class Form : uint8_t { slices, whole, unknown };
   struct Loan {
     int number = 0;  // the transport's number of the loan

@@ -38,7 +38,7 @@ struct Operation {
   Ticks begun = 0;    // 0: not recorded yet
   ActiveCall active;  // counts the call as in flight, unless it completed at once
   // Only for receives (point_to_point.h):
-  // compiled for the received message, if it differs from `compiled`
+  // Compiled for the received message, if it differs from `compiled`.
   std::shared_ptr<const CompiledCall> matched;
   MessageInfo received;
   uint64_t order = 0;    // position in the order of calls
@@ -48,7 +48,7 @@ struct Operation {
   std::function<void(const Error*)> on_end;
   std::atomic<bool> awaited{false};  // a thread waits for it or has polled it
   std::atomic<bool> done{true};      // true: complete, or not begun
-  // set last by a thread that waited for it, after which that thread does not touch it
+  // Set last by a thread that waited for it, after which that thread does not touch it.
   std::atomic<bool> left{false};
   std::atomic<bool> failed{false};  // true: it will never complete
   std::optional<Error> failure;     // why it failed; written before `failed`

@@ -114,7 +114,7 @@ class PointToPoint {
   struct Kept {
     Message message;
     std::unique_ptr<std::byte[]> payload;
-    // operation that receives it; null once it has arrived completely
+    // Operation that receives it; null once it has arrived completely.
     std::unique_ptr<Operation> arriving;
     Operation* taker = nullptr;
   };

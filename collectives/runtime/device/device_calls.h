@@ -35,7 +35,7 @@ class DeviceCalls {
     CostModel model;
     std::vector<const Algorithm*> algorithms;  // algorithms besides the built-in ones
     gpu::Exchange exchange;
-    // reports a peer that is in another call, from a separate thread
+    // Reports a peer that is in another call, from a separate thread.
     std::function<void(int peer)> misfit;
   };
   // Prepares calls. `device`: this rank's GPU. Throws if kernels cannot run there. Call connect()

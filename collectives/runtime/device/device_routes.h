@@ -63,7 +63,7 @@ class DeviceRoutes {
   std::string algorithm_of(const DeviceRequest& call);
   // Objects that may have to outlive the communicator.
   struct Remains {
-    // present if other ranks' kernels may still write to its memory
+    // Present if other ranks' kernels may still write to its memory.
     std::unique_ptr<DeviceCalls> kernels;
     std::unique_ptr<StagedCalls> staged;
     bool drained = true;  // if false, streams may still submit calls to `staged`
@@ -90,10 +90,10 @@ class DeviceRoutes {
 
   std::mutex mutex_;  // held to set one of the pointers, or to stop the object that it points to
   std::unique_ptr<DeviceCalls> kernels_;
-  // communicator of the same ranks, for staged collectives only
+  // Communicator of the same ranks, for staged collectives only.
   std::shared_ptr<DevicePeers> on_host_;
   std::shared_ptr<DevicePeers> inside_;  // communicator of the ranks of this host
-  // communicator of the ranks at this rank's position on all hosts
+  // Communicator of the ranks at this rank's position on all hosts.
   std::shared_ptr<DevicePeers> across_;
   std::optional<ByHosts> by_hosts_;      // uses inside_ and across_
   std::unique_ptr<StagedCalls> staged_;  // last member, because it uses the communicators

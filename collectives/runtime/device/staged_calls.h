@@ -102,7 +102,7 @@ class StagedCalls {
 
   std::mutex mutex_;
   std::condition_variable_any handed_over_;
-  // calls not taken by the proxy thread yet; guarded by mutex_, as is is_over_
+  // Calls not taken by the proxy thread yet; guarded by mutex_, as is is_over_.
   std::deque<Stage*> new_;
   bool is_over_ = false;
 

@@ -9,7 +9,7 @@ namespace tutti::internal {
 
 // Time that a wait spins or yields before it sleeps, from its last progress (backoff.h).
 inline constexpr int64_t kSpinNs = 200'000;
-// limit of the adaptive time, on transports that wake slowly
+// Limit of the adaptive time, on transports that wake slowly.
 inline constexpr int64_t kMostSpinNs = 3'000'000;
 inline constexpr int64_t kYieldNs = 2'000'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);

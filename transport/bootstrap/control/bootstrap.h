@@ -37,7 +37,7 @@ struct Membership {
   int fanout = 32;            // as configured on rank 0
   Acceptor acceptor;          // for data connections
   std::map<int, Link> links;  // rank 0: to its children; others: to their parent
-  // the "table" frame, which this rank sends to its children
+  // The "table" frame, which this rank sends to its children.
   std::shared_ptr<const std::string> table;
   // data connections that arrived before the table
   std::vector<std::pair<Hello, ByteStream>> early;

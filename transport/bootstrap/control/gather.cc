@@ -386,7 +386,7 @@ class Gathering {
   std::map<int, Rank> ranks_;  // ranks after the handshake
   int arriving_ = 0;           // number of ranks of ranks_ that have not arrived
   int arrived_ = 0;            // number of ranks of ranks_ that have arrived
-  // number of open first connections of arrived ranks, without those of rank 0's children
+  // Number of open first connections of arrived ranks, without those of rank 0's children.
   int held_ = 0;
   int gone_ = 0;         // ranks that died or were notified of the failure
   std::set<int> twice_;  // ranks claimed by a second process

@@ -25,7 +25,7 @@ struct Job {
   std::string rendezvous_file;             // empty: use the address
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, which replaces file and address
   std::string token;                       // empty: peers are not authenticated
-  // true: TCP data connections are encrypted as well as the control channel
+  // true: TCP data connections are encrypted as well as the control channel.
   bool encrypts_data = false;
   std::string incarnation;  // ranks with different values never connect; not secret
   // Rank 0: a listening socket to use (Control closes it); otherwise -1. If it no longer listens on

@@ -241,7 +241,7 @@ Part::Part(const Graph& graph, std::span<const int> ranks, std::span<const int> 
   if (ranks.size() > kMostRanks) {
     throw Error(ErrorCode::unsupported,
                 cat("the search for channels is limited to ", kMostRanks,
-                    " ranks unless cards divide them by host, got ", ranks.size()),
+                    " ranks unless every host has a network card, got ", ranks.size()),
                 {.remedy = "ask for fewer ranks with -n"});
   }
   for (const int from : ranks) routes_.push_back(ways_from(graph, from, ranks));

@@ -213,15 +213,16 @@ void Communicator::abort(const std::string& reason) {
 
 void Communicator::close() {
   if (std::ranges::count(long_visits_, std::this_thread::get_id()) > 0) {
-    raise(TUTTI_INVALID_ARGUMENT,
-          "a signal's handler cannot close a communicator in the middle of split(), create() or "
-          "probe(): abort() it, or raise an exception");
+    raise(
+        TUTTI_INVALID_ARGUMENT,
+        "a signal handler cannot close a communicator during split(), create() or probe(): abort() "
+        "it, or raise an exception");
   }
   tutti_comm_t* const comm = std::exchange(handle_, nullptr);
   if (comm == nullptr || of_another_process()) return;
   // Threads that wait for a call return soon by themselves.
   if (!long_visits_.empty()) {
-    tutti_abort(comm, "the communicator was closed in the middle of split(), create() or probe()");
+    tutti_abort(comm, "the communicator was closed during split(), create() or probe()");
   }
   while (inside_ > 0) {
     nb::gil_scoped_release without_gil;

@@ -141,7 +141,7 @@ void Window::fence() {
 void Window::refuse_within_call() const {
   if (std::ranges::count(long_calls_, std::this_thread::get_id()) == 0) return;
   raise(TUTTI_INVALID_ARGUMENT,
-        "a signal's handler cannot end a window in the middle of a call on it: raise an exception");
+        "a signal handler cannot end a window during a call on it: raise an exception");
 }
 
 void Window::wait_for_others() const {
@@ -164,7 +164,7 @@ void Window::close() {
   refuse_within_call();
   tutti_window_t* const window = std::exchange(handle_, nullptr);
   if (window == nullptr) return;
-  if (inside_ > 0) tutti_window_abort(window, "the window was closed in the middle of a call");
+  if (inside_ > 0) tutti_window_abort(window, "the window was closed during a call");
   wait_for_others();
   const nb::gil_scoped_release without_gil;
   tutti_window_destroy(window);

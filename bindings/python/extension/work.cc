@@ -40,7 +40,8 @@ void Work::advance(Function function) {
   if (complete_) return;
   communicator_->handle();  // raises if the communicator is closed
   if (entered_) {
-    raise(TUTTI_INVALID_ARGUMENT, "another thread waits for this call: one may at a time");
+    raise(TUTTI_INVALID_ARGUMENT,
+          "another thread waits for this call: only one may wait at a time");
   }
   int done = 0;
   tutti_status_t status = TUTTI_OK;

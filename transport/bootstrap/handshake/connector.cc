@@ -122,8 +122,8 @@ Error Connector::too_late(const Attempt& attempt) const {
     const std::string_view last = attempt.last_failure;
     return {
         ErrorCode::connection_lost,
-        cat("a connection broke, and could not be re-established to ", attempt.place, " within ",
-            time, " ms", last.empty() ? "" : "; last attempt: ", last),
+        cat("the connection to ", attempt.place, " broke and was not re-established within ", time,
+            " ms", last.empty() ? "" : "; last attempt: ", last),
         {.cause = "the network between the two hosts is down, or a firewall closes connections"}};
   }
   return {ErrorCode::connection_lost,

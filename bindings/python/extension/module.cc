@@ -114,9 +114,9 @@ void bind_work(nb::module_& module) {
            "Blocks until the call is complete; returns its result, or raises its error. May be "
            "repeated.\nAfter a KeyboardInterrupt the call continues.")
       .def("wait_for", &Work::wait_for, nb::arg("seconds"),
-           "As wait(), for at most `seconds`; returns whether the call is complete.")
+           "Waits for at most `seconds`; returns True if the call is complete.")
       .def("test", &Work::test,
-           "Makes progress without blocking; returns whether the call is complete.")
+           "Makes progress without blocking; returns True if the call is complete.")
       .def("abort", &Work::abort, nb::arg("reason") = "Work.abort()",
            "Aborts the call's communicator on all its ranks unless the call is complete.")
       .def_prop_ro(

@@ -16,9 +16,10 @@ namespace tutti {
 // kernel has no membarrier(2); then both sides need full fences.
 bool join_asymmetric_fences();
 
-// Fence of the frequent side: prevents the compiler from reordering.
+// Prevents the compiler from reordering: the fence of the frequent side.
 inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-// Fence of the rare side. It takes about a microsecond and reaches all registered processes.
+// Makes all registered processes pass a fence: the fence of the rare side. It takes about a
+// microsecond.
 void heavy_fence();
 
 }  // namespace tutti

@@ -56,8 +56,8 @@ class Json {
   Json(const std::map<std::string, T>& members);
   Json(Array values);
   Json(Object members);
-  // {{"a", 1}, {"b", 2}} is an object, like any list of pairs that begin with a text; {1, 2} is an
-  // array.
+  // Makes an object or an array: {{"a", 1}, {"b", 2}} is an object, like any list of pairs that
+  // begin with a text; {1, 2} is an array.
   Json(std::initializer_list<Json> values);
   Json(const Json&);
   Json(Json&&) noexcept;
@@ -86,7 +86,7 @@ class Json {
     return get<T>();
   }
 
-  // Size of an array or object; 0 for null.
+  // Returns the number of values of an array or members of an object; 0 for null.
   size_t size() const;
   bool empty() const { return size() == 0; }
   // The values of an array, or the members of an object.

@@ -138,7 +138,7 @@ class Work {
   Work(std::weak_ptr<internal::CommunicatorImpl> comm,
        std::shared_ptr<internal::Operation> operation)
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
-  // For calls that the communicator makes for itself and that outlive the handle.
+  // Takes a call that the communicator makes for itself and that outlives the handle.
   Work(internal::CommunicatorImpl* owner, std::shared_ptr<internal::Operation> operation)
       : owner_(owner), operation_(std::move(operation)) {}
   bool wait_until(const Deadline& deadline);
@@ -512,7 +512,7 @@ class Communicator {
   // Returns the same as probe(), but blocks until there is a message.
   MessageInfo await_message(int from = kAnySource, int tag = kAnyTag);
 
-  // In-place forms.
+  // Run the collectives in place, on one buffer.
   void all_reduce(Buffer values, const Reduction& op = ReduceOp::sum) {
     all_reduce(values, values, op);
   }

@@ -31,9 +31,9 @@ class Part {
  public:
   static constexpr size_t kMostRanks = 1024;
 
-  // `ranks`: graph nodes of the ranks. `host`: all nodes of their host, whose cards are used;
-  // empty: no cards. Throws Error(invalid_argument) if two ranks are not connected, or no rank is
-  // connected to a card, and Error(unsupported) for too many ranks.
+  // Finds the routes. `ranks`: graph nodes of the ranks. `host`: all nodes of their host, whose
+  // cards are used; empty: no cards. Throws Error(invalid_argument) if two ranks are not connected,
+  // or no rank is connected to a card, and Error(unsupported) for too many ranks.
   Part(const Graph& graph, std::span<const int> ranks, std::span<const int> host);
 
   int ranks() const { return static_cast<int>(routes_.size()); }

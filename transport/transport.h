@@ -120,7 +120,7 @@ class Transport {
 
   // Drives I/O for transports that need polling (sockets). Returns true if anything progressed.
   virtual bool progress() = 0;
-  // The protocol of a sleep: call arm(), then try every wanted operation once more. If nothing
+  // Prepare and end a sleep: call arm(), then try every wanted operation once more. If nothing
   // progressed, watch() adds the events that end the sleep: a message that arrived, or a slot that
   // became free, since arm(). Call disarm() in any case. `set` has begun; spurious wakes are
   // allowed.

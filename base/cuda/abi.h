@@ -163,8 +163,8 @@ inline constexpr unsigned CU_MEMHOSTALLOC_DEVICEMAP = 2;
 inline constexpr unsigned CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1;
 inline constexpr size_t CU_IPC_HANDLE_SIZE = 64;
 
-// Special stream handles that are not pointers: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD. 0 also
-// names the legacy stream.
+// Return special stream handles, which are not pointers: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
+// 0 also names the legacy stream.
 inline CUstream legacy_stream() { return reinterpret_cast<CUstream>(1); }
 inline CUstream per_thread_stream() { return reinterpret_cast<CUstream>(2); }
 

@@ -79,7 +79,7 @@ AllocationHandle import_handle(const Context& context, const ShareableHandle& sh
 class Mapping {
  public:
   Mapping() = default;
-  // `bytes`: size of the whole handle; `alignment`: its granularity, or 0.
+  // Maps the handle. `bytes`: size of the whole handle; `alignment`: its granularity, or 0.
   Mapping(const Context& context, const AllocationHandle& handle, size_t bytes, size_t alignment);
   std::byte* data() const { return data_; }
 

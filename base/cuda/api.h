@@ -19,8 +19,8 @@ namespace tutti::cuda {
 // libcuda.so.1, which stays loaded for the life of the process.
 class Library {
  public:
-  // `oldest`: the CUDA version whose driver has all required functions. Throws Error(unsupported)
-  // that says what to install.
+  // Loads the library. `oldest`: the CUDA version whose driver has all required functions. Throws
+  // Error(unsupported) that says what to install.
   explicit Library(const char* oldest);
   void* find(const char* name) const;  // Throws Error(unsupported) if the driver is too old.
 

@@ -24,7 +24,8 @@ void allow_shared_bytes(CUfunction function, size_t bytes);
 // Code loaded into one context; it is unloaded on destruction.
 class Module {
  public:
-  // `image`: a cubin, fat binary or PTX. Throws Error(unsupported) if it has no code for this GPU.
+  // Loads the code. `image`: a cubin, fat binary or PTX. Throws Error(unsupported) if it has no
+  // code for this GPU.
   Module(const Context& context, const void* image);
   // Returns the kernel `name`. Throws Error(unsupported) if the module has none of that name.
   CUfunction function(const char* name) const;

@@ -69,7 +69,7 @@ struct ReductionOf {
   const Reducible* kind;
   Decision decision;
 
-  // `in` and `out`: this rank's buffers that the call reads and writes.
+  // Prepares a reduction. `in` and `out`: this rank's buffers that the call reads and writes.
   ReductionOf(const void* in, const void* out, int64_t count, MPI_Datatype type, MPI_Op op)
       : kind(reducible(type, op)) {
     if (kind == nullptr) {
@@ -320,7 +320,7 @@ int gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type, voi
   });
 }
 
-// In place the root's own block is not moved, and Tutti receives its address.
+// Executes a scatter. In place the root's own block is not moved, and Tutti receives its address.
 template <typename How, typename Theirs>
 int scatter(How how, const void* in, int64_t count, MPI_Datatype type, void* out, int64_t out_count,
             MPI_Datatype out_type, int root, MPI_Comm comm, Theirs theirs) {

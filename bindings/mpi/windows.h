@@ -61,14 +61,14 @@ class ServedWindow {
   MPI_Aint* bytes() { return &bytes_; }  // address of the size, for the attribute MPI_WIN_SIZE
   std::byte* data(int rank) const { return data_[static_cast<size_t>(rank)]; }
 
-  // Passive target synchronisation: MPI's functions of the same names.
+  // Implement passive target synchronisation: MPI's functions of the same names.
   void lock(int type, int rank, int assertion);
   void lock_all(int assertion);
   void unlock(int rank);
   void unlock_all();
   // Completes accesses at this rank and at the targets.
   void flush();
-  // Active target synchronisation: MPI's functions of the same names.
+  // Implement active target synchronisation: MPI's functions of the same names.
   void post(MPI_Group group);
   void start(MPI_Group group);
   void complete();

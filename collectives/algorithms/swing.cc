@@ -45,7 +45,7 @@ struct Swing {
     return tree[wrapped(owner % 2 == 0 ? rank - owner : owner - rank)];
   }
 
-  // The chunks that `rank` sends in a round, ascending.
+  // Returns the chunks that `rank` sends in a round, ascending.
   std::vector<int32_t> chunks_sent(int32_t rank, int32_t round) const {
     std::vector<int32_t> chunks;
     for (int32_t owner = 0; owner < ranks; ++owner) {

@@ -85,7 +85,8 @@ TUTTI_DEVICE bool all_finite(const Pack<E>& pack) {
   return finite;
 }
 
-// The switch rounds its sums to elements; sums that overflow are recomputed rank by rank.
+// Returns the mean of a vector that the switch added. The switch rounds its sums to elements; sums
+// that overflow are recomputed rank by rank.
 template <typename E, typename Block>
 TUTTI_DEVICE Vector mean_of_switch(Block& block, const AllRanks& all, uint64_t at,
                                    const Vector& added) {

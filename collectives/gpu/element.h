@@ -143,7 +143,7 @@ TUTTI_DEVICE Pack<E> combine(ReduceOp op, const Pack<E>& a, const Pack<E>& b) {
   }
 }
 
-// Equivalent to scale() of base/reduce.h.
+// Returns the pack multiplied by a factor, as scale() of base/reduce.h computes it.
 template <typename E>
 TUTTI_DEVICE Pack<E> scaled(const Pack<E>& pack, double factor) {
   if constexpr (kIsPair<E>) {
@@ -155,7 +155,7 @@ TUTTI_DEVICE Pack<E> scaled(const Pack<E>& pack, double factor) {
   }
 }
 
-// Equivalent to mean() of base/reduce.h, for the sum or for two parts of it.
+// Returns the mean of a sum, or of two parts of one, as mean() of base/reduce.h computes it.
 template <typename E>
 TUTTI_DEVICE Pack<E> mean(const Pack<E>& sum, int ranks) {
   if constexpr (kIsPair<E>) {

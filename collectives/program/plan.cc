@@ -49,7 +49,8 @@ class Dependencies {
   }
 
  private:
-  // Steps may have thousands of chunks; chunks between two cuts are treated as one place.
+  // Finds the places: the ranges of chunks between two cuts. Steps may have thousands of chunks, so
+  // chunks that no step divides are treated as one place.
   void cut() {
     for (const Step& step : plan_.program.steps) {
       for (const RangeList* ranges : {&step.src, &step.src2, &step.dst}) {

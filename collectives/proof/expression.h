@@ -32,7 +32,8 @@ class Expressions {
   // Returns the formula divided and then rounded to an element.
   Id mean(Id id);
   bool is_mean(Id id) const { return has_mark(id, kMean); }
-  // unscaled() marks an input that must be scaled before use; scaled() returns it scaled.
+  // Return an input with or without its factor: unscaled() marks an input that must be scaled
+  // before use; scaled() returns it scaled.
   Id unscaled(Id leaf);
   bool is_unscaled(Id id) const { return has_mark(id, kUnscaled); }
   Id scaled(Id id) const { return nodes_[id].left; }

@@ -15,8 +15,8 @@ namespace tutti {
 // Not thread-safe: results are cached.
 class EqualCostRoutes {
  public:
-  // `ends`: node indices. Routes pass through hosts, GPUs and cores only if these forward. `graph`
-  // and `failed` (by link) must outlive this object.
+  // Prepares the search. `ends`: node indices. Routes pass through hosts, GPUs and cores only if
+  // these forward. `graph` and `failed` (by link) must outlive this object.
   EqualCostRoutes(const Graph& graph, const std::vector<int>& ends, const std::vector<bool>& failed)
       : graph_(graph), ends_(ends), failed_(failed) {}
 

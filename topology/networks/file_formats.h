@@ -41,15 +41,16 @@ std::string lower_case(std::string text);
 
 TextFile split_into_lines(const std::string& text, const std::string& name);
 
-// ASTRA-sim's analytical network: topology, npus_count, bandwidth (GB/s) and latency (ns), each a
-// bracketed list, the innermost dimension first.
+// Reads ASTRA-sim's analytical network: topology, npus_count, bandwidth (GB/s) and latency (ns),
+// each a bracketed list, the innermost dimension first.
 std::unique_ptr<Network> read_astra(const TextFile& file);
-// htsim's fat trees: Nodes, Tiers, and for each tier radices, speed and latency.
+// Reads htsim's fat trees: Nodes, Tiers, and for each tier radices, speed and latency.
 std::unique_ptr<Network> read_htsim(const TextFile& file);
-// The topology.txt of ns-3 simulators: HPCC's, ASTRA-sim's ("nodes switches links") and SimAI's
-// ("nodes gpus_per_server nvswitches switches links type"), then the switches, then the links.
+// Reads the topology.txt of ns-3 simulators: a line with HPCC's and ASTRA-sim's "nodes switches
+// links" or SimAI's "nodes gpus_per_server nvswitches switches links type", then the switches, then
+// the links.
 std::unique_ptr<Network> read_ns3(const TextFile& file);
-// Slurm's topology.conf. It states no bandwidths or latencies; those of LinkSpeed are used.
+// Reads Slurm's topology.conf. It states no bandwidths or latencies; those of LinkSpeed are used.
 std::unique_ptr<Network> read_slurm(const TextFile& file);
 
 }  // namespace tutti

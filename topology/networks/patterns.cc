@@ -165,7 +165,8 @@ class Tree final : public Pattern {
   int ends() const override { return ends_; }
   int links() const override { return links_; }
   int choices() const override { return static_cast<int>(std::min<int64_t>(all_roots_, 64)); }
-  // The last switch of a level may have fewer ends.
+  // Returns true for a single level of switches: with several, the last switch of a level may have
+  // fewer ends.
   bool ends_are_alike() const override { return levels_.size() < 2; }
 
   void build(Graph& graph, std::span<const int> ends, const std::string& prefix) const override {

@@ -39,9 +39,9 @@ class Pattern {
   virtual int choices() const { return 1; }
 };
 
-// A ring, or a line if it does not wrap: each end is connected to the next and, if it wraps, the
-// last to the first. Two ends have one link between them. Routes take the shorter way round; to the
-// opposite end, even ends go up and odd ones down.
+// Returns a ring, or a line if it does not wrap: each end is connected to the next and, if it
+// wraps, the last to the first. Two ends have one link between them. Routes take the shorter way
+// round; to the opposite end, even ends go up and odd ones down.
 std::unique_ptr<Pattern> ring_pattern(int ends, bool wraps, LinkSpeed speed);
 // Connects each end to each other one.
 std::unique_ptr<Pattern> full_pattern(int ends, LinkSpeed speed);

@@ -111,7 +111,7 @@ class Driver {
   // none of its memory. The path to `rank` is then broken; paths to other ranks may break with it.
   virtual void cut(int rank) = 0;
   virtual void cut_all() = 0;
-  // Called in a forked child: closes nothing, because all resources belong to the parent.
+  // Closes nothing; called in a forked child, because all resources belong to the parent.
   virtual void abandon() = 0;
 
  protected:

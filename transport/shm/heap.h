@@ -68,8 +68,8 @@ class Heap {
   Heap& operator=(const Heap&) = delete;
   ~Heap();
 
-  // All calls are thread-safe. Returns zeroed, page-aligned memory; null if the address space or
-  // the part is full.
+  // Returns zeroed, page-aligned memory; null if the address space or the part is full. All calls
+  // of this class are thread-safe.
   std::byte* allocate(size_t bytes);
   void free(std::byte* data);
   // Moves the whole pages of this range into the heap, keeping contents and addresses. No thread

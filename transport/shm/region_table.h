@@ -26,16 +26,16 @@ inline constexpr uint64_t kDirectoryBytes = uint64_t{2} << 20;
 
 class RegionTable {
  public:
-  // `parts`: parts of the file, by rank; `heap` is in the part of rank `own`.
+  // Creates the table. `parts`: parts of the file, by rank; `heap` is in the part of rank `own`.
   RegionTable(std::shared_ptr<const Fd> file, std::map<int, Extent> parts, int own,
               std::shared_ptr<Heap> heap);
   RegionTable(const RegionTable&) = delete;
   RegionTable& operator=(const RegionTable&) = delete;
   ~RegionTable();
 
-  // All calls are thread-safe. create() makes a zeroed region; its owner withdraws `id` when all
-  // ranks have attached, and returns the region after detaching from it. Throws Error(system) if
-  // there is no room.
+  // Creates a zeroed region. Its owner withdraws `id` when all ranks have attached, and returns the
+  // region after detaching from it. Throws Error(system) if there is no room. All calls of this
+  // class are thread-safe.
   std::shared_ptr<Region> create(uint64_t id, const Geometry& geometry);
   void withdraw(uint64_t id);
   void give_back(uint64_t id);

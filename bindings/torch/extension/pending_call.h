@@ -34,7 +34,7 @@ class PendingCall : public Driven, public std::enable_shared_from_this<PendingCa
   const char* name() const { return name_; }
 
  protected:
-  // `name` appears in messages and must outlive the call: "all_reduce".
+  // Prepares a call. `name` appears in messages and must outlive the call: "all_reduce".
   PendingCall(std::shared_ptr<Connection> connection, const char* name)
       : connection_(std::move(connection)), name_(name) {}
   // Starts the call. The request's memory must stay valid until the end. Throws if the library
@@ -44,10 +44,10 @@ class PendingCall : public Driven, public std::enable_shared_from_this<PendingCa
   // Finishes the results. Called once, when the request is complete; an exception becomes the
   // call's error.
   virtual void unpack() = 0;
-  // Called once, at the end, with the mutex held and before any thread sees that the call has
+  // Handles the end; called once, with the mutex held and before any thread sees that the call has
   // ended.
   virtual void ending() = 0;
-  // Called once, after the end, without the mutex.
+  // Handles the end; called once, after ending(), without the mutex.
   virtual void settle() = 0;
 
   mutable std::mutex mutex_;  // guards the following members

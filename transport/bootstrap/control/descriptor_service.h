@@ -27,8 +27,8 @@ class DescriptorService {
   DescriptorService(const std::string& unix_name, int world_size, int rank);
   void set_session_key(const std::string& key) { acceptor_.set_session_key(key); }
 
-  // Thread-safe; duplicates the descriptor. Waiting requests are served at the next turn: wake the
-  // thread that runs watch().
+  // Offers a duplicate of the descriptor. Thread-safe. Waiting requests are served at the next
+  // turn: wake the thread that runs watch().
   void offer(const std::string& name, int fd);
   void withdraw(const std::string& name);
 

@@ -94,7 +94,7 @@ void find_local_rank(const FoundJob& found, Job& job) {
   job.local_size = found.local_size;
 }
 
-// The caller's values take precedence over the launcher's.
+// Finds rank and size. The caller's values take precedence over the launcher's.
 std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
   if (known.rank || known.size) {
     job.rank = known.rank.value_or(0);

@@ -54,7 +54,7 @@ std::optional<FoundJob> find_job(const Environment& environment);
 // Parses a variable's whole number. Throws Error(bootstrap) that names the variable.
 int job_number(const std::string& variable, const std::string& text, int least, int most);
 
-// The remedy for invalid job variables: "start the program with `tutti run ...`".
+// Returns the remedy for invalid job variables: "start the program with `tutti run ...`".
 std::string_view how_to_start();
 
 }  // namespace tutti

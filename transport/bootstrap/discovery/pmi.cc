@@ -66,7 +66,7 @@ class PmiClient {
   void put(const std::string& key, const std::string& value) {
     ask(cat("cmd=put kvsname=", space_, " key=", key, " value=", value), "put_result");
   }
-  // The caller has ensured that the value exists.
+  // Returns a value. The caller has ensured that it exists.
   std::string get(const std::string& key) {
     return value_of(ask(cat("cmd=get kvsname=", space_, " key=", key), "get_result"), "value");
   }

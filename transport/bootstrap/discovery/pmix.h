@@ -22,7 +22,7 @@ class PmixRendezvous final : public Rendezvous {
 
   std::string name() const override { return "the launcher's PMIx"; }
   void set(const std::string& key, const std::string& value) override;
-  // PMIx cannot remove keys; later objects use other keys.
+  // Does nothing: PMIx cannot remove keys, and later objects use other keys.
   void remove(const std::string&) override {}
   std::optional<std::string> get(const std::string& key) override;
 

@@ -33,7 +33,7 @@ class Connector {
   using Failed = std::function<void(uint64_t communicator, int rank, const Error& error)>;
 
   Connector() = default;
-  // `own`: this rank's addresses, by rail (Acceptor::own_addresses()).
+  // Creates a connector. `own`: this rank's addresses, by rail (Acceptor::own_addresses()).
   Connector(std::string key, int world_size, std::vector<SocketAddress> own = {})
       : key_(std::move(key)), world_size_(world_size), own_(std::move(own)) {}
 

@@ -77,7 +77,7 @@ class Agreements {
   // Receives the decision or the error. It is called once, and never after abandon().
   using Done = std::function<void(const Agreed*, const Error*)>;
 
-  // `channel` outlives this object and its copies.
+  // Starts without agreements. `channel` must outlive this object and its copies.
   explicit Agreements(AgreementChannel& channel) : channel_(&channel) {}
 
   // Starts an agreement, or continues one that has failed.
@@ -85,7 +85,7 @@ class Agreements {
              Done done);
   // Reads the fields of a frame addressed to this rank. Returns false if malformed.
   bool on_frame(FrameReader& frame);
-  // Re-evaluates all agreements after ranks have gone.
+  // Checks all agreements again after ranks have gone.
   void look_again();
   // Drops all agreements; no more messages will arrive.
   void abandon() { agreements_.clear(); }

@@ -18,7 +18,7 @@ using ConstBytes = std::span<const std::byte>;
 struct Format {
   std::string_view name;
   size_t scale_bytes;
-  size_t bits;  // bits per value
+  size_t bits;  // number of bits per value
 };
 constexpr std::array<Format, 4> kFormats = {
     {{"mx8", 1, 8}, {"mx4", 1, 4}, {"int8", sizeof(float), 8}, {"sign", sizeof(float), 1}}};

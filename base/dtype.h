@@ -54,7 +54,7 @@ constexpr bool is_block(DType type) { return type > DType::i64_i64; }
 inline constexpr std::array<uint16_t, kEveryDType> kSizesOfDTypes = {
     1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1, 8, 16, 8, 16, 33, 17, 260, 36};
 inline constexpr std::array<uint16_t, 4> kValuesOfBlocks = {32, 32, 256, 256};
-inline constexpr size_t kMostValues = 256;  // values per element
+inline constexpr size_t kMostValues = 256;  // maximum number of values per element
 
 constexpr size_t size_of(DType type) { return kSizesOfDTypes[static_cast<size_t>(type)]; }
 // Values per element: 1, except for blocks.

@@ -74,7 +74,7 @@ class Json {
   bool is_whole_number() const {
     return std::holds_alternative<int64_t>(value_) || std::holds_alternative<uint64_t>(value_);
   }
-  bool is_natural_number() const;  // integral and not negative
+  bool is_natural_number() const;  // true if it is integral and not negative
 
   // Returns the value as T: bool, a number type (the range is checked), std::string, or
   // std::vector<T> or std::map<std::string, T> of these.

@@ -29,7 +29,7 @@ double quota_of(const ControlGroup& group) {
   double time = 0;
   double period = 0;
   if (group.is_first_version) {
-    std::ifstream times(group.path / "cpu.cfs_quota_us");  // -1: no limit
+    std::ifstream times(group.path / "cpu.cfs_quota_us");  // -1 in the file: no limit
     std::ifstream periods(group.path / "cpu.cfs_period_us");
     times >> time;
     periods >> period;

@@ -40,7 +40,7 @@ struct SettingValue {
 struct SettingMistake {
   std::string name;
   std::string value;
-  std::string why;  // message of the error
+  std::string why;  // text of the error
 };
 
 class Settings {

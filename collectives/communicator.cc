@@ -130,8 +130,8 @@ namespace {
 
 // Information that each rank sends to all others during the bootstrap (Job::note).
 struct Note {
-  std::string processors;  // own_processors()
-  std::string cost_model;  // rank 0's
+  std::string processors;  // result of own_processors()
+  std::string cost_model;  // cost model of rank 0
 
   std::string text() const { return cat(processors, '\n', cost_model); }
   static Note of(const std::string& text) {

@@ -64,12 +64,12 @@
 namespace tutti {
 
 class Deadline;
-struct InitStats;  // transport/bootstrap/control/init_stats.h
+struct InitStats;  // defined in transport/bootstrap/control/init_stats.h
 struct Job;
-struct Plan;       // collectives/program/plan.h
-class AbortState;  // base/abort.h
+struct Plan;       // defined in collectives/program/plan.h
+class AbortState;  // defined in base/abort.h
 class Communicator;
-class Paths;  // transport/paths/paths.h
+class Paths;  // defined in transport/paths/paths.h
 class Prepared;
 class Work;
 

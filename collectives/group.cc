@@ -79,7 +79,7 @@ void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
 // Calls that one thread enqueues: those of one GPU, and of one rank per job.
 struct ThreadOfRank {
   int device = 0;
-  std::vector<std::pair<size_t, const void*>> ranks;  // by job
+  std::vector<std::pair<size_t, const void*>> ranks;  // the rank of each job
   DeviceCalls calls;
 
   // Returns true if the call belongs to this thread; then it records the call's rank.

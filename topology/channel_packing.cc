@@ -14,9 +14,9 @@
 namespace tutti {
 namespace {
 
-constexpr int kTries = 48;              // per bandwidth, each with other preferences
-constexpr int kStepsOfAChannel = 1024;  // backtracking steps per channel
-constexpr double kRounding = 1e-9;      // relative to a bandwidth
+constexpr int kTries = 48;  // number of tries per bandwidth, each with other preferences
+constexpr int kStepsOfAChannel = 1024;  // number of backtracking steps per channel
+constexpr double kRounding = 1e-9;      // relative error of a bandwidth that is tolerated
 
 Route joined(Route first, const Route& second) {
   first.arcs.insert(first.arcs.end(), second.arcs.begin(), second.arcs.end());
@@ -226,7 +226,7 @@ class Packing {
   }
 
   const Part& part_;
-  std::vector<double> left_;  // by arc
+  std::vector<double> left_;  // by arc: remaining bandwidth
   PackingTask task_;
   uint64_t preference_;
   PackedChannel now_;

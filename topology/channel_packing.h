@@ -19,8 +19,8 @@ struct Card {
   size_t place = 0;  // index among the nodes of its host
   Arc out = 0;       // the arc into the network
   Arc in = 0;
-  std::vector<Route> to;    // by rank
-  std::vector<Route> from;  // by rank
+  std::vector<Route> to;    // by rank: route from the card to the rank
+  std::vector<Route> from;  // by rank: route from the rank to the card
   // Routes by rank: over NVLink to another GPU that is near the card (NCCL's PXN). The type is DIS
   // where that path has no benefit.
   std::vector<Route> by_peer;
@@ -60,7 +60,7 @@ class Part {
 inline constexpr int kMostChannels = 32;
 
 struct PackedChannel {
-  std::vector<int> order;  // the part's ranks
+  std::vector<int> order;  // the part's ranks, in order
   int card = -1;           // index among the part's cards
   std::vector<Arc> arcs;
 };
@@ -69,7 +69,7 @@ struct PackingTask {
   ChannelKind kind = ChannelKind::ring;
   // Farthest path type allowed between ranks, and between ranks and cards.
   PathType allowed = PathType::LOC;
-  double GBps = 0;  // per channel
+  double GBps = 0;  // bandwidth per channel
   int most = 1;     // number of channels wanted
 };
 

@@ -97,7 +97,7 @@ class Search {
  private:
   // The ranks of a host, its nodes, and the index of its part, which equal hosts share.
   struct HostRanks {
-    std::vector<int> ranks;  // by number
+    std::vector<int> ranks;  // the ranks' numbers
     std::vector<int> nodes;
     size_t part = 0;
   };
@@ -299,11 +299,11 @@ class Search {
   const Graph& graph_;
   std::span<const int> ranks_;
   ChannelKind kind_;
-  std::vector<double> capacity_;  // by arc
+  std::vector<double> capacity_;  // by arc: bandwidth
   std::vector<Part> parts_;
   std::vector<HostRanks> hosts_;
   int channels_ = 0;                                // number of channels of the best result so far
-  std::vector<std::vector<PackedChannel>> packed_;  // by part
+  std::vector<std::vector<PackedChannel>> packed_;  // by part: its channels
   ChannelSearch result_;
 };
 

@@ -43,7 +43,7 @@ struct Channel {
 struct Channels {
   ChannelKind kind = ChannelKind::ring;
   std::vector<Channel> channels;
-  double GBps = 0;  // per channel
+  double GBps = 0;  // bandwidth per channel
 
   double total_GBps() const { return GBps * static_cast<double>(channels.size()); }
 };
@@ -52,7 +52,7 @@ struct Channels {
 struct Relaxation {
   PathType allowed = PathType::LOC;
   int channels = 0;  // 0: no more bandwidth than with the nearer path types
-  double GBps = 0;   // per channel
+  double GBps = 0;   // bandwidth per channel
 };
 
 struct ChannelSearch {

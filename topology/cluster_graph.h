@@ -19,7 +19,7 @@ namespace tutti {
 
 struct HostInCluster {
   std::string name;
-  std::string rack;  // Place::rack
+  std::string rack;  // as in Place::rack
   // The host's own graph, with nodes of host 0; if it has a network, its cards are linked to it.
   Graph graph;
 };

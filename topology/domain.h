@@ -37,7 +37,7 @@ struct Place {
 // The assignment of ranks to hosts. Hosts are numbered in the order of their first ranks.
 class Hosts {
  public:
-  Hosts() = default;  // no ranks
+  Hosts() = default;  // makes an assignment without ranks
   static Hosts of(std::span<const Place> ranks);
   // Assigns `each` consecutive ranks to each host; the last host may have fewer.
   static Hosts equal(int ranks, int each);

@@ -317,7 +317,7 @@ class Picture {
   bool hide_cores_ = false;
   std::map<int, int> rank_of_;                    // by node
   std::map<int, Spot> spots_;                     // by node
-  std::vector<std::pair<double, double>> hosts_;  // horizontal extents
+  std::vector<std::pair<double, double>> hosts_;  // by host: horizontal extent
   double right_ = 0;
   double bottom_ = 0;
   std::ostringstream body_;

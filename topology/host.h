@@ -28,7 +28,7 @@ struct Package {
 
 struct NumaNode {
   int os_index = 0;
-  uint64_t bytes = 0;  // memory size
+  uint64_t bytes = 0;  // bytes of memory
   std::vector<int> cores;
 };
 

@@ -19,8 +19,8 @@ namespace {
 
 // Fraction of the nominal bandwidth reported by hwloc that can be achieved.
 constexpr double kOfPci = 12 / 15.75;
-constexpr double kOfNvlink = 0.88;  // 22 of 25, 18 of 20
-constexpr double kOfXgmi = 0.75;    // 48 of 64
+constexpr double kOfNvlink = 0.88;  // 22 of 25 and 18 of 20 GB/s
+constexpr double kOfXgmi = 0.75;    // 48 of 64 GB/s
 // Bandwidth of a core to the memory of its NUMA node. The bandwidth between the NUMA nodes of one
 // package is a multiple of it.
 constexpr double kCoreGBps = 12;
@@ -116,8 +116,8 @@ class Builder {
   }
 
   void add_places() {
-    std::map<hwloc_obj_t, std::vector<int>> inside;  // places by package
-    std::vector<hwloc_obj_t> packages;               // in order
+    std::map<hwloc_obj_t, std::vector<int>> inside;  // by package: places inside it
+    std::vector<hwloc_obj_t> packages;               // packages in order
     for (hwloc_obj_t object : place_objects()) {
       const int number = static_cast<int>(
           object->type == HWLOC_OBJ_NUMANODE ? object->os_index : object->logical_index);
@@ -358,7 +358,7 @@ class Builder {
 
   const HwlocTopology& topology_;
   bool is_this_host_;
-  Bitmap allowed_;  // null: all are allowed
+  Bitmap allowed_;  // null: all processors are allowed
   Graph graph_;
   std::vector<Place> places_;
   std::map<hwloc_obj_t, int> by_object_;  // graph nodes of GPUs and cards

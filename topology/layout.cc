@@ -58,7 +58,7 @@ Numbered number_racks(std::span<const Place> ranks, const std::vector<int>& host
 // caches are numbered within it.
 std::vector<int> number_domains(std::span<const Place> ranks, const std::vector<int>& host,
                                 int Domain::*member) {
-  std::map<int, bool> known;  // by host
+  std::map<int, bool> known;  // by host: true if all ranks know it
   for (size_t r = 0; r < ranks.size(); ++r) {
     const auto entry = known.try_emplace(host[r], true).first;
     entry->second = entry->second && ranks[r].domain.*member >= 0;
@@ -137,7 +137,7 @@ Layout Layout::of(std::span<const Place> ranks) {
   Tree tree;
   tree.rank_at = sorted_by(numbered);
   Positions outside;
-  constexpr size_t kOnHost = 3;  // host, node, cache
+  constexpr size_t kOnHost = 3;  // number of levels on a host: host, node, cache
   for (size_t level = 0; level < numbered.size(); ++level) {
     outside = starts_of(tree.rank_at, numbered[level], outside);
     add_level(tree.starts, outside);

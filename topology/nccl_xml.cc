@@ -331,7 +331,7 @@ class NcclReader {
       other = peer->node;
     } else if (type == kNvlinkSwitch || nvlink_switch_buses_.contains({host, target})) {
       other = nvlink_switch(link, host);
-    } else if (type == kPowerBridge) {  // POWER: to the processor
+    } else if (type == kPowerBridge) {  // on POWER: a link to the processor
       other = gpu.cpu;
     }
     // The link ends at the GPU itself, or at a GPU that the file lacks, so it is unusable.
@@ -370,15 +370,16 @@ class NcclReader {
 
   NcclFile xml_;
   Graph graph_;
-  std::map<std::string, int> hosts_;  // by host_hash
+  std::map<std::string, int> hosts_;  // numbers of hosts by host_hash
   std::map<std::pair<int, int>, int32_t> cpu_numbers_;
   std::vector<Cpu> cpus_;
   std::vector<Gpu> gpus_;
   std::map<std::tuple<int, int, std::string>, int> nets_;
   FastLinks fast_;
-  std::set<std::pair<int, std::string>> shared_slots_;         // host and PCI address
-  std::map<int, int> nvlink_switches_;                         // by host
-  std::set<std::pair<int, std::string>> nvlink_switch_buses_;  // host and PCI address
+  std::set<std::pair<int, std::string>> shared_slots_;  // slots in use: host and PCI address
+  std::map<int, int> nvlink_switches_;                  // switch nodes by host
+  // Buses of NVLink switches: host and PCI address.
+  std::set<std::pair<int, std::string>> nvlink_switch_buses_;
   int unnamed_cards_ = 0;
   int network_ = -1;
 };

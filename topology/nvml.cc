@@ -20,7 +20,7 @@ constexpr unsigned kMostLinks = 36;
 constexpr int kGpu = 0;
 constexpr int kSwitch = 2;
 
-struct PciInfo {  // nvmlPciInfo_t
+struct PciInfo {  // as nvmlPciInfo_t
   char bus_id_legacy[16];
   unsigned domain;
   unsigned bus;
@@ -41,7 +41,8 @@ class Library {
                 find(capability, "nvmlDeviceGetCudaComputeCapability") &&
                 find(link_state, "nvmlDeviceGetNvLinkState") &&
                 find(link_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2") && init() == kSuccess;
-    if (is_ready_) find(link_type, "nvmlDeviceGetNvLinkRemoteDeviceType");  // newer drivers only
+    // Exists in newer drivers only.
+    if (is_ready_) find(link_type, "nvmlDeviceGetNvLinkRemoteDeviceType");
   }
   ~Library() {
     if (is_ready_) shutdown();

@@ -16,7 +16,7 @@ struct MessageHeader {
   uint32_t call = 0;   // number of the call on this communicator, from 1 (point-to-point: per pair)
   uint32_t slice = 0;  // slice of the call
   uint32_t step = 0;   // step of the sender's program, for diagnostics
-  uint32_t bytes = 0;  // payload size
+  uint32_t bytes = 0;  // payload size in bytes
   // Describes the caller's request. The transport does not interpret it; the collective layer
   // compares it.
   std::array<uint64_t, 2> signature = {};

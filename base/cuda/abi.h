@@ -129,7 +129,7 @@ enum CUmemAllocationType : int {
   CU_MEM_ALLOCATION_TYPE_PINNED = 1,
 };
 
-enum CUmemAllocationHandleType : int {  // bits
+enum CUmemAllocationHandleType : int {  // a mask of bits
   CU_MEM_HANDLE_TYPE_NONE = 0,
   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
   CU_MEM_HANDLE_TYPE_FABRIC = 8,

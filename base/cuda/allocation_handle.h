@@ -53,7 +53,7 @@ std::vector<Sharing> sharings_of(const AllocationHandle& handle);
 // Returns the ways of sharing (`fabric`, `descriptor`) that the device, the driver and the system
 // allow, best first.
 std::vector<Sharing> sharings_of(int device);
-CUmemAllocationHandleType handle_type(Sharing sharing);  // undefined for ipc
+CUmemAllocationHandleType handle_type(Sharing sharing);  // must not be called for ipc
 // Returns true if CUDA refuses a way of sharing that its device claims to support; another may
 // work. A fabric handle needs an IMEX channel of this user, which only the creating call looks for.
 bool is_refused(CUresult result);

@@ -10,10 +10,10 @@
 namespace tutti::cuda {
 
 struct FunctionInfo {
-  int registers = 0;        // per thread
-  size_t local_bytes = 0;   // per thread; above 0, registers are spilled to memory
-  size_t shared_bytes = 0;  // per block, beside those that a launch asks for
-  int most_threads = 0;     // per block
+  int registers = 0;        // registers per thread
+  size_t local_bytes = 0;   // bytes per thread; above 0, registers are spilled to memory
+  size_t shared_bytes = 0;  // bytes per block, besides those that a launch asks for
+  int most_threads = 0;     // maximum threads per block
 };
 
 FunctionInfo function_info(CUfunction function);
@@ -38,7 +38,7 @@ class Module {
 
 struct Grid {
   unsigned blocks = 1;
-  unsigned threads = 32;  // per block
+  unsigned threads = 32;  // threads per block
   unsigned shared_bytes = 0;
 };
 

@@ -21,7 +21,7 @@ namespace tutti::cuda {
 // The location of a pointer into a rank's GPU memory, as plain bytes. The exporter must keep the
 // memory allocated until every importer has closed it; otherwise CUDA's behaviour is undefined.
 struct ExportedMemory {
-  uint64_t process = 0;  // this_process()
+  uint64_t process = 0;  // result of this_process()
   uint64_t pointer = 0;  // address in the exporting process
   uint64_t offset = 0;   // offset of the pointer in its allocation
   uint64_t size = 0;     // bytes of the allocation, from its base

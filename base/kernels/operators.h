@@ -121,7 +121,8 @@ struct Mean {
   template <typename E>
   static constexpr typename E::Value apply(typename E::Value sum, int ranks) {
     using Value = typename E::Value;
-    if constexpr (E::kBitwise && sizeof(Value) < sizeof(int)) {  // `ranks` may not fit
+    // The type may be too small for `ranks`.
+    if constexpr (E::kBitwise && sizeof(Value) < sizeof(int)) {
       return static_cast<Value>(sum / ranks);
     } else {
       return sum / static_cast<Value>(ranks);

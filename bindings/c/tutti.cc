@@ -36,7 +36,8 @@ const char* tutti_error_text(void) { return tutti::c::last_error().text.c_str();
 int32_t tutti_error_rank(void) { return tutti::c::last_error().rank; }
 
 const char* tutti_error_name(tutti_status_t status) {
-  return tutti::name(static_cast<tutti::ErrorCode>(status)).data();  // points to a literal
+  // The name is a literal, so it ends with a zero.
+  return tutti::name(static_cast<tutti::ErrorCode>(status)).data();
 }
 
 // ---- communicators ----

@@ -151,7 +151,8 @@ class Row {
     const uint64_t bytes = run_.input().count;
     size_ = bytes / size_of_type(base);
     if (type == base) {
-      data_ = static_cast<std::byte*>(const_cast<void*>(data));  // inputs are only read
+      // Safe, because inputs are only read.
+      data_ = static_cast<std::byte*>(const_cast<void*>(data));
       return;
     }
     run_.pack();
@@ -212,7 +213,7 @@ class Update {
     } else if (has_kernel()) {
       reduce_kernel(kind_->dtype, kind_->op.op)(to, to, from, elements, {});
     } else if (kind_ == nullptr) {
-      constexpr uint64_t kMost = 1 << 30;  // elements per call
+      constexpr uint64_t kMost = 1 << 30;  // maximum number of elements per call
       for (uint64_t done = 0; done < elements; done += kMost) {
         PMPI_Reduce_local(from + done * bytes_, to + done * bytes_,
                           static_cast<int>(std::min(kMost, elements - done)), base_, op_);

@@ -118,7 +118,7 @@ void unpack_elements(std::byte* to, uint64_t count, MPI_Datatype type, std::byte
 }
 
 std::byte* writable(const void* data) {
-  return static_cast<std::byte*>(const_cast<void*>(data));  // inputs are only read
+  return static_cast<std::byte*>(const_cast<void*>(data));  // safe, because inputs are only read
 }
 
 }  // namespace

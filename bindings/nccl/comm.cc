@@ -21,7 +21,7 @@ namespace {
 
 // The bytes of an ncclUniqueId.
 struct Place {
-  char what[8];  // equals kWhat
+  char what[8];  // has the text kWhat
   char address[64];
   uint16_t port;
   char token[33];

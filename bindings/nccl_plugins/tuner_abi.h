@@ -69,7 +69,7 @@ struct ncclTuner_v6_t {
                               int* channels);
   ncclResult_t (*finalize)(void* context);
   ncclResult_t (*getChunkSize)(void* context, ncclFunc_t function, size_t bytes, int algorithm,
-                               int protocol, int channels, size_t* chunk);  // may be null
+                               int protocol, int channels, size_t* chunk);  // `chunk` may be null
 };
 }
 // NOLINTEND(readability-identifier-naming)

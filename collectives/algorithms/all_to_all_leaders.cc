@@ -44,7 +44,7 @@ std::vector<Host> hosts_of(const Layout& layout) {
 
 // Maxima over all ranks.
 struct Most {
-  int32_t fan_out = 0;        // ranks sent to
+  int32_t fan_out = 0;        // number of ranks that a rank sends to
   int32_t blocks_within = 0;  // per message within a host
   int32_t blocks_across = 0;
   int32_t bundles = 0;  // gathered blocks held by a leader
@@ -54,8 +54,8 @@ Most most_of(const std::vector<Host>& hosts) {
   Most most;
   for (const Host& own : hosts) {
     const auto size = static_cast<size_t>(own.size);
-    std::vector<int32_t> led(size);     // hosts, by leader
-    std::vector<int32_t> blocks(size);  // ranks of these hosts
+    std::vector<int32_t> led(size);     // by leader: number of hosts
+    std::vector<int32_t> blocks(size);  // by leader: number of ranks of these hosts
     for (const Host& other : hosts) {
       if (other.number == own.number) continue;
       const auto position = static_cast<size_t>(own.leader(other) - own.first);

@@ -57,7 +57,7 @@ int32_t largest_group(const Shape& shape, int32_t radix);
 // P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
 // and scan. Parallel Computing 35(12), 2009.
 struct TwoTreeNode {
-  int32_t parent = 0;  // labels; 0: none
+  int32_t parent = 0;  // label of the parent; 0: none
   int32_t left = 0;
   int32_t right = 0;
 

@@ -183,7 +183,7 @@ class Line {
   Cluster cluster_;
   std::string gpu_;
   std::string inside_kind_;
-  double inside_GBps_ = 0;  // data sheet bandwidth
+  double inside_GBps_ = 0;  // bandwidth in the data sheet
   bool has_hosts_ = false;
 };
 
@@ -276,7 +276,8 @@ bool is_cluster(const std::string& text) {
   }
   const std::string named = name_and_hosts(text).first;
   if (find_named(published_systems(), named) != nullptr) return true;
-  if (!named.empty() && !nearest(named, cluster_names()).empty()) return true;  // a near miss
+  // It is a near miss of a name.
+  if (!named.empty() && !nearest(named, cluster_names()).empty()) return true;
   std::string_view line = trimmed(text);
   const std::string_view first = line.substr(0, line.find_first_of(" ,"));
   if (find_named(published_gpus(), first) != nullptr) return true;

@@ -43,7 +43,7 @@ struct Cluster {
   std::string name;
   std::string gpu;  // "H100"; empty if unknown
   int hosts = 1;
-  int gpus = 8;  // per host
+  int gpus = 8;  // number per host
   double launch_us = 0;
   ClusterLink inside;
   ClusterLink between;

@@ -79,7 +79,7 @@ class Reader {
   }
 
   void add(Collective collective, int hosts, int gpus, double bytes, double us) {
-    if (bytes <= 0 || us <= 0) return;  // empty calls
+    if (bytes <= 0 || us <= 0) return;  // calls without data
     calls_[{collective, hosts, gpus, bytes}].push_back(us);
   }
 
@@ -161,7 +161,7 @@ class Reader {
     const auto us = parse_number<double>(field(fields, "time"));
     if (us) return add(collective, hosts, gpus, *size, *us);
     const auto busbw = parse_number<double>(field(fields, "busbw"));
-    if (!busbw || *busbw <= 0) return;  // not measured
+    if (!busbw || *busbw <= 0) return;  // the table has no time
     add(collective, hosts, gpus, *size,
         *size * bus_factor(collective, hosts * gpus) / (*busbw * 1e3));
   }

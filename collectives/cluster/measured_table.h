@@ -14,8 +14,8 @@ namespace tutti {
 struct MeasuredCall {
   Collective collective = Collective::all_reduce;
   int hosts = 1;
-  int gpus = 1;      // per host
-  double bytes = 0;  // as nccl-tests counts bytes
+  int gpus = 1;      // number per host
+  double bytes = 0;  // in bytes, as nccl-tests counts them
   double us = 0;     // microseconds, out of place
 };
 

@@ -11,7 +11,7 @@ namespace tutti {
 
 namespace {
 
-constexpr double kPerUs = 1e3;  // bytes/us per GB/s
+constexpr double kPerUs = 1e3;  // bytes per us at 1 GB/s
 // Fraction of a ring's bandwidth that trees reach (NCCL: 0.85 to 0.92).
 constexpr double kPartOfTree = 0.9;
 // Fraction of the cards' bandwidth that the tree between hosts reaches beside sums in a switch.

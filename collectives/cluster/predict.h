@@ -29,7 +29,7 @@ namespace tutti {
 struct ClusterCandidate {
   std::string_view algorithm;
   MessageProtocol protocol = MessageProtocol::simple;
-  double steps_us = 0;  // launch and all steps
+  double steps_us = 0;  // time of the launch and all steps
   double bytes_us = 0;
   double time_us() const { return steps_us + bytes_us; }
 };

@@ -240,7 +240,7 @@ Prediction busy_time(const Plan& plan, const StepCosts& costs,
 // Returns how long a rank waits for messages in one slice, on the assumption that its k-th message
 // comes from a rank that sent it when this rank sent its own k-th.
 double waiting_time(const Plan& plan, const StepCosts& costs) {
-  std::vector<double> done;  // by step
+  std::vector<double> done;  // by step: when it is done
   std::vector<double> sent;
   size_t received = 0;
   double free = 0;

@@ -213,7 +213,7 @@ LinkCosts& CostModel::own_link(PathClass path) {
 namespace {
 
 // Threshold for a fabric: opening one takes memory and time.
-constexpr double kWorthIt = 0.9;  // fraction of TCP's time
+constexpr double kWorthIt = 0.9;  // as a fraction of TCP's time
 
 // Returns the geometric mean over sizes of the time of a call with one message.
 double geometric_mean_time(const LinkCosts& link) {
@@ -234,7 +234,8 @@ std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& 
   if (!model.ucx && !model.ofi) return std::nullopt;
   const auto time = [&](PathClass path) { return geometric_mean_time(model.link(path)); };
   std::vector<PathClass> quicker;
-  for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {  // unmeasured: as TCP
+  // Fabrics that were not measured get TCP's costs.
+  for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {
     if (time(fabric) < kWorthIt * time(PathClass::tcp)) quicker.push_back(fabric);
   }
   std::ranges::stable_sort(quicker, {}, time);

@@ -74,7 +74,7 @@ struct CostModel {
   // The default numbers come from another machine, so times on this one may be half or twice as
   // long.
   PredictionErrors errors = {{0.5, 0.5, 0.5}};
-  int32_t cores = 1;  // per host
+  int32_t cores = 1;  // number per host
 
   static CostModel defaults();
 

@@ -155,7 +155,7 @@ std::vector<Candidate> Planner::explain(const Wanted& wanted) {
 }
 
 double Planner::rough_seconds(const Algorithm& algorithm, const Wanted& wanted) {
-  constexpr uint64_t kOfASlice = 16 << 10;  // approximately
+  constexpr uint64_t kOfASlice = 16 << 10;  // approximate size of a slice
   const Plan& first = plans_of(algorithm, wanted.root, false)[0];
   const double seconds = rough_time(first, wanted.bytes, wanted.dtype, machine_);
   if (!algorithm.is_pipeline) return seconds;

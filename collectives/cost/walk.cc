@@ -68,7 +68,7 @@ class Walk {
   // State of a rank. An instance is a step of a slice: slice * steps + step.
   struct Rank {
     int32_t core = 0;
-    Earliest<int32_t> ready;  // instances
+    Earliest<int32_t> ready;  // ready instances
   };
   struct Core {
     int32_t ranks = 0;
@@ -167,16 +167,16 @@ class Walk {
 
   const Timing& timing_;
   const StepGraph graph_;
-  std::vector<int32_t> rank_of_;  // by step
+  std::vector<int32_t> rank_of_;  // by step: its rank
   std::vector<Rank> ranks_;
   std::vector<Core> cores_;
   Earliest<int32_t> turns_;             // cores by their next start; may contain stale entries
-  std::vector<int32_t> waits_;          // by instance: outstanding events
-  std::vector<double> ready_at_;        // by instance
+  std::vector<int32_t> waits_;          // by instance: number of events that it waits for
+  std::vector<double> ready_at_;        // by instance: when it is ready
   std::vector<int32_t> left_;           // by slice and rank: unfinished steps
-  std::vector<double> ends_;            // by slice
-  std::vector<double> sends_until_;     // by host
-  std::vector<double> receives_until_;  // by host
+  std::vector<double> ends_;            // by slice: when it ends
+  std::vector<double> sends_until_;     // by wire: when its last outgoing message has left
+  std::vector<double> receives_until_;  // by wire: when its last incoming message has arrived
 };
 
 }  // namespace

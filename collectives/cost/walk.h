@@ -29,7 +29,7 @@ struct Timing {
   const Hosts* hosts = nullptr;
   // Each pair of hosts has a wire of its own; otherwise each host has one wire for all.
   bool wire_for_each_pair = false;
-  int32_t cores = 1;  // cores per host
+  int32_t cores = 1;  // number of cores per host
   // True if a rank starts a slice only when it has finished the slice before, as blocks of a kernel
   // do.
   bool slices_in_turn = false;

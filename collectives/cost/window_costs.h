@@ -16,7 +16,7 @@ namespace tutti {
 // The memory of other ranks that the ranks' kernels can access, in increasing order.
 enum class Reach : uint8_t {
   slots,      // none: messages go through slots
-  windows,    // all ranks' buffers
+  windows,    // the buffers of all ranks
   multicast,  // all, and the switch supports the call's elements and operator
 };
 

@@ -19,7 +19,7 @@ struct Access {
   Unit unit = Unit::bytes;
   bool widened = false;
   bool scales = false;
-  uint32_t flag = 0;  // lines only
+  uint32_t flag = 0;  // flag of a line; for lines only
 };
 
 TUTTI_DEVICE Unit unit_of(const std::byte* at) {

@@ -33,7 +33,7 @@ TUTTI_DEVICE Access access_at(std::byte* at) {
 template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE Pack<E> combined_inputs(Block& block, const AllRanks& all, uint64_t at,
                                      uint32_t bytes) {
-  constexpr int kHeld = 4;  // loads in flight
+  constexpr int kHeld = 4;  // number of loads in flight
   const LentBuffer& inputs = block.launch.lent.input;
   const int32_t ranks = block.launch.ranks;
   Pack<E> sum{};

@@ -101,7 +101,7 @@ enum class Where : uint8_t {
   scratch,
   message,
   lent_input,   // input of the rank that the step receives from
-  lent_output,  // output of that rank
+  lent_output,  // output of the rank that the step receives from
   all_inputs,   // inputs of all ranks including this one, combined while they are read
   all_outputs,  // outputs of all ranks; each is written
 };
@@ -134,8 +134,8 @@ struct DeviceStep {
   int32_t lend = -1;  // number of the loan that it sends; -1: none
   uint32_t first_awaited = 0;
   uint32_t awaited = 0;            // number of loans in memory that the step overwrites
-  bool receives_from_all = false;  // one message per port
-  bool sends_to_all = false;       // one message per port
+  bool receives_from_all = false;  // true: one message per port
+  bool sends_to_all = false;       // true: one message per port
   bool by_switch = false;          // true: the switch may compute the sum
 };
 
@@ -147,7 +147,7 @@ struct Awaited {
 
 // A buffer of a call on all ranks, as mapped by this rank.
 struct LentBuffer {
-  std::byte* const* windows = nullptr;  // by rank
+  std::byte* const* windows = nullptr;  // by rank: start of the window
   uint64_t offset = 0;                  // offset of rank 0's buffer in its window
   // Added to the offset per rank, if the buffer is the rank's block of the other buffer.
   uint64_t stride = 0;
@@ -183,14 +183,14 @@ struct Launch {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
-  uint64_t scratch_bytes = 0;  // per block
+  uint64_t scratch_bytes = 0;  // bytes per block
   // Elements per chunk; slice s is run by block s mod (blocks of the grid).
   uint64_t slice_elements = 1;
   uint32_t slices = 0;
   Protocol protocol = Protocol::simple;
   double factor = 1;
   int32_t combined = 1;
-  uint8_t op = 0;  // ReduceOp
+  uint8_t op = 0;  // value of ReduceOp
   bool private_blocks = false;
   // In host memory. If not 0, all kernels of the communicator terminate, whatever they wait
   // for.

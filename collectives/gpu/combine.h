@@ -12,9 +12,9 @@ namespace tutti::gpu {
 
 struct Run {
   Access a;
-  Access b;        // none: dst = a
-  Access dst;      // may be absent
-  Access message;  // may be absent
+  Access b;        // second operand; null: dst = a
+  Access dst;      // destination; may be absent
+  Access message;  // message; may be absent
   uint64_t count = 0;
   bool divides = false;
 

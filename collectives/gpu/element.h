@@ -139,7 +139,7 @@ TUTTI_DEVICE Pack<E> combine(ReduceOp op, const Pack<E>& a, const Pack<E>& b) {
           break;
       }
     }
-    return apply<E, kernels::Sum>(a, b);  // also avg and premul_sum
+    return apply<E, kernels::Sum>(a, b);  // sum, avg and premul_sum
   }
 }
 

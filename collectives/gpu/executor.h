@@ -98,7 +98,7 @@ class Executor {
   const cuda::Context context_;
   const std::shared_ptr<const cuda::Module> module_;  // shared by the context's executors
   cuda::Stream own_stream_;
-  cuda::PinnedMemory words_;  // `stop` and `mismatch`
+  cuda::PinnedMemory words_;  // words `stop` and `mismatch`
   cuda::SharedMemory mailboxes_;
   cuda::DeviceMemory progress_;
   cuda::DeviceMemory peers_;  // PeerMemory of each rank
@@ -107,7 +107,7 @@ class Executor {
   const cuda::Stream retiring_;
   std::vector<Retired> retired_;
   std::vector<std::shared_ptr<DeviceCall>> captured_;       // retired captured calls
-  std::multimap<size_t, cuda::DeviceMemory> spare_tables_;  // by size
+  std::multimap<size_t, cuda::DeviceMemory> spare_tables_;  // unused memory for tables, by size
   // The last scratch memory is in use; captured calls may still use the others.
   std::vector<cuda::DeviceMemory> scratch_;
   const std::shared_ptr<Windows> windows_;

@@ -54,7 +54,7 @@ class Calls {
     });
   }
 
-  using Place = std::pair<int32_t, size_t>;  // rank and action
+  using Place = std::pair<int32_t, size_t>;  // a rank and the index of its action
 
   const Action& action(int32_t rank, size_t at) const { return actions_[rank][at]; }
   const Step& step(int32_t rank, size_t at) const { return step(rank, action(rank, at).step); }

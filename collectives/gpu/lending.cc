@@ -78,7 +78,7 @@ class Lending {
   void number_and_await() {
     for (size_t rank = 0; rank < actions_.size(); ++rank) {
       const Plan& plan = plans_[rank];
-      std::vector<std::pair<int64_t, int32_t>> lent;  // location and number
+      std::vector<std::pair<int64_t, int32_t>> lent;  // location of a loan, and its number
       int32_t numbers = 0;
       for (Action& action : actions_[rank]) {
         const Step& step = step_of(rank, action.step);

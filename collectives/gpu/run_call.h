@@ -88,7 +88,7 @@ TUTTI_DEVICE Access access_of(const B& block, const Operand& operand, const Slic
       break;
     case Where::all_inputs:
     case Where::all_outputs:
-      return {};  // all_ranks.h
+      return {};  // the step is in all_ranks.h
   }
   base += operand.offset + shift;
   return {.at = base, .unit = unit_of(base), .widened = operand.widened, .scales = operand.scales};

@@ -358,7 +358,7 @@ class Linearizer {
 
   const MscclAlgorithm& algorithm_;
   Linearized result_;
-  std::vector<Placement> placements_;  // by gpu
+  std::vector<Placement> placements_;  // by gpu: where its chunks are
   std::vector<int32_t> passing_;       // by gpu: number of cells so far for values in fused steps
   std::vector<int32_t> first_;         // by gpu: its first threadblock
   std::vector<Threadblock> threadblocks_;

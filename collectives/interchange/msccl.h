@@ -81,7 +81,7 @@ MscclAlgorithm parse_msccl(std::string_view xml, const std::string& file);
 struct MscclPlace {
   int32_t line = -1;
   int32_t gpu = -1;
-  int32_t threadblock = -1;  // id
+  int32_t threadblock = -1;  // id of the threadblock
   int32_t step = -1;
 };
 [[noreturn]] void refuse_msccl(const std::string& file, const MscclPlace& place,

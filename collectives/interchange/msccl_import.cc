@@ -89,7 +89,8 @@ Algorithm algorithm_of(Imported imported, const std::string& path, uint64_t id) 
 
 struct Cache {
   std::mutex mutex;
-  std::map<std::pair<std::string, uint64_t>, const Algorithm*> files;  // by path and contents
+  // Imported algorithms by path and hash of the contents.
+  std::map<std::pair<std::string, uint64_t>, const Algorithm*> files;
   std::map<uint64_t, const Algorithm*> contents;
 };
 

@@ -76,7 +76,7 @@ class Placement {
 
   Collective collective_;
   Shape shape_;
-  Program program_;  // chunk counts only
+  Program program_;  // used for its chunk counts only
   bool in_place_;
   bool has_output_;
   int32_t classes_;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kLeft = 96;  // x of the first column
 constexpr double kRight = 60;
-constexpr double kMark = 7;  // radius
+constexpr double kMark = 7;  // radius of a mark
 constexpr const char* kInk = "#222222";
 constexpr const char* kPale = "#bbbbbb";
 
@@ -263,7 +263,7 @@ class Drawing {
   struct Label {
     double x;
     double y;
-    double half;  // half of its width
+    double half;  // half of the label's width
   };
   std::vector<Label> taken_;
 };

@@ -10,7 +10,7 @@ namespace tutti {
 namespace {
 
 struct Rounds {
-  std::vector<int32_t> begun;  // by step
+  std::vector<int32_t> begun;  // by step: round in which it begins
   std::vector<int32_t> ended;
 };
 

@@ -91,7 +91,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::mutex added_mutex_;
   std::vector<Bytes> added_;  // by rank: the next message
   std::mutex sent_mutex_;
-  std::deque<Work> sent_;  // this rank's latest messages
+  std::deque<Work> sent_;  // messages that this rank has sent latest
   std::atomic<uint32_t> tags_{0};
   std::atomic<uint64_t> arrivals_{0};
   std::mutex data_mutex_;

@@ -50,8 +50,8 @@
 namespace tutti {
 
 namespace one_sided {
-struct Header;     // requests.h
-class SharedPart;  // shared_part.h
+struct Header;     // defined in requests.h
+class SharedPart;  // defined in shared_part.h
 }  // namespace one_sided
 
 // Effect of a member's death on the others.
@@ -63,7 +63,7 @@ enum class Members : uint8_t {
 class Window {
  public:
   static constexpr uint64_t kSegment = 32 << 10;  // bytes of a request sent in one message
-  static constexpr int kSignals = 64;             // slots per rank
+  static constexpr int kSignals = 64;             // number of slots per rank
 
   // Creates the window. Collective among all ranks of `world`, whose rank numbers the window uses.
   // `memory` is this rank's part, of any size. The caller owns the memory and keeps it alive until

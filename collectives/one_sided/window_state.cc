@@ -42,7 +42,7 @@ Window::State::State(Communicator& world, std::span<std::byte> memory, std::shar
   try {
     share(world, memory);
     open_channels(world, members);
-    world.barrier();  // every rank serves requests
+    world.barrier();  // waits until every rank serves requests
   } catch (...) {
     shut_down();
     throw;
@@ -181,7 +181,8 @@ void Window::State::send_added() {
 
 // Waits on one channel, which progresses all calls of the job, and then checks the others.
 void Window::State::wait_for_requests(std::vector<std::optional<Work>>& handles) {
-  if (channels_.empty()) return std::this_thread::sleep_for(kTurn);  // single rank
+  // A single rank has no channels.
+  if (channels_.empty()) return std::this_thread::sleep_for(kTurn);
   handles.resize(channels_.size());
   if (together_) return channels_[0]->wait_for_request(handles[0], kLookAgain);
   for (size_t i = 0; i < channels_.size(); ++i) {

@@ -41,7 +41,7 @@ class Window::State {
     uint64_t bytes = 0;
     one_sided::SharedPart part;
     std::shared_ptr<one_sided::Channel> channel;
-    int there = 0;  // rank within the channel
+    int there = 0;  // the rank's number in the channel
   };
   const Link& link(int rank) const { return links_[static_cast<size_t>(rank)]; }
 

@@ -111,7 +111,7 @@ struct Step {
   RangeList src;
   RangeList src2;
   RangeList dst;
-  bool received_on_left = false;  // recv_reduce only
+  bool received_on_left = false;  // for recv_reduce only
   Wire wire = Wire::element;      // format of the message; equal at both ends
   // True if input that this step reads is multiplied by this rank's factor and rounded to an
   // element.

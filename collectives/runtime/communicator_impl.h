@@ -229,7 +229,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   const uint64_t id_;
   const std::vector<int> members_;
   const int rank_;
-  const uint64_t epoch_;  // Membership::epoch
+  const uint64_t epoch_;  // see Membership::epoch
   const Origin origin_;
   const int exceptions_ = std::uncaught_exceptions();
   const std::chrono::nanoseconds timeout_;

@@ -221,7 +221,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::queue(
   operation->begin();
   if (following_) operation->after = std::move(following_);
   if (!compiled.point_to_point()) {
-    if (++calls_made_ == 0) calls_made_ = 1;  // 0 means none
+    if (++calls_made_ == 0) calls_made_ = 1;  // 0 means that there is no call
     operation->number = calls_made_;
     collectives_.push_back(*operation);
   } else if (compiled.sends) {

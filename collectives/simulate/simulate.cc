@@ -16,7 +16,7 @@ namespace tutti {
 
 namespace {
 
-constexpr double kBytesPerUs = 1e3;  // per GB/s
+constexpr double kBytesPerUs = 1e3;  // bytes per us at 1 GB/s
 // Events closer than rounding errors are simultaneous.
 constexpr double kSameMoment = 1e-12;
 
@@ -370,17 +370,18 @@ class Simulation {
   double chunk_bytes_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t next_event_ = 0;
-  std::vector<std::pair<int32_t, uint32_t>> ready_;               // step, slice
-  std::vector<int32_t> waits_;                                    // by slice, then step; -1: done
-  std::vector<int32_t> sends_left_;                               // by slice, then step
-  std::vector<int32_t> sender_;                                   // by message: the step
-  std::vector<std::deque<std::pair<int32_t, uint32_t>>> queues_;  // by connection: message, slice
-  std::vector<double> processor_free_;                            // by rank that is walked
+  std::vector<std::pair<int32_t, uint32_t>> ready_;  // steps that are ready, with their slices
+  std::vector<int32_t> waits_;                       // by slice, then step; -1: done
+  std::vector<int32_t> sends_left_;  // by slice, then step: number of its sends that are left
+  std::vector<int32_t> sender_;      // by message: the step that sends it
+  // By connection: waiting messages, with their slices.
+  std::vector<std::deque<std::pair<int32_t, uint32_t>>> queues_;
+  std::vector<double> processor_free_;  // by rank that is walked
   std::vector<double> ends_;
-  std::vector<Transfer> transfers_;  // by flow
-  std::vector<double> traffic_;      // by arc, in bytes
+  std::vector<Transfer> transfers_;  // transfers by flow
+  std::vector<double> traffic_;      // bytes by arc
   std::vector<Arc> arcs_;
-  int64_t left_ = 0;  // unfinished steps
+  int64_t left_ = 0;  // number of unfinished steps
   bool stopped_ = false;
   SimulationResult result_;
 };

@@ -20,7 +20,7 @@ struct TextLine {
 };
 
 struct TextFile {
-  std::string name;             // in messages
+  std::string name;             // name for messages
   std::vector<TextLine> lines;  // non-empty lines; # starts a comment
 
   template <typename... Parts>

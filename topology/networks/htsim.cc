@@ -11,7 +11,7 @@ namespace tutti {
 namespace {
 
 // The entries of a tier: name to value and line.
-using Said = std::map<std::string, std::pair<int, int>>;  // value, line
+using Said = std::map<std::string, std::pair<int, int>>;  // value, and line
 
 constexpr std::string_view kTierWords[] = {"Downlink_speed_Gbps", "Radix_Down",        "Radix_Up",
                                            "Downlink_Latency_ns", "Switch_Latency_ns", "Bundle",

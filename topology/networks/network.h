@@ -55,7 +55,7 @@ class Network {
 
   double GBps(Arc arc) const { return GBps_[static_cast<size_t>(arc / 2)]; }
   double latency_us(Arc arc) const { return graph_.link_of(arc).latency_us; }
-  std::string name(Arc arc) const;  // "leaf3 -> spine0"
+  std::string name(Arc arc) const;  // formats as "leaf3 -> spine0"
 
   // Appends the arcs of the routes from one rank to another, the same number for each, and returns
   // the number of routes. There are several if the rank's node has several links of its own: a

@@ -71,7 +71,7 @@ std::vector<int> switches_of(const TextFile& file, const Ns3Head& head, size_t& 
 }
 
 Graph ns3_nodes(const Ns3Head& head, const std::vector<int>& switches) {
-  std::map<int, size_t> place;  // index among the switches
+  std::map<int, size_t> place;  // by node: index among the switches
   for (size_t i = 0; i < switches.size(); ++i) place.emplace(switches[i], i);
   const bool servers = head.nvswitches > 0 || head.gpus_per_server > 1;
   Graph graph;

@@ -201,7 +201,7 @@ class Tree final : public Pattern {
   }
 
  private:
-  struct Stage {  // links below a level
+  struct Stage {  // links below a level of switches
     int64_t ends_beneath;
     int64_t roots;
     int first_link;

@@ -68,8 +68,8 @@ std::unique_ptr<Pattern> tree_pattern(int ends, std::vector<TreeLevel> levels);
 // between the two groups; other choices pass through a third group.
 struct Dragonfly {
   int groups = 1;
-  int routers = 1;  // per group
-  int ends = 1;     // per router
+  int routers = 1;  // number per group
+  int ends = 1;     // number per router
   int globals = 1;  // links to other groups per router: routers * globals >= groups - 1
   LinkSpeed end;
   LinkSpeed local;

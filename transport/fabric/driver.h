@@ -19,8 +19,9 @@
 
 namespace tutti::fabric {
 
-inline constexpr size_t kMessageBytes = 512 << 10;  // maximum payload
-inline constexpr size_t kSmallBytes = 64;  // payloads up to this size do not occupy a buffer
+inline constexpr size_t kMessageBytes = 512 << 10;  // maximum payload of a message, in bytes
+// Payloads of up to this many bytes do not occupy a buffer.
+inline constexpr size_t kSmallBytes = 64;
 
 // A message in flight to rank `to` of the job. This object and the payload, which is not copied,
 // must live until Events::through().

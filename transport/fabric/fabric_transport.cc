@@ -131,7 +131,8 @@ int FabricTransport::lend(std::span<const int> peers, int lane, const MessageHea
   Loan& loan = **free;
   loan.taken = true;
   loan.peers.assign(peers.begin(), peers.end());
-  loan.slot.memory = const_cast<std::byte*>(payload.data());  // only read
+  // Safe, because the payload is only read.
+  loan.slot.memory = const_cast<std::byte*>(payload.data());
   send(peers, lane, header, loan.slot);
   return static_cast<int>(free - loans_.begin());
 }

@@ -41,7 +41,7 @@ namespace tutti::fabric {
 struct Slot {
   std::unique_ptr<std::byte[]> own;
   std::byte* memory = nullptr;
-  int sends = 0;         // sends in flight
+  int sends = 0;         // number of sends in flight
   bool spoiled = false;  // true: a failed send's reader may still read it, so it is never reused
 };
 
@@ -101,7 +101,7 @@ class Provider final : private Events {
 
   bool progress_locked();
   bool broken(int rank) const { return broken_.contains(rank); }
-  std::string why(int rank) const;  // the path is broken
+  std::string why(int rank) const;  // why the path is broken
   // Cancels everything in flight to and from `rank` (Driver::cut()).
   void cut(int rank) { driver_->cut(rank); }
   void attach(uint64_t communicator, Listener& listener);
@@ -165,7 +165,7 @@ class Provider final : private Events {
   std::chrono::nanoseconds patience_{0};
   std::unordered_map<uint64_t, Listener*> listeners_;
   std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // by communicator not attached yet
-  std::deque<uint64_t> detached_;                             // the latest ones
+  std::deque<uint64_t> detached_;                             // communicators detached latest
   std::set<std::pair<uint64_t, int>> unacknowledged_;         // ends by communicator and rank
   // The same for ends received from others, which this rank must acknowledge.
   std::vector<std::pair<uint64_t, int>> to_acknowledge_;

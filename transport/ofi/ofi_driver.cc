@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kEagerBytes = 16 << 10;  // payloads up to this size are copied
 constexpr size_t kBufferBytes = sizeof(Header) + kEagerBytes;
 constexpr size_t kBuffersPerBlock = 64;
-constexpr size_t kPosted = 64;  // posted receive buffers
+constexpr size_t kPosted = 64;  // number of posted receive buffers
 constexpr size_t kCompletionsAtATime = 16;
 constexpr size_t kLongestName = 512;
 

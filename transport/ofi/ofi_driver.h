@@ -53,7 +53,7 @@ class OfiDriver final : public fabric::Driver {
     uint64_t key = 0;
     uint64_t address = 0;
     uint64_t id = 0;   // the owner's number of this loan
-    int32_t rank = 0;  // the owner
+    int32_t rank = 0;  // rank of the owner in the job
   };
 
   // An operation in flight. libfabric's context is the first member, so that a pointer to the
@@ -66,7 +66,7 @@ class OfiDriver final : public fabric::Driver {
   };
   // A message being sent, or a posted receive buffer.
   struct Buffer : Operation {
-    std::byte* memory = nullptr;  // kBufferBytes
+    std::byte* memory = nullptr;  // kBufferBytes bytes
     void* descriptor = nullptr;
     size_t bytes = 0;
     fabric::Send* send = nullptr;  // the send that completes with this message; null: none
@@ -77,7 +77,8 @@ class OfiDriver final : public fabric::Driver {
     size_t bytes = 0;
     Registration own;
     void* descriptor = nullptr;
-    std::atomic<fabric::Coming>* coming = nullptr;  // null: not in use
+    // Where completion is reported; null: not in use.
+    std::atomic<fabric::Coming>* coming = nullptr;
   };
   // A payload that its receiver reads in place.
   struct Loan {
@@ -116,7 +117,7 @@ class OfiDriver final : public fabric::Driver {
   std::map<int, fi_addr_t> peers_;
   uint64_t next_key_ = 1;
   uint64_t next_loan_ = 1;
-  std::map<const std::byte*, Registration> kept_;     // by the memory's beginning
+  std::map<const std::byte*, Registration> kept_;  // kept registrations, by the memory's beginning
   std::vector<std::unique_ptr<std::byte[]>> blocks_;  // memory of the buffers
   std::vector<Registration> block_registrations_;
   std::deque<Buffer> buffers_;

@@ -69,7 +69,7 @@ std::string first_word(const fs::path& path) {
   std::ifstream file(path);
   std::string number;
   std::string word;
-  file >> number >> word;  // "4: ACTIVE"
+  file >> number >> word;  // the line is like "4: ACTIVE"
   return word;
 }
 

@@ -7,9 +7,9 @@
 namespace tutti {
 
 struct Protection {
-  std::string data;     // data over TCP
-  std::string control;  // the control channel
-  std::string fabrics;  // UCX and libfabric
+  std::string data;     // protection of data over TCP
+  std::string control;  // protection of the control channel
+  std::string fabrics;  // protection of data over UCX and libfabric
 };
 
 // Describes the protection that the values of TUTTI_ENCRYPT and TUTTI_INTEGRITY give.

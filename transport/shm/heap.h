@@ -44,7 +44,7 @@ Extent part_of_heaps(const Fd& file, uint64_t start, int ranks, int rank);
 
 // The location of an allocation, as other ranks need it to read.
 struct Place {
-  uint64_t offset = 0;  // in the file
+  uint64_t offset = 0;  // offset in the file
   Extent segment;       // the segment to map
   bool adopted = false;
 };
@@ -135,7 +135,7 @@ class Heap {
     uint64_t offset = 0;  // of the first page, in the file
     bool unmapped = false;
   };
-  std::map<uint64_t, Adopted> adopted_;  // by number
+  std::map<uint64_t, Adopted> adopted_;  // adopted ranges, by number
   uint64_t adoptions_ = 0;
   std::atomic<uint64_t> version_{0};  // changes when a View becomes outdated
   const PageTable pages_;

@@ -60,7 +60,7 @@ class RegionTable {
   const int64_t process_;
   std::mutex mutex_;
   std::map<int, Directory*> directories_;  // mapped directories, by rank
-  std::map<uint64_t, Own> regions_;        // by id
+  std::map<uint64_t, Own> regions_;        // regions that this rank created, by id
 };
 
 }  // namespace tutti::shm

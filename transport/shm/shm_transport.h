@@ -139,10 +139,10 @@ class ShmTransport final : public Transport {
   std::vector<In> in_;
   std::vector<int> free_slots_;
   std::vector<int> readers_left_;           // number of readers, by slot in use
-  std::vector<std::vector<int>> p2p_free_;  // by reader
+  std::vector<std::vector<int>> p2p_free_;  // free point-to-point slots, by reader
   Heaps heaps_;
-  mutable shm::Heap::View view_;                                          // of the own heap
-  std::vector<std::vector<std::shared_ptr<const shm::Mapping>>> mapped_;  // by peer
+  mutable shm::Heap::View view_;  // view of this rank's own heap
+  std::vector<std::vector<std::shared_ptr<const shm::Mapping>>> mapped_;  // mappings by peer
   std::vector<Loan> loans_;
   std::vector<int> free_loans_;
 

@@ -50,8 +50,8 @@ void expand_label(const TrafficSecret& secret, std::string_view label, std::span
   text[size++] = static_cast<uint8_t>(kPrefix.size() + label.size());
   for (const char letter : kPrefix) text[size++] = static_cast<uint8_t>(letter);
   for (const char letter : label) text[size++] = static_cast<uint8_t>(letter);
-  text[size++] = 0;  // empty context
-  text[size++] = 1;  // first block
+  text[size++] = 0;  // the context is empty
+  text[size++] = 1;  // number of the block
   TrafficSecret block;
   if (HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), text.data(), size,
            block.data(), nullptr) == nullptr) {

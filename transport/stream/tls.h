@@ -11,7 +11,7 @@
 
 #include "transport/stream/records.h"
 
-struct ssl_st;  // OpenSSL's SSL
+struct ssl_st;  // SSL of OpenSSL
 
 namespace tutti {
 
@@ -57,9 +57,9 @@ class Tls {
   const uint64_t bytes_per_key_;
   uint64_t bytes_with_key_ = 0;
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
-  std::unique_ptr<RecordWriter> writer_;  // for bulk data
+  std::unique_ptr<RecordWriter> writer_;  // used for bulk data
   std::unique_ptr<RecordReader> reader_;
-  bool ended_ = false;  // the socket has ended
+  bool ended_ = false;  // true: the socket has ended
   int error_ = 0;       // the socket's last error
   int failure_ = 0;     // permanent error
 };

@@ -10,7 +10,7 @@ namespace tutti {
 
 namespace {
 
-constexpr uint32_t kMagic = 0x49545554;  // "TUTI"
+constexpr uint32_t kMagic = 0x49545554;  // the characters "TUTI"
 
 std::string way_to(const ByteStream& socket) {
   return cat(", from ", peer_end(socket.get()), " to ", own_end(socket.get()));

@@ -264,7 +264,7 @@ class TcpTransport final : public Transport {
   std::vector<In> in_;
   ReadySet ready_set_;
   size_t incoming_ = 0;
-  size_t queued_ = 0;      // messages in all queues
+  size_t queued_ = 0;      // number of messages in all queues
   size_t queued_p2p_ = 0;  // number of point-to-point messages among these
 
   std::span<const int> peers_;

@@ -30,8 +30,8 @@ class Unconfirmed {
 
   // Makes next() continue at `position`. Returns false if the bytes from there on are not kept.
   bool rewind(uint64_t position);
-  // Return the next bytes to send again, empty if there are none (next()), and mark a part of them
-  // as sent.
+  // next() returns the next bytes to send again, empty if there are none; advance() marks a part of
+  // them as sent.
   std::span<const std::byte> next() const;
   void advance(size_t bytes);
 

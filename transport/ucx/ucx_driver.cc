@@ -16,7 +16,7 @@ using fabric::Send;
 
 namespace {
 
-constexpr unsigned kMessageId = 0;  // active message id
+constexpr unsigned kMessageId = 0;  // id of Tutti's active messages
 // Time for closing endpoints. Closing a broken one does not need the other side.
 constexpr std::chrono::seconds kTimeToClose(1);
 

@@ -26,8 +26,8 @@ int& forks() {
   return count;
 }
 
-// A communicator under construction. If an interrupt prevents that it gets its owner, it is
-// destroyed here.
+// A communicator under construction. If an interrupt comes before it has an owner, it is destroyed
+// here.
 struct Making {
   Making() = default;
   Making(const Making&) = delete;

@@ -16,8 +16,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// A window under construction. If an interrupt prevents that it gets its owner, it is destroyed
-// here.
+// A window under construction. If an interrupt comes before it has an owner, it is destroyed here.
 struct Making {
   Making() = default;
   Making(const Making&) = delete;

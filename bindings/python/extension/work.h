@@ -43,7 +43,7 @@ class Work {
   bool ended() const;
 
   nanobind::object owner_;
-  Communicator* communicator_;  // null: moved from
+  Communicator* communicator_;  // null once this object was moved from
   Calls::iterator call_;        // valid while the call is in flight and the communicator open
   nanobind::object result_;
   bool receives_;

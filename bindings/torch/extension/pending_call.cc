@@ -77,7 +77,7 @@ void PendingCall::drive() {
     changed_.wait_for(lock, std::chrono::milliseconds(1), [this] { return ended_; });
     return;
   }
-  if (work_ == nullptr) return;  // ended meanwhile
+  if (work_ == nullptr) return;  // the call has ended meanwhile
   int done = 0;
   // The outcome is ignored, because on_end() receives it.
   tutti_wait_for(work_, std::chrono::duration<double>(kSlice).count(), &done);

@@ -24,7 +24,7 @@ struct CallKey {
   uint64_t input_count = 0;
   uint64_t output_count = 0;
   uint64_t rest = 0;
-  uint64_t whom = 0;  // root and tag
+  uint64_t whom = 0;  // encoded root and tag
   bool operator==(const CallKey&) const = default;
 
   static CallKey of(const Request& request, const CallOptions& options) {
@@ -100,7 +100,7 @@ class CallCache {
 
   struct Entry {
     CallKey key;
-    std::string algorithm;  // CallOptions::algorithm
+    std::string algorithm;  // value of CallOptions::algorithm
     Compiled compiled;
   };
 

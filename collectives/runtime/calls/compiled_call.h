@@ -48,7 +48,7 @@ struct CompiledCall {
   uint64_t accumulator_bytes = 1;  // per element, if it accumulates
   Slicing slicing;
   Moves moves;
-  uint64_t scratch_bytes = 0;  // for one slice
+  uint64_t scratch_bytes = 0;  // bytes for one slice
   // True if messages may be read in place. It is false for short point-to-point calls, whose send()
   // returns before the peer has called recv().
   bool lends = true;

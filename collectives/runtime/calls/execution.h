@@ -70,7 +70,7 @@ class Execution {
     uint32_t number = 0;
     int lane = 0;                     // lane of the transport
     uint64_t first = 0;               // first element within each chunk
-    std::array<uint64_t, 3> shift{};  // in bytes, by space
+    std::array<uint64_t, 3> shift{};  // bytes, by space
   };
 
   // Unknown: the sender has not announced it yet.

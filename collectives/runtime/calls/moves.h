@@ -28,11 +28,11 @@ inline constexpr uint64_t kLeastLent = 4 << 10;  // in bytes
 struct Move {
   StepKind kind = StepKind::copy;
   bool received_on_left = false;
-  bool widened = false;    // the message carries accumulators
+  bool widened = false;    // true: the message carries accumulators
   bool one_piece = false;  // the message is one contiguous piece, unconverted
   bool computes = false;   // true: scales or divides
   bool divides = false;
-  int32_t peer = -1;  // first peer
+  int32_t peer = -1;  // first peer; -1: none
   std::span<const int32_t> peers;
   uint64_t elements = 0;  // message length in elements, summed over slices
   std::array<uint64_t, 2> signature = {};

@@ -150,7 +150,7 @@ class PointToPoint {
   // There is state only for the ranks with which this one has exchanged messages, and only these
   // are polled. So neither memory nor time grows with the number of ranks.
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null before the first message
-  std::vector<Peer*> used_;                   // those that exist
+  std::vector<Peer*> used_;                   // the peers that exist
   OperationQueue from_any_;                   // receives from any source, oldest first
   OperationQueue early_;                      // operations whose predecessors are not complete
   std::list<Kept> kept_;                      // buffered messages in order of arrival

@@ -49,7 +49,7 @@ class ByHosts {
   const cuda::Context context_;
   const std::shared_ptr<DevicePeers> inside_;
   const std::shared_ptr<DevicePeers> across_;
-  const std::vector<int> at_position_;  // the ranks of `across`
+  const std::vector<int> at_position_;  // ranks here of the members of `across`
   // Memory of partial results. The last one is in use; captured calls may still use the others.
   std::vector<cuda::DeviceMemory> partial_;
   cuda::CallOrder order_;  // order of the calls that use partial_

@@ -23,7 +23,7 @@ namespace {
 
 // Returns the class of rank 0's GPU, so that all ranks choose the same algorithms.
 std::string agreed_class(int device, const gpu::Exchange& exchange) {
-  std::array<char, 32> mine{};  // padded with zeros
+  std::array<char, 32> mine{};  // name of the class, padded with zeros
   const std::string_view own = gpu_class_for(cuda::device_info(device).name);
   std::copy(own.begin(), own.end(), mine.begin());
   const std::vector<std::byte> all = exchange(std::as_bytes(std::span(mine)));

@@ -61,7 +61,7 @@ class DeviceCalls {
  private:
   // All properties on which a compiled call depends.
   struct Kind {
-    Request request;  // buffer addresses cleared
+    Request request;  // the request, with its buffers' addresses cleared
     const Algorithm* named = nullptr;
     bool canonical = false;
     Reach reach = Reach::slots;

@@ -31,8 +31,8 @@ namespace tutti::internal {
 
 // A call on GPU memory.
 struct DeviceRequest {
-  Request request;                   // complete()
-  const Algorithm* named = nullptr;  // requested by the caller
+  Request request;                   // the request, which is complete()
+  const Algorithm* named = nullptr;  // algorithm that the caller requested; null: none
   bool canonical = false;
   const CallOptions& options;
 

@@ -45,7 +45,7 @@ class FlightRecorder {
  private:
   // A record under a sequence lock made of atomics: readers never delay the writer.
   struct Entry {
-    std::atomic<uint32_t> version{0};  // odd while being written
+    std::atomic<uint32_t> version{0};  // odd while the entry is being written
     std::atomic<uint32_t> call{0};
     std::array<std::atomic<uint64_t>, 2> signature{};
     std::atomic<Ticks> started{0};

@@ -13,7 +13,7 @@ struct Answer {  // An answer in the format that the control channel carries
   uint32_t last_call = 0;
   uint32_t made_call = 0;
   std::array<uint64_t, 2> signature = {};
-  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few
+  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few ranks
 };
 
 }  // namespace

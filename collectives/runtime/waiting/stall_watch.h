@@ -31,7 +31,7 @@ class StallWatch {
   struct Channel {
     std::function<void(int peer, uint32_t call)> ask;
     std::function<int(int peer)> way_to;                // rank of the job: Control::way_to()
-    std::function<std::string(int job_rank)> describe;  // Control::describe()
+    std::function<std::string(int job_rank)> describe;  // result of Control::describe()
   };
 
   // Watches the calls of `rank`. `members`: rank of the job, by rank. Both references must outlive

@@ -25,7 +25,7 @@ inline constexpr int64_t kAskAgainNs = 1'000'000'000;  // longest interval; shor
 inline constexpr int64_t kSayAfterNs = 10'000'000'000;
 
 // Polling intervals of a rank that waits for an agreement.
-inline constexpr std::chrono::microseconds kLook(200);          // while other calls progress
-inline constexpr std::chrono::milliseconds kLookAtNothing(10);  // without other calls
+inline constexpr std::chrono::microseconds kLook(200);  // interval while other calls progress
+inline constexpr std::chrono::milliseconds kLookAtNothing(10);  // interval without other calls
 
 }  // namespace tutti::internal

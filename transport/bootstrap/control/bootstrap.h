@@ -32,7 +32,7 @@ namespace tutti::bootstrap {
 // This rank's view of the job after the bootstrap.
 struct Membership {
   std::vector<PeerInfo> peers;
-  std::string key;            // keys all later handshakes
+  std::string key;            // key of all later handshakes
   bool encrypted = false;     // true if the links are encrypted: the job has a token
   int fanout = 32;            // as configured on rank 0
   Acceptor acceptor;          // for data connections

@@ -42,7 +42,7 @@ void ControlService::watch_linking() {
         tell_linked();
       },
       [this](uint64_t, int rank, const Error& error) {
-        if (sought_.erase(rank) != 0 && !is_lost(rank)) return;  // it connected meanwhile
+        if (sought_.erase(rank) != 0 && !is_lost(rank)) return;  // the rank has connected meanwhile
         if (cut_off_.erase(rank) == 0) on_unreachable(rank, error);
       });
 }
@@ -71,7 +71,7 @@ bool ControlService::all_linked_below(int child) const {
 
 // Handles a child that has arrived but does not accept the connection.
 void ControlService::on_unreachable(int child, const Error& error) {
-  if (error.code() == ErrorCode::system) {  // a local failure
+  if (error.code() == ErrorCode::system) {  // the cause is on this host
     if (all_linked_) throw error;           // this failure isolates this rank from the others
     const std::lock_guard lock(mutex_);
     failure_ = error;

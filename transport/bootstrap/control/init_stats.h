@@ -16,7 +16,7 @@ struct InitStats {
     }
   };
   double seconds = 0;  // time until this rank was ready
-  Count sent;          // sent by this rank
+  Count sent;          // messages that this rank has sent
   Count received;
   // Only rank 0 fills this in: the messages of all ranks together, without retries, and the maximum
   // number of first connections that it held at a time.

@@ -28,7 +28,7 @@ namespace tutti::bootstrap {
 
 class Watchers {
  public:
-  static constexpr size_t kMost = 16;  // concurrent watchers
+  static constexpr size_t kMost = 16;  // maximum number of concurrent watchers
 
   // The functions of the control channel that this class uses.
   struct Channel {

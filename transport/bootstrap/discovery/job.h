@@ -22,7 +22,7 @@ struct Job {
   // Rank 0 listens on the first free port of this many, from master_port on. The others try all of
   // them, and accept as rank 0 the process that proves the job's key.
   int master_ports = 1;
-  std::string rendezvous_file;             // empty: use the address
+  std::string rendezvous_file;             // empty: the address is used
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, which replaces file and address
   std::string token;                       // empty: peers are not authenticated
   // true: TCP data connections are encrypted as well as the control channel.
@@ -59,7 +59,7 @@ struct Job {
 
 // Values that the caller supplies.
 struct KnownJob {
-  std::optional<int> rank;  // set together with size
+  std::optional<int> rank;  // must be set if size is
   std::optional<int> size;
   std::string master_address;
   std::optional<uint16_t> master_port;

@@ -13,7 +13,7 @@ namespace tutti::bootstrap {
 std::string rank_zero_at(const SocketAddress& address);
 
 struct RankZero {
-  ByteStream socket;  // after the handshake
+  ByteStream socket;  // connection after the handshake
   std::string key;    // the bootstrap's key, which includes the token if rank 0 published one
 };
 

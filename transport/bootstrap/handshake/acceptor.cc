@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kHandshakeTimePerRank{20};
 constexpr std::chrono::milliseconds kPause{100};
 constexpr size_t kMaxStrangers = 512;
-constexpr int kMaxRanks = 1024;          // concurrent handshakes
+constexpr int kMaxRanks = 1024;          // maximum number of concurrent handshakes
 constexpr size_t kMoreDescriptors = 64;  // step by which the descriptor limit is raised
 constexpr int kMostAtOnce = 64;          // accepted per turn; hellos are read in the next turn
 constexpr size_t kMaxSaid = 256;

@@ -72,7 +72,7 @@ struct Hello {
   int32_t size = 0;
   uint64_t communicator = 0;  // for data connections
   int16_t lane = 0;           // for data connections
-  uint16_t number = 0;        // for data connections: Renewal
+  uint16_t number = 0;        // for data connections: see Renewal
   int32_t to = 0;             // the acceptor's rank
   Nonce nonce = {};
   Digest proof = {};

@@ -11,7 +11,7 @@
 namespace tutti {
 
 struct RailAddress {
-  std::string address;  // numeric
+  std::string address;  // numeric address
   uint16_t port = 0;
 };
 
@@ -27,10 +27,10 @@ struct PeerInfo {
   // `address`.
   std::vector<RailAddress> more_rails;
   std::string unix_name;  // abstract unix socket of its descriptor service
-  std::string note;       // Job::note
-  std::string fabric;     // Job::fabric
+  std::string note;       // see Job::note
+  std::string fabric;     // see Job::fabric
   Domain domain;          // Job::domain; comparable among ranks of one host
-  std::string rack;       // Job::rack
+  std::string rack;       // see Job::rack
 
   size_t rails() const { return 1 + more_rails.size(); }
 };

@@ -24,12 +24,12 @@ struct SocketAddress {
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   int family() const { return storage.ss_family; }
-  std::string host() const;  // numeric, "10.0.0.1" or "fe80::1%eth0"
+  std::string host() const;  // numeric: "10.0.0.1" or "fe80::1%eth0"
   uint16_t port() const;
   void set_port(uint16_t port);
   bool is_loopback() const;
   bool is_wildcard() const;
-  std::string text() const;  // "10.0.0.1:29500", "[::1]:29500"
+  std::string text() const;  // formats as "10.0.0.1:29500" or "[::1]:29500"
 };
 
 // Formats an address: "10.0.0.1:29500", "[::1]:29500".

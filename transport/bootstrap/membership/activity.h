@@ -17,7 +17,7 @@ struct Activity {
   std::string current;               // the call in flight for the longest time; empty: none
   int64_t current_ns = 0;            // time since that call started
   std::vector<int> waits_for;        // the ranks that call needs, once it has waited for long
-  std::map<int, uint64_t> received;  // bytes, by sender
+  std::map<int, uint64_t> received;  // bytes received, by sender
 
   // Adds another communicator's statistics.
   void add(const Activity& other) {

@@ -120,9 +120,9 @@ class Agreements {
     int promised = -1;  // the latest round voted for; earlier rounds are obsolete
     int accepted_round = -1;
     Decision accepted;
-    std::map<int, Message> votes;      // coordinator: by rank
-    std::optional<Decision> proposal;  // this rank's own
-    std::set<int> acceptances;         // acceptances of the proposal
+    std::map<int, Message> votes;      // used by the coordinator, by rank
+    std::optional<Decision> proposal;  // proposal of this rank as coordinator
+    std::set<int> acceptances;         // members that have accepted the proposal
     std::optional<Decision> decided;
 
     bool under_way() const { return done != nullptr; }

@@ -18,8 +18,8 @@ namespace tutti::bootstrap {
 
 struct Quorum {
   size_t members = 0;
-  size_t present = 0;  // reachable
-  size_t ended = 0;    // certainly ended, not only unreachable
+  size_t present = 0;  // number of reachable members
+  size_t ended = 0;  // number of members that have certainly ended, which are not only unreachable
   bool has_first = false;
 
   // Counts the members' states as one member sees them. `has_gone`: unreachable or ended.

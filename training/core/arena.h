@@ -4,8 +4,10 @@
 //                                                                    ^ mark()
 //
 // Nothing moves and nothing fragments: the next training step reuses the memory that this step
-// released ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). The memory is a
-// backend's, allocated in chunks as needed.
+// released ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). On a host, one chunk
+// of addresses is reserved, whose pages are committed on first touch: as many as the most that is
+// in use at once. A backend's memory, and a host's with a limit on addresses, is allocated in
+// chunks as needed.
 #pragma once
 
 #include <cstddef>

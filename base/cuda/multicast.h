@@ -13,7 +13,8 @@
 //                    ... all kernels have ended; barrier
 //                    every rank destroys its Multicast, then its memory
 //
-// The driver blocks in bind() until all devices have been added: hence the first barrier.
+// The first barrier is needed because the driver blocks in bind() until all devices have been
+// added.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,8 @@ struct StepGraph {
   };
 
   // Steps are numbered over all plans, in the order in which the plans were added.
-  // By plan: number of its first step; then the number of steps.
+  // `first_step` gives the number of the first step of each plan, and ends with the number of
+  // all steps.
   std::vector<int32_t> first_step{0};
   std::vector<int32_t> waits;  // by step: number of steps and messages that it waits for
   std::vector<int32_t> first_follower{0};

@@ -37,8 +37,8 @@ struct Operation {
   Operation* next = nullptr;
   Ticks begun = 0;    // 0: not recorded yet
   ActiveCall active;  // counts the call as in flight, unless it completed at once
-  // Only for receives (point_to_point.h):
-  // Compiled for the received message, if it differs from `compiled`.
+  // The next four members are only for receives (point_to_point.h). `matched` is the call as
+  // compiled for the received message, if it differs from `compiled`.
   std::shared_ptr<const CompiledCall> matched;
   MessageInfo received;
   uint64_t order = 0;    // position in the order of calls

@@ -79,7 +79,8 @@ class Gathering {
     self_.more_rails = acceptor_.listen_on_rails(job.more_interfaces);
     acceptor_.on_other_size(
         [this](const Hello& hello, const std::string& from) { on_other_size(hello, from); });
-    // Descriptors are checked first: with too few, ranks would wait in vain.
+    // Checks the limit of file descriptors first: with too few, some ranks would wait until their
+    // timeout.
     const int64_t held = std::min<int64_t>(job.size - 1, int64_t{job.fanout} + job.most_held);
     if (!reserve_descriptors(static_cast<size_t>(held + 1))) {
       throw descriptor_shortage(cat("connections to ", held, " ranks"), EMFILE);

@@ -13,7 +13,7 @@ namespace {
 // Shortest pause of the helper, used while calls progress.
 constexpr std::chrono::microseconds kShortestNap(50);
 constexpr std::chrono::microseconds kLongestNap(1000);
-// Duration below which a poll has found nothing.
+// A poll that takes no longer than this has made no progress.
 constexpr std::chrono::microseconds kMoved(5);
 constexpr int kIdleNaps = 100;  // idle polls after which the helper waits for the next call
 

@@ -138,7 +138,7 @@ class Emitter {
   }
 
   // Sends complete parts from the first team to one rank of every other team. The same message
-  // serves the first partner of the all-gather.
+  // goes to the rank's first partner in the all-gather, which needs the same data.
   void spread() {
     if (in_first()) {
       std::vector<int32_t> targets;

@@ -57,9 +57,9 @@ Program emit_reduce_two_shot(const Shape& shape) {
   return program;
 }
 
-// Returns the pieces that a rank reduces after the merge with the rank at `distance`. The rank's
-// bits up to there select them; the lowest bit selects the largest half (halving_doubling.cc has an
-// example).
+// Returns the chunks that a rank reduces after its exchange with the rank at `distance`. Each bit
+// of the rank, from the lowest up to the bit of `distance`, selects one half of the chunks selected
+// before (halving_doubling.cc has an example).
 ChunkRange share(Space space, int32_t rank, int32_t distance, int32_t ranks) {
   ChunkRange range{space, 0, ranks};
   for (int32_t bit = 1; bit <= distance; bit *= 2) {

@@ -192,8 +192,8 @@ struct Launch {
   int32_t combined = 1;
   uint8_t op = 0;  // value of ReduceOp
   bool private_blocks = false;
-  // In host memory. If not 0, all kernels of the communicator terminate, whatever they wait
-  // for.
+  // Word in host memory. When it is not 0, all kernels of the communicator terminate, whatever they
+  // wait for.
   uint64_t* stop = nullptr;
   // 1 + the peer whose message belongs to another call; written by a kernel that then sets `stop`.
   uint64_t* mismatch = nullptr;

@@ -128,9 +128,10 @@ TUTTI_DEVICE void report_misfit(B& block, const Port& port) {
   block.stop();
 }
 
-// Returns true, and reports it, if the awaited peer is in another call: it sends by the other
-// protocol. A peer's calls are ordered, so it has then left this call or never joined it.
-// `has_come()` distinguishes the two: if the peer has left, it had sent the awaited message before.
+// Returns true if the awaited peer is in a call that does not match this one, and reports the peer.
+// The sign of another call is a message in the other protocol. Since a peer's calls are ordered,
+// the peer has then either completed this call or never joined it. If it has completed this call,
+// the awaited message has arrived too, so `has_come()` returns true.
 template <typename B, typename HasCome>
 TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasCome& has_come) {
   const Launch& launch = block.launch;

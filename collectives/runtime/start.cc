@@ -124,9 +124,9 @@ std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Opera
   return operation;
 }
 
-// Completes a call that the caller waits for. Most calls complete before it is worthwhile to admit
-// other threads. The message is sent first; the records that others may need are written while it
-// is in flight.
+// Completes a call that the caller waits for. The message is sent first; the start is recorded
+// while it is in flight. The lock is held for some rounds of polling, because most calls complete
+// within them, and is then released for other threads.
 void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
                               std::unique_lock<std::mutex>& lock) {
   if (operation == nullptr) return;

@@ -16,7 +16,7 @@ class FairSharing {
  public:
   using Flow = uint32_t;
 
-  // Starts without flows. `capacities` by link, in any unit of bytes per time.
+  // Starts without flows. `capacities`: bandwidth of each link, in any unit of bytes per time.
   explicit FairSharing(std::vector<double> capacities);
 
   // Begins a flow over at least one link. Its rate is 0 until settle(). A link listed twice is used

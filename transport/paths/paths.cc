@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kLongestPause(1);
 // Pause per rank between polls: hundreds of ranks that poll every millisecond would slow down the
 // rank that they wait for.
 constexpr std::chrono::microseconds kPausePerRank(100);
-// Grace period for the report of a death because of which others left.
+// After a rank has left: time to wait for the report of the death that may have made it leave.
 constexpr std::chrono::seconds kTimeToTell(2);
 
 // Returns the timeout for a rank of this host that creates the same communicator. It is no longer

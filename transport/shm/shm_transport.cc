@@ -277,8 +277,8 @@ const shm::Mapping* ShmTransport::mapping_of(const Cell& cell, int peer) {
   return known.emplace_back(std::move(mapping)).get();
 }
 
-// Returns the address of the lent message; null if its segment cannot be mapped or the loan is
-// revoked, which saves a useless read.
+// Returns the address of the lent message, or of a copy if its segment cannot be mapped. Returns
+// null if the loan is revoked or the copy fails.
 const std::byte* ShmTransport::lent(const Cell& cell, int peer, In& connection) {
   if (revoked(cell, peer)) return nullptr;
   if (const shm::Mapping* const mapping = mapping_of(cell, peer)) {

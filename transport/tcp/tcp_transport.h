@@ -74,8 +74,9 @@ class TcpTransport final : public Transport {
   // Returns the outgoing connections, which have ended. Their bytes in flight still arrive while
   // the sockets are kept open. Nothing can be sent any more.
   std::vector<Fd> release_outgoing();
-  // Returns true if no byte in flight would have to be sent again if its connection broke. To be
-  // called after end_sending(). Bytes that wait for a slow reader's window do not count.
+  // Returns false while peers have yet to confirm bytes in flight, which would have to be sent
+  // again if the connection broke. Bytes that wait for a slow reader's window do not count. To be
+  // called after end_sending().
   bool settled();
 
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;

@@ -45,8 +45,9 @@ class Driver {
   class Rest;
 
  private:
-  // Calls whose references are released only while the mutex is not held. The last reference to a
-  // call may be the last one to its connection, whose end asks the Driver for its calls.
+  // Calls in progress. References to them are released only while the mutex is not held: releasing
+  // the last reference to a call may destroy its connection, whose destructor calls of(), which
+  // locks the mutex.
   using Calls = std::list<std::shared_ptr<Driven>>;
   struct State {
     std::mutex mutex;  // guards the following members

@@ -60,8 +60,8 @@ struct CompiledCall {
   bool point_to_point() const { return signature.collective == Collective::send_recv; }
 };
 
-// How the two buffers are located: `apart`, `in_place`, or `beyond` if one exceeds the address
-// space.
+// Location of the two buffers relative to each other: without overlap (`apart`), overlapping
+// (`in_place`), or invalid because one exceeds the address space (`beyond`).
 enum class Lie : uint8_t { apart, in_place, beyond };
 
 inline Lie lie_of(const Request& request) {

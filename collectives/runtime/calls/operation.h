@@ -48,7 +48,7 @@ struct Operation {
   std::function<void(const Error*)> on_end;
   std::atomic<bool> awaited{false};  // a thread waits for it or has polled it
   std::atomic<bool> done{true};      // true: complete, or not begun
-  // Set last by a thread that waited for it, after which that thread does not touch it.
+  // Set to true by the thread that waited for the operation, as its last access to the operation.
   std::atomic<bool> left{false};
   std::atomic<bool> failed{false};  // true: it will never complete
   std::optional<Error> failure;     // why it failed; written before `failed`

@@ -34,7 +34,7 @@ class StallWatch {
     std::function<std::string(int job_rank)> describe;  // result of Control::describe()
   };
 
-  // Watches the calls of `rank`. `members`: rank of the job, by rank. Both references must outlive
+  // Watches the calls of `rank`. `members[r]`: world rank of rank r. Both references must outlive
   // this object.
   StallWatch(int rank, const std::vector<int>& members, const FlightRecorder& recorder,
              Channel channel)
@@ -42,8 +42,9 @@ class StallWatch {
 
   // --- asking: calls are identified by their numbers, 0 for messages
 
-  // Asks the missing ranks, the ranks that these reported waiting for, and the ranks on the way
-  // there, once each. With `again`, all of them are asked once more.
+  // Asks the missing ranks, the ranks that these reported waiting for, and the rank that forwards
+  // the question to each of them (Channel::way_to). Each is asked once per call, and once more if
+  // `again`.
   void ask(std::vector<int> missing, uint32_t call, bool again);
   // Records the answer of `peer`; an empty one means that it has destroyed its communicator.
   void hear(int peer, uint32_t call, std::string_view answer);

@@ -58,8 +58,8 @@ class ControlClient {
   virtual std::string on_question(int asker, uint32_t call) = 0;
   // Receives the answer of `rank`, which is empty if that rank has detached the communicator.
   virtual void on_answer(int rank, uint32_t call, std::string_view answer) = 0;
-  // Takes a data connection that `rank` (a world rank) opened, in non-blocking mode, after the
-  // handshake and the TLS handshake. `number`: see Renewal.
+  // Takes a data connection that `rank` (a world rank) opened. The socket is non-blocking; the
+  // handshake, and the TLS handshake if there is one, are complete. `number`: see Renewal.
   virtual void on_connection(int rank, int lane, int number, ByteStream socket) = 0;
   // Takes the data connection that open_connection() requested, in the same state as in
   // on_connection().
@@ -97,8 +97,8 @@ class Control {
   // Formats as "rank 3 (node7, pid 1234)".
   std::string describe(int rank) const;
 
-  // Brackets the creation of a communicator on this rank, from before other members can mention it
-  // until it is attached or creation has failed.
+  // Exists while this rank creates a communicator: from before other members can mention the
+  // communicator, until it is attached or its creation has failed.
   class Making {
    public:
     explicit Making(Control& control) : control_(control) { control_.expect_communicator(); }

@@ -54,8 +54,8 @@ class DescriptorService {
 using DeathOfOwner = std::function<std::optional<Error>()>;
 
 // Fetches a descriptor from its owner's service. `hello` identifies this client; `whom` describes
-// the owner in messages. Throws Error; if the owner has ended, this is the cause of its death,
-// provided that it becomes known soon.
+// the owner in messages. Throws Error. If the owner has ended, and the cause of its death becomes
+// known soon, the error states that cause.
 Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const Hello& hello,
                     const std::string& key, const std::string& whom, const DeathOfOwner& death,
                     const Deadline& deadline);

@@ -110,8 +110,8 @@ class FrameReader {
   bool ok_ = true;
 };
 
-// Returns true for frames that are sent repeatedly until they are answered; one of them may be
-// lost.
+// Returns true for frames that are sent again until they are answered, so that the loss of one does
+// no harm.
 inline bool is_repeated(std::string_view frame) {
   const FrameType type = FrameReader(frame.substr(sizeof(uint32_t))).type();
   return type == FrameType::question || type == FrameType::activity_question ||

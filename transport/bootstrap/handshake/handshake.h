@@ -106,8 +106,8 @@ TlsKey tls_key(std::string_view key, const Challenge& challenge, const Hello& he
 // Compares in constant time.
 bool equal(const Digest& a, const Digest& b);
 
-// Thrown if the listener is not of this job: it is not Tutti, does not know the token, or expects
-// nobody.
+// Thrown if the listener does not belong to this job: it is not Tutti, does not know the token, or
+// answers that this rank is not in its job.
 class NotThisJob : public Error {
  public:
   NotThisJob(const std::string& what, const ErrorDetail& detail)

@@ -37,9 +37,9 @@ class UseGate {
 
   // Enters for a call. The gate rejects it once a close() has begun.
   Use enter() { return enter_while(State::open); }
-  // Enters for an operation that needs the object as long as it exists: an abort, or returning
-  // memory. The gate rejects it once the object is gone. It waits while the object is being
-  // destroyed.
+  // Enters for an operation that must succeed as long as the object exists: an abort, or the return
+  // of memory. While the object is being destroyed, waits; once it is gone, the gate rejects the
+  // operation.
   Use enter_until_closed() { return enter_while(State::closing); }
 
   bool is_open() const {

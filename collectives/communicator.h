@@ -74,7 +74,7 @@ class Prepared;
 class Work;
 
 namespace internal {
-// How long a handle has seen no progress, and what has been done because of it.
+// State of a wait without progress: since when, and which steps were taken because of it.
 struct Patience {
   int64_t since_ns = 0;
   int64_t next_look_ns = 0;

@@ -76,7 +76,8 @@ void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   }
 }
 
-// Calls that one thread enqueues: those of one GPU, and of one rank per job.
+// The calls of a group that one thread enqueues: the calls of one GPU, by at most one rank of each
+// job.
 struct ThreadOfRank {
   int device = 0;
   std::vector<std::pair<size_t, const void*>> ranks;  // the rank of each job

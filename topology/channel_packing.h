@@ -21,8 +21,8 @@ struct Card {
   Arc in = 0;
   std::vector<Route> to;    // by rank: route from the card to the rank
   std::vector<Route> from;  // by rank: route from the rank to the card
-  // Routes by rank: over NVLink to another GPU that is near the card (NCCL's PXN). The type is DIS
-  // where that path has no benefit.
+  // By rank: route from the rank over NVLink to another rank's GPU that is nearer to the card, and
+  // from there to the card (NCCL's PXN). The type is DIS for ranks without such a route.
   std::vector<Route> by_peer;
 };
 

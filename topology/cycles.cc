@@ -191,7 +191,8 @@ class Joining {
     return found == colour_.end() ? -1 : found->second;
   }
   int any(size_t count) {
-    // Gives the same result with every standard library.
+    // `%` gives the same result everywhere; distributions of <random> depend on the standard
+    // library.
     return static_cast<int>(random_() % count);
   }
   int any_neighbour(int vertex) {

@@ -34,7 +34,9 @@ bool begins_at_its_address(MPI_Datatype type) {
 QuietComm::QuietComm() {
   PMPI_Comm_dup(MPI_COMM_SELF, &quiet);
   PMPI_Comm_set_errhandler(quiet, MPI_ERRORS_RETURN);
-  // Open MPI reports this error to the world's handler, and ignores a single element.
+  // Tests whether the library refuses equal send and receive buffers. Open MPI reports that error
+  // to the error handler of MPI_COMM_WORLD, so that handler is replaced meanwhile; and it reports
+  // none for a single element, so the test reduces two.
   MPI_Errhandler worlds = MPI_ERRHANDLER_NULL;
   PMPI_Comm_get_errhandler(MPI_COMM_WORLD, &worlds);
   PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -78,7 +78,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Tests the receive, in one thread at a time, which is enough.
+  // Tests the receive, unless another thread is testing it, which makes the same progress.
   void make() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     int done = 0;

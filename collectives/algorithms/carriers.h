@@ -52,8 +52,8 @@ struct CarriersLimits {
   int32_t pairs = 1;       // (block, destination) pairs in one such exchange
   int32_t in_transit = 0;  // pairs that a rank forwards for other ranks
 };
-// Returns the maxima. Each thread caches the result of its last layout, because every rank's
-// program contains these numbers.
+// Returns the maxima for a shape. Each thread caches the result of its last layout, because every
+// rank's program contains these numbers.
 CarriersLimits limits_of(const Shape& shape, int32_t levels);
 
 // Appends a chunk to `ranges`, merging it with the last range if it is adjacent.

@@ -276,7 +276,7 @@ bool is_cluster(const std::string& text) {
   }
   const std::string named = name_and_hosts(text).first;
   if (find_named(published_systems(), named) != nullptr) return true;
-  // It is a near miss of a name.
+  // A near miss of a name counts, so that the error can suggest the name.
   if (!named.empty() && !nearest(named, cluster_names()).empty()) return true;
   std::string_view line = trimmed(text);
   const std::string_view first = line.substr(0, line.find_first_of(" ,"));

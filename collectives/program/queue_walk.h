@@ -94,7 +94,7 @@ class QueueWalk {
   // Returns the queue's next step if all steps that it needs are finished. A send to several peers
   // is returned for its first queue only.
   std::optional<Next> next(size_t queue) const;
-  // Advances all queues of the step past it.
+  // Begins the step: advances each queue that contains it to its next step.
   void begin(size_t queue, int32_t step);
   bool has_needs(uint32_t turn, int32_t step) const;
   bool is_next_in_all(const Cursor& cursor, int32_t step) const;

@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// Returns true if they terminate. `plans[r]` is rank r's plan.
+// Returns true if the programs terminate without buffering. `plans[r]` is rank r's plan.
 bool ends_without_buffers(std::span<const Plan> plans);
 
 }  // namespace tutti

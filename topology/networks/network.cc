@@ -166,7 +166,7 @@ int Network::alike_group_size() const {
     return node.kind == NodeKind::numa_node || node.kind == NodeKind::package ||
            node.kind == NodeKind::pci_switch;
   });
-  // So may ranks that are linked directly.
+  // Ranks that are linked directly, without a switch between them, may differ too.
   const bool has_direct_links = std::ranges::any_of(graph_.links(), [&](const GraphLink& link) {
     const auto is_rank = [&](int node) {
       return graph_.node(node).kind == graph_.node(node_of(0)).kind;

@@ -62,8 +62,8 @@ class Network {
   // message is split evenly over them. Returns 0 if failed links have left no route.
   int route(int from, int to, std::vector<Arc>& arcs);
 
-  // Returns the latency of the slowest of `ways` routes, whose arcs follow each other in `arcs`,
-  // the same number for each.
+  // Returns the latency of the slowest of `ways` routes. `arcs` holds the arcs of the first route,
+  // then those of the second, and so on; all routes have the same number of arcs.
   double slowest_us(std::span<const Arc> arcs, int ways) const;
 
   // Returns the links that `name` means: "leaf0-spine1", the links between two nodes; "link7", a

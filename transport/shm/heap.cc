@@ -27,7 +27,8 @@ constexpr uint64_t kMostPart = uint64_t{8} << 40;
 // Maximum length of a segment of allocate(). Up to it, a new segment is as long as all earlier ones
 // together, which keeps their number small.
 constexpr uint64_t kLongestSegment = uint64_t{1} << 30;
-// Size of the pieces in which pages are moved, because a piece exists twice during the move.
+// Size of the pieces in which pages are moved. While a piece is being moved, it is in memory twice,
+// so pieces are small.
 constexpr size_t kMovedAtOnce = size_t{16} << 20;
 
 constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) {

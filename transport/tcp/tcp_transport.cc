@@ -360,8 +360,8 @@ bool TcpTransport::ended(int peer, int lane) const {
 
 // ---- sleeping
 
-// Prepares a sleep. Only connections checked from here on may end it. A sleeping rank has time to
-// read the clock.
+// Prepares a sleep, which only connections that are checked after this call may end. Reads the
+// clock, because a rank that is about to sleep has time for it.
 void TcpTransport::arm(WaitSet&) {
   const int64_t until = next_look_ns_ - now_ns();
   look_is_due_ = until <= 0 || (until <= kLookAgainNs - kLookSoonNs &&

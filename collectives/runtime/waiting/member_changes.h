@@ -51,7 +51,7 @@ class MemberChanges {
   // Drops this rank's part, because the change will not be called again.
   void abandon() { part_.reset(); }
 
-  // Runs an agreement without a change. Throws Error(invalid_argument) between the two questions.
+  // Runs an agreement without a change. Throws Error(invalid_argument) if unfinished().
   Agreed agree(uint64_t flags, const Agree& agree) {
     if (part_) {
       throw Error(ErrorCode::invalid_argument, "a membership change failed before it completed",

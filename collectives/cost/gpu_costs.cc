@@ -62,9 +62,10 @@ const std::array kPublished = {
     Published{"mi300x", 48, 38.7, 5300, 2100, 0.6, 0.57, 0, true},
 };
 
-// Cycles of a load from the L1 and the L2 cache on an H100 (an A100's are within three of them;
-// none were found for a B200): Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU
-// Architecture, IPDPS workshops 2024. A barrier of 16 warps is assumed to take 40.
+// Duration in cycles of a load from the L1 and from the L2 cache of an H100: Luo et al.,
+// Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, IPDPS workshops 2024. An A100's
+// differ by at most three cycles; none were found for a B200. The duration of a barrier of 16 warps
+// is an assumption.
 constexpr double kFirstLevel = 41;
 constexpr double kSecondLevel = 263;
 constexpr double kBarrier = 40;

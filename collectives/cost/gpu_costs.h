@@ -9,9 +9,11 @@
 
 namespace tutti {
 
-// Returns the classes. Each describes the GPUs of one host: with one link per GPU (of several
-// lanes) into a switch that reaches all others ("a100", "h100", "b200" over NVLink and NVSwitch,
-// "pcie3" to "pcie5" over 16 lanes), or with an xGMI link to each other GPU ("mi300x").
+// Returns the names of the classes. A class describes the GPUs of one host and their links:
+//
+//   "a100", "h100", "b200"    one NVLink connection per GPU to a switch that reaches all others
+//   "pcie3" to "pcie5"        16 lanes of PCI Express per GPU to such a switch
+//   "mi300x"                  an xGMI link from each GPU to each other one
 std::span<const std::string_view> gpu_classes();
 
 // Returns the class of a CUDA device name ("NVIDIA H100 80GB HBM3"), or an empty string. PCIe cards

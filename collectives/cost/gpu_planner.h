@@ -35,9 +35,9 @@ struct GpuSlots {
   size_t lines_bytes = gpu::kMailboxShape.lines_data;
 };
 
-// How messages of the simple protocol travel: through slots; as loans if buffers are in windows; or
-// as loans that are joined into steps which read from all ranks (`joined`) or let the switch
-// compute the sum (`by_switch`).
+// The way of messages of the simple protocol: through slots, or as loans if the buffers are in
+// windows (`lent`). Loans may be joined into steps that read from all ranks (`joined`), or that let
+// the switch compute the sum (`by_switch`).
 enum class GpuWay : uint8_t { slots, lent, joined, by_switch };
 std::string_view name(GpuWay way);
 

@@ -29,9 +29,10 @@ struct Plan {
   // Step i waits for the steps needs[first_need[i]] .. needs[first_need[i + 1] - 1].
   std::vector<int32_t> first_need;
   std::vector<int32_t> needs;
-  // The same dependencies as bit masks, for plans of at most kFew steps: a mask of all steps; and
-  // by step, the mask of steps that must have finished before it begins and the mask of steps that
-  // must have begun (they precede it in its queues). The masks are 0 and empty for longer plans.
+  // The same dependencies as bit masks, for plans of at most kFew steps. `before[i].finished`: the
+  // steps that must have finished before step i begins. `before[i].begun`: the steps that must have
+  // begun, because they precede it in its queues. For longer plans `all_steps` is 0 and `before` is
+  // empty.
   static constexpr size_t kFew = 64;
   struct Before {
     uint64_t finished = 0;

@@ -1,6 +1,9 @@
-// The content of a chunk as a formula: an input chunk of a rank, the combination of two formulas, a
-// formula rounded to the element type, a formula divided by the number of ranks that it combines,
-// or an input chunk that has not been scaled yet.
+// The content of a chunk as a formula. A formula is one of
+//
+//   - an input chunk of a rank, or an input chunk that has not been scaled yet;
+//   - the combination of two formulas;
+//   - a formula rounded to the element type;
+//   - a formula divided by the number of ranks that it combines.
 //
 // Equal formulas have equal ids (the graph is hash-consed), so comparing the order of summation on
 // two ranks means comparing two numbers.

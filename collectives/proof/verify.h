@@ -1,10 +1,14 @@
 // Proves a program by symbolic execution of all p ranks with one message of buffering per
 // connection.
 //
-// verify() rejects programs that make no progress, have messages without a counterpart, read
-// unwritten chunks, count contributions twice or not at all, give wrong results, have ranges that
-// do not fit, or exceed their declared limits. It names the location. Every program is run out of
-// place and in place.
+// verify() runs every program out of place and in place, and rejects programs that
+//
+//   - make no progress, or have messages without a counterpart;
+//   - read unwritten chunks, or use ranges that do not fit;
+//   - count contributions twice or not at all, or give other wrong results;
+//   - exceed their declared limits.
+//
+// Its error names the location.
 #pragma once
 
 #include <cstdint>

@@ -36,9 +36,10 @@ class Link {
   // Sends `frame` before all other frames. Several links may share one large frame.
   void send_first(std::shared_ptr<const std::string> frame) { first_ = std::move(frame); }
   void send(std::string_view frame);
-  // Sends a frame that is repeated until it is answered. The frame is dropped (except one now and
-  // then) if `most` such frames were sent since anything arrived from the other side: a stopped
-  // process reads nothing, and a full system buffer would look like a broken connection.
+  // Sends a frame that is repeated until it is answered. Once `most` such frames were sent since
+  // anything arrived from the other side, most further ones are dropped. Otherwise a stopped
+  // process, which reads nothing, would let the system's buffer fill up, and that would look like a
+  // broken connection.
   void ask(std::string_view frame, size_t most);
   // Writes as much as possible without blocking. receive() reports a broken connection.
   void flush();

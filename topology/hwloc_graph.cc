@@ -242,8 +242,8 @@ class Builder {
       if (type == HWLOC_OBJ_OSDEV_OPENFABRICS) port = os->name;
       if (type == HWLOC_OBJ_OSDEV_NETWORK && port.empty()) port = os->name;
     }
-    // These are 3D controllers of NVIDIA and AMD, and AMD's accelerators; a board's VGA chip is not
-    // a compute GPU.
+    // 3D controllers of NVIDIA and AMD, and AMD's accelerators, are compute GPUs. The VGA chip of a
+    // board is not.
     const bool is_makers = pci.vendor_id == 0x10de || pci.vendor_id == 0x1002;
     computes |= is_makers && (pci.class_id == 0x0302 || pci.class_id == 0x0380 || kind == 0x12);
     if (computes) {

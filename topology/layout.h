@@ -36,7 +36,7 @@ class Layout {
   bool in_order() const { return !tree_ || tree_->rank_at.empty(); }
   int rank_at(int position) const { return in_order() ? position : find(tree_->rank_at, position); }
   int position_of(int rank) const { return in_order() ? rank : find(tree_->position_of, rank); }
-  // Returns the same groups with the ranks renumbered by position.
+  // Returns the layout of positions: this one, with each rank replaced by its position.
   Layout of_positions() const;
   // Returns this layout if it is in rank order, otherwise one without groups.
   Layout in_rank_order() const { return in_order() ? *this : Layout(); }

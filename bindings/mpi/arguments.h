@@ -29,17 +29,18 @@ bool is_own_rank(MPI_Comm comm, int rank);
 // Returns true if `data` is invalid for `count` elements of the type: MPI_IN_PLACE, or null (unless
 // the type has absolute addresses).
 bool is_refused_place(const void* data, int64_t count, MPI_Datatype type);
-// Returns true also if `count` is negative, or the type is null or not committed.
+// Returns true if is_refused_place() does, `count` is negative, or the type is null or not
+// committed.
 bool is_refused(const void* data, int64_t count, MPI_Datatype type);
-// Returns the same, but `data` may be MPI_IN_PLACE.
+// Returns true if is_refused() does, except for MPI_IN_PLACE, which is valid here.
 inline bool is_refused_apart(const void* data, int64_t count, MPI_Datatype type) {
   return data != MPI_IN_PLACE && is_refused(data, count, type);
 }
-// Returns the same for the own buffer of a call with a root: the root may pass MPI_IN_PLACE.
+// Checks this rank's own buffer of a call with a root: only the root may pass MPI_IN_PLACE.
 inline bool is_refused_own(bool is_root, const void* data, int64_t count, MPI_Datatype type) {
   return is_root ? is_refused_apart(data, count, type) : is_refused(data, count, type);
 }
-// Returns the same for a buffer with one block of elements per rank.
+// Checks a buffer with one block per rank; block i has counts[i] elements.
 template <typename Count>
 bool is_refused(const void* data, const Count* counts, int blocks, MPI_Datatype type) {
   int64_t total = 0;

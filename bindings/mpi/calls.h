@@ -238,8 +238,8 @@ inline Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, co
                              : Run(own, static_cast<uint64_t>(own_count), own_type);
 }
 
-// Returns the same for v-calls. Unless the call is in place, counts and displacements may be
-// invalid.
+// Returns this rank's own contribution or result in a v-call. `counts` and `displacements` are
+// those of `blocks`, and are used only if the call is in place.
 template <typename Count, typename Displacement>
 Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const void* blocks, int rank,
             const Count* counts, const Displacement* displacements, MPI_Datatype type) {

@@ -25,7 +25,7 @@ Pending::Pending(Call call, std::shared_ptr<Channel> channel)
 Pending::~Pending() = default;
 
 Requests& requests() {
-  // It is never destroyed, because a forked child that exits has no helper to wait for.
+  // The table is never destroyed, because a forked child that exits has no helper to wait for.
   static Requests& all = *std::make_unique<Requests>().release();
   return all;
 }

@@ -157,7 +157,8 @@ class Session {
   // Removes the channel. Calls in flight keep it alive until they have ended.
   void remove(void* channel) {
     static_cast<Channel*>(channel)->comm = MPI_COMM_NULL;
-    // It is destroyed outside the lock, because other threads create communicators.
+    // `gone` is destroyed after the lock is released, so that other threads can create
+    // communicators meanwhile.
     decltype(channels_)::node_type gone;
     const std::lock_guard lock(mutex_);
     gone = channels_.extract(channel);

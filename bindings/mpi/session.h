@@ -63,7 +63,8 @@ Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision);
 // Writes the error to standard error and calls the communicator's error handler, as happens for
 // MPI's own errors. Returns the error's class.
 int fail(MPI_Comm comm, Call call, const std::exception& error);
-// Does the same with the window's error handler.
+// Writes the error to standard error and calls the window's error handler. Returns the error's
+// class.
 int fail_on_window(MPI_Win win, Call call, const std::exception& error);
 
 // An error with an MPI class that Tutti's own codes lack.

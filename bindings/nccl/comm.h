@@ -89,13 +89,13 @@ ncclComm_t part_of(ncclComm& comm, Communicator part, const std::string& name);
 // The communicator is released when all its ranks in this process have left, because one thread may
 // drive several of them, and leaving ranks wait for each other.
 void leave(ncclComm_t comm);
-// Does the same, but first makes all calls on the communicator fail at once.
+// Makes all calls on the communicator fail at once, and then leaves it as leave() does.
 void abort(ncclComm_t comm);
 
 // Runs the action: now or, within a group, at its end. At the end each `rank`'s actions run in a
 // thread of their own, in order, because one thread may drive several ranks.
 void meet_others(const void* rank, std::function<void()> action);
-// Does the same for an action on a communicator, which that thread then uses.
+// Runs an action on a communicator, in the same way; the thread that runs it uses the communicator.
 void meet_others(const Use& comm, std::function<void(ncclComm&)> action);
 // Keeps the communicator alive until the end of the group, when the call is made.
 void use_in_group(Use comm);

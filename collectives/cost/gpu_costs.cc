@@ -52,7 +52,8 @@ const std::array kPublished = {
     Published{"h100", 18 * nvlink_GBps(90), 38.7, 3350, 1980, 0.6, 0.57, kMulticastOfH100},
     Published{"b200", 18 * nvlink_GBps(100), 77.4, 8000, 1965, 0.6, 0.57,
               kMulticastOfH100* nvlink_GBps(100) / nvlink_GBps(90)},
-    // These have the processor and memory of GPUs sold for such slots: V100, A100, H100 NVL.
+    // The PCI Express classes have the processor and memory of GPUs that are sold as PCIe cards:
+    // V100, A100, H100 NVL.
     Published{"pcie3", pci_GBps(8, 16), 24, 900, 1380, 1.0, 0.95},
     Published{"pcie4", pci_GBps(16, 16), 24, 1935, 1410, 1.0, 0.95},
     Published{"pcie5", pci_GBps(32, 16), 38.7, 3938, 1785, 1.0, 0.95},

@@ -38,7 +38,7 @@ TUTTI_DEVICE uint32_t vector_bytes(uint64_t offset, uint64_t bytes) {
                                : static_cast<uint32_t>(sizeof(Vector));
 }
 
-// Returns the same for one of several vectors that a pack fills, of which only `bytes` may be used.
+// Returns how many of the first `bytes` bytes of a pack are in the vector at `offset` in the pack.
 TUTTI_DEVICE uint32_t bytes_in_vector(uint64_t bytes, uint64_t offset) {
   return bytes <= offset ? 0 : vector_bytes(offset, bytes);
 }

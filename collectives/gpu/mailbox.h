@@ -94,7 +94,8 @@ struct Block {
     stop();
     return true;
   }
-  // Returns the same during the wait for a line.
+  // Returns true if the kernel must stop; called in each iteration of a wait for the line
+  // `awaited`.
   TUTTI_DEVICE bool must_stop(const Line* awaited, uint32_t flag);
 };
 

@@ -35,7 +35,7 @@ class ChunkMap {
            uint64_t element_bytes)
       : ChunkMap(plan, own, element_bytes,
                  {input.empty() ? nullptr : &input, output.empty() ? nullptr : &output,
-                  // These blocks give scratch chunks their lengths:
+                  // The blocks that determine the lengths of scratch chunks.
                   !output.empty()  ? &output
                   : !input.empty() ? &input
                                    : nullptr}) {}

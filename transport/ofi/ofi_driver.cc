@@ -362,7 +362,8 @@ bool OfiDriver::take_error() {
 }
 
 void OfiDriver::failed(Operation& operation, const std::string& why) {
-  // It received a message that is too long, from outside the job.
+  // A failed receive had a message that is too long, which comes from outside the job. The buffer
+  // is used for another receive.
   if (operation.what == Operation::What::receive) {
     if (!closed_) post_receive(static_cast<Buffer&>(operation));
     return;

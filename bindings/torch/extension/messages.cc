@@ -68,14 +68,14 @@ Future Backend::barrier(const c10d::BarrierOptions& options) {
 // Runs a barrier over the Store, so that rank 0 can name missing ranks and the communicator
 // survives. Each rank announces itself, and rank 0 answers with "go" or the missing ranks.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  // Here a timeout of 0 is valid, as for torch's other backends.
+  // A timeout of 0 is valid in this function, as for torch's other backends.
   const auto timeout =
       options.timeout.count() == 0 ? options.timeout : timeout_or_own(options.timeout);
   const auto late = std::chrono::steady_clock::now() + timeout;
   const std::string prefix = "tutti/monitored/" + std::to_string(monitored_barriers_++) + "/";
   const auto comes = [&](const std::string& key) {
     while (!store_->check({prefix + key})) {
-      // This fails once the group is destroyed.
+      // use() throws once the group is destroyed, which ends the wait.
       static_cast<void>(connection_->use("monitored_barrier"));
       if (std::chrono::steady_clock::now() >= late) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -67,8 +67,8 @@ constexpr bool is_float(DType type) {
 }
 constexpr bool is_pair(DType type) { return type >= DType::f32_i32 && type <= DType::i64_i64; }
 
-// The type in which values are computed: float for 16- and 8-bit floats and for blocks, otherwise
-// the type itself.
+// Returns the type in which values are computed: float for 16- and 8-bit floats and for blocks,
+// otherwise the type itself.
 constexpr DType accumulator_of(DType type) {
   const bool is_narrow = size_of(type) < sizeof(float) || is_block(type);
   return is_float(type) && is_narrow ? DType::f32 : type;

@@ -83,8 +83,9 @@ class Settings {
 // warnings.
 Settings& settings();
 
-// For diagnostic programs: if called before settings(), invalid values keep their defaults instead
-// of throwing.
+// Reads the settings as settings() does, but gives variables with invalid values their defaults
+// instead of throwing, and returns the mistakes. It is for diagnostic programs, which call it
+// before settings().
 const std::vector<SettingMistake>& tolerate_setting_mistakes();
 
 }  // namespace tutti

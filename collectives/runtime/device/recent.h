@@ -31,8 +31,8 @@ class Recent {
     return values_.emplace(std::move(key), Used{std::move(value), ++uses_}).first->second.value;
   }
 
-  // If there are more than `most` values, removes and returns the least recently used half, so that
-  // a removal is amortized over many additions.
+  // Removes and returns the least recently used half of the values if there are more than `most`;
+  // otherwise returns none. Half are removed at once, so that the cost per added value is small.
   std::vector<Value> take_old() {
     if (values_.size() <= most_) return {};
     std::vector<uint64_t> uses;

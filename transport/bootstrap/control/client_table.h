@@ -52,8 +52,8 @@ class ClientTable {
                              ControlClient* client);
   void detach(uint64_t communicator);
   bool attached(uint64_t communicator) const;
-  // Bracket the creation of a communicator. stop_expecting() returns the answers to questions for
-  // communicators that were never attached.
+  // Begin and end the creation of a communicator. stop_expecting() returns the answers to questions
+  // for communicators that were never attached.
   void expect();
   std::vector<Answer> stop_expecting();
 

@@ -1,15 +1,13 @@
 // The context of one micro-batch on its way through a model, passed to every module's calls.
-//
-// A module is a value with parameters (handles), no state of its own:
+//  A module is a value with handles to its parameters and no other state:
 //   forward(pass, input, saved)                    -> output; `saved` gets what backward needs
 //   backward_input(pass, output_gradient, saved)   -> dLoss/dInput
 //   backward_weight(pass, saved)                   adds dLoss/dParameter to the gradients
-// so that several micro-batches may be in flight at once (pipelines), each with its own `saved`.
-// backward_weight may run at once or be deferred (Pass::finish), as zero-bubble schedules do.
-//
-// Memory: outputs and saved activations come from the pass's arena; the caller that runs the units
-// takes marks and releases them. Inputs live until backward is done. Modules keep views, not
-// copies.
+//  Several micro-batches may therefore be in flight at once (pipelines), each with its own `saved`.
+//  backward_weight may run at once or be deferred (Pass::finish), as zero-bubble schedules do.
+//  Memory: outputs and saved activations come from the pass's arena; the caller that runs the units
+//  takes marks and releases them. Inputs live until backward is done. Modules keep views, not
+//  copies.
 #pragma once
 
 #include <algorithm>
@@ -32,20 +30,22 @@ class KeyValueCache;
 class Mesh;
 class TokenDeal;
 
-// Contents of a micro-batch. The memory belongs to the data source.
+// Contents of a micro-batch. The data source owns the memory.
 struct MicroBatch {
   int64_t samples = 0;
-  uint64_t first_sample = 0;  // its number among all samples since training began
-  // Language models: samples x context tokens; as many targets, or one per sample.
+  uint64_t first_sample = 0;  // index of the first sample among all samples since training began
+  // Language models: samples x context tokens. There are as many targets as tokens, or one target
+  // per sample.
   std::span<const int32_t> tokens;
-  // Input numbers of each sample: images are samples x (height * width * channels), in [0, 1].
+  // Input numbers of each sample. Images are samples x (height * width * channels), in [0, 1].
   std::span<const float> features;
-  // Targets below 0 are ignored (PyTorch's -100): no loss, no gradient, not counted.
+  // Targets. A negative one is ignored (PyTorch's -100): it has no loss and no gradient and is not
+  // counted.
   std::span<const int32_t> targets;
-  // Regression targets, which replace `targets`: samples x outputs.
+  // Regression targets, used instead of `targets`: samples x outputs.
   std::span<const float> float_targets;
-  // Where samples hold several documents: for each token, the position in its sample where its
-  // document begins; attention is limited to positions from there on. Empty: all 0.
+  // If samples contain several documents: for each token, the position in its sample at which its
+  // document begins. Attention sees only positions from there on. Empty: all 0.
   std::span<const int32_t> document_starts;
   // This rank may have only some of the micro-batch's tokens (context parallelism, decoding with a
   // cache): those in `ranges`, numbered sample after sample; each sample has `positions` in all. If

@@ -1,14 +1,13 @@
-// One rank's share of a model in training: a stage of its pipeline; the stage's parameters,
-// gradients and optimizer state, as far as the ZeRO stage gives them to this rank; and the
+// One rank's share of a model in training: one stage of the pipeline, that part of the stage's
+// parameters, gradients and optimizer state which the ZeRO stage gives to this rank, and the
 // operations of a step.
 //
 //   micro-batches -> pipeline -> gradients -> summed over the stage's ranks -> scaled, clipped
 //                 -> optimizer -> values
-//
-// Every layout trains the same model: with the same number of data-parallel ranks and the same
-// micro-batches, in deterministic mode, all stages of ZeRO, all synchronous pipelines but Chimera,
-// all bucket sizes and all recomputation modes give the same bits. Without pipelining there is one
-// stage.
+//  Every layout trains the same model. In deterministic mode, with the same number of data-parallel
+//  ranks and the same micro-batches, the result has the same bits for all ZeRO stages, all
+//  synchronous pipelines but Chimera, all bucket sizes and all recomputation modes. Without
+//  pipelining there is one stage.
 #pragma once
 
 #include <array>
@@ -45,54 +44,57 @@ namespace tutti::training {
 
 struct PipelineOptions {
   std::string schedule = "1f1b";  // pipeline/schedules.h
-  int virtual_stages = 1;         // chunks a rank, where the schedule has them
-  std::vector<int> cut;           // first unit of each chunk; empty: by estimated costs
+  int virtual_stages = 1;  // number of chunks per rank, in schedules that have chunks
+  std::vector<int> cut;  // first unit of each chunk; empty: chosen by estimated costs
 };
 
 // Creates a user-defined synchronizer (parallel/synchronizer.h) for a rank's share of a model.
-// Model and storage outlive it; the options contain what the replica knows of the parameters.
+// `model` and `storage` outlive it; `options` holds what the replica knows about the parameters.
 using SynchronizerFactory = std::function<std::unique_ptr<Synchronizer>(
     Model& model, ParameterStorage& storage, const DataParallelOptions& options)>;
 
 struct ReplicaOptions {
-  PipelineOptions pipeline;  // over the mesh's pipeline axis
-  StorageOptions storage;    // one_pass and stage-dependent options are derived
+  PipelineOptions pipeline;  // options of the mesh's pipeline axis
+  // the replica derives one_pass and the options that depend on the ZeRO stage
+  StorageOptions storage;
   DataParallelOptions data_parallel;
-  SyncOptions sync;                  // how ranks synchronize
-  FactorOptions factors;             // the trainer sets `samples` to those of a step
-  SynchronizerFactory synchronizer;  // none: chosen by the other options
-  RunnerOptions runner;              // its type is that of the storage
-  int threads = 1;                   // CPU threads of this rank (thread_pool.h)
-  uint64_t seed = 1;                 // of initial values
-  std::optional<double> clip;        // limit on the norm of all gradients together
-  bool stochastic_rounding = false;  // update bf16 values in place, without masters
-  bool nearest_rounding = false;     // likewise, but small updates are lost; for experiments
+  SyncOptions sync;  // how ranks synchronize gradients or parameters
+  FactorOptions factors;  // the trainer sets `samples` to the number of samples of a step
+  SynchronizerFactory synchronizer;  // none: the other options determine the synchronizer
+  RunnerOptions runner;  // the replica sets its data type to that of the storage
+  int threads = 1;  // number of CPU threads of this rank (thread_pool.h)
+  uint64_t seed = 1;  // seed of initial values
+  std::optional<double> clip;  // limit on the norm of all gradients together; none: no clipping
+  bool stochastic_rounding = false;  // update bf16 values in place, without fp32 masters
+  // the same with rounding to nearest, which loses small updates; for experiments
+  bool nearest_rounding = false;
   bool without_masters() const { return stochastic_rounding || nearest_rounding; }
   // For f16: the loss is scaled, and steps whose gradients overflow are skipped. None: no scaling.
   std::optional<LossScalerOptions> loss_scaling;
-  // Maximum number of micro-batches of a rank in any step; 0: unknown. Gradients of a single
-  // micro-batch take less memory than sums of several.
+  // Maximum number of micro-batches of a rank in any step; 0: unknown. The gradient of a single
+  // micro-batch takes less memory than the sum over several.
   int64_t passes = 0;
-  // Makes this rank's gradients take this many times as long, by sleeping. For experiments with
+  // Factor by which this rank's gradients take longer, by sleeping. For experiments with
   // stragglers.
   double slowdown = 1;
 };
 
 struct StepResult : StepLosses {
-  double gradient_norm = 0;  // this rank's own if gradients are not summed
-  // The squared norm of one micro-batch's gradient of its mean loss, averaged over the ranks' first
-  // micro-batches. 0: unknown, as for models that are cut over ranks.
+  double gradient_norm = 0;  // norm of this rank's gradients alone if gradients are not summed
+  // Squared norm of one micro-batch's gradient of its mean loss, averaged over the ranks' first
+  // micro-batches. 0: unknown, as it is for models that are sharded over ranks.
   double micro_batch_square = 0;
   double loss_scale = 1;
   int signs = 0;         // number of ranks whose StepBatches::sign returned true
-  bool skipped = false;  // an overflow: nothing was updated
-  // Models with experts: number of tokens of the step that chose each expert, by layer, and the
+  bool skipped = false;  // true after an overflow: nothing was updated
+  // For models with experts: by layer, how many tokens of the step chose each expert. Then the
   // number of these choices that were dropped.
   std::vector<std::vector<int64_t>> expert_load;
   int64_t dropped = 0;
-  std::string overflow;  // if skipped: the parameter and rank of the first overflow
+  std::string overflow;  // if skipped: the parameter and rank of the first overflow, for messages
   // Set where the results of several steps are exchanged at once: the time at which this rank
-  // completed its part of the step, or of the last earlier step in which it had a part.
+  // completed its part of the step. If it had no part in this step, the time of its last earlier
+  // part.
   std::optional<std::chrono::steady_clock::time_point> ended;
 };
 
@@ -100,14 +102,14 @@ struct Evaluation {
   double loss = 0;
   double correct = 0;
   int64_t targets = 0;
-  bool of_tokens = false;  // the targets are tokens: exp(loss) is the perplexity
+  bool of_tokens = false;  // true if the targets are tokens, so that exp(loss) is the perplexity
 };
 
-// Bytes on this rank, by kind.
+// Memory in use on this rank, in bytes, by kind.
 struct MemoryReport {
   StorageBytes storage;
   int64_t optimizer = 0;
-  int64_t activations = 0;  // high-water mark, temporaries included
+  int64_t activations = 0;  // high-water mark, including temporaries
   // Message buffers: activations and gradients between stages, ring attention's keys and values.
   int64_t boundaries = 0;
   // For compressed gradient sums: the messages, and error feedback.

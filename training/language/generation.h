@@ -1,4 +1,4 @@
-// Generation of text by a language model, token by token.
+// Generates text by a language model, token by token.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace tutti::training {
 
 struct GenerationOptions {
   int64_t tokens = 200;
-  double temperature = 1;  // 0: always the likeliest token
-  int64_t top_k = 0;       // number of candidates, the likeliest tokens; 0: all
+  double temperature = 1;  // 0: always choose the most likely token
+  int64_t top_k = 0;  // number of candidates, which are the most likely tokens; 0: all tokens
   // Restricts candidates to the likeliest whose probabilities add up to this (nucleus sampling:
   // Holtzman et al. 2020).
   double top_p = 1;

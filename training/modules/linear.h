@@ -1,23 +1,20 @@
-// y = x W^T + b, with W as (outputs x inputs).
-//
-// W may be cut over the ranks of the tensor axis: by outputs, so that each rank computes some of
-// them, or by inputs, so that each rank computes a term of the sum y. A layer cut by outputs and a
-// next one cut by inputs need no communication in between (Shoeybi et al.: Megatron-LM, 2019,
-// section 3).
+// A dense layer: y = x W^T + b, where W is outputs x inputs.
+//  W may be sharded over the ranks of the tensor axis: by outputs, so that each rank computes some
+//  of them, or by inputs, so that each rank computes a term of the sum y. A layer sharded by
+//  outputs and a next one sharded by inputs need no communication in between (Shoeybi et al.:
+//  Megatron-LM, 2019, section 3).
 //
 //            cut by outputs                     cut by inputs
 //   x  ----> [ W_0 ] ----> y_0                  x_0 ----> [ W_0 ] ----> part of y
 //   x  ----> [ W_1 ] ----> y_1                  x_1 ----> [ W_1 ] ----> part of y
 //   backward: parts of dx                       backward: dx_0, dx_1
-//
-// The layer does not sum over ranks: the caller adds the terms up (parallel/convert_layout.h). In
-// deterministic mode (Pass::slices) each slice of the cut dimension is a product of its own, and a
-// term has the type of sums.
-//
-// With PassContext::gemm_format the operands of all three products (output, input gradient, weight
-// gradient) are rounded to that format (kernels/quantized_gemm.h), those of each slice separately.
-// In deterministic mode the values are therefore the same for any cut; otherwise blocks and scales
-// are those of a rank's part.
+//  The layer does not sum over ranks; the caller sums the terms (parallel/convert_layout.h). In
+//  deterministic mode (Pass::slices) each slice of the cut dimension is a separate product, and a
+//  term has the type of sums.
+//  With PassContext::gemm_format the operands of all three products (output, input gradient, weight
+//  gradient) are rounded to that format (kernels/quantized_gemm.h), those of each slice separately.
+//  In deterministic mode the rounded values are therefore the same for any cut. Otherwise blocks
+//  and scales are those of a rank's part.
 #pragma once
 
 #include <cstdint>
@@ -38,33 +35,35 @@ enum class LinearCut : uint8_t {
   none,
   by_outputs,
   by_inputs,
-  // Deterministic mode: each tensor rank has the whole weight and computes all outputs, but only a
-  // term of the input's gradient, as if the weight were cut by outputs. The parameters' gradients
-  // are whole.
+  // For deterministic mode: each tensor rank has the whole weight and computes all outputs, but
+  // only a term of the input's gradient, as if the weight were sharded by outputs. The parameters'
+  // gradients are complete.
   replicated,
 };
 
 struct LinearOptions {
   bool bias = true;
-  double deviation = 0.02;  // of initial weights; the bias starts at 0
+  double deviation = 0.02;  // standard deviation of initial weights; the bias starts at 0
   LinearCut cut = LinearCut::none;
-  // Sizes of packed outputs, each cut by itself: queries, keys and values. Empty: one.
+  // Sizes of packed outputs (queries, keys and values), each of which is sharded separately. Empty:
+  // the outputs are one part.
   std::vector<int64_t> parts = {};
-  // Instead of a cut: each tensor rank has the whole weight and computes these of its outputs,
-  // possibly overlapping other ranks'. The parameters' gradients are then terms of sums over these
-  // ranks.
+  // Set instead of sharding: each tensor rank has the whole weight and computes these of its
+  // outputs, which may overlap other ranks'. The parameters' gradients are then terms of sums over
+  // these ranks.
   std::optional<Share> chosen = {};
-  // Computes products in the activations' type in spite of Pass::gemm_format: routers and output
-  // layers.
+  // True: computes products in the activations' type, ignoring Pass::gemm_format; for routers and
+  // output layers.
   bool keeps_precision = false;
-  // The only rank that has the parameters. If it is one of the tensor ranks, nothing is cut.
+  // The only rank that has the parameters, if there is one. If it is one of the tensor ranks,
+  // nothing is sharded.
   SoleOwner owner = {};
 };
 
-// The BitsOf of a pass's products: in deterministic mode, bits must not depend on the cut.
+// Returns the BitsOf of a pass's products: in deterministic mode, bits must not depend on the cut.
 BitsOf bits_of(const Pass& pass);
 
-// Type of a term of a sum over tensor ranks, for activations of type `type`.
+// Returns the type of a term of a sum over tensor ranks, for activations of type `type`.
 DType type_of_parts(const Pass& pass, DType type);
 
 class Linear {
@@ -72,19 +71,21 @@ class Linear {
   struct Saved {
     ConstTensor input;
     ConstTensor output_gradient;
-    int source = 0;  // rank of the micro-batch (Parameter::gradient_of)
+    int source = 0;  // rank that computed the micro-batch (Parameter::gradient_of)
   };
 
-  // Parameters NAME.weight and NAME.bias, with the shapes of the whole layer. Throws
+  // Adds parameters NAME.weight and NAME.bias, with the shapes of the whole layer. Throws
   // Error(invalid_argument) if `parts` do not add up to the outputs.
   Linear(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
          const LinearOptions& options = {});
-  // A layer without bias that uses another module's weight (tied embeddings), cut as `options` say.
+  // Creates a layer without bias that uses another module's weight (tied embeddings), sharded as in
+  // `options`.
   Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, int64_t outputs,
          const LinearOptions& options = {});
 
-  int64_t outputs() const { return outputs_; }  // on this rank
-  // Ranges of inputs that each yield one term of the sum, for a layer that is cut by inputs.
+  int64_t outputs() const { return outputs_; }  // number of outputs on this rank
+  // Returns the ranges of inputs that each yield one term of the sum, for a layer that is sharded
+  // by inputs.
   std::vector<Share> input_slices(const Pass& pass) const;
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   // `output`: rows x outputs, owned by the caller; of type_of_parts() if the layer is cut by

@@ -88,18 +88,21 @@ class Linear {
   // by inputs.
   std::vector<Share> input_slices(const Pass& pass) const;
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // `output`: rows x outputs, owned by the caller; of type_of_parts() if the layer is cut by
-  // inputs. `turns` (null: all rows at once) is notified of completed rows.
+  // Computes `output`: rows x outputs, in the caller's memory; of type_of_parts() if the layer is
+  // sharded by inputs. `turns`, if not null, divides the rows into parts and is notified as each
+  // part is complete.
   void forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output,
                RowsInTurn* turns = nullptr) const;
-  // The result has type_of_parts() if the layer is cut by outputs.
+  // Returns the input's gradient, of type_of_parts() if the layer is sharded by outputs.
   Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved) const;
-  // Both; the weights' gradients may be deferred by the pass. `saved` must stay in place until
-  // then. `turns` is notified of completed rows of the input gradient.
+  // Returns the input's gradient and computes the weights' gradients, which the pass may defer.
+  // `saved` must keep its address until they are computed. `turns` is notified of completed rows of
+  // the input gradient.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                   RowsInTurn* turns = nullptr) const;
-  // Likewise for several layers with one input and equal cuts: sums their input gradients.
+  // The arguments of backward for one of several layers that have the same input and equal cuts:
+  // their input gradients are summed.
   struct Backward {
     const Linear* layer;
     ConstTensor output_gradient;
@@ -110,7 +113,8 @@ class Linear {
   static Tensor backward(Pass& pass, std::span<const Backward> layers, RowsInTurn* turns = nullptr);
 
  private:
-  // Ranges of slice `slice` in this rank's part of the cut dimension, one for each packed part.
+  // Returns the ranges of slice `slice` in this rank's part of the cut dimension, one for each
+  // packed part.
   std::vector<Share> slice_of(const Pass& pass, int slice) const;
   int own_slices(const Pass& pass) const { return pass.slices / ranks_; }
   int first_slice(const Pass& pass) const { return place_ * own_slices(pass); }
@@ -120,11 +124,13 @@ class Linear {
   bool cuts_inputs(const Pass& pass) const {
     return pass.slices > 1 && cut_ == LinearCut::by_inputs;
   }
-  // Numbers the packed parts of all slices.
+  // Returns the number of packed part `part` of slice `slice`, among the packed parts of all
+  // slices.
   int64_t number_of(int slice, size_t part) const {
     return slice * static_cast<int64_t>(parts_.size()) + static_cast<int64_t>(part);
   }
-  // body(part, number): `number` is the same on whichever rank computes with the part.
+  // Calls body(part, number) for each slice; `number` is the same on whichever rank computes the
+  // part.
   template <typename Body>
   void for_each_slice(const Pass& pass, const Body& body) const;
   // A part of the output gradient: some outputs of rows from `first_row` on.
@@ -134,45 +140,48 @@ class Linear {
     int64_t first_row = 0;
   };
   std::vector<GradientPart> parts_of_slice(const Pass& pass, int slice) const;
-  // Adds to `gradient`, or writes to it, the contribution of some outputs of this layer. `rows`:
-  // rows of the output gradient, with all outputs.
+  // Writes the contribution of some outputs of this layer to `gradient`, or adds it. `rows`: rows
+  // of the output gradient, with all outputs.
   void add_input_gradient(const Pass& pass, ConstTensor rows, const GradientPart& part,
                           Tensor gradient, GemmMode mode) const;
 
   struct Product {
     OperandKind a = OperandKind::activation;
     OperandKind b = OperandKind::weight;
-    int64_t part = 0;  // of the output gradient; each part has its own random numbers
+    // number of the part of the output gradient; each part has its own random numbers
+    int64_t part = 0;
     int64_t first_row = 0;
 
     bool is_weight_gradient() const { return b == OperandKind::activation; }
   };
-  // Multiplies in the pass's format.
+  // Multiplies matrices in the pass's format.
   void multiply(const Pass& pass, const Product& product, ConstTensor a, Transpose transpose_a,
                 ConstTensor b, Transpose transpose_b, Tensor c, GemmMode mode = GemmMode::overwrite,
                 ConstTensor bias = {}) const;
   void add_weight_gradient(const Pass& pass, int64_t part, ConstTensor output_gradient,
                            ConstTensor input, Tensor gradient) const;
-  // The number of this rank's output gradient without slices. Tensor ranks with the same output
-  // gradient round it alike.
+  // Returns the number of this rank's output gradient if there are no slices. Tensor ranks with the
+  // same output gradient round it in the same way.
   int64_t own_part() const { return cut_ == LinearCut::by_outputs ? place_ : 0; }
 
-  // The rows of the weight, or of its gradient, for this rank's outputs; likewise of the bias.
+  // Return the rows of the weight or of its gradient that belong to this rank's outputs, and the
+  // same columns of the bias.
   Tensor rows_of(const Tensor& weight) const { return weight.row_range(first_output_, outputs_); }
   Tensor columns_of(const Tensor& bias) const { return bias.col_range(first_output_, outputs_); }
 
-  int64_t inputs_;  // on this rank, like outputs_
+  int64_t inputs_;  // number on this rank, as in outputs_
   int64_t outputs_;
-  int64_t first_output_ = 0;  // in this rank's part of the weight
+  int64_t first_output_ = 0;  // first of this rank's outputs in its part of the weight
   LinearCut cut_;
-  std::vector<int64_t> parts_;  // of the cut dimension, on all ranks
+  // sizes of the packed parts of the cut dimension, on all ranks together
+  std::vector<int64_t> parts_;
   int ranks_;
   int place_;
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
-  bool adds_bias_ = true;  // only one rank's term of a sum includes the bias
+  bool adds_bias_ = true;  // false if another rank's term of the sum includes the bias
   bool keeps_precision_;
-  uint64_t stream_ = 0;  // of random numbers
+  uint64_t stream_ = 0;  // stream of random numbers
 };
 
 }  // namespace tutti::training

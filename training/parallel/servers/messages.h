@@ -23,11 +23,12 @@ struct Push {
 
 struct Answer {
   int64_t version = 0;  // number of updates of the shard so far
-  int64_t staleness = 0;  // updates, or clocks, by which the worker's values were or are stale
-  int64_t next = 0;       // async, from the first server: the worker's next part
+  // number of updates (async) or clocks (ssp) by which the worker's values were or are stale
+  int64_t staleness = 0;
+  int64_t next = 0;  // async, in the first server's answers: the part that the worker computes next
 };
 
-// Message tags: a header, and the rows that follow it.
+// Message tags: one for a header, one for the rows that follow it.
 inline constexpr int kHeaderTag = 0;
 inline constexpr int kRowTag = 1;
 

@@ -14,8 +14,9 @@ inline constexpr const char* kLockFile = "lock";
 // that dies, so a killed job does not block the next one. The file `lock` names the holder:
 // process, host, start time, run and writer. On a file system without locks, only the text of this
 // file counts: a dead process of this host does not block, but any process of another host does.
-//  A holder that is in `history` does not block either: its job has continued without it, and the
-//  fence (fence.h) keeps it from writing.
+//
+// A holder that is in `history` does not block either: its job has continued without it, and the
+// fence (fence.h) keeps it from writing.
 class DirectoryLock {
  public:
   // Throws Error(invalid_argument), naming the holder, if another process holds the lock, and

@@ -1,15 +1,17 @@
 // The fence of a run's directory: the right to publish steps there.
-//  When a job loses ranks it continues with the remaining members, and a network partition may
-//  leave two such groups. A file lock cannot exclude the second group on a file system whose locks
-//  are local to a host. The directory therefore names its writer in files that are created
-//  exclusively and never changed:
+//
+// When a job loses ranks it continues with the remaining members, and a network partition may leave
+// two such groups. A file lock cannot exclude the second group on a file system whose locks are
+// local to a host. The directory therefore names its writer in files that are created exclusively
+// and never changed:
 //
 //   fence-00000001   {"number": 1, "start": S, "epoch": 0, "digest": D0}   the job's first members
 //   fence-00000002   {"number": 2, "start": S, "epoch": 1, "digest": D1}   the survivors
-//  The file with the highest number names the writer. A group of ranks takes over by creating the
-//  next number. Only one group can create that file, and only a group whose ranks belonged to the
-//  previous writer may. A former writer reads the fence before it publishes a step and then fails.
-//  A step with a higher number is never replaced or removed.
+//
+// The file with the highest number names the writer. A group of ranks takes over by creating the
+// next number. Only one group can create that file, and only a group whose ranks belonged to the
+// previous writer may. A former writer reads the fence before it publishes a step and then fails. A
+// step with a higher number is never replaced or removed.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Reads whole files, and writes files durably.
-//  All functions throw Error(system) that names the file.
+//
+// All functions throw Error(system) that names the file.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // Finds the run to which the steps in a directory belong, and chooses the step to resume.
-//  A run has an identity, which all of its steps and resumes share. Steps in an earlier format have
-//  none and belong to the run that continues from them.
+//
+// A run has an identity, which all of its steps and resumes share. Steps in an earlier format have
+// none and belong to the run that continues from them.
 #pragma once
 
 #include <cstdint>

@@ -4,11 +4,12 @@
 //   --overwrite         existing steps are removed once the new run has its first complete step
 //   --resume [STEP]     continues the run from the newest complete step [up to STEP]
 //   --resume auto       resumes if there are steps, complete or not; otherwise starts a new run
-//  A resumed run continues from one step. All other steps are set aside, which means moved to
-//  DIR/set-aside-N/, where they stay until a user removes them. These are later steps of the same
-//  run (damaged, or abandoned by --resume STEP) and steps of other runs. The steps that remain in
-//  the directory therefore belong to one run and follow each other. Only --overwrite and prune()
-//  delete complete steps.
+//
+// A resumed run continues from one step. All other steps are set aside, which means moved to
+// DIR/set-aside-N/, where they stay until a user removes them. These are later steps of the same
+// run (damaged, or abandoned by --resume STEP) and steps of other runs. The steps that remain in
+// the directory therefore belong to one run and follow each other. Only --overwrite and prune()
+// delete complete steps.
 #pragma once
 
 #include <cstdint>

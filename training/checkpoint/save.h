@@ -1,8 +1,9 @@
 // Saves a checkpoint: every rank writes the pieces of tensors that it owns.
-//  DIRECTORY/step-00000123/ gets one file per rank (rank-0003-of-0008.safetensors) and
-//  checkpoint.json, which describes the contents of these files. A tensor is stored as ranges of
-//  its elements, or of the elements of its slices, so a job with another number of ranks or another
-//  sharding can load it.
+//
+// DIRECTORY/step-00000123/ gets one file per rank (rank-0003-of-0008.safetensors) and
+// checkpoint.json, which describes the contents of these files. A tensor is stored as ranges of its
+// elements, or of the elements of its slices, so a job with another number of ranks or another
+// sharding can load it.
 #pragma once
 
 #include <cstdint>
@@ -64,13 +65,15 @@ class CheckpointSave {
 
 // Collective. Saves a checkpoint; on return the checkpoint is on the disk and `DIRECTORY/latest`
 // names it. Exactly one rank must provide each element of each tensor.
-//  The files are written to a folder beside the older checkpoints, which is renamed once all files
-//  are on the disk. A process that dies at any moment leaves either the old steps or the complete
-//  new one. An existing step of the same name is replaced if it belongs to the run, and otherwise
-//  set aside. Afterwards the run's older steps are removed, except the newest `keep`.
-//  On failure throws the same Error on every rank and keeps the older checkpoints: code system if a
-//  disk is full or a directory cannot be written, mismatch if pieces overlap or are missing,
-//  invalid_argument for impossible pieces.
+//
+// The files are written to a folder beside the older checkpoints, which is renamed once all files
+// are on the disk. A process that dies at any moment leaves either the old steps or the complete
+// new one. An existing step of the same name is replaced if it belongs to the run, and otherwise
+// set aside. Afterwards the run's older steps are removed, except the newest `keep`.
+//
+// On failure throws the same Error on every rank and keeps the older checkpoints: code system if a
+// disk is full or a directory cannot be written, mismatch if pieces overlap or are missing,
+// invalid_argument for impossible pieces.
 void save_checkpoint(const SaveRequest& request, std::span<const TensorPiece> pieces,
                      const Group& group);
 

@@ -7,8 +7,9 @@
 //   partial      a term: the tensor is the sum over ranks
 //   channels     images, one in each row: some of their channels
 //   pixels       images, one in each row: one tile of each image
-//  A pair of layouts determines the messages that convert one into the other
-//  (parallel/convert_layout.h).
+//
+// A pair of layouts determines the messages that convert one into the other
+// (parallel/convert_layout.h).
 #pragma once
 
 #include <array>

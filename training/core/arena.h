@@ -3,9 +3,10 @@
 //
 //   |input|...saved by layer 0...|...saved by layer 1...|temporaries|              |
 //                                                                    ^ mark()
-//  Tensors never move, and memory does not fragment: the next training step reuses the memory that
-//  this step released ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). The
-//  memory comes from a backend, which allocates it in chunks as needed.
+//
+// Tensors never move, and memory does not fragment: the next training step reuses the memory that
+// this step released ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). The memory
+// comes from a backend, which allocates it in chunks as needed.
 #pragma once
 
 #include <cstddef>

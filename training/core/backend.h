@@ -2,8 +2,9 @@
 // tensors and kernels (kernels/): each kernel runs in the memory space of its tensors. A null
 // Backend pointer means the host's memory with the CPU's kernels. training/README.md explains how
 // to add a backend.
-//  A backend has one stream, which runs submitted work in order, possibly asynchronously. Results
-//  for the host are of type Later (later.h), on which the host can wait.
+//
+// A backend has one stream, which runs submitted work in order, possibly asynchronously. Results
+// for the host are of type Later (later.h), on which the host can wait.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // Exchanges texts and errors among ranks that train together.
-//  If one rank has an error, all ranks throw it, and none before all have reached the call: a rank
-//  that left early would abort the communicator, and the others would report the abort instead of
-//  the error.
+//
+// If one rank has an error, all ranks throw it, and none before all have reached the call: a rank
+// that left early would abort the communicator, and the others would report the abort instead of
+// the error.
 #pragma once
 
 #include <functional>

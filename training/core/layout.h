@@ -1,16 +1,19 @@
 // The location of each parameter in memory and its owner. Data parallelism, every ZeRO stage,
 // optimizers and checkpoints all read this one description. It is a value that a pure function
 // creates.
-//  Parameters are packed into buckets, in the order in which backward finishes them (the last layer
-//  first). Every bucket is divided evenly among `ranks` owners, so that reduce-scatter and
-//  all-gather work on it in place:
+//
+// Parameters are packed into buckets, in the order in which backward finishes them (the last layer
+// first). Every bucket is divided evenly among `ranks` owners, so that reduce-scatter and
+// all-gather work on it in place:
 //
 //   bucket 0                    bucket 1                                  ...
 //   |ln_f.bias|ln_f.weight|pad| |h.1.mlp.c_proj.bias|h.1.mlp.c_proj.weight|pad|
 //   |--- rank 0 ---|-- rank 1 --| |-------- rank 0 ---------|------- rank 1 --|
-//  Parameters and shards start at multiples of kAlignment elements; the gaps between them are zero.
-//  Parameters whose gradients are summed over the same ranks form a group. Each group has its own
-//  buckets and its own number of owners.
+//
+// Parameters and shards start at multiples of kAlignment elements; the gaps between them are zero.
+//
+// Parameters whose gradients are summed over the same ranks form a group. Each group has its own
+// buckets and its own number of owners.
 #pragma once
 
 #include <cstddef>

@@ -1,13 +1,16 @@
 // The context of one micro-batch on its way through a model, passed to every module's calls.
-//  A module is a value with handles to its parameters and no other state:
+//
+// A module is a value with handles to its parameters and no other state:
 //   forward(pass, input, saved)                    -> output; `saved` gets what backward needs
 //   backward_input(pass, output_gradient, saved)   -> dLoss/dInput
 //   backward_weight(pass, saved)                   adds dLoss/dParameter to the gradients
-//  Several micro-batches may therefore be in flight at once (pipelines), each with its own `saved`.
-//  backward_weight may run at once or be deferred (Pass::finish), as zero-bubble schedules do.
-//  Memory: outputs and saved activations come from the pass's arena; the caller that runs the units
-//  takes marks and releases them. Inputs live until backward is done. Modules keep views, not
-//  copies.
+//
+// Several micro-batches may therefore be in flight at once (pipelines), each with its own `saved`.
+// backward_weight may run at once or be deferred (Pass::finish), as zero-bubble schedules do.
+//
+// Memory: outputs and saved activations come from the pass's arena; the caller that runs the units
+// takes marks and releases them. Inputs live until backward is done. Modules keep views, not
+// copies.
 #pragma once
 
 #include <algorithm>

@@ -1,12 +1,14 @@
 // Which elements of a tensor a rank has, and where they are in the whole tensor. Initial values,
 // gradient norms, checkpoints, import and export all read this one description.
-//  Example: a tensor of 6 x 4 whose rows are two packed parts of 4 and 2, sharded over 2 ranks:
+//
+// Example: a tensor of 6 x 4 whose rows are two packed parts of 4 and 2, sharded over 2 ranks:
 //
 //   rows 0 1   rank 0        rank 0's slice: rows [0, 2) and [4, 5), all columns
 //        2 3   rank 1        its elements, in row-major order, are the whole's elements
 //        4     rank 0          0 to 7        -> 0 to 7
 //        5     rank 1          8 to 11       -> 16 to 19
-//  A slice keeps the order that its elements have in the whole.
+//
+// A slice keeps the order that its elements have in the whole.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // A rank's compute threads: helpers that compute together with the calling thread.
-//  Work is divided into parts by its shape alone, never by the number of threads. Each part is
-//  computed by one thread, whichever is free. Every element of a result therefore comes from the
-//  same instructions in the same order for every number of threads.
+//
+// Work is divided into parts by its shape alone, never by the number of threads. Each part is
+// computed by one thread, whichever is free. Every element of a result therefore comes from the
+// same instructions in the same order for every number of threads.
 #pragma once
 
 #include <algorithm>

@@ -1,16 +1,18 @@
 // Divides a micro-batch's tokens over the ranks of the context axis: determines the tokens of each
 // rank, and the keys of other ranks to which each rank's queries attend.
-//  Ranks get equal numbers of tokens and equal areas of the attention mask; the area of a query is
-//  the number of keys to which it attends. For one causal sample, rank i of p gets pieces i and 2p
-//  - 1 - i ("zigzag"):
+//
+// Ranks get equal numbers of tokens and equal areas of the attention mask; the area of a query is
+// the number of keys to which it attends. For one causal sample, rank i of p gets pieces i and 2p -
+// 1 - i ("zigzag"):
 //
 //   keys ->      queries of rank
 //   #            0
 //   # #          1                 10 pairs: 1 + 4 and 2 + 3
 //   # # #        1
 //   # # # #      0
-//  Tokens are numbered sample after sample. Samples of several documents are cut as finely as
-//  needed to even out the areas, down to single tokens.
+//
+// Tokens are numbered sample after sample. Samples of several documents are cut as finely as needed
+// to even out the areas, down to single tokens.
 #pragma once
 
 #include <cstdint>

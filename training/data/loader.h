@@ -23,9 +23,10 @@ namespace tutti::training {
 // Provides the items make(first), make(first + 1), ... make(end - 1) in this order. `workers`
 // threads create them in advance. At most `depth` items exist or are being created at any time,
 // besides those that the caller has received.
-//  make() is called concurrently, once for every index. With 0 workers next() itself creates the
-//  item. One thread at a time may call next(). The destructor waits only for items that are being
-//  created.
+//
+// make() is called concurrently, once for every index. With 0 workers next() itself creates the
+// item. One thread at a time may call next(). The destructor waits only for items that are being
+// created.
 template <typename Item>
 class Loader {
  public:

@@ -30,8 +30,9 @@ struct SampledSet {
 // - Data sets take turns in a fixed cycle: at every moment the number of samples of each is within
 //   1 of its share. Shares are exact if a cycle of at most 2^20 samples permits, otherwise to 2^-20
 //   of the whole; every data set has at least one sample per cycle.
-//  Memory: 8 bytes per sample of the cycle (1 sample for one data set, 10 for weights 0.7, 0.2 and
-//  0.1). Thread-safe.
+//
+// Memory: 8 bytes per sample of the cycle (1 sample for one data set, 10 for weights 0.7, 0.2 and
+// 0.1). Thread-safe.
 class Sampler {
  public:
   // Creates a sampler of these data sets. Throws Error(invalid_argument) for no data sets, a set

@@ -7,9 +7,10 @@
 //   20240801  7         uint32: Llama 3's
 //   20240801  107       uint32, our own: the top bit marks tokens that are not targets (prompts of
 //                       fine-tuning); llm.c rejects it, since it would train on them
-//  TokenWriter also stores properties in header words that llm.c leaves zero, so that readers need
-//  not scan the tokens: the number of tokens in 64 bits, a checksum, the size of the tokenizer's
-//  vocabulary, and the end-of-text token.
+//
+// TokenWriter also stores properties in header words that llm.c leaves zero, so that readers need
+// not scan the tokens: the number of tokens in 64 bits, a checksum, the size of the tokenizer's
+// vocabulary, and the end-of-text token.
 #pragma once
 
 #include <cstddef>

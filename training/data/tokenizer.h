@@ -1,5 +1,6 @@
 // Converts text to tokens and tokens to text.
-//  Tokenizers do not change after construction, so they are thread-safe.
+//
+// Tokenizers do not change after construction, so they are thread-safe.
 #pragma once
 
 #include <cstddef>

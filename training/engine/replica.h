@@ -4,10 +4,11 @@
 //
 //   micro-batches -> pipeline -> gradients -> summed over the stage's ranks -> scaled, clipped
 //                 -> optimizer -> values
-//  Every layout trains the same model. In deterministic mode, with the same number of data-parallel
-//  ranks and the same micro-batches, the result has the same bits for all ZeRO stages, all
-//  synchronous pipelines but Chimera, all bucket sizes and all recomputation modes. Without
-//  pipelining there is one stage.
+//
+// Every layout trains the same model. In deterministic mode, with the same number of data-parallel
+// ranks and the same micro-batches, the result has the same bits for all ZeRO stages, all
+// synchronous pipelines but Chimera, all bucket sizes and all recomputation modes. Without
+// pipelining there is one stage.
 #pragma once
 
 #include <array>

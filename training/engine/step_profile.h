@@ -2,7 +2,8 @@
 //
 //   step | exchange | wte forward | other | h.0 forward | ... | h.0 backward | exchange | update |
 //                     gemm nt, layer_norm, ...                              adamw
-//  Parts follow each other without gaps, so their times add up to the step's time.
+//
+// Parts follow each other without gaps, so their times add up to the step's time.
 #pragma once
 
 #include <chrono>

@@ -19,8 +19,9 @@ struct ImportOptions {
 // Creates a run's directory with one checkpoint, of step 0. The checkpoint contains the model's
 // values in their original types, but neither optimizer state nor settings. Files that belong to
 // the model are copied beside it. Memory use is independent of the model's size.
-//  Throws what Directory and RunDirectory throw, and Error(invalid_argument) for non-finite values,
-//  before creating a checkpoint.
+//
+// Throws what Directory and RunDirectory throw, and Error(invalid_argument) for non-finite values,
+// before creating a checkpoint.
 void import_model(const std::string& directory, const std::string& run,
                   const ImportOptions& options = {});
 

@@ -1,8 +1,9 @@
 // Batch normalization (Ioffe, Szegedy 2015) of the columns of a matrix, optionally followed by
 // ReLU:  y = relu((x - mean) / deviation * gain + bias).
-//  x, y, dy, dx: rows x cols, contiguous, of the same floating-point type. gain and bias: 1 x cols
-//  of that type. statistics: 2 x cols of value_type: the means, and 1 / deviation. Sums are in
-//  double, in the order of row_sums.h. Temporaries come from the arena.
+//
+// x, y, dy, dx: rows x cols, contiguous, of the same floating-point type. gain and bias: 1 x cols
+// of that type. statistics: 2 x cols of value_type: the means, and 1 / deviation. Sums are in
+// double, in the order of row_sums.h. Temporaries come from the arena.
 #pragma once
 
 #include <span>

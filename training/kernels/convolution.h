@@ -1,10 +1,11 @@
 // Convolution (cross-correlation, as in deep learning) of images by oneDNN; in f64, for gradient
 // checks, by im2col and a matrix product.
-//  x: samples x input.size(), y: samples x output().size(), contiguous, of the same type (image.h).
-//  weight: outputs x (inputs / groups * window height * window width), as in PyTorch. Thread-safe;
-//  the calling thread's pool computes parts (thread_pool.h). Temporaries come from the arena. f16,
-//  and bf16 on a processor without AVX-512, are converted to f32 and back. A failure of the library
-//  throws Error(internal).
+//
+// x: samples x input.size(), y: samples x output().size(), contiguous, of the same type (image.h).
+// weight: outputs x (inputs / groups * window height * window width), as in PyTorch. Thread-safe;
+// the calling thread's pool computes parts (thread_pool.h). Temporaries come from the arena. f16,
+// and bf16 on a processor without AVX-512, are converted to f32 and back. A failure of the library
+// throws Error(internal).
 #pragma once
 
 #include <optional>

@@ -1,9 +1,10 @@
 // Elementwise kernels and sums over rows. The tensors of a call have the same type and shape and
 // are contiguous; outputs may alias inputs.
-//  For all kernels, here and in the other headers: the tensors of a call and the arena must be in
-//  one memory space, whose backend computes; otherwise they throw Error(invalid_argument). Spans
-//  are host memory. When a call returns, its output spans are written and the caller may change its
-//  input spans.
+//
+// For all kernels, here and in the other headers: the tensors of a call and the arena must be in
+// one memory space, whose backend computes; otherwise they throw Error(invalid_argument). Spans are
+// host memory. When a call returns, its output spans are written and the caller may change its
+// input spans.
 #pragma once
 
 #include <cstdint>

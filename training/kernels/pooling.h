@@ -1,6 +1,7 @@
 // Pooling over windows of images, channel by channel; padding pixels are absent.
-//  x: samples x input.size(), y: samples x output().size(), contiguous, of the same floating-point
-//  type (image.h). Sums are in float (f64: double) and rounded once.
+//
+// x: samples x input.size(), y: samples x output().size(), contiguous, of the same floating-point
+// type (image.h). Sums are in float (f64: double) and rounded once.
 #pragma once
 
 #include <optional>

@@ -5,24 +5,29 @@
 //   fp8      E4M3     128             2^e, 2^e >= max / 448      -
 //   mxfp8    E4M3     32              2^e, E8M0 (base/block_format.h, mx8)   -
 //   nvfp4    E2M1     16              E4M3                       f32
-//  Blocks follow the dimension over which the product sums, from its first term on; the last one
-//  may be shorter. Weights have one scale for a square of 128 x 128 (fp8) or 16 x 16 (nvfp4)
-//  values, so that both of their products see the same values.
-//  fp8 (DeepSeek-V3, 2024, section 3.3; scales as DeepGEMM rounds them for E8M0): e is the smallest
-//  exponent, but at least -127, for which max / 2^e <= 448. Values round to nearest, ties to even.
-//  nvfp4 (NVIDIA: Pretraining large language models with NVFP4, arXiv 2509.25149, appendix C), in
-//  f32 arithmetic: s = 2688 / max of the operand, at most the largest float (1 for zeros). A
-//  block's scale is d = E4M3(min(max / 6 * s, 448)). Its values are d * E2M1(x * (1 / (d * (1 /
-//  s)))), where the factor of x is at most the largest float; they are zeros if d is 0. The product
-//  is multiplied by both operands' 1 / s. Gradients are rounded stochastically: with t the distance
-//  from the lower neighbour, as a fraction of the distance between both neighbours, a value rounds
-//  up if t is above a random number in [0, 1). All other operands round to nearest, ties to even.
-//  The Hadamard transform of nvfp4's weight gradients multiplies 16 terms of both operands by the
-//  same orthogonal matrix, which spreads outliers and does not change the exact product. The matrix
-//  consists of signs (those of NVIDIA's Transformer Engine), then H_16 / 4 by butterflies of terms
-//  1, 2, 4 and 8 apart. Terms that are missing in the last block are zeros.
-//  Rounded operands are exact in f32, in which they are multiplied and summed. A block with a NaN
-//  or an infinity becomes NaN; the max of an operand is taken over its finite values.
+//
+// Blocks follow the dimension over which the product sums, from its first term on; the last one may
+// be shorter. Weights have one scale for a square of 128 x 128 (fp8) or 16 x 16 (nvfp4) values, so
+// that both of their products see the same values.
+//
+// fp8 (DeepSeek-V3, 2024, section 3.3; scales as DeepGEMM rounds them for E8M0): e is the smallest
+// exponent, but at least -127, for which max / 2^e <= 448. Values round to nearest, ties to even.
+//
+// nvfp4 (NVIDIA: Pretraining large language models with NVFP4, arXiv 2509.25149, appendix C), in
+// f32 arithmetic: s = 2688 / max of the operand, at most the largest float (1 for zeros). A block's
+// scale is d = E4M3(min(max / 6 * s, 448)). Its values are d * E2M1(x * (1 / (d * (1 / s)))), where
+// the factor of x is at most the largest float; they are zeros if d is 0. The product is multiplied
+// by both operands' 1 / s. Gradients are rounded stochastically: with t the distance from the lower
+// neighbour, as a fraction of the distance between both neighbours, a value rounds up if t is above
+// a random number in [0, 1). All other operands round to nearest, ties to even.
+//
+// The Hadamard transform of nvfp4's weight gradients multiplies 16 terms of both operands by the
+// same orthogonal matrix, which spreads outliers and does not change the exact product. The matrix
+// consists of signs (those of NVIDIA's Transformer Engine), then H_16 / 4 by butterflies of terms
+// 1, 2, 4 and 8 apart. Terms that are missing in the last block are zeros.
+//
+// Rounded operands are exact in f32, in which they are multiplied and summed. A block with a NaN or
+// an infinity becomes NaN; the max of an operand is taken over its finite values.
 #pragma once
 
 #include <cstdint>

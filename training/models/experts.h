@@ -5,9 +5,10 @@
 //   tokens    0 1 2 3                    rows of    expert 0: 0 3
 //   experts   0 1 1 0   (topk = 2)       the        expert 1: 1 2 3
 //             2 2 . 1                    experts    expert 2: 0 1
-//  With expert parallelism each row is dispatched to the rank that owns its expert, and the output
-//  is sent back (GShard: Lepikhin et al. 2020). Backward dispatches the gradients of the outputs
-//  and the rows' weights, and gets back the gradients of the inputs and of the weights.
+//
+// With expert parallelism each row is dispatched to the rank that owns its expert, and the output
+// is sent back (GShard: Lepikhin et al. 2020). Backward dispatches the gradients of the outputs and
+// the rows' weights, and gets back the gradients of the inputs and of the weights.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 //   model    all                   some channels       its own   partial
 //   domain   a strip of each, and  a strip of each     partial   as the input, edges are sent back
 //            its neighbours' edges
-//  The synchronizer sums partial gradients of weights over the tensor ranks.
+//
+// The synchronizer sums partial gradients of weights over the tensor ranks.
 #pragma once
 
 #include <cstdint>

@@ -6,11 +6,13 @@
 //                                                   backward: reduce-scatter of B x i
 //   model (columns)  forward: all-to-all of B x i   forward: all-gather of B x i
 //                    backward: all-to-all of B x i  backward: all-reduce of B x i
-//  After a convolution (mixed_convolution.h) inputs are images, whose channels or pixels may be
-//  divided (parallel/convert_images.h).
-//  A batch-parallel layer's weights and bias are replicated. Their gradients are partial sums over
-//  the tensor ranks, which the synchronizer sums. In deterministic mode the layer sums them itself,
-//  for each micro-batch, in an order that does not depend on the number of ranks (block_linear.h).
+//
+// After a convolution (mixed_convolution.h) inputs are images, whose channels or pixels may be
+// divided (parallel/convert_images.h).
+//
+// A batch-parallel layer's weights and bias are replicated. Their gradients are partial sums over
+// the tensor ranks, which the synchronizer sums. In deterministic mode the layer sums them itself,
+// for each micro-batch, in an order that does not depend on the number of ranks (block_linear.h).
 #pragma once
 
 #include <cstdint>

@@ -4,9 +4,10 @@
 //   images -> [stem: conv 3x3, bn, relu] -> [layer1.0] ... [layerN.n]
 //          -> [head: mean of each channel, linear, loss]
 //   block:  relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x))
-//  The first block of each stage but the first halves height and width. In a block that changes the
-//  shape, the shortcut is a 1x1 convolution with batch normalization; in all others it is x itself.
-//  Names of parameters and buffers are those of torchvision's ResNets.
+//
+// The first block of each stage but the first halves height and width. In a block that changes the
+// shape, the shortcut is a 1x1 convolution with batch normalization; in all others it is x itself.
+// Names of parameters and buffers are those of torchvision's ResNets.
 #pragma once
 
 #include <cstdint>

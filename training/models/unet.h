@@ -7,8 +7,9 @@
 //              [enc1] ------- y1 ------> [dec1] ------+ doubled
 //                | halved                  ^
 //              [bottom] -------------------+ doubled
-//  Each unit but the head applies conv 3x3, bn, relu twice. Units pass on one tensor, which also
-//  contains the encoder outputs that decoders will need:
+//
+// Each unit but the head applies conv 3x3, bn, relu twice. Units pass on one tensor, which also
+// contains the encoder outputs that decoders will need:
 //
 //   enc0 -> [x1 | y0] -> enc1 -> [x2 | y1 | y0] -> bottom -> [z | y1 | y0] -> dec1 -> [z | y0] ...
 #pragma once

@@ -9,8 +9,9 @@
 //   +------+------+
 //   | 2   :|: 3   |
 //   +------+------+
-//  Tiles are even shares of rows and columns: their sizes differ by at most 1, and some are empty
-//  if an image has fewer rows than the grid. A halo may extend over several tiles.
+//
+// Tiles are even shares of rows and columns: their sizes differ by at most 1, and some are empty if
+// an image has fewer rows than the grid. A halo may extend over several tiles.
 #pragma once
 
 #include <algorithm>

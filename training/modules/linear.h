@@ -1,20 +1,23 @@
 // A dense layer: y = x W^T + b, where W is outputs x inputs.
-//  W may be sharded over the ranks of the tensor axis: by outputs, so that each rank computes some
-//  of them, or by inputs, so that each rank computes a term of the sum y. A layer sharded by
-//  outputs and a next one sharded by inputs need no communication in between (Shoeybi et al.:
-//  Megatron-LM, 2019, section 3).
+//
+// W may be sharded over the ranks of the tensor axis: by outputs, so that each rank computes some
+// of them, or by inputs, so that each rank computes a term of the sum y. A layer sharded by outputs
+// and a next one sharded by inputs need no communication in between (Shoeybi et al.: Megatron-LM,
+// 2019, section 3).
 //
 //            cut by outputs                     cut by inputs
 //   x  ----> [ W_0 ] ----> y_0                  x_0 ----> [ W_0 ] ----> part of y
 //   x  ----> [ W_1 ] ----> y_1                  x_1 ----> [ W_1 ] ----> part of y
 //   backward: parts of dx                       backward: dx_0, dx_1
-//  The layer does not sum over ranks; the caller sums the terms (parallel/convert_layout.h). In
-//  deterministic mode (Pass::slices) each slice of the cut dimension is a separate product, and a
-//  term has the type of sums.
-//  With PassContext::gemm_format the operands of all three products (output, input gradient, weight
-//  gradient) are rounded to that format (kernels/quantized_gemm.h), those of each slice separately.
-//  In deterministic mode the rounded values are therefore the same for any cut. Otherwise blocks
-//  and scales are those of a rank's part.
+//
+// The layer does not sum over ranks; the caller sums the terms (parallel/convert_layout.h). In
+// deterministic mode (Pass::slices) each slice of the cut dimension is a separate product, and a
+// term has the type of sums.
+//
+// With PassContext::gemm_format the operands of all three products (output, input gradient, weight
+// gradient) are rounded to that format (kernels/quantized_gemm.h), those of each slice separately.
+// In deterministic mode the rounded values are therefore the same for any cut. Otherwise blocks and
+// scales are those of a rank's part.
 #pragma once
 
 #include <cstdint>

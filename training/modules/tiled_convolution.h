@@ -1,7 +1,8 @@
 // Parts of convolutions, and of transposed ones, over images that are divided over a grid of ranks
 // (image_grid.h): the convolution's linear map, its adjoint, and the gradient of its weights. On a
 // grid of one rank these just call the kernels.
-//  Communication of halos overlaps with computation on the rank's own pixels:
+//
+// Communication of halos overlaps with computation on the rank's own pixels:
 //
 //   apply     send halos of x              |  outputs in the interior   |  outputs at the edges
 //   adjoint   compute halo gradients, send |  the tile's own gradients  |  add received ones

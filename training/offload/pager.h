@@ -3,9 +3,11 @@
 //
 //   caller    use 0 | use 1          | use 2          | use 3
 //   thread    ...   | write 0, load 3| write 1, load 4| ...
-//  Callers announce the order of use by fetch() and evict(). Correctness does not depend on these
-//  calls: touching a page that is not in memory reads it.
-//  Rajbhandari et al.: ZeRO-Infinity, SC 2021.
+//
+// Callers announce the order of use by fetch() and evict(). Correctness does not depend on these
+// calls: touching a page that is not in memory reads it.
+//
+// Rajbhandari et al.: ZeRO-Infinity, SC 2021.
 #pragma once
 
 #include <condition_variable>

@@ -23,10 +23,12 @@ struct AdafactorOptions {
 //   r = lerp(r, mean of g^2 over the columns, t^-beta2_decay), c the same over the rows
 //   v = r c / mean(r), u = g / sqrt(v), u = u / max(1, rms(u) / clip_threshold)
 //   w = (1 - rate weight_decay) w - max(least_rms, rms(w)) min(rate, 1 / sqrt(t)) u
-//  with mean(r) >= e and v >= e^2, e = 2^-23. A tensor with more dimensions is a stack of matrices
-//  of the last two.
-//  One owner computes a whole parameter and keeps its states; the other owners send it their
-//  gradients. The bits therefore do not depend on the sharding of the parameter.
+//
+// with mean(r) >= e and v >= e^2, e = 2^-23. A tensor with more dimensions is a stack of matrices
+// of the last two.
+//
+// One owner computes a whole parameter and keeps its states; the other owners send it their
+// gradients. The bits therefore do not depend on the sharding of the parameter.
 class Adafactor : public Optimizer {
  public:
   // Creates the optimizer. Throws Error(invalid_argument) for options out of range.

@@ -14,9 +14,10 @@ namespace tutti::training {
 // bitsandbytes (dynamic_map.h). Each step decodes the moments, performs AdamW's update in f32 with
 // the moments before they are rounded, and encodes the moments again. Both moments together take 2
 // + 8 / 256 bytes per parameter; parameters with fewer than kLeast8BitElements keep f32 moments.
-//  Blocks are counted from the start of the whole parameter, and parameters and shards start at
-//  multiples of a block (alignment()). Results therefore do not depend on how parameters are
-//  sharded.
+//
+// Blocks are counted from the start of the whole parameter, and parameters and shards start at
+// multiples of a block (alignment()). Results therefore do not depend on how parameters are
+// sharded.
 class AdamW8Bit : public Optimizer {
  public:
   static constexpr int64_t kLeast8BitElements = 4096;

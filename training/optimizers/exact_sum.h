@@ -14,9 +14,10 @@ namespace tutti::training {
 // 32 bits in 64-bit limbs, so that carries are deferred until a limb might overflow. Integer
 // addition is associative, which makes sums reproducible (Demmel, Nguyen: Parallel reproducible
 // summation, 2015), here exactly.
-//  Terms with a magnitude in [2^-300, 2^319] are added without any error. Smaller terms lose their
-//  bits below 2^-352. Infinity, NaN and terms of 2^320 or more make the sum NaN permanently. Not
-//  thread-safe.
+//
+// Terms with a magnitude in [2^-300, 2^319] are added without any error. Smaller terms lose their
+// bits below 2^-352. Infinity, NaN and terms of 2^320 or more make the sum NaN permanently. Not
+// thread-safe.
 class ExactSum {
  public:
   static constexpr int kLimbs = 23;

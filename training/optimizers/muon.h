@@ -27,9 +27,10 @@ struct MuonOptions {
 // c A A) X with A = X X^T, starting from X = d / (|d| + 1e-7), in f32. The scale is that of
 // Jordan's program. AdamW updates vectors, embeddings and the output layer; the latter two are the
 // parameters of the model's first and last unit.
-//  One owner computes a whole matrix, and the other owners send it their parts; matrices are
-//  distributed over owners by cost. The bits therefore do not depend on the sharding of the
-//  parameter.
+//
+// One owner computes a whole matrix, and the other owners send it their parts; matrices are
+// distributed over owners by cost. The bits therefore do not depend on the sharding of the
+// parameter.
 class Muon : public Optimizer {
  public:
   // Creates the optimizer. Throws Error(invalid_argument) for options out of range.

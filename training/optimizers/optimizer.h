@@ -1,7 +1,8 @@
 // Base class of optimizers: they update the pieces of the parameters that a rank owns.
-//  Every layout trains the same model: the bits of an element's new value depend neither on how its
-//  parameter is sharded (layout.h) nor on the instruction set. Elementwise arithmetic is in fp32
-//  without contraction; norms are exact sums (exact_sum.h).
+//
+// Every layout trains the same model: the bits of an element's new value depend neither on how its
+// parameter is sharded (layout.h) nor on the instruction set. Elementwise arithmetic is in fp32
+// without contraction; norms are exact sums (exact_sum.h).
 #pragma once
 
 #include <cstdint>

@@ -28,10 +28,12 @@ struct SoapOptions {
 //   m = lerp(m, g), v = lerp(v, (g in the bases)^2)
 //   w = (w - rate sqrt(1 - beta2^t) / (1 - beta1^t) (m in the bases / (sqrt(v) + epsilon)) back)
 //       (1 - rate weight_decay)
-//  and every `frequency` steps Q_d becomes the orthogonal factor of P_d Q_d, sorted by the
-//  eigenvalues that Q_d estimates; v is reordered with it.
-//  One owner computes a whole parameter and keeps its states; the other owners send it their
-//  gradients. The bits therefore do not depend on the sharding of the parameter.
+//
+// and every `frequency` steps Q_d becomes the orthogonal factor of P_d Q_d, sorted by the
+// eigenvalues that Q_d estimates; v is reordered with it.
+//
+// One owner computes a whole parameter and keeps its states; the other owners send it their
+// gradients. The bits therefore do not depend on the sharding of the parameter.
 class Soap : public Optimizer {
  public:
   // Creates the optimizer. Throws Error(invalid_argument) for options out of range.

@@ -1,7 +1,8 @@
 // Stochastic rounding (Croci, Fasi, Higham, Mary, Mikaitis: Stochastic rounding: implementation,
 // error analysis and applications, 2022): rounds up or down at random such that the expected result
 // is the exact number. Updates below half a unit in the last place are therefore not lost.
-//  Compiled once per instruction set, hence in an anonymous namespace.
+//
+// Compiled once per instruction set, hence in an anonymous namespace.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,10 @@
 //
 //   begin_step() -> contribute() for each use of a parameter, once a micro-batch
 //                     -> next(): the buckets that may be summed, every rank in the same order
-//  Normally a bucket is reduced once per step. If each micro-batch is reduced separately, a bucket
-//  has one round per micro-batch and is reduced at the end of each round. The order is the same on
-//  all ranks that run their units in the same order.
+//
+// Normally a bucket is reduced once per step. If each micro-batch is reduced separately, a bucket
+// has one round per micro-batch and is reduced at the end of each round. The order is the same on
+// all ranks that run their units in the same order.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,8 @@
 //   pixels         all-gather   all-to-all       all-to-all       -
 //   partial        all-reduce   reduce-scatter   all-reduce, own  reduce-scatter
 //                                                channels
-//  Tiles are strips of rows of pixels (strips_of()).
+//
+// Tiles are strips of rows of pixels (strips_of()).
 #pragma once
 
 #include "training/core/activation_layout.h"

@@ -6,8 +6,9 @@
 //   rows          all-gather             -                all-to-all
 //   columns       all-gather             all-to-all       -
 //   partial       all-reduce             reduce-scatter   all-reduce, own columns
-//  The gradient of a conversion is converted in the other direction. A replicated tensor that each
-//  rank uses in its own way has a partial gradient.
+//
+// The gradient of a conversion is converted in the other direction. A replicated tensor that each
+// rank uses in its own way has a partial gradient.
 #pragma once
 
 #include "training/core/activation_layout.h"
@@ -25,9 +26,10 @@ struct WholeShape {
 // differ along at most one axis. `whole` is the shape without a cut along that axis, and `place`
 // the place of the rank for which the model was built. The result is in the same memory (a sum
 // overwrites its term; own rows or columns are views) or in the pass's arena.
-//  Collective among the ranks along the axis, and blocking: Mesh::said() counts bytes and time.
-//  Without a mesh (a model that is measured on one rank), other ranks' data are taken as 0. In
-//  deterministic mode the terms of a sum are added in a fixed order (core/slices.h).
+//
+// Collective among the ranks along the axis, and blocking: Mesh::said() counts bytes and time.
+// Without a mesh (a model that is measured on one rank), other ranks' data are taken as 0. In
+// deterministic mode the terms of a sum are added in a fixed order (core/slices.h).
 Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const WholeShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);
 // Does the same for conversions without a sum.

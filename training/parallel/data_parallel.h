@@ -3,17 +3,21 @@
 //
 //   backward   |head|h.3 |h.2 |h.1 |h.0 |embed|
 //   buckets         |--0-|---1-----|----2-----|      strictly in this order on every rank
-//  Stage 0 sums each bucket on all ranks (all-reduce). Stages 1 to 3 sum it only at its owners
-//  (reduce-scatter), which update their shards; the values are then gathered (all-gather). Stage 3
-//  keeps no whole values: it gathers the buckets of a unit before the unit runs, prefetches those
-//  of the next one meanwhile, and releases them afterwards.
-//  A step of several micro-batches accumulates their gradients, and reduces once. Stages 2 and 3
-//  would need whole gradients for that. If allowed, they instead reduce each micro-batch's
-//  gradients separately, and owners accumulate the shards (StorageOptions::shard_sums).
-//  Li et al.: PyTorch distributed, 2020 (buckets); Rajbhandari et al.: ZeRO, 2020 (stages).
-//  Each bucket is summed over the ranks of its group (storage.h), in the communicator's order of
-//  summation. In deterministic mode that order, and therefore the bits, depend on the number of
-//  ranks alone, not on stage or bucket size.
+//
+// Stage 0 sums each bucket on all ranks (all-reduce). Stages 1 to 3 sum it only at its owners
+// (reduce-scatter), which update their shards; the values are then gathered (all-gather). Stage 3
+// keeps no whole values: it gathers the buckets of a unit before the unit runs, prefetches those of
+// the next one meanwhile, and releases them afterwards.
+//
+// A step of several micro-batches accumulates their gradients, and reduces once. Stages 2 and 3
+// would need whole gradients for that. If allowed, they instead reduce each micro-batch's gradients
+// separately, and owners accumulate the shards (StorageOptions::shard_sums).
+//
+// Li et al.: PyTorch distributed, 2020 (buckets); Rajbhandari et al.: ZeRO, 2020 (stages).
+//
+// Each bucket is summed over the ranks of its group (storage.h), in the communicator's order of
+// summation. In deterministic mode that order, and therefore the bits, depend on the number of
+// ranks alone, not on stage or bucket size.
 #pragma once
 
 #include <chrono>

@@ -4,8 +4,9 @@
 //
 //   all-reduce     2 (P - 1) / P M N          values that each of P ranks sends in a step
 //   factors        (P - 1) / P K (M + N)      with K rows of all ranks, which each rank multiplies
-//  Xie et al.: Lighter-communication distributed machine learning via sufficient factor
-//  broadcasting, 2016; Zhang et al.: Poseidon, USENIX ATC 2017.
+//
+// Xie et al.: Lighter-communication distributed machine learning via sufficient factor
+// broadcasting, 2016; Zhang et al.: Poseidon, USENIX ATC 2017.
 #pragma once
 
 #include <cstdint>

@@ -6,10 +6,12 @@
 //                 |+| |+| |+| |+|
 //                 |-+-|   |-+-|
 //                 |---+---|
-//  A rank keeps at most one sum of 1, 2, 4 ... micro-batches at a time, like the digits of a binary
-//  counter.
-//  An expert that computes with other ranks' micro-batches keeps a sum for each of these ranks, and
-//  adds them in the order of an all-reduce.
+//
+// A rank keeps at most one sum of 1, 2, 4 ... micro-batches at a time, like the digits of a binary
+// counter.
+//
+// An expert that computes with other ranks' micro-batches keeps a sum for each of these ranks, and
+// adds them in the order of an all-reduce.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,8 @@
 //   host A    host B                        row 0: experts on ranks 2 and 3; row 1: on rank 3
 //   rank 0    rank 2   row 0 ->  row 0      rank 2 forwards row 0 to rank 3
 //   rank 1    rank 3   row 1 ->  row 1
-//  DeepSeek-AI: DeepSeek-V3, 2024, section 3.2.2.
+//
+// DeepSeek-AI: DeepSeek-V3, 2024, section 3.2.2.
 #pragma once
 
 #include <cstdint>

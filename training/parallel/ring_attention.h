@@ -5,9 +5,10 @@
 //   step        0      1      2      3          at step j rank r has the keys of rank r - j that
 //   rank 0    own q0 | k3   | k2   | k1         its queries attend to; others are not sent
 //   rank 1    own q1 | k0   | k3   | k2
-//  A rank holds its own keys and those of at most two other ranks: one set in use and one in
-//  flight. Partial outputs are merged by their log-sum-exps, in f32. Backward sends keys and values
-//  again, and returns each part of their gradients, in f32, to the rank that owns them.
+//
+// A rank holds its own keys and those of at most two other ranks: one set in use and one in flight.
+// Partial outputs are merged by their log-sum-exps, in f32. Backward sends keys and values again,
+// and returns each part of their gradients, in f32, to the rank that owns them.
 #pragma once
 
 #include "training/modules/attention_over_ranks.h"

@@ -4,11 +4,12 @@
 //   values                    all   all   all   shard    | in the model's type
 //   gradients                 all   all   shard shard    | in the model's type: one micro-batch's
 //   masters, optimizer state  all   shard shard shard    | fp32
-//  Sharded data exist as whole buckets only while they are needed, in memory from a pool. Gradients
-//  that are sums of several micro-batches are in f32, because 16 bits would lose small terms.
-//  Stages 2 and 3 keep shards of such sums if each micro-batch's gradients are reduced over ranks
-//  separately (StorageOptions::shard_sums), otherwise whole sums. Values in f32 in the host's
-//  memory have no masters: they are updated in place.
+//
+// Sharded data exist as whole buckets only while they are needed, in memory from a pool. Gradients
+// that are sums of several micro-batches are in f32, because 16 bits would lose small terms. Stages
+// 2 and 3 keep shards of such sums if each micro-batch's gradients are reduced over ranks
+// separately (StorageOptions::shard_sums), otherwise whole sums. Values in f32 in the host's memory
+// have no masters: they are updated in place.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,9 @@
 //
 //   compute   | rows 0 | rows 1 | rows 2 | gradients of weights ...
 //   sum                | rows 0 | rows 1 | rows 2 |
-//  Megatron-LM overlaps such sums with the products for weight gradients; Wang et al.: Overlap
-//  communication with dependent computation via decomposition, 2023, with the product itself.
+//
+// Megatron-LM overlaps such sums with the products for weight gradients; Wang et al.: Overlap
+// communication with dependent computation via decomposition, 2023, with the product itself.
 #pragma once
 
 #include <chrono>

@@ -3,8 +3,9 @@
 //
 //   begin_step -> the hooks around each unit's forward and backward -> join -> finish_gradients
 //              -> the optimizer updates owned values -> after_update
-//  DataParallel (data_parallel.h) sums gradients over ranks, and with ZeRO gathers values. Others
-//  leave gradients local, and average values now and then (averaging/).
+//
+// DataParallel (data_parallel.h) sums gradients over ranks, and with ZeRO gathers values. Others
+// leave gradients local, and average values now and then (averaging/).
 #pragma once
 
 #include <chrono>

@@ -1,16 +1,19 @@
 // Sends tensors between the stages of a pipeline.
-//  If each stage has `t` ranks with the same tensor (tensor parallelism), each sends one t-th of it
-//  to its counterpart, and the receivers gather the whole among themselves. The tensor then crosses
-//  between nodes once, over all of a node's links, instead of t times.
+//
+// If each stage has `t` ranks with the same tensor (tensor parallelism), each sends one t-th of it
+// to its counterpart, and the receivers gather the whole among themselves. The tensor then crosses
+// between nodes once, over all of a node's links, instead of t times.
 //
 //   stage 0, t = 2              stage 1
 //     |a b|          --a-->     |a .| -+
 //                                      +- all_gather inside the stage: |a b| on both
 //     |a b|          --b-->     |. b| -+
-//  If each rank has some of the rows (sequence parallelism), it sends these, and its counterpart
-//  computes with them: nothing is gathered.
-//  Narayanan et al.: Efficient large-scale language model training on GPU clusters using
-//  Megatron-LM, 2021, section 4.1 ("scatter/gather optimization").
+//
+// If each rank has some of the rows (sequence parallelism), it sends these, and its counterpart
+// computes with them: nothing is gathered.
+//
+// Narayanan et al.: Efficient large-scale language model training on GPU clusters using
+// Megatron-LM, 2021, section 4.1 ("scatter/gather optimization").
 #pragma once
 
 #include <cstdint>

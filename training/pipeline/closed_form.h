@@ -20,9 +20,10 @@ struct ClosedForm {
 
 // Returns the published formula for a schedule, or nothing if there is none (PipeDream: no rank is
 // idle once the pipeline is full).
-//  GPipe: Huang et al. 2019, section 2.3. 1F1B and interleaved 1F1B: Narayanan et al., "Efficient
-//  large-scale language model training on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-H2: Qi et
-//  al., "Zero bubble pipeline parallelism", 2023, table 2. Chimera: Li and Hoefler, 2021, table 2.
+//
+// GPipe: Huang et al. 2019, section 2.3. 1F1B and interleaved 1F1B: Narayanan et al., "Efficient
+// large-scale language model training on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-H2: Qi et
+// al., "Zero bubble pipeline parallelism", 2023, table 2. Chimera: Li and Hoefler, 2021, table 2.
 std::optional<ClosedForm> closed_form(const ScheduleKind& kind, const Shape& shape,
                                       const Costs& costs);
 

@@ -2,11 +2,13 @@
 //
 //   layers   0 1 2 3 | 4 5 | 6        stage 0: layers 0-3, replicated on ranks 0, 1 and 2
 //   ranks    0, 1, 2 |  3  | 4                 stage 1: layers 4-5 on rank 3 ...
-//  The replicas of a stage take micro-batches in turn and sum their gradients (data parallelism).
-//  Source: Narayanan et al.: PipeDream: generalized pipeline parallelism for DNN training, SOSP
-//  2019, section 3.1. The prediction covers only the steady state, in which computation and
-//  messages overlap and all but the slowest part are idle at times. It ignores filling and
-//  draining, and the optimizer.
+//
+// The replicas of a stage take micro-batches in turn and sum their gradients (data parallelism).
+//
+// Source: Narayanan et al.: PipeDream: generalized pipeline parallelism for DNN training, SOSP
+// 2019, section 3.1. The prediction covers only the steady state, in which computation and messages
+// overlap and all but the slowest part are idle at times. It ignores filling and draining, and the
+// optimizer.
 #pragma once
 
 #include <cstdint>
@@ -69,9 +71,10 @@ struct Partition {
 
 // Returns the fastest partition. Ranks stay idle if more would not be faster, and among equally
 // fast partitions one with few stages is preferred.
-//  The paper's dynamic program: A^k(i -> j, m) is the time per micro-batch of the best pipeline of
-//  layers i to j on m workers of level k. A worker of level 1 is a rank; a worker of level 2 is a
-//  node, which runs the best pipeline of level 1. B_k and L_k are the links' bandwidth and latency:
+//
+// The paper's dynamic program: A^k(i -> j, m) is the time per micro-batch of the best pipeline of
+// layers i to j on m workers of level k. A worker of level 1 is a rank; a worker of level 2 is a
+// node, which runs the best pipeline of level 1. B_k and L_k are the links' bandwidth and latency:
 //
 //   A^0(i -> j)       sum of the layers' times
 //   T^k(i -> j, m)    a stage replicated on m workers:
@@ -80,13 +83,15 @@ struct Partition {
 //                           min over s, m' of max(A^k(i -> s, m - m'),
 //                                                 2 (L_k + bytes of activations of s / B_k),
 //                                                 T^k(s + 1 -> j, m')))
-//  Limits: a stage either occupies whole nodes, all with the same inner stages, or is inside one
-//  node. The cost of gradient sums assumes that the replicas' bytes share one link, once per round
-//  of m micro-batches: a ring takes 1/m of that, and so does accumulation of gradients over m
-//  rounds. A boundary is one link, however many ranks are on either side. (Latency is not in the
-//  paper: links are assumed to carry one message at a time.)
-//  O(layers^3 ranks_per_node^2 + layers^2 nodes^2). Throws Error(invalid_argument) for invalid
-//  times, sizes and clusters, and if the parameters do not fit.
+//
+// Limits: a stage either occupies whole nodes, all with the same inner stages, or is inside one
+// node. The cost of gradient sums assumes that the replicas' bytes share one link, once per round
+// of m micro-batches: a ring takes 1/m of that, and so does accumulation of gradients over m
+// rounds. A boundary is one link, however many ranks are on either side. (Latency is not in the
+// paper: links are assumed to carry one message at a time.)
+//
+// O(layers^3 ranks_per_node^2 + layers^2 nodes^2). Throws Error(invalid_argument) for invalid
+// times, sizes and clusters, and if the parameters do not fit.
 Partition partition(std::span<const Layer> layers, const Cluster& cluster);
 
 // Returns the fastest partition with one rank per stage: a pipeline only.

@@ -3,10 +3,11 @@
 //
 //   table of rank 1   F0       F1       B0 ...
 //   plan of rank 1    receive F0 | receive F1, F0, send | receive B0, F1, send | B0, send ...
-//  A receive is posted one entry before the entry that needs it, so that the message overlaps with
-//  the entry before, and early enough for the order of its channel: messages from one rank to
-//  another arrive in the order in which they are sent. A send starts after its entry; a step never
-//  waits for it.
+//
+// A receive is posted one entry before the entry that needs it, so that the message overlaps with
+// the entry before, and early enough for the order of its channel: messages from one rank to
+// another arrive in the order in which they are sent. A send starts after its entry; a step never
+// waits for it.
 #pragma once
 
 #include <cstddef>

@@ -43,9 +43,10 @@ struct Profile {
 // after a warm-up run. With options.checkpoint_units, backward includes recomputation. Units of one
 // kind and the same shapes share one measurement. Parameters that several units share count in
 // each.
-//  During the call the parameters' views point at memory of this function; afterwards they are
-//  empty. Running statistics are unchanged. Throws Error(invalid_argument) for an empty micro-batch
-//  and for runs < 1. options.dtype: any type that `convert` supports (f32, bf16, f16).
+//
+// During the call the parameters' views point at memory of this function; afterwards they are
+// empty. Running statistics are unchanged. Throws Error(invalid_argument) for an empty micro-batch
+// and for runs < 1. options.dtype: any type that `convert` supports (f32, bf16, f16).
 Profile profile_model(Model& model, const MicroBatch& batch, const RunnerOptions& options = {},
                       int runs = 5);
 

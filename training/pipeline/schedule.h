@@ -2,11 +2,12 @@
 //
 //   rank 0 | F0 F1 F2 B0 F3 B1 B2 B3           F: forward of a micro-batch through a chunk
 //   rank 1 |    F0 F1 B0 F2 B1 F3 B2 B3        B: its backward
-//  The model is divided into `chunks` of consecutive units. A rank may have several chunks, and a
-//  chunk may be on several ranks (Chimera), as the table's entries imply. Messages, memory slots
-//  and versions of weights are derived (plan.h); the plan is proved (check.h), and its time
-//  predicted (simulate.h). A pure function creates each table: one_f_one_b.cc and its neighbours
-//  (schedules.h).
+//
+// The model is divided into `chunks` of consecutive units. A rank may have several chunks, and a
+// chunk may be on several ranks (Chimera), as the table's entries imply. Messages, memory slots and
+// versions of weights are derived (plan.h); the plan is proved (check.h), and its time predicted
+// (simulate.h). A pure function creates each table: one_f_one_b.cc and its neighbours
+// (schedules.h).
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,9 @@
 // Helpers of the loops: element types, exp, and sums by lanes. They are compiled once per
 // instruction set, in an anonymous namespace: otherwise the linker could replace a baseline version
 // of a function by one with wide instructions.
-//  The loops are plain C++ that the compiler vectorizes. Sums have a fixed number of lanes, so
-//  their order and their bits depend at most on the instruction set.
+//
+// The loops are plain C++ that the compiler vectorizes. Sums have a fixed number of lanes, so their
+// order and their bits depend at most on the instruction set.
 #pragma once
 
 #include <cstddef>

@@ -5,13 +5,16 @@
 //
 //   rank 0 (asks)     compute | average with 1 | update | compute | average with 3 | update
 //   rank 1 (answers)  compute ........ | averaged | ....... | update | compute ...
-//  Even ranks ask and odd ones answer in a separate thread, so that no two ranks wait for each
-//  other. Averaging preserves the sum of both ranks' values, and therefore the mean of all values.
-//  When ranks meet to exchange losses, all averages are complete.
-//  A replay preserves the order of an odd rank's own updates and of the requests that it answered
-//  (replay/update_order.h).
-//  Lian, Zhang, Zhang, Liu: Asynchronous decentralized parallel stochastic gradient descent, ICML
-//  2018, algorithm 1 and its section on deadlocks.
+//
+// Even ranks ask and odd ones answer in a separate thread, so that no two ranks wait for each
+// other. Averaging preserves the sum of both ranks' values, and therefore the mean of all values.
+// When ranks meet to exchange losses, all averages are complete.
+//
+// A replay preserves the order of an odd rank's own updates and of the requests that it answered
+// (replay/update_order.h).
+//
+// Lian, Zhang, Zhang, Liu: Asynchronous decentralized parallel stochastic gradient descent, ICML
+// 2018, algorithm 1 and its section on deadlocks.
 #pragma once
 
 #include <condition_variable>

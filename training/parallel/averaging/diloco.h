@@ -6,15 +6,18 @@
 //   delta = outer values - own values      mean over ranks
 //   momentum = m momentum + delta;  outer values -= rate (delta + m momentum)
 //   own values = share own + (1 - share) outer values
-//  Streaming: the row of values is divided into P fragments, which are sent one after the other, H
-//  / P updates apart; the mean of a fragment is applied TAU updates after it was sent.
+//
+// Streaming: the row of values is divided into P fragments, which are sent one after the other, H /
+// P updates apart; the mean of a fragment is applied TAU updates after it was sent.
 //
 //   update      H/P           2H/P           H
 //   fragment 0   | sent..applied
 //   fragment 1                  | sent..applied
-//  Differences may be sent with fewer bits (SyncOptions::wire); all ranks still get the same mean.
-//  Douillard et al.: DiLoCo, 2023, algorithm 1; Douillard et al.: Streaming DiLoCo with overlapping
-//  communication, 2025, algorithm 2.
+//
+// Differences may be sent with fewer bits (SyncOptions::wire); all ranks still get the same mean.
+//
+// Douillard et al.: DiLoCo, 2023, algorithm 1; Douillard et al.: Streaming DiLoCo with overlapping
+// communication, 2025, algorithm 2.
 #pragma once
 
 #include <cstdint>

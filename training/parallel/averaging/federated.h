@@ -6,19 +6,22 @@
 //   client 0   x | update ... update | 30 targets
 //   client 1   x | update ... update | not drawn       x = 3/4 (client 0's) + 1/4 (client 2's)
 //   client 2   x | update ... update | 10 targets
-//  The run's seed draws a given fraction of the clients, and at least one. The others train too,
-//  but their work of the round is discarded. The global values are the model that is validated and
-//  saved.
+//
+// The run's seed draws a given fraction of the clients, and at least one. The others train too, but
+// their work of the round is discarded. The global values are the model that is validated and
+// saved.
 //
 //   fedavg    as above. With K = 1 and SGD it equals summed gradients, up to rounding
 //   fedprox   mu (own values - x) is added to each gradient
 //   fedadam   the mean d of (own values - x) is a gradient for Adam without correction of its bias:
 //             m = 0.9 m + 0.1 d;  v = 0.99 v + 0.01 d^2;  x += rate m / (sqrt(v) + tau)
 //             tau is 1e-3, and v begins with tau^2
-//  With SyncOptions::secure_sums sums are computed in fixed point on masked values (secure_sum.h).
-//  McMahan et al.: Communication-efficient learning of deep networks from decentralized data,
-//  AISTATS 2017, algorithm 1; Li et al.: Federated optimization in heterogeneous networks, MLSys
-//  2020, algorithm 2; Reddi et al.: Adaptive federated optimization, ICLR 2021, algorithm 2.
+//
+// With SyncOptions::secure_sums sums are computed in fixed point on masked values (secure_sum.h).
+//
+// McMahan et al.: Communication-efficient learning of deep networks from decentralized data,
+// AISTATS 2017, algorithm 1; Li et al.: Federated optimization in heterogeneous networks, MLSys
+// 2020, algorithm 2; Reddi et al.: Adaptive federated optimization, ICLR 2021, algorithm 2.
 #pragma once
 
 #include <array>

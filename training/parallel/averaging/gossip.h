@@ -6,9 +6,10 @@
 //   exp       half of its own, half of those of the rank 1, 2, 4 ... below it
 //   random    half of its own, half of its partner's; partners are drawn for each exchange
 //   complete  the mean of all
-//  Lian et al.: Can decentralized algorithms outperform centralized algorithms?, NeurIPS 2017;
-//  Assran et al.: Stochastic gradient push, ICML 2019 (the exponential graph); Boyd et al.:
-//  Randomized gossip algorithms, IEEE Transactions on Information Theory 2006 (pairs).
+//
+// Lian et al.: Can decentralized algorithms outperform centralized algorithms?, NeurIPS 2017;
+// Assran et al.: Stochastic gradient push, ICML 2019 (the exponential graph); Boyd et al.:
+// Randomized gossip algorithms, IEEE Transactions on Information Theory 2006 (pairs).
 #pragma once
 
 #include <cstdint>

@@ -4,10 +4,12 @@
 // a rank receives from none or from several.
 //
 //   rank 0   x, w  --- x/2, w/2 --->  rank 1        z = x / w: the model's values
-//  An optimizer's update changes z; x changes by the same amount.
-//  Assran, Loizou, Ballas, Rabbat: Stochastic gradient push for distributed deep learning, ICML
-//  2019, algorithm 1; Kempe, Dobra, Gehrke: Gossip-based computation of aggregate information, FOCS
-//  2003 (push-sum).
+//
+// An optimizer's update changes z; x changes by the same amount.
+//
+// Assran, Loizou, Ballas, Rabbat: Stochastic gradient push for distributed deep learning, ICML
+// 2019, algorithm 1; Kempe, Dobra, Gehrke: Gossip-based computation of aggregate information, FOCS
+// 2003 (push-sum).
 #pragma once
 
 #include <cstdint>

@@ -6,10 +6,11 @@
 //   client 0   x0 + m01 + m02
 //   client 1   x1 - m01 + m12
 //   client 2   x2 - m02 - m12          sum: x0 + x1 + x2
-//  Bonawitz et al.: Practical secure aggregation for privacy-preserving machine learning, CCS 2017,
-//  section 4.0.1. Limits: the pairs' seeds are not agreed upon in secret, but derived from the
-//  run's seed, which every rank knows. If a client drops out during a sum, the sum fails. Masks are
-//  random_bits(), which is not a cipher. A client that is alone in a round has no mask.
+//
+// Bonawitz et al.: Practical secure aggregation for privacy-preserving machine learning, CCS 2017,
+// section 4.0.1. Limits: the pairs' seeds are not agreed upon in secret, but derived from the run's
+// seed, which every rank knows. If a client drops out during a sum, the sum fails. Masks are
+// random_bits(), which is not a cipher. A client that is alone in a round has no mask.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,18 @@
 // Sends gradients in a block format (base/block_format.h), with error feedback.
-//  Each rank owns a part of a bucket, cut at blocks. With 2 ranks:
+//
+// Each rank owns a part of a bucket, cut at blocks. With 2 ranks:
 //
 //   rank 0   M = gradient + error   | encode 0 | encode 1 |  all-to-all    sum of decoded parts 0
 //   rank 1   M = gradient + error   | encode 0 | encode 1 |   start()      sum of decoded parts 1
 //
 //   each owner encodes its sum; all-gather; every rank decodes all of it      finish()
-//  Error feedback is exact: error = M - decoded(M), rounded once, and an owner adds its sum -
-//  decoded(sum). No gradient is lost: the sum of all results is that of all gradients minus the
-//  ranks' current errors. An owner also decodes its own encoded sum, so all ranks have the same
-//  bits. Decoded parts are added in f32 in the order of ranks.
-//  Seide et al.: 1-bit SGD (2014); Karimireddy et al.: Error feedback fixes SignSGD (2019).
+//
+// Error feedback is exact: error = M - decoded(M), rounded once, and an owner adds its sum -
+// decoded(sum). No gradient is lost: the sum of all results is that of all gradients minus the
+// ranks' current errors. An owner also decodes its own encoded sum, so all ranks have the same
+// bits. Decoded parts are added in f32 in the order of ranks.
+//
+// Seide et al.: 1-bit SGD (2014); Karimireddy et al.: Error feedback fixes SignSGD (2019).
 #pragma once
 
 #include <cstdint>

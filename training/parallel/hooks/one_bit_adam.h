@@ -5,13 +5,16 @@
 //   after it   M = beta1 m / ranks + (1 - beta1) g of this rank, compressed with error feedback
 //              m' = sum of M            the optimizer gets g = (m' - beta1 m) / (1 - beta1),
 //              from which it computes m'
-//  A value that had no gradients in the warm-up is not updated: Adam would divide by its second
-//  moment of 0. The part of m' that the optimizer's type cannot represent is added to the error
-//  feedback.
-//  Sums are linear in gradients only if every step multiplies gradients by the same factor.
-//  Clipping must therefore be off after the warm-up.
-//  Tang et al.: 1-bit Adam: communication efficient large-scale training with Adam's convergence
-//  speed, 2021, algorithm 1.
+//
+// A value that had no gradients in the warm-up is not updated: Adam would divide by its second
+// moment of 0. The part of m' that the optimizer's type cannot represent is added to the error
+// feedback.
+//
+// Sums are linear in gradients only if every step multiplies gradients by the same factor. Clipping
+// must therefore be off after the warm-up.
+//
+// Tang et al.: 1-bit Adam: communication efficient large-scale training with Adam's convergence
+// speed, 2021, algorithm 1.
 #pragma once
 
 #include <cstdint>

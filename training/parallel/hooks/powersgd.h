@@ -1,7 +1,8 @@
 // PowerSGD: sums matrices of gradients over ranks in a low-rank factored form. Vogels, Karimireddy,
 // Jaggi: PowerSGD: Practical low-rank gradient compression for distributed optimization, NeurIPS
 // 2019, algorithms 1 and 2.
-//  For each matrix (n x m) of a bucket, with Q (m x r) of the previous step:
+//
+// For each matrix (n x m) of a bucket, with Q (m x r) of the previous step:
 //
 //   M = gradient + error         on each rank
 //   P = sum of M Q               all-reduce of n r values   start()
@@ -9,11 +10,13 @@
 //   Q = sum of M^T P             all-reduce of m r values   finish()
 //   gradient = P Q^T             the same bits on every rank
 //   error = M - P (M^T P)^T      the part of M that this rank did not contribute
-//  No gradient is lost over the steps: the sum of all results is the sum of all gradients minus the
-//  ranks' current errors. Gradients of rank r or less are exact up to rounding.
-//  Vectors, and matrices with r (n + m) >= n m, are summed uncompressed. A bucket takes three
-//  collectives for any number of parameters: one for all P, one for all Q, and one for the
-//  uncompressed rest.
+//
+// No gradient is lost over the steps: the sum of all results is the sum of all gradients minus the
+// ranks' current errors. Gradients of rank r or less are exact up to rounding.
+//
+// Vectors, and matrices with r (n + m) >= n m, are summed uncompressed. A bucket takes three
+// collectives for any number of parameters: one for all P, one for all Q, and one for the
+// uncompressed rest.
 #pragma once
 
 #include <cstdint>

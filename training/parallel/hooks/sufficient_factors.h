@@ -5,8 +5,9 @@
 //   start()     | ranks exchange their numbers of rows, which may differ, or be 0
 //   proceed()   | ranks gather the rows
 //   finish()    | each rank computes dY^T X of all rows
-//  All ranks compute the same product, with the same bits if their processors have the same
-//  instruction set.
+//
+// All ranks compute the same product, with the same bits if their processors have the same
+// instruction set.
 #pragma once
 
 #include <chrono>

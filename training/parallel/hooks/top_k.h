@@ -5,8 +5,9 @@
 //   sent = the k largest |M|   as index and value, 8 bytes each: all-gather
 //   gradient = sum of all ranks' sent values, in the order of ranks: the same bits on every rank
 //   error = M, but 0 for sent elements
-//  Aji and Heafield: Sparse communication for distributed gradient descent (2017); Stich,
-//  Cordonnier, Jaggi: Sparsified SGD with memory (2018).
+//
+// Aji and Heafield: Sparse communication for distributed gradient descent (2017); Stich,
+// Cordonnier, Jaggi: Sparsified SGD with memory (2018).
 #pragma once
 
 #include <cstdint>

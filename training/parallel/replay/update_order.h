@@ -1,13 +1,15 @@
 // The order in which servers, or neighbours, applied updates. It is recorded during training, and
 // enforced when the run is repeated (`--record FILE`, `--replay FILE`).
-//  A stretch is a number of steps between two exchanges among all ranks. The file has one line of
-//  JSON for each:
+//
+// A stretch is a number of steps between two exchanges among all ranks. The file has one line of
+// JSON for each:
 //
 //   {"way":"async","run":"b1946ac92492d234","first":1,"last":16,"workers":2,
 //    "servers":[[[0,0],[1,1],[0,2] ...] ...]}
-//  "servers" lists, for each server, the updates that it applied as [worker, clock] (clocks:
-//  servers/messages.h; for `adpsgd`, servers are ranks, clocks are updates, and even ranks have
-//  none). The order and the run's settings determine all results of the run, bit for bit.
+//
+// "servers" lists, for each server, the updates that it applied as [worker, clock] (clocks:
+// servers/messages.h; for `adpsgd`, servers are ranks, clocks are updates, and even ranks have
+// none). The order and the run's settings determine all results of the run, bit for bit.
 #pragma once
 
 #include <cstdint>

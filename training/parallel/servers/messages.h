@@ -3,9 +3,10 @@
 //   worker                                   server
 //   Push, its gradients of the shard  --->   updates the shard, now or once others have arrived
 //                                     <---   Answer, with the shard's values if requested
-//  Clocks count from 0 in each stretch of steps. For `ps` and `ssp` a clock is a worker's step. For
-//  `async` it is the number of a part of the steps' samples, which any worker may take: with n
-//  workers, part p is part p % n of step p / n.
+//
+// Clocks count from 0 in each stretch of steps. For `ps` and `ssp` a clock is a worker's step. For
+// `async` it is the number of a part of the steps' samples, which any worker may take: with n
+// workers, part p is part p % n of step p / n.
 #pragma once
 
 #include <cstdint>

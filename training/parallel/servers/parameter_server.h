@@ -5,8 +5,9 @@
 //   rank 0   compute | push, pull | compute | push, pull | ... |
 //   rank 1   compute .......... | push, pull | compute ....... | all have the servers' values
 //   rank 2   serve: update, answer, update, update, answer ... |
-//  Shards are those of ZeRO stage 1 (storage.h): the owner of a shard's masters serves it. A rank
-//  that computes and serves uses a second thread for serving.
+//
+// Shards are those of ZeRO stage 1 (storage.h): the owner of a shard's masters serves it. A rank
+// that computes and serves uses a second thread for serving.
 #pragma once
 
 #include <chrono>

@@ -5,16 +5,18 @@
 //               of deterministic mode, and are one update: version v contains clocks 0 to v-1. A
 //               worker that has sent clock c continues once version c + 1 - B exists; `ps` has B=0.
 //   async       Each worker's gradients are a separate update, applied on arrival.
-//  Rows of gradients stay in their receive buffers until their update. A worker sends a clock once
-//  clock - B - 1 is in the values, so it has B + 1 rows:
+//
+// Rows of gradients stay in their receive buffers until their update. A worker sends a clock once
+// clock - B - 1 is in the values, so it has B + 1 rows:
 //
 //   worker 0   | clock 4 | clock 5 | clock 3 |      B = 2
 //   worker 1   |         |         | clock 3 |      version 3: the update by clock 3 is complete
-//  Ho et al.: More effective distributed ML via a stale synchronous parallel parameter server,
-//  NeurIPS 2013; Dean et al.: Large scale distributed deep networks, NeurIPS 2012 (Downpour SGD);
-//  Li et al.: Scaling distributed machine learning with the parameter server, OSDI 2014. Ho et al.
-//  apply gradients on arrival in `ssp` too; here a clock is one update, so that momentum and Adam
-//  have their usual meaning.
+//
+// Ho et al.: More effective distributed ML via a stale synchronous parallel parameter server,
+// NeurIPS 2013; Dean et al.: Large scale distributed deep networks, NeurIPS 2012 (Downpour SGD); Li
+// et al.: Scaling distributed machine learning with the parameter server, OSDI 2014. Ho et al.
+// apply gradients on arrival in `ssp` too; here a clock is one update, so that momentum and Adam
+// have their usual meaning.
 #pragma once
 
 #include <chrono>

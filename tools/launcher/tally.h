@@ -27,7 +27,7 @@ class Tally {
   // others failed at exit. In the second case they are the majority.
   bool succeeded() const { return well_ > failed_since_; }
 
-  // Returns true if the failures so far can be tolerated.
+  // Returns true if the job can still succeed after the failures so far.
   bool can_succeed() const {
     return running_ + well_ + unneeded_ >= min_ranks_ && (anybody_runs() || succeeded());
   }
@@ -35,9 +35,10 @@ class Tally {
  private:
   std::ptrdiff_t running_;
   std::ptrdiff_t min_ranks_;
-  std::ptrdiff_t well_ = 0;          // exited with 0
-  std::ptrdiff_t failed_since_ = 0;  // failed by themselves after the last of these
-  std::ptrdiff_t unneeded_ = 0;      // spares
+  std::ptrdiff_t well_ = 0;  // number of ranks that exited with 0
+  // number of ranks that failed by themselves after the last of those
+  std::ptrdiff_t failed_since_ = 0;
+  std::ptrdiff_t unneeded_ = 0;  // number of unneeded spares
 };
 
 }  // namespace tutti::tool

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The path as the user wrote it, without a trailing slash.
+// Returns the path as the user wrote it, without a trailing slash.
 std::string checked_path(const std::string& directory) {
   std::string path = without_slash(directory);
   if (path.empty()) path = ".";
@@ -82,7 +82,7 @@ void remove_leftovers(const std::string& directory) {
   for (const std::string& path : leftovers) remove_folder(path);
 }
 
-// Returns a new folder at each call.
+// Creates and returns a new folder for steps set aside, a different one at each call.
 std::string make_aside(const std::string& directory) {
   for (int i = 1;; ++i) {
     std::string path = cat(directory, "/set-aside-", i);
@@ -91,7 +91,8 @@ std::string make_aside(const std::string& directory) {
   }
 }
 
-// Needed because the fence's file may have been removed, or steps copied from elsewhere.
+// Returns the highest fence number of the steps. It is needed because the fence's file may have
+// been removed, or steps copied from elsewhere.
 uint64_t highest_fence_of_steps(const std::string& directory) {
   uint64_t highest = 0;
   for (const StepSeen& seen : look_at_steps(directory)) highest = std::max(highest, seen.fence);

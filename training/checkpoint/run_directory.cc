@@ -109,7 +109,7 @@ std::string listed(const std::vector<int64_t>& steps) {
 
 }  // namespace
 
-// Damaged steps are no reason to start a new run.
+// Damaged steps still count as a run: with or_new they do not start a new one.
 bool RunDirectory::resumes(const std::string& directory, const RunStart& start) {
   return start.resume && !(start.or_new && steps_in(directory).empty());
 }
@@ -120,7 +120,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterH
   check_options(start);
   const bool resumed = resumes(path_, start);
   if (resumed) {
-    // The lock names the run, which manifests tell without reading files.
+    // Checks no files: the lock names the run, and the manifests tell which it is.
     run_ = chosen(path_, start, check_nothing).checkpoint.manifest().run;
   } else {
     make(path_);
@@ -129,7 +129,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterH
   if (history.writers.empty()) history.writers = {{.start = new_run_identity()}};
   lock_.emplace(path_, run_, history);
   if (!resumed && !start.overwrite) refuse_other_run(path_, run_, start.resumable);
-  // From here on no other process publishes steps: the newest step found is final.
+  // No other process publishes steps from here on, so the newest step found is final.
   fence_.emplace(path_, std::move(history), highest_fence_of_steps(path_));
   lock_->claim();
   is_new_ = !resumed;
@@ -236,7 +236,7 @@ bool RunDirectory::is_of_later_writer(const std::string& folder) const {
     const bool has_own_name = manifest.run == run_ || may_replace(manifest.step);
     return has_own_name && manifest.fence.number > fence().number;
   } catch (const Error&) {
-    return false;  // damaged or missing
+    return false;  // unreadable manifest: damaged or missing
   }
 }
 
@@ -258,7 +258,8 @@ void RunDirectory::prune(int keep) {
   if (best_ && !std::ranges::binary_search(own_, *best_)) own_.insert(own_.begin(), *best_);
 }
 
-// Renames a temporary link, so that the link exists at every moment, and points to a complete step.
+// Renames a temporary link over the old one, so that the link always exists and points to a
+// complete step.
 void RunDirectory::set_best(int64_t step) {
   const std::string made = cat(path_, '/', temporary_name(step));
   const std::string name = cat(path_, '/', kBestLink);

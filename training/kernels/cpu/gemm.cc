@@ -23,7 +23,7 @@ namespace {
 
 using Descriptor = dnnl::memory::desc;
 
-// Identity of a cached primitive: one product.
+// Key of a cached primitive: one product.
 struct GemmKey {
   int64_t m = 0, n = 0, k = 0;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
@@ -40,7 +40,7 @@ Descriptor matrix(int64_t rows, int64_t cols, int64_t stride, bool transposed, D
   return {Dims{rows, cols}, onednn::data_type(type), strides};
 }
 
-// A product's matrices and attributes in oneDNN's terms.
+// A product's matrices and attributes, described for oneDNN.
 struct Described {
   Descriptor a, b, c, bias;
   dnnl::primitive_attr attributes;
@@ -56,7 +56,7 @@ struct Described {
     attributes.set_post_ops(post);
   }
 
-  // describe(a, b, [bias,] c)
+  // calls describe(a, b, [bias,] c)
   dnnl::matmul::primitive_desc by(const auto& describe) const {
     return bias.is_zero() ? describe(a, b, c) : describe(a, b, bias, c);
   }
@@ -72,8 +72,8 @@ struct Described {
   }
 };
 
-// The implementation that oneDNN picks for matrices with gaps between rows, which supports any
-// strides.
+// Returns the implementation that oneDNN chooses for matrices with gaps between rows, which
+// supports any strides.
 std::string implementation_for_any_strides(GemmKey key) {
   key.stride_a *= 2;
   key.stride_b *= 2;
@@ -99,7 +99,8 @@ std::string describe_product(const GemmKey& key) {
              name(key.in));
 }
 
-// BLAS is column-major, so it computes the transpose of everything.
+// Computes a product by BLAS, which is column-major; therefore it computes the transpose of
+// everything.
 void product_f64(const GemmKey& key, ConstTensor a, ConstTensor b, Tensor c, ConstTensor bias) {
   double beta = key.accumulate ? 1 : 0;
   if (key.bias) {
@@ -118,8 +119,8 @@ void product_f64(const GemmKey& key, ConstTensor a, ConstTensor b, Tensor c, Con
          &lda, &beta, reinterpret_cast<double*>(c.data), &ldc);
 }
 
-// Converts an operand to contiguous f32, in memory of the calling thread that is valid until its
-// next use.
+// Returns an operand converted to contiguous f32. Its memory belongs to the calling thread, and is
+// valid until its next use.
 ConstTensor as_f32(ConstTensor source, std::vector<float>& memory) {
   if (source.dtype == DType::f32) return source;
   memory.resize(static_cast<size_t>(source.size()));
@@ -155,7 +156,7 @@ void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose 
   });
 }
 
-// A contiguous copy of a column.
+// A contiguous copy of a column of a matrix.
 class CloseColumn {
  public:
   explicit CloseColumn(ConstTensor column)

@@ -130,8 +130,9 @@ struct Family {
   LlamaFamily family;
   const char* meaning;
   std::string feed_forward;         // name of the module
-  std::vector<std::string> layers;  // of an expert, or of the single feed-forward network
-  HeadNormKind head_norm;           // of queries and keys
+  // names of the layers of an expert, or of the single feed-forward network
+  std::vector<std::string> layers;
+  HeadNormKind head_norm;  // norms of queries and keys
   Described<LlamaConfig> described;
 };
 

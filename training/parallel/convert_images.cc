@@ -138,7 +138,7 @@ bool cuts_images(const ActivationLayout& layout) {
   return spread == Spread::channels || spread == Spread::pixels;
 }
 
-// True if rows and columns describe the conversion, whether rows are images or not.
+// Returns true if rows and columns describe the conversion, whether or not rows are images.
 bool is_of_rows(const ActivationLayout& from, const ActivationLayout& to) {
   return !cuts_images(from) && !cuts_images(to);
 }

@@ -17,7 +17,7 @@ constexpr int kFormat = 1;
 constexpr std::array<std::string_view, kSoftwares> kNames = {
     "megatron", "megatron-2021", "deepspeed", "fsdp", "fsdp-2023", "fsdp-compiled"};
 
-// In the order of Knob.
+// Names, values and priors, in the order of Knob.
 constexpr std::array<KnobInfo, kKnobs> kInfos = {{
     {"products_volta", 0.720, 0.55, 0.3},
     {"products_ampere", 0.797, 0.80, 0.03},

@@ -14,7 +14,7 @@ namespace {
 
 using SavingClock = std::chrono::steady_clock;
 
-// Adds the time from construction to destruction.
+// Adds the time from construction to destruction to a sum.
 class Stopwatch {
  public:
   explicit Stopwatch(std::chrono::nanoseconds& sum) : sum_(sum) {}
@@ -27,7 +27,7 @@ class Stopwatch {
   SavingClock::time_point start_ = SavingClock::now();
 };
 
-// Broadcast from rank 0, as text: the bits are equal on all ranks.
+// Returns the best loss, broadcast from rank 0 as text, so that the bits are equal on all ranks.
 double best_loss(Communicator& world, const RunDirectory* directory) {
   char text[64] = "";
   if (directory != nullptr) std::snprintf(text, sizeof text, "%a", directory->best_loss());
@@ -76,7 +76,7 @@ void RunSaver::finish() {
   while (under_way_) advance();
 }
 
-// A save that fails has ended.
+// A save that fails has ended as well.
 void RunSaver::advance() {
   try {
     if (!under_way_->advance()) return;

@@ -1,4 +1,4 @@
-// The table of a run's settings: name, description, limits and variable of each.
+// The table of a run's settings: the name, description, limits and variable of each.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,9 +19,10 @@
 namespace tutti::training {
 namespace {
 
-constexpr double kMostOfAnything = 1e9;  // for steps and samples: their products fit into 64 bits
+// limit of steps and samples, whose products must fit into 64 bits
+constexpr double kMostOfAnything = 1e9;
 
-// --- Settings that are not single values ---
+// Settings that are not single values.
 
 void describe_precision(Schema& schema, TrainOptions& options) {
   ReplicaOptions& replica = options.replica;
@@ -103,7 +104,8 @@ constexpr std::array<NamedCompression, 10> kCompressions = {
      {"sign", Compression::sign},
      {"onebit-adam", Compression::onebit_adam}}};
 
-// Parses "powersgd:4" and "topk:0.01", which include a number. False if the text is invalid.
+// Parses "powersgd:4" and "topk:0.01", which include a number. Returns false if the text is
+// invalid.
 bool take_compression(TrainOptions& options, const std::string& text) {
   const size_t colon = std::min(text.find(':'), text.size());
   const auto found =
@@ -246,7 +248,7 @@ void describe_cut(Schema& schema, TrainOptions& options) {
       .show_default();
 }
 
-// --- Groups of settings ---
+// Groups of settings.
 
 void describe_training(Schema& schema, TrainOptions& options) {
   schema.add("data.weights", options.data_weights, "sampling weight of each --data source")

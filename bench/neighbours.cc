@@ -24,7 +24,7 @@ namespace {
 
 [[noreturn]] void compute(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(0);  // it ended before the line above
+  if (::getppid() != parent) ::_exit(0);  // this process's parent ended before prctl()
   volatile uint64_t rounds = 0;
   while (true) rounds = rounds + 1;
 }
@@ -71,8 +71,8 @@ void BusyProcesses::stop() {
   processes_.clear();
 }
 
-// In version 2 a group with processes cannot contain limited groups, except the root group, so all
-// groups from this process's own up to the root are tried.
+// Creates a limited group. In version 2 a group with processes cannot contain limited groups,
+// except the root group, so all groups from this process's own up to the root are tried.
 ProcessorQuota::ProcessorQuota(double processors) {
   const std::vector<ControlGroup> own = control_groups("cpu");
   for (const ControlGroup& parent : own) {

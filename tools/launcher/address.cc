@@ -114,8 +114,8 @@ std::string reachable_address(const std::string& host, const std::string& interf
     const auto own = std::ranges::find(local, address, &LocalAddress::address);
     if (own != local.end() && own->global) return address;
   }
-  // Address of the default route; others, such as a container bridge, may be unreachable from
-  // outside.
+  // Address of the default route. Other addresses, such as that of a container bridge, may be
+  // unreachable from other hosts.
   const std::string outward = bootstrap::reachable_address().host();
   const auto on_route = std::ranges::find(local, outward, &LocalAddress::address);
   if (on_route != local.end() && on_route->global) return outward;

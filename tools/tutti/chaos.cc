@@ -1,4 +1,4 @@
-// tutti chaos: runs a command repeatedly, injects faults, and judges the outcome.
+// Implements tutti chaos: runs a command repeatedly, injects faults, and judges the outcome.
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct ChaosOptions {
   std::vector<std::string> command;
 };
 
-// "1-3" or "2".
+// Parses "1-3" or "2".
 void read_ranks(const std::string& text, chaos::Draw& draw) {
   const size_t dash = text.find('-');
   const auto first = parse_number<int>(text.substr(0, dash));
@@ -79,7 +79,7 @@ void require_means(bool moves_clock, bool fills_disk) {
   if (fills_disk) static_cast<void>(chaos::Scratch(1 << 20));
 }
 
-// Requires that `host` is in --hosts, since a lost host must be cut off from all others.
+// Throws unless `host` is in --hosts: a lost host must be separated from all others.
 void require_host(const std::string& host, const std::vector<std::string>& hosts) {
   if (std::ranges::count(hosts, host) != 1) {
     throw UsageError(cat("--hosts must name every host of the command exactly once; ", host,
@@ -92,8 +92,8 @@ bool any_has_fault(const std::vector<Plan>& plans, chaos::Kind kind) {
   return std::ranges::any_of(plans, [&](const Plan& plan) { return has_fault(plan, kind); });
 }
 
-// Reports certain errors before the command runs, which may take long. Returns the plans of a file;
-// random plans require the number of ranks and are drawn later.
+// Checks the options before the command runs, which may take long. Returns the plans of a file;
+// random plans need the number of ranks, and are drawn later.
 std::vector<Plan> check(ChaosOptions& options) {
   const std::string& expression = options.demands.same_output;
   if (!expression.empty()) chaos::matches(expression, "");

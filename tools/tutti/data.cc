@@ -1,5 +1,5 @@
-// tutti data: shows token files, the number of epochs of each in a mixture, and checks the samples
-// of ranks.
+// Implements tutti data: shows token files and the number of epochs of each in a mixture, and
+// checks the samples of ranks.
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
@@ -85,7 +85,8 @@ void print_mixture(const std::vector<Set>& sets, const DataOptions& options) {
   }
 }
 
-// Returns the exit code: 1 where a sample is missed or repeated, or an order is.
+// Checks the samples of ranks. Returns the exit code: 1 if a sample is missed or repeated, or if
+// two epochs have the same order.
 int check_epochs(const std::vector<Set>& sets, const DataOptions& options) {
   training::EpochCheckOptions check = options.check;
   for (const Set& set : sets)

@@ -98,8 +98,8 @@ Examination examine(const DoctorOptions& options) {
 }
 
 int doctor(const DoctorOptions& options) {
-  // A host that disappears during the conversation is a finding, so SIGPIPE must not end the
-  // doctor. It is blocked, not ignored, so that child processes have the default action.
+  // A host that disappears meanwhile is a finding, so SIGPIPE must not end the doctor. The signal
+  // is blocked, not ignored, so that child processes have the default action.
   sigset_t broken_pipe;
   sigemptyset(&broken_pipe);
   sigaddset(&broken_pipe, SIGPIPE);

@@ -110,7 +110,7 @@ void add_layouts(Command& command, PlanOptions& o) {
       .type_name("FILE.svg");
 }
 
-// Refuses more than one of these options; without any, --model is used.
+// Throws if more than one of these options is given. If none is, --model is used.
 void refuse_several(const Command& command) {
   int faces = 0;
   for (const char* face : {"--predict", "--fit", "--budget", "--fit-laws", "--model"}) {

@@ -1,5 +1,5 @@
-// tutti simulate: simulates a collective on a network; and the command's options, except those of
-// training steps (train_options.cc).
+// Implements tutti simulate of a collective on a network, and declares the command's options except
+// those of training steps (train_options.cc).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -37,7 +37,7 @@ struct Row {
   double bytes = 0;
   SimulationResult result;
   int32_t alike = 1;
-  bool in_rounds = false;  // one round was simulated, since all are alike
+  bool in_rounds = false;  // true if only one round was simulated, because all are alike
   bool is_best = false;    // the best result for these bytes
   double algbw = 0;
   double busbw = 0;

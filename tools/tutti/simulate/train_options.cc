@@ -80,7 +80,8 @@ void add_train_options(Command command, SimulateOptions& o) {
 
 namespace {
 
-// With --sync each rank holds the whole model, and updates take no time.
+// Throws for options that --sync does not support: each rank has the whole model, and updates take
+// no time.
 void refuse_what_no_way_has(const Command& command) {
   for (const char* option :
        {"--pp", "--tp", "--sp", "--blocks", "--schedule", "--virtual", "--backward-weight-us",

@@ -18,7 +18,7 @@ namespace tutti::bench {
 struct Layout {
   Collective collective = Collective::all_reduce;
   int ranks = 1;
-  int root = 0;  // root of the collectives for which has_root() is true
+  int root = 0;        // root of the collectives for which has_root() is true
   uint64_t count = 0;  // elements of one block, or of the buffer if there are no blocks
   // v-variants, which do not use `count`: elements of each rank's block. all_to_allv: elements of
   // the block from s to r, at index s * ranks + r.
@@ -55,7 +55,7 @@ std::vector<Part> output_parts(const Layout& layout, int rank);
 
 // Kind of the data in the buffers.
 enum class Data {
-  exact,  // exact in any order of summation: bench/pattern.h
+  exact,     // exact in any order of summation: bench/pattern.h
   rounding,  // sensitive to the order of summation: bench/rounding.h
 };
 // Fills the buffer with the elements of the part.

@@ -32,7 +32,7 @@ struct Case {
   bool deterministic = false;
   Buffers buffers = Buffers::user;
   bool on_device = false;  // true: the buffers are in GPU memory
-  bool graph = false;  // true: capture the call and launch its graph (GPU only)
+  bool graph = false;      // true: capture the call and launch its graph (GPU only)
   // true: input and output share memory (hosts only; requires runs_in_place())
   bool in_place = false;
   WireFormat wire = WireFormat::plain;
@@ -96,7 +96,7 @@ class Measurement {
   std::vector<std::byte> pristine_;
   Memory<std::byte> memory_;
   Memory<std::byte> more_memory_;  // memory of the output, unused in place
-  std::byte* input_ = nullptr;  // addresses in these
+  std::byte* input_ = nullptr;     // addresses in these
   std::byte* output_ = nullptr;
   std::unique_ptr<DeviceSide> device_;  // GPU buffers, which replace these if set
   std::vector<Registration> registrations_;

@@ -16,7 +16,7 @@ using Round = std::vector<std::pair<int, int>>;
 struct PairTimes {
   int ranks = 0;
   std::vector<double> latency_us;  // half of a round trip, by lower rank, then by the higher one
-  std::vector<double> GBps;  // bandwidth in GB/s, by sender, then by receiver
+  std::vector<double> GBps;        // bandwidth in GB/s, by sender, then by receiver
 
   double latency(int a, int b) const { return latency_us[at(a < b ? a : b, a < b ? b : a)]; }
   double bandwidth(int from, int to) const { return GBps[at(from, to)]; }

@@ -16,7 +16,7 @@ namespace {
 
 // Parameters of a floating-point type.
 struct Format {
-  int digits;  // number of digits of the significand
+  int digits;    // number of digits of the significand
   int smallest;  // exponents of normal numbers that data may have
   int largest;
   int tiniest;  // exponent of the smallest subnormal number

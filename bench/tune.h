@@ -19,10 +19,10 @@ struct Observation {
   Collective collective = Collective::all_reduce;
   std::string algorithm;
   int ranks = 2;
-  int hosts = 1;  // number of hosts, each with the same number of ranks
+  int hosts = 1;                    // number of hosts, each with the same number of ranks
   PathClass path = PathClass::shm;  // path between hosts; on a single host, between ranks
-  uint64_t bytes = 0;  // size of the call as `tutti bench` counts it
-  double seconds = 0;  // median time of the slowest rank
+  uint64_t bytes = 0;               // size of the call as `tutti bench` counts it
+  double seconds = 0;               // median time of the slowest rank
 };
 
 // Returns the calls of two ranks that determine the costs of a path class.

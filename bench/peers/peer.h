@@ -10,14 +10,14 @@
 namespace tutti::bench {
 
 struct Peer {
-  std::string name;  // name on the command line
+  std::string name;     // name on the command line
   std::string program;  // name of its program without "_peer"; empty: the same as `name`
   std::string title;
   bool is_mpi = false;
   // launchers, any of which starts its ranks; empty: the program starts them
   std::vector<std::string> launchers;
-  std::string packages;  // Debian packages that contain it; empty: it is part of Tutti
-  std::string library;  // shared library that its program loads, if any
+  std::string packages;    // Debian packages that contain it; empty: it is part of Tutti
+  std::string library;     // shared library that its program loads, if any
   bool on_device = false;  // true: its buffers are in GPU memory; false: in the hosts' memory
   std::vector<Collective> lacks;
   // Returns options that are put between the launcher and the program. `transport`: "shm" or "tcp".

@@ -12,17 +12,17 @@ namespace tutti::tool::chaos {
 
 enum class Kind : uint8_t {
   kill,      // SIGKILL
-  stop,  // SIGSTOP, permanently
-  pause,  // SIGSTOP, and SIGCONT after a while
-  stall,  // the rank blocks forever at a message
+  stop,      // SIGSTOP, permanently
+  pause,     // SIGSTOP, and SIGCONT after a while
+  stall,     // the rank blocks forever at a message
   truncate,  // a message arrives with half of its payload
-  delay,  // the rank blocks for a while after a message
-  full,  // the trial's directory is full once it has `bytes` bytes
-  cut,  // a network link is down, for a while or permanently
-  clock,  // the wall clock of the command and its descendants jumps, for a while or permanently
-  drop,  // packets from one host to another are dropped, for a while or permanently
+  delay,     // the rank blocks for a while after a message
+  full,      // the trial's directory is full once it has `bytes` bytes
+  cut,       // a network link is down, for a while or permanently
+  clock,     // the wall clock of the command and its descendants jumps, for a while or permanently
+  drop,      // packets from one host to another are dropped, for a while or permanently
   lose,      // a host is lost: its packets are dropped silently and its processes killed
-  abort,  // the rank aborts, at a message, the communicator that sends it
+  abort,     // the rank aborts, at a message, the communicator that sends it
   swap,      // two words of a message over TCP are swapped
 };
 
@@ -36,9 +36,9 @@ struct Fault {
   Kind kind = Kind::kill;
   int rank = 0;
   uint64_t message = 0;  // the fault strikes at the rank's n-th message; 0: at a time
-  uint64_t at_ms = 0;  // time of the fault, after all ranks have started
+  uint64_t at_ms = 0;    // time of the fault, after all ranks have started
   uint64_t for_ms = 0;   // length of a pause, delay, cut, drop or clock jump; 0: permanent
-  uint64_t bytes = 0;  // size of the directory that becomes full
+  uint64_t bytes = 0;    // size of the directory that becomes full
   std::string link;      // interface that is cut, as for DownLink
   std::vector<std::string> hosts = {};  // network namespaces: two for drop, one for lose
   int64_t shift_s = 0;                  // offset of a clock, in seconds
@@ -79,11 +79,11 @@ struct Draw {
   int first_rank = 0;
   int last_rank = 0;
   std::vector<std::string> classes;  // classes of faults, a subset of all_classes(), used in turn
-  uint64_t from_ms = 0;  // there are no timed faults before this time
+  uint64_t from_ms = 0;              // there are no timed faults before this time
   uint64_t span_ms = 0;              // timed faults occur within this time after from_ms
   uint64_t messages = 0;  // message faults strike within a rank's first `messages` messages
-  std::vector<std::string> links;    // interfaces that may be cut
-  std::vector<std::string> hosts;    // hosts that may be separated or lost; the first is never lost
+  std::vector<std::string> links;  // interfaces that may be cut
+  std::vector<std::string> hosts;  // hosts that may be separated or lost; the first is never lost
 };
 
 // Returns "kill", "two", ...; README.md explains the classes.

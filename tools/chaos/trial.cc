@@ -280,7 +280,7 @@ class Trial {
   const std::unique_ptr<MovedClock> clock_;  // set if the plan moves the clock
   const std::set<std::string> files_before_;
   std::deque<Blow> blows_;
-  std::map<std::string, DownLink> down_;  // key: name of the interface
+  std::map<std::string, DownLink> down_;                   // key: name of the interface
   std::map<std::vector<std::string>, SilentPair> silent_;  // key: names of both hosts
   pid_t command_ = -1;
   Fd out_;

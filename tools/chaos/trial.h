@@ -38,8 +38,8 @@ struct Conditions {
 struct Outcome {
   bool hung = false;
   int code = 0;               // shell exit code; undefined if it hung
-  double seconds = 0;  // seconds from start to end
-  double seconds_after = 0;  // seconds from the last fault to the end
+  double seconds = 0;         // seconds from start to end
+  double seconds_after = 0;   // seconds from the last fault to the end
   size_t ranks = 0;           // largest number of simultaneous ranks
   std::vector<Fault> struck;  // the plan's faults that struck
   std::string out;

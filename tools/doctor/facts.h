@@ -34,14 +34,14 @@ struct TokenFacts {
   // such as "TUTTI_TOKEN" or "TUTTI_TOKEN_FILE=/path"; empty: there is no token
   std::string source;
   std::string fingerprint;  // HMAC of the doctor's nonce with the token; never shown
-  std::string problem;  // reason why the file cannot be used; empty: it can
+  std::string problem;      // reason why the file cannot be used; empty: it can
 };
 
 struct RendezvousFacts {
-  std::string file;  // path of the file; empty: none is set
-  std::string address;  // address in the file: that of rank 0 of some job
+  std::string file;      // path of the file; empty: none is set
+  std::string address;   // address in the file: that of rank 0 of some job
   bool answers = false;  // true if a process listens there
-  std::string problem;  // reason why ranks could not meet there; empty: they could
+  std::string problem;   // reason why ranks could not meet there; empty: they could
 };
 
 struct FabricFacts {
@@ -54,7 +54,7 @@ struct FabricFacts {
 struct HostFacts {
   std::string name;     // as the user wrote it, or the host's own name
   std::string problem;  // reason why the host did not answer; all other facts are then unknown
-  int ranks = 1;  // number of ranks planned on this host
+  int ranks = 1;        // number of ranks planned on this host
 
   std::string hostname;
   std::string version;
@@ -67,18 +67,18 @@ struct HostFacts {
   static constexpr uint64_t kUnlimited = UINT64_MAX;
   uint64_t memlock = kUnlimited;
   uint64_t open_files = kUnlimited;  // the hard limit, to which Tutti raises the soft limit
-  int cores = 1;  // number of processors that ranks may use
+  int cores = 1;                     // number of processors that ranks may use
   int all_cores = 1;
-  uint64_t memory = 0;  // bytes of memory of the machine
-  uint64_t memory_available = 0;  // bytes available; 0: unknown
+  uint64_t memory = 0;                     // bytes of memory of the machine
+  uint64_t memory_available = 0;           // bytes available; 0: unknown
   uint64_t container_memory = kUnlimited;  // bytes: smallest limit of the host's control groups
-  uint64_t shm_size = 0;  // bytes of /dev/shm; 0: missing
+  uint64_t shm_size = 0;                   // bytes of /dev/shm; 0: missing
   uint64_t shm_free = 0;
   std::vector<std::string> rdma_devices;
 
   std::vector<Interface> interfaces;
   std::map<std::string, std::string> settings;  // settings that differ from their defaults
-  std::vector<std::string> setting_problems;  // wrong values of settings
+  std::vector<std::string> setting_problems;    // wrong values of settings
   std::vector<std::string> setting_warnings;  // settings without effect, for example misspelt names
   std::string tune_problem;  // reason why TUTTI_TUNE_FILE cannot be used; empty: it can
   TokenFacts token;
@@ -103,12 +103,12 @@ struct Reach {
   int to = 0;
   int rail = 0;
   std::string address;    // address of the other host
-  std::string own;  // source address that this host's routes select; empty: no route
-  int route_error = 0;  // errno of finding a route
+  std::string own;        // source address that this host's routes select; empty: no route
+  int route_error = 0;    // errno of finding a route
   int connect_error = 0;  // errno of connecting; ETIMEDOUT if there was no answer
   bool answered = false;  // true if the doctor there proved its identity
-  bool bulk = false;  // true if it also received more bytes than fit into a few packets
-  int packet = 0;  // bytes of the largest packet that this host's interface accepts
+  bool bulk = false;      // true if it also received more bytes than fit into a few packets
+  int packet = 0;         // bytes of the largest packet that this host's interface accepts
   int common_packet = 0;  // bytes of the largest packet that both ends accept
   // True if unfragmented datagrams were answered: a small one, and one of each of these sizes.
   bool small_arrived = false;
@@ -131,10 +131,10 @@ struct Link {
 
 // The result of the test job.
 struct JobResult {
-  bool ran = false;  // true if the job completed
+  bool ran = false;     // true if the job completed
   std::string problem;  // if it did not: its last messages
   std::string transport;
-  int cases = 0;  // number of collectives whose results were compared
+  int cases = 0;                   // number of collectives whose results were compared
   std::vector<std::string> wrong;  // those collectives that gave another result
   std::vector<Link> links;
 };

@@ -51,7 +51,7 @@ class HostLink {
 
 struct GatherOptions {
   std::vector<std::string> hosts;  // empty: this host
-  std::vector<int> ranks;  // number of ranks of each host, or of this host
+  std::vector<int> ranks;          // number of ranks of each host, or of this host
   std::chrono::milliseconds patience;
   uint16_t port = 0;  // port of rank 0, if given
 };

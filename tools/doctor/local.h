@@ -12,7 +12,7 @@ namespace tutti::tool {
 // What is asked about this host.
 struct Question {
   std::string name;  // the host's name as the user wrote it
-  int ranks = 1;  // number of ranks planned on this host
+  int ranks = 1;     // number of ranks planned on this host
   std::string nonce;
   // The settings of the doctor's own process, which `tutti run` passes to all hosts; without the
   // token.

@@ -18,7 +18,7 @@ namespace tutti::tool {
 
 // The part of a job that one host runs.
 struct HostJob {
-  std::string host;  // the host as the user wrote it; empty: this host only, over loopback
+  std::string host;        // the host as the user wrote it; empty: this host only, over loopback
   std::string display;     // the host's name in messages
   std::vector<int> ranks;  // ranks of this host, ascending
   int world_size = 1;

@@ -40,7 +40,7 @@ struct Allocation {
   std::string source;  // name of the variable that defines it, for messages
   std::vector<Host> hosts;
   std::string remote_shell;  // remote shell that needs no keys in this batch system; empty: unknown
-  bool only_here = false;  // true if the allocation has no other host than this one
+  bool only_here = false;    // true if the allocation has no other host than this one
 };
 
 // Returns the allocation of this process; nothing outside an allocation, and in a step that already

@@ -341,8 +341,7 @@ class Launch : public AgentSink {
   Output output_;
   std::vector<std::string> display_;  // by rank: name of its host in messages
   EventLoop loop_;
-  // Declared before the agents: their children must be started while these signals are blocked, so
-  // that the terminal's signals do not reach them.
+  // Declared before the agents, so that these signals are blocked before the first child starts.
   SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}};
   std::optional<Agents> agents_{std::in_place, loop_, *this};
   bool started_ = false;

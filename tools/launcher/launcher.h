@@ -13,8 +13,8 @@
 namespace tutti::tool {
 
 struct LaunchOptions {
-  int ranks = 1;  // number of ranks, without spares
-  int spares = 0;  // number of additional ranks, which wait until others fail
+  int ranks = 1;            // number of ranks, without spares
+  int spares = 0;           // number of additional ranks, which wait until others fail
   std::vector<Host> hosts;  // empty: this host
   MapBy map = MapBy::slot;
   std::vector<std::string> command;  // program and arguments

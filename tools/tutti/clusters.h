@@ -49,9 +49,9 @@ int explain_on_cluster(const ClusterQuestion& question);
 // Options of `tutti tune --fit`.
 struct FitOptions {
   std::string table;
-  std::string cluster;  // initial cluster; empty: taken from the table
+  std::string cluster;     // initial cluster; empty: taken from the table
   std::string collective;  // empty: taken from the table
-  std::string json;  // output file; empty: a file beside the table
+  std::string json;        // output file; empty: a file beside the table
 };
 int fit_cluster(const FitOptions& options);
 

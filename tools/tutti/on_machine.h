@@ -25,7 +25,7 @@ struct OnMachine {
   std::vector<Place> places;
   tutti::Hosts hosts;
   std::string transport;  // such as "tcp", "auto: shm" or "auto: shm+ucx"
-  std::string costs;  // where the costs came from
+  std::string costs;      // where the costs came from
   Shape shape;
   Planner planner;
 

@@ -46,7 +46,7 @@ struct TuneOptions {
   HostOptions places;
   std::string device = "host";
   std::string measure;  // hidden option: which calls a rank of this command times
-  double within = 0;  // hidden option: time limit in seconds
+  double within = 0;    // hidden option: time limit in seconds
   bool thorough = false;
   FitOptions fit;
 };

@@ -23,7 +23,7 @@ inline constexpr const char* kHost = "host";  // description of the host and its
 struct Turn {
   std::string what;  // a path class, or one of the names above
   int ranks = 2;
-  std::vector<Host> hosts;  // empty: this host
+  std::vector<Host> hosts;   // empty: this host
   bool is_optional = false;  // true if it may be unavailable
 };
 

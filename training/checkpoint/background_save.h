@@ -33,7 +33,7 @@ class BackgroundSave {
 
  private:
   CheckpointSave save_;
-  bool writing_ = true;  // false once the files are written and rank 0 publishes the step
+  bool writing_ = true;     // false once the files are written and rank 0 publishes the step
   std::future<void> work_;  // declared after save_, so that it is destroyed before it
 };
 

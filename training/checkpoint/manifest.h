@@ -20,7 +20,7 @@ inline constexpr const char* kManifestFile = "checkpoint.json";
 struct StoredPiece {
   int64_t first = 0;
   int64_t count = 0;
-  int file = 0;          // index in Manifest::files
+  int file = 0;  // index in Manifest::files
   // checksum of the piece's bytes, as Checksum::hex(); empty: an earlier version saved it
   std::string checksum;
   bool operator==(const StoredPiece&) const = default;
@@ -61,11 +61,11 @@ inline constexpr const char* kImportedFrom = "imported";
 
 struct Manifest {
   int64_t step = 0;
-  std::string run;  // identity of the run that saved the step; empty in an earlier format
-  FenceMark fence;  // the writer that saved the step; number 0 in an earlier format
+  std::string run;     // identity of the run that saved the step; empty in an earlier format
+  FenceMark fence;     // the writer that saved the step; number 0 in an earlier format
   Json model = "";     // of the tensors: Model::configuration()
   Json configuration;  // configuration of the run; empty in an earlier format
-  Json state;  // state of the trainer; a JSON object
+  Json state;          // state of the trainer; a JSON object
   std::vector<FileEntry> files;
   std::vector<TensorEntry> tensors;  // in alphabetical order
 

@@ -25,9 +25,9 @@ namespace tutti::training {
 
 struct RunStart {
   bool resume = false;
-  bool or_new = false;  // true: start a new run if there is nothing to resume
+  bool or_new = false;          // true: start a new run if there is nothing to resume
   std::optional<int64_t> step;  // step to resume at; none: the newest
-  bool overwrite = false;  // true: a new run replaces existing steps
+  bool overwrite = false;       // true: a new run replaces existing steps
   // false: the caller (an import) has no option --resume that an error could suggest
   bool resumable = true;
 };
@@ -99,13 +99,13 @@ class RunDirectory {
   std::optional<DirectoryLock> lock_;
   std::optional<Fence> fence_;
   std::optional<ChosenStep> resumed_;
-  std::vector<int64_t> own_;  // the run's steps, ascending
+  std::vector<int64_t> own_;     // the run's steps, ascending
   std::optional<int64_t> best_;  // the best step; one of own_
   // steps of the previous run, kept until the new run has its first step
   std::vector<int64_t> overwritten_;
-  bool is_new_ = true;  // true while a new run has no step yet
-  std::string companions_;            // folder for files that come with its model; empty: none
-  std::string aside_;                 // folder for steps set aside; empty: none yet
+  bool is_new_ = true;      // true while a new run has no step yet
+  std::string companions_;  // folder for files that come with its model; empty: none
+  std::string aside_;       // folder for steps set aside; empty: none yet
 };
 
 }  // namespace tutti::training

@@ -29,9 +29,9 @@ struct SaveRequest {
   RunDirectory* directory = nullptr;
   int64_t step = 0;
   Json model = "";              // Model::configuration()
-  Json configuration;  // configuration of the run; rank 0's is stored
+  Json configuration;           // configuration of the run; rank 0's is stored
   Json state = Json::object();  // state of the trainer; rank 0's is stored
-  int keep = 2;  // number of the run's newest steps to keep; 0 keeps all
+  int keep = 2;                 // number of the run's newest steps to keep; 0 keeps all
   // true if this is the best step of the run so far; it is kept, and the link `best` points to it
   bool best = false;
   // For tests: called between the phases of the protocol.
@@ -46,21 +46,21 @@ class CheckpointSave {
   // returned. Throws as save_checkpoint() does.
   CheckpointSave(SaveRequest request, std::vector<TensorPiece> pieces, Group group);
 
-  void write();  // Writes this rank's file and blocks until it is on the disk.
-  void collect();  // Collective. Gathers the results of all ranks' writes on rank 0.
-  void publish();  // On rank 0: publishes the step if all writes succeeded, and removes old steps.
+  void write();     // Writes this rank's file and blocks until it is on the disk.
+  void collect();   // Collective. Gathers the results of all ranks' writes on rank 0.
+  void publish();   // On rank 0: publishes the step if all writes succeeded, and removes old steps.
   void conclude();  // Collective. Throws on every rank if any rank had an error.
 
  private:
   SaveRequest request_;
   std::vector<TensorPiece> pieces_;
   Group group_;
-  std::string failed_;  // prefix of the error's text if the save fails
+  std::string failed_;                      // prefix of the error's text if the save fails
   std::optional<Publication> publication_;  // set on rank 0
   std::string folder_;
-  std::string report_;  // result of this rank's write
+  std::string report_;                // result of this rank's write
   std::vector<std::string> reports_;  // on rank 0: the results of all ranks
-  std::exception_ptr problem_;  // error of publish()
+  std::exception_ptr problem_;        // error of publish()
 };
 
 // Collective. Saves a checkpoint; on return the checkpoint is on the disk and `DIRECTORY/latest`

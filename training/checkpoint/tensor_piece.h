@@ -22,7 +22,7 @@ struct TensorPiece {
   std::string name;  // such as "model.h.0.ln_1.weight" or "optimizer.exp_avg.h.0.ln_1.weight"
   std::vector<int64_t> shape;  // shape of the whole tensor
   int64_t first = 0;  // index of the piece's first element in the tensor or, if set, in the slice
-  ConstTensor data;  // values of the piece, 1 x count
+  ConstTensor data;   // values of the piece, 1 x count
   // slice of the tensor that contains the piece; none: the whole tensor
   std::optional<Slice> slice = {};
   // If set, the values are read from this source when they are written, so they occupy no memory

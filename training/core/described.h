@@ -16,8 +16,8 @@ struct Described {
   using Describe = void (*)(Schema& schema, Config& config);
 
   std::string prefix;  // name of the configuration for messages, such as "model"
-  std::string tag;  // the member that names the kind, such as "kind"
-  std::string name;  // the value of that member, such as "gpt2"
+  std::string tag;     // the member that names the kind, such as "kind"
+  std::string name;    // the value of that member, such as "gpt2"
   Describe describe;
   Config defaults = {};
   // if set, derives values from other members after reading

@@ -38,7 +38,7 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
 // The first group is that of the batch's axes.
 struct GroupTable {
   std::vector<AxisSet> axes = {kBatchAxes};  // by group: axes over which its gradients are summed
-  std::vector<int> group_of;  // by parameter: index of its group
+  std::vector<int> group_of;                 // by parameter: index of its group
 };
 // Returns the groups of these parameters. Where tensor ranks have unequal parts of a model, the
 // replicated parameters form a group of their own: mixed buckets would differ in length between
@@ -47,7 +47,7 @@ GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters);
 
 struct LayoutOptions {
-  std::vector<int> ranks = {1};             // by group: number of owners of each bucket
+  std::vector<int> ranks = {1};       // by group: number of owners of each bucket
   int64_t bucket_elements = 1 << 20;  // a bucket is closed when it has this many elements
   // size of the first bucket: smaller, so that communication starts early
   int64_t first_bucket_elements = 1 << 16;
@@ -74,7 +74,7 @@ struct Bucket {
   int64_t size = 0;             // with gaps; a multiple of ranks * alignment
   std::vector<int> parameters;  // in the order of their offsets
   int group = 0;
-  int ranks = 1;  // number of owners
+  int ranks = 1;             // number of owners
   int64_t owned_offset = 0;  // offset of the bucket's shard in the owner's arrays of shards
 
   int64_t shard_size() const { return size / ranks; }
@@ -87,12 +87,12 @@ struct Piece {
   int64_t count = 0;
   int bucket = 0;
   int64_t bucket_offset = 0;  // offset of the first element from the start of the bucket
-  int64_t owned_offset = 0;  // offset of the first element in the owner's arrays
+  int64_t owned_offset = 0;   // offset of the first element in the owner's arrays
 };
 
 struct Layout {
   int64_t size = 0;         // elements of all buckets, gaps included
-  int64_t owned_size = 0;  // elements of each of an owner's arrays
+  int64_t owned_size = 0;   // elements of each of an owner's arrays
   std::vector<Slot> slots;  // by parameter
   std::vector<Bucket> buckets;
 

@@ -62,7 +62,7 @@ class Unit {
 struct NamedBuffer {
   std::string name;
   std::span<float> values;  // memory that the model owns
-  int unit = 0;  // index of the unit whose forward changes the buffer
+  int unit = 0;             // index of the unit whose forward changes the buffer
 };
 
 class Model {

@@ -30,7 +30,7 @@ struct ParameterSpec {
   std::string name;
   std::vector<int64_t> shape;  // shape of the whole parameter, however it is cut
   Initial initial;
-  int unit = 0;  // index of the first unit that uses the parameter
+  int unit = 0;        // index of the first unit that uses the parameter
   bool decays = true;  // true if weight decay applies: usually to matrices only
   Placement placement;
   MeshPlace mesh;  // place of this rank in the mesh

@@ -116,8 +116,8 @@ struct UnsentMessage {
 struct PassContext {
   const MicroBatch* batch = nullptr;
   DType dtype = DType::f32;  // type of activations
-  int slot = 0;  // index among the micro-batches in flight; units keep one `saved` per slot
-  uint64_t seed = 0;  // seed of dropout and stochastic rounding
+  int slot = 0;          // index among the micro-batches in flight; units keep one `saved` per slot
+  uint64_t seed = 0;     // seed of dropout and stochastic rounding
   bool training = true;  // true if dropout and batch statistics are on
   // Format to which dense layers round the operands of their products (modules/linear.h).
   GemmFormat gemm_format = GemmFormat::none;

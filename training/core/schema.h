@@ -27,9 +27,9 @@ class Field {
     // option of the field: "--lr", or several: "--micro-batches,--accumulate"; empty: none
     std::string flags;
     bool flag_means = true;  // value that the flag of a boolean sets (--no-bias: false)
-    std::string alone;  // value of an option that is given without a value
+    std::string alone;       // value of an option that is given without a value
     bool by_commas = false;  // true if the option takes a list as one word: A,B
-    std::string group;  // heading under which the help lists the option
+    std::string group;       // heading under which the help lists the option
     std::string value_name;  // placeholder of the value in the help: FILE
     bool shows_default = false;
   };

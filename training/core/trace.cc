@@ -35,7 +35,7 @@ const char* name_of(TraceCategory category) {
 
 struct MachineClock {
   uint64_t machine = 0;  // equal on ranks that read the same clock
-  int64_t mark = 0;  // reading of the clock at the end of the barrier
+  int64_t mark = 0;      // reading of the clock at the end of the barrier
 };
 static_assert(sizeof(MachineClock) == 2 * sizeof(int64_t));
 

@@ -24,17 +24,17 @@ struct BpeVocabulary {
   };
   // The initial symbols into which a word is split.
   enum class Alphabet {
-    bytes,  // its bytes, each of which is a token
+    bytes,       // its bytes, each of which is a token
     characters,  // its characters; a character without a token becomes its bytes, as tokens <0x00>
                  // to <0xFF>, or if these do not exist the unknown token
   };
 
   Alphabet alphabet = Alphabet::bytes;
   std::vector<std::string> symbols;  // text of each token; empty: the token never occurs in a word
-  std::vector<Merge> merges;  // in the order in which training found them
+  std::vector<Merge> merges;         // in the order in which training found them
   std::optional<int32_t> unknown;
   bool fuse_unknown = false;  // true: a run of unknown characters becomes one token
-  bool whole_words = false;  // true: words that are tokens are not split (ignore_merges)
+  bool whole_words = false;   // true: words that are tokens are not split (ignore_merges)
 };
 
 // Tokenizes words: repeatedly merges the adjacent pair of tokens whose merge was learnt first,
@@ -62,7 +62,7 @@ class BpeModel {
   BpeVocabulary vocabulary_;
   std::unordered_map<std::string_view, int32_t> ids_;  // views of vocabulary_.symbols
   std::array<int32_t, 256> byte_ids_{};
-  bool has_bytes_ = false;  // true if every byte is a token
+  bool has_bytes_ = false;                     // true if every byte is a token
   std::unordered_map<uint64_t, Rank> merges_;  // key: left token << 32 | right token
 };
 

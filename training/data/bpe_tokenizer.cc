@@ -116,7 +116,7 @@ class BpeTokenizer::Encoding {
 
  private:
   struct Place {
-    bool first;  // true at the start of the piece
+    bool first;   // true at the start of the piece
     bool begins;  // true if the piece begins its text
   };
 

@@ -25,7 +25,7 @@ namespace tutti::training {
 struct TextRewrite {
   // pairs of the text to replace and its replacement
   std::vector<std::pair<std::string, std::string>> replacements;
-  std::string prefix;  // inserted before each text between added tokens
+  std::string prefix;                  // inserted before each text between added tokens
   bool only_at_the_beginning = false;  // true: `prefix` is inserted only before the whole text
   bool unless_there = false;  // true: `prefix` is not inserted before texts that begin with it
 

@@ -17,8 +17,8 @@ namespace tutti::training {
 // Documents of about a MiB in total.
 struct Pieces {
   std::vector<Document> documents;  // whole documents, or parts of long ones
-  bool held_out = false;  // true if the documents are for validation
-  uint64_t position = 0;  // number of bytes that have been read, counted over all files
+  bool held_out = false;            // true if the documents are for validation
+  uint64_t position = 0;            // number of bytes that have been read, counted over all files
   bool is_end() const { return documents.empty(); }
 };
 
@@ -55,12 +55,12 @@ class PieceReader {
   PieceOptions options_;
   size_t file_ = 0;
   std::unique_ptr<DocumentReader> reader_;  // reader of the current file
-  uint64_t before_ = 0;  // bytes in earlier files
-  uint64_t from_ = 0;  // byte at which the document read last starts
-  uint64_t to_ = 0;  // byte at which that document ends
+  uint64_t before_ = 0;                     // bytes in earlier files
+  uint64_t from_ = 0;                       // byte at which the document read last starts
+  uint64_t to_ = 0;                         // byte at which that document ends
   std::optional<Document> waiting_;         // first held-out document, kept for the next pieces
   std::string pending_;                     // text that has not been cut yet
-  bool begins_ = true;  // true if pending_ is the beginning of its document
+  bool begins_ = true;                      // true if pending_ is the beginning of its document
   bool holding_out_ = false;
   size_t size_ = 0;  // bytes in the pieces so far
 };

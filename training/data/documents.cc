@@ -152,8 +152,8 @@ class LineReader final : public DocumentReader {
   std::string path_;
   DocumentFields fields_;
   std::unique_ptr<ByteSource> source_;
-  std::string block_;  // block of data read from source_
-  size_t at_ = 0;  // index in block_ of the unconsumed data
+  std::string block_;    // block of data read from source_
+  size_t at_ = 0;        // index in block_ of the unconsumed data
   uint64_t before_ = 0;  // the source's position before the block
   uint64_t number_ = 0;
 };

@@ -26,8 +26,8 @@ struct DocumentFields {
 struct Document {
   std::string text;
   std::optional<std::string> prompt;  // text before the document that is not trained on
-  bool begins = true;  // true if this part is the beginning of the document
-  bool ends = true;  // true if this part is the end of the document
+  bool begins = true;                 // true if this part is the beginning of the document
+  bool ends = true;                   // true if this part is the end of the document
 };
 
 class DocumentReader {
@@ -41,8 +41,8 @@ class DocumentReader {
 };
 
 enum class DocumentKind {
-  text,  // a single document, read in parts; files of any other name
-  lines,  // files .jsonl, or .json with one object per line
+  text,     // a single document, read in parts; files of any other name
+  lines,    // files .jsonl, or .json with one object per line
   columns,  // files .parquet, .arrow, .feather
 };
 

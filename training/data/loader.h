@@ -58,11 +58,11 @@ class Loader {
 
   const Make make_;
   const uint64_t end_;
-  std::mutex mutex_;  // guards the members below; only next() changes next_
-  std::condition_variable room_;  // signals that a worker may begin an item, or must stop
+  std::mutex mutex_;                 // guards the members below; only next() changes next_
+  std::condition_variable room_;     // signals that a worker may begin an item, or must stop
   std::condition_variable arrived_;  // signals that the item for which next() waits is ready
-  uint64_t next_;  // index of the first item not returned yet
-  uint64_t begun_;  // index of the first item that no worker has begun
+  uint64_t next_;                    // index of the first item not returned yet
+  uint64_t begun_;                   // index of the first item that no worker has begun
   bool stopping_ = false;
   std::vector<Slot> slots_;  // item i of [next_, next_ + depth) is at index i modulo depth
   std::vector<std::thread> workers_;

@@ -70,8 +70,8 @@ std::vector<uint32_t> count_turns(const std::vector<double>& shares) {
 // (Steiner, Yeomans: Level schedules for mixed-model, just-in-time processes, Management Science
 // 39, 1993).
 struct Turns {
-  uint64_t count;  // the number c
-  uint64_t taken = 0;  // the number j
+  uint64_t count;       // the number c
+  uint64_t taken = 0;   // the number j
   uint64_t from = 0;    // first step of turn j
   uint64_t before = 0;  // first step that is too late
 

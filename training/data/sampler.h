@@ -8,7 +8,7 @@
 namespace tutti::training {
 
 struct Sample {
-  size_t data_set = 0;  // index of the data set in the sampler's list
+  size_t data_set = 0;   // index of the data set in the sampler's list
   uint64_t example = 0;  // index of the example in that data set
   uint64_t epoch = 0;    // number of completed passes over that data set
 

@@ -39,7 +39,7 @@ constexpr uint64_t kTokenBlock = uint64_t{1} << 20;  // number of bytes per read
 
 // Our words in the header.
 struct OwnWords {
-  static constexpr size_t kPlace = 16;  // index of the first word
+  static constexpr size_t kPlace = 16;           // index of the first word
   static constexpr int32_t kMagic = 0x54545554;  // the text "TUTT"
 
   int32_t magic = kMagic;

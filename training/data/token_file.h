@@ -35,7 +35,7 @@ constexpr bool is_predicted(int32_t token) { return token >= 0; }
 constexpr int32_t id_of(int32_t token) { return token & ~kUnpredicted; }
 
 struct TokenFormat {
-  int64_t vocabulary = 0;  // exclusive upper bound of tokens
+  int64_t vocabulary = 0;              // exclusive upper bound of tokens
   std::optional<int32_t> end_of_text;  // the token that separates documents
   bool marks_unpredicted = false;
 };

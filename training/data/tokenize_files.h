@@ -27,9 +27,9 @@ struct TokenizeOptions {
 
 struct TokenizeResult {
   uint64_t documents = 0;
-  uint64_t bytes = 0;  // number of bytes of the texts
+  uint64_t bytes = 0;       // number of bytes of the texts
   uint64_t characters = 0;  // number of UTF-8 characters of the texts
-  uint64_t tokens = 0;  // number of tokens in `out`
+  uint64_t tokens = 0;      // number of tokens in `out`
   uint64_t validation_tokens = 0;
   uint64_t unpredicted = 0;  // number of tokens of prompts
 };

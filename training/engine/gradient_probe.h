@@ -49,7 +49,7 @@ class GradientProbe : public UnitHooks {
 
  private:
   struct Use {
-    int64_t units = 0;  // number of units on this rank that use the parameter
+    int64_t units = 0;    // number of units on this rank that use the parameter
     int64_t all = 0;      // number of their backward calls in this step
     int64_t reached = 0;  // number of these that have completed
   };

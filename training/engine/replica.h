@@ -45,8 +45,8 @@ namespace tutti::training {
 
 struct PipelineOptions {
   std::string schedule = "1f1b";  // pipeline/schedules.h
-  int virtual_stages = 1;  // number of chunks per rank, in schedules that have chunks
-  std::vector<int> cut;  // first unit of each chunk; empty: chosen by estimated costs
+  int virtual_stages = 1;         // number of chunks per rank, in schedules that have chunks
+  std::vector<int> cut;           // first unit of each chunk; empty: chosen by estimated costs
 };
 
 // Creates a user-defined synchronizer (parallel/synchronizer.h) for a rank's share of a model.
@@ -59,12 +59,12 @@ struct ReplicaOptions {
   // the replica derives one_pass and the options that depend on the ZeRO stage
   StorageOptions storage;
   DataParallelOptions data_parallel;
-  SyncOptions sync;  // how ranks synchronize gradients or parameters
+  SyncOptions sync;       // how ranks synchronize gradients or parameters
   FactorOptions factors;  // the trainer sets `samples` to the number of samples of a step
   SynchronizerFactory synchronizer;  // none: the other options determine the synchronizer
-  RunnerOptions runner;  // the replica sets its data type to that of the storage
-  int threads = 1;  // number of CPU threads of this rank (thread_pool.h)
-  uint64_t seed = 1;  // seed of initial values
+  RunnerOptions runner;              // the replica sets its data type to that of the storage
+  int threads = 1;                   // number of CPU threads of this rank (thread_pool.h)
+  uint64_t seed = 1;                 // seed of initial values
   std::optional<double> clip;  // limit on the norm of all gradients together; none: no clipping
   bool stochastic_rounding = false;  // update bf16 values in place, without fp32 masters
   // the same with rounding to nearest, which loses small updates; for experiments
@@ -116,8 +116,8 @@ struct MemoryReport {
   // messages and error feedback of compressed gradient sums
   int64_t compression = 0;
   int64_t copies = 0;  // copies of values and states that are being saved
-  int64_t files = 0;  // bytes in offload files; the other kinds are in memory
-  int64_t pages = 0;  // maximum number of bytes of the offload files that are in memory at once
+  int64_t files = 0;   // bytes in offload files; the other kinds are in memory
+  int64_t pages = 0;   // maximum number of bytes of the offload files that are in memory at once
 };
 
 // Throws Error(invalid_argument), the same on every rank, if the pipeline schedule is incompatible
@@ -321,7 +321,7 @@ class Replica {
   // The three parts of a step: exchange of gradients and values, computation of gradients, update.
   std::unique_ptr<Synchronizer> synchronizer_;
   ParameterServer* servers_ = nullptr;  // synchronizer_ as a server; null if it is none
-  GradientProbe probe_;  // forwards the hooks' calls to the synchronizer
+  GradientProbe probe_;                 // forwards the hooks' calls to the synchronizer
   std::optional<int> overweight_;       // parameter whose weighted gradient overflowed
   StepGradients gradients_;
   Updater updater_;

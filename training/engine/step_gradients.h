@@ -52,7 +52,7 @@ struct StepCounts {
 
 struct StepLosses {
   double loss = 0;      // mean over the step's targets in nats, before the update
-  double correct = 0;  // accuracy: fraction of targets whose class had the largest logit
+  double correct = 0;   // accuracy: fraction of targets whose class had the largest logit
   int64_t targets = 0;  // number of counted targets; if 0, the means are 0
   // Means over the step's samples of the losses that units add (Pass::add_loss), without weights.
   std::map<std::string, double> losses;

@@ -15,7 +15,7 @@ namespace tutti::training::hugging_face {
 struct Architecture {
   std::string class_name;  // such as "LlamaForCausalLM"
   std::string model_type;  // such as "llama"
-  std::string kind;  // the kind of model in models/registry.h
+  std::string kind;        // the kind of model in models/registry.h
   // Prefix of parameter names in tensor names. The name of an untied output layer has no prefix.
   std::string prefix;
   std::string embedding;  // name of the parameter that a tied output layer shares

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kSlab = 1 << 18;  // elements that are processed at a time
 
 struct ExportedTensor {
-  TensorInfo info;  // name, shape and type in the file
+  TensorInfo info;        // name, shape and type in the file
   std::string parameter;  // name of the parameter in the checkpoint
   bool transposed = false;
 };

@@ -14,7 +14,7 @@ struct ExportOptions {
   DType dtype = DType::f32;  // type of the exported tensors: f32, bf16 or f16
   // maximum bytes per file; a larger tensor gets a file of its own
   uint64_t max_shard_size = uint64_t{5} << 30;
-  bool overwrite = false;                       // replace an earlier export in the directory
+  bool overwrite = false;  // replace an earlier export in the directory
 };
 
 // Writes config.json, the tensors in one file or in several with an index, and the files that came

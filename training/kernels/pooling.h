@@ -13,7 +13,7 @@ namespace tutti::training {
 
 struct PoolingShape {
   ImageShape input;
-  Window window;  // must have dilation 1
+  Window window;                        // must have dilation 1
   std::optional<WindowTile> tile = {};  // none: all windows that fit into the image
 
   WindowTile windows() const { return tile ? *tile : WindowTile::all(input, window); }

@@ -17,7 +17,7 @@ struct TokenReader {
 };
 
 struct TextLoss {
-  double sum = 0;  // sum of the losses in nats
+  double sum = 0;       // sum of the losses in nats
   int64_t targets = 0;  // number of predicted tokens
   int64_t correct = 0;  // number of targets with the largest logit
 

@@ -16,7 +16,7 @@ namespace tutti::training {
 struct GenerationOptions {
   int64_t tokens = 200;
   double temperature = 1;  // 0: always choose the most likely token
-  int64_t top_k = 0;  // number of candidates, which are the most likely tokens; 0: all tokens
+  int64_t top_k = 0;       // number of candidates, which are the most likely tokens; 0: all tokens
   // Restricts the candidates to the most likely tokens whose probabilities add up to this (nucleus
   // sampling: Holtzman et al. 2020).
   double top_p = 1;

@@ -23,7 +23,7 @@ namespace tutti::training {
 struct BlockLinearOptions {
   double deviation = 0.02;  // standard deviation of initial weights
   Placement placement = {};
-  int slices = 1;  // number of slices of the samples, and of the outputs
+  int slices = 1;            // number of slices of the samples, and of the outputs
   Share sample_slices = {};  // slices on this rank
   Share output_slices = {};
 };

@@ -20,9 +20,9 @@ struct ConvnetConfig {
   int64_t width = 28;
   int64_t classes = 10;
   std::vector<int64_t> filters = {16, 32};  // channels of each convolution
-  std::vector<int64_t> strides = {};  // stride of each convolution; empty: 2 for each
+  std::vector<int64_t> strides = {};        // stride of each convolution; empty: 2 for each
   int64_t kernel = 3;                       // height and width of windows, padded by half of it
-  std::vector<int64_t> widths = {128};  // outputs of the hidden fully connected layers
+  std::vector<int64_t> widths = {128};      // outputs of the hidden fully connected layers
   ComputeOptions compute = {};
 };
 

@@ -37,16 +37,16 @@ struct DecoderOptions {
   int64_t layers = 0;
   int64_t width = 0;
   int64_t vocabulary = 0;   // number of tokens
-  int64_t context = 0;  // maximum number of tokens per sample in a pass
+  int64_t context = 0;      // maximum number of tokens per sample in a pass
   int64_t max_context = 0;  // maximum that `context` may have
   bool learned_positions = false;
   NormKind norm = NormKind::layer;
   double norm_epsilon = 1e-5;
   std::optional<RopeOptions> rope;
   SelfAttentionOptions attention;  // the decoder sets its width, rotation and deviation
-  MlpOptions mlp;  // the decoder sets its width and deviation
-  MixtureOptions mixture;  // `mlp` describes its experts
-  bool tied = true;  // true: the output layer shares the embedding's weight
+  MlpOptions mlp;                  // the decoder sets its width and deviation
+  MixtureOptions mixture;          // `mlp` describes its experts
+  bool tied = true;                // true: the output layer shares the embedding's weight
   double dropout = 0;  // probability of dropout after embedding, attention and feed-forward network
   ComputeOptions compute;
 };

@@ -18,8 +18,8 @@ struct GptConfig {
   int64_t layers = 4;
   int64_t heads = 4;
   int64_t width = 128;
-  int64_t context = 128;  // number of tokens per sample
-  int64_t max_context = 0;  // number of positions in the table; 0: `context`
+  int64_t context = 128;     // number of tokens per sample
+  int64_t max_context = 0;   // number of positions in the table; 0: `context`
   int64_t vocabulary = 256;  // number of different tokens
   NormKind norm = NormKind::layer;
   double norm_epsilon = 1e-5;

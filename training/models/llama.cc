@@ -129,7 +129,7 @@ Described<LlamaConfig> described(const char* kind, const LlamaConfig& defaults) 
 struct Family {
   LlamaFamily family;
   const char* meaning;
-  std::string feed_forward;         // name of the module
+  std::string feed_forward;  // name of the module
   // names of the layers of an expert, or of the single feed-forward network
   std::vector<std::string> layers;
   HeadNormKind head_norm;  // norms of queries and keys

@@ -26,9 +26,9 @@ namespace tutti::training {
 struct MixedConvolutionOptions {
   LayerSplit split = LayerSplit::model;
   ActivationLayout before = {};  // layout of the inputs
-  bool first = false;  // true: the inputs are the batch, whose gradient is not needed
-  int64_t outputs = 0;  // number of output channels
-  int64_t kernel = 3;  // height and width of the window; the padding is kernel / 2
+  bool first = false;            // true: the inputs are the batch, whose gradient is not needed
+  int64_t outputs = 0;           // number of output channels
+  int64_t kernel = 3;            // height and width of the window; the padding is kernel / 2
   int64_t stride = 1;
 };
 

@@ -32,10 +32,10 @@ namespace tutti::training {
 struct MixedLayerOptions {
   LayerSplit split = LayerSplit::model;
   ActivationLayout before = {};  // layout of the inputs
-  bool first = false;  // true: the inputs are the batch, whose gradient is not needed
+  bool first = false;            // true: the inputs are the batch, whose gradient is not needed
   int64_t outputs = 0;
   double deviation = 0.02;  // standard deviation of initial weights
-  int slices = 1;  // value of Pass::slices in all passes
+  int slices = 1;           // value of Pass::slices in all passes
 };
 
 class MixedLayer {
@@ -69,8 +69,8 @@ class MixedLayer {
   MeshPlace place_;
   MixedLayerOptions options_;
   ActivationLayout layout_;
-  ImageShape input_;  // shape of the whole layer's inputs
-  std::optional<Linear> linear_;  // computes the layer; not set in deterministic mode
+  ImageShape input_;                   // shape of the whole layer's inputs
+  std::optional<Linear> linear_;       // computes the layer; not set in deterministic mode
   std::optional<BlockLinear> blocks_;  // computes the layer in deterministic mode
 };
 

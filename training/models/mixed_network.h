@@ -16,7 +16,7 @@ namespace tutti::training {
 
 struct NetworkLayer {
   int64_t outputs = 0;  // outputs; of a convolution, its channels
-  int64_t kernel = 0;  // height and width of a convolution's window; 0: a fully connected layer
+  int64_t kernel = 0;   // height and width of a convolution's window; 0: a fully connected layer
   int64_t stride = 1;
 
   bool is_convolution() const { return kernel > 0; }

@@ -28,7 +28,7 @@
 namespace tutti::training {
 
 struct MixtureOptions {
-  RouterOptions router;  // its number of experts is 0 if there is no mixture
+  RouterOptions router;       // its number of experts is 0 if there is no mixture
   int64_t shared_hidden = 0;  // width of the shared experts together; 0: there are none
   bool shared_gate = false;
   std::string shared_name = "shared_expert";

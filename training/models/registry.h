@@ -39,7 +39,7 @@ struct ModelContext {
 };
 
 struct ModelKind {
-  std::string name;  // such as "gpt2"
+  std::string name;     // such as "gpt2"
   std::string meaning;  // description in the help
   ModelTraits traits;
   std::shared_ptr<const Schema> schema;  // fields of the configuration, with the default values

@@ -313,7 +313,7 @@ class DecoderUnit : public UNetUnit {
   }
 
   int64_t input_size_;  // size of this rank's tile
-  ImageShape kept_;  // shape of the tile
+  ImageShape kept_;     // shape of the tile
   TransposedConvolution doubling_;
   DoubleConvolution layers_;
   Slots<Saved> saved_;

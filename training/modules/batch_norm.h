@@ -33,7 +33,7 @@ struct BatchNormOptions {
   bool relu = false;
   bool zero_gain = false;  // true: the gain starts at 0 instead of 1
   double epsilon = 1e-5;
-  double momentum = 0.1;                 // weight of the batch in the running statistics
+  double momentum = 0.1;  // weight of the batch in the running statistics
   // Sums statistics over ranks, and must outlive the module. Null: each rank computes them
   // separately.
   StatisticsReducer* reducer = nullptr;
@@ -46,7 +46,7 @@ class BatchNorm {
     ConstTensor input;
     Tensor output;
     Tensor statistics;         // 2 x channels: mean, 1 / deviation
-    double count = 0;  // number of pixels in the statistics; 0: running statistics
+    double count = 0;          // number of pixels in the statistics; 0: running statistics
     std::vector<double> sums;  // this rank's gradients of bias and weight: 2 * channels
   };
 

@@ -23,7 +23,7 @@ int64_t ceiling_of(int64_t a, int64_t b) { return -floor_of(-a, b); }
 
 // The windows along one dimension.
 struct Line {
-  int64_t size;  // size of the image
+  int64_t size;     // size of the image
   int64_t spanned;  // number of pixels that a window spans
   int64_t stride;
   int64_t padding;

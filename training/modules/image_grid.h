@@ -73,8 +73,8 @@ struct TiledWindows {
   ImageShape input;  // shape of the whole input image
   Window window;
   Rectangle outputs;  // this rank's tile of the output
-  Rectangle own;                    // this rank's tile of the input
-  Rectangle needed;  // pixels of the input that the windows of its outputs read
+  Rectangle own;      // this rank's tile of the input
+  Rectangle needed;   // pixels of the input that the windows of its outputs read
   // halo pixels that forward receives, by rank; backward sends their gradients back
   std::vector<HaloPiece> received;
   std::vector<HaloPiece> sent;

@@ -13,9 +13,9 @@ namespace tutti::training {
 // Scaling of the rotations for long contexts (Hugging Face's rope_scaling).
 enum class RopeScaling {
   none,
-  linear,  // divides all frequencies by `factor` (Chen et al.: Extending context window, 2023)
+  linear,   // divides all frequencies by `factor` (Chen et al.: Extending context window, 2023)
   dynamic,  // uses a larger base if `context` exceeds `original_context` (NTK-aware)
-  llama3,  // divides low frequencies by `factor`, keeps high ones, interpolates in between
+  llama3,   // divides low frequencies by `factor`, keeps high ones, interpolates in between
 };
 
 struct RopeOptions {

@@ -39,7 +39,7 @@ enum class BalanceScope : uint8_t { global_batch, micro_batch, sequence };
 // Which choices an expert keeps when its capacity is exceeded.
 enum class FullExpert : uint8_t {
   by_position,  // those of the sample's first tokens
-  by_score,  // those with the largest weights
+  by_score,     // those with the largest weights
 };
 
 struct RouterOptions {

@@ -25,7 +25,7 @@ struct SelfAttentionOptions {
   int64_t heads = 1;
   int64_t key_heads = 0;  // number of key heads; 0: as many as query heads
   int64_t head_size = 0;  // values per head; 0: width / heads
-  int64_t window = 0;  // number of keys to which a query attends, ending with its own; 0: all
+  int64_t window = 0;     // number of keys to which a query attends, ending with its own; 0: all
   bool bias = true;
   // whether the output layer has a bias; none: same as `bias`
   std::optional<bool> output_bias = {};
@@ -40,9 +40,9 @@ struct SelfAttentionOptions {
   // `in`.
   HeadNormKind head_norm = HeadNormKind::none;
   double head_norm_epsilon = 1e-6;
-  SumOverAxis sum = nullptr;  // sums over ranks for these norms
+  SumOverAxis sum = nullptr;       // sums over ranks for these norms
   double output_deviation = 0.02;  // standard deviation of the output layer's initial weights
-  int slices = 1;  // value of Pass::slices in all passes
+  int slices = 1;                  // value of Pass::slices in all passes
 };
 
 class SelfAttention {
@@ -103,8 +103,8 @@ class SelfAttention {
                          Tensor gradient, const Gather& gather) const;
 
   SelfAttentionOptions options_;  // its numbers of heads are those on this rank
-  Share keys_;  // key heads that this rank's queries need, among those of its layers
-  int64_t group_;  // number of query heads per key head, in the whole model
+  Share keys_;      // key heads that this rank's queries need, among those of its layers
+  int64_t group_;   // number of query heads per key head, in the whole model
   int64_t before_;  // number of query heads of this rank's first key head that earlier ranks have
   std::vector<Linear> in_;
   std::vector<HeadNorm> norms_;  // norms of queries and of keys; may be empty

@@ -56,7 +56,7 @@ class OffloadedPieces : public PieceLoopObserver {
   std::mutex mutex_;
   std::vector<Chunk> chunks_;
   std::vector<size_t> chunk_of_;  // by range: its chunk
-  size_t open_ = 0;  // index of the first chunk that the loop has not left
+  size_t open_ = 0;               // index of the first chunk that the loop has not left
 };
 
 }  // namespace tutti::training

@@ -15,7 +15,7 @@ namespace tutti::training {
 namespace {
 
 constexpr double kLeast = std::numeric_limits<float>::epsilon();
-constexpr int64_t kRows = 32;  // rows that a thread processes at a time
+constexpr int64_t kRows = 32;      // rows that a thread processes at a time
 constexpr int64_t kColumns = 256;  // columns that a thread processes at a time
 
 // Calls visit(begin, end) for ranges of up to `part` elements of [0, count), on the calling

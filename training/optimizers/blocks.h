@@ -19,9 +19,9 @@ inline constexpr int64_t kPieceRange = 32 * kUpdateBlock;
 // Up to kUpdateBlock consecutive elements of a piece.
 struct UpdateBlock {
   const OwnedPiece& owned;
-  int64_t first;  // index in the piece of the first of these elements
-  std::span<float> values;  // fp32: those of the master, or a copy of the model's values
-  std::span<const float> gradients;  // fp32, before they are multiplied by gradient_factor
+  int64_t first;                      // index in the piece of the first of these elements
+  std::span<float> values;            // fp32: those of the master, or a copy of the model's values
+  std::span<const float> gradients;   // fp32, before they are multiplied by gradient_factor
   std::array<float*, 2> states = {};  // the optimizer's states, in its order; null: none
 
   int64_t size() const { return static_cast<int64_t>(values.size()); }

@@ -8,8 +8,8 @@ namespace tutti::training {
 
 struct LossScalerOptions {
   double initial_scale = 65536;
-  double growth = 2;  // factor by which the scale is raised, above 1
-  double backoff = 0.5;  // factor by which the scale is lowered, in (0, 1)
+  double growth = 2;               // factor by which the scale is raised, above 1
+  double backoff = 0.5;            // factor by which the scale is lowered, in (0, 1)
   int64_t growth_interval = 2000;  // steps without overflow before the scale is raised
   // Number of overflows since the last raise after which the scale is lowered; 1: after each
   // (Megatron-LM).

@@ -19,7 +19,7 @@ inline constexpr int64_t kSquaresBlock = 32;
 inline constexpr uint32_t kCellBits = 16;
 inline constexpr uint32_t kCellMask = (1U << kCellBits) - 1;
 inline constexpr uint32_t kLeastCell = 0x34000000;  // the float 2^-23 as bits
-inline constexpr uint32_t kLastCell = 0x3f800000;  // the float 1 as bits
+inline constexpr uint32_t kLastCell = 0x3f800000;   // the float 1 as bits
 inline constexpr uint32_t kCells = ((kLastCell - kLeastCell) >> kCellBits) + 1;
 
 // Factors of an SGD step, in which w moves by u. The gradient g is the array's value times

@@ -10,7 +10,7 @@
 namespace tutti::training {
 
 struct SgdOptions {
-  double momentum = 0.9;  // in [0, 1); with 0 the optimizer has no state
+  double momentum = 0.9;      // in [0, 1); with 0 the optimizer has no state
   double weight_decay = 0.0;  // weight of an L2 penalty, whose gradient is added
   bool nesterov = false;
   DecayOn decay_on = DecayOn::as_specified;

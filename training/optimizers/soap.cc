@@ -161,7 +161,7 @@ class Preconditioned {
   }
 
   const SoapOptions& options_;
-  std::span<float> mean_;  // moving average of gradients
+  std::span<float> mean_;     // moving average of gradients
   std::span<float> squares_;  // moving average of squared projected gradients
   std::vector<Mode> modes_;
 };

@@ -12,8 +12,8 @@ namespace tutti::training {
 
 struct SoapOptions {
   double beta1 = 0.95;            // in [0, 1)
-  double beta2 = 0.95;  // in [0, 1); also the decay of the preconditioners
-  double epsilon = 1e-8;  // 0 or more; added to the square root, not under it
+  double beta2 = 0.95;            // in [0, 1); also the decay of the preconditioners
+  double epsilon = 1e-8;          // 0 or more; added to the square root, not under it
   double weight_decay = 0.0;      // decoupled
   int64_t frequency = 10;         // steps between updates of the bases
   int64_t max_dimension = 10000;  // dimensions of a tensor that are larger are not preconditioned

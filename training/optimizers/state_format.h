@@ -24,7 +24,7 @@ struct BlockwiseState {
       : codes(reinterpret_cast<uint8_t*>(memory)), scales(memory + (count + 3) / 4) {}
 
   uint8_t* codes;  // `count` codes
-  float* scales;  // state_blocks(count) scales
+  float* scales;   // state_blocks(count) scales
 };
 
 }  // namespace tutti::training

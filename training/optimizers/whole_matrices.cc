@@ -142,7 +142,7 @@ class Deal {
 
   const MatrixExchange& exchange_;
   std::vector<std::vector<Piece>> pieces_;  // by owner: its pieces of matrices
-  std::map<int, size_t> homes_;  // by parameter: the owner that computes it
+  std::map<int, size_t> homes_;             // by parameter: the owner that computes it
 };
 
 }  // namespace

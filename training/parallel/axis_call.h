@@ -62,7 +62,7 @@ class AxisCall {
   int size_;
   Clock::time_point start_ = Clock::now();
   const char* call_ = nullptr;  // name of the collective
-  double sent_ = 0;  // bytes that this rank has sent
+  double sent_ = 0;             // bytes that this rank has sent
 };
 
 }  // namespace tutti::training

@@ -46,9 +46,9 @@ class BucketProgress {
  private:
   struct State {
     bool joined = false;
-    int64_t in_round = 0;  // number of contributions per round
+    int64_t in_round = 0;       // number of contributions per round
     int64_t contributions = 0;  // number of contributions still missing in this round
-    int64_t rounds = 0;  // number of rounds still to end
+    int64_t rounds = 0;         // number of rounds still to end
   };
   void tell_in_order();
 
@@ -58,7 +58,7 @@ class BucketProgress {
   const bool by_micro_batch_;
   std::vector<State> buckets_;
   std::vector<int64_t> expected_;  // by parameter: number of contributions in this step
-  std::vector<int64_t> reached_;  // by parameter: number of contributions so far
+  std::vector<int64_t> reached_;   // by parameter: number of contributions so far
   int first_untold_ = 0;  // first bucket that next() has not returned, if it returns them in order
   std::deque<int> told_;  // buckets that are ready, but not returned by next() yet
 };

@@ -41,7 +41,7 @@ struct ParameterGroups {
       : ranks(std::move(all)), group_of(std::move(of)) {}
 
   std::vector<Communicator> ranks;  // by group: its ranks
-  std::vector<int> group_of;  // by parameter: its group; empty: all are in the first
+  std::vector<int> group_of;        // by parameter: its group; empty: all are in the first
 };
 
 struct StorageOptions {
@@ -96,11 +96,11 @@ struct StorageBytes {
 
 // Sizes in bytes from which most_in_memory() computes how much of a rank's files is in memory.
 struct FilePages {
-  int64_t files = 0;        // total size of the files
+  int64_t files = 0;     // total size of the files
   int64_t of_value = 0;  // bytes of an element of the shards of values; 0: the shards are in memory
   // bytes of an element of the shards of gradients; 0: the shards are in memory
   int64_t of_gradient = 0;
-  int64_t wholes = 0;  // bytes of the states of whole parameters that are in memory at once
+  int64_t wholes = 0;       // bytes of the states of whole parameters that are in memory at once
   int64_t activations = 0;  // bytes of the activations that are in memory at once
 };
 // Returns the maximum number of bytes of the files that are in memory at once: a window during

@@ -64,7 +64,7 @@ struct SyncOptions {
   int servers = 0;
   int64_t bound = 0;       // stale: maximum staleness of values, in clocks
   int64_t pull_every = 1;  // async: number of gradients that a worker sends per read of the values
-  bool damping = false;  // async: divide the learning rate by 1 + staleness of the gradients
+  bool damping = false;    // async: divide the learning rate by 1 + staleness of the gradients
 
   std::string record;  // file to which the order of updates is written (replay/update_order.h)
   std::string replay;  // file from which the order of updates is read and enforced

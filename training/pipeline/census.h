@@ -27,8 +27,8 @@ inline size_t index(int i) { return static_cast<size_t>(i); }
 struct Places {
   std::vector<Site> forward;
   std::vector<Site> backward;  // entries backward or backward_input
-  std::vector<Site> weight;  // entries backward or backward_weight
-  bool trains = false;  // true if the table has backward entries
+  std::vector<Site> weight;    // entries backward or backward_weight
+  bool trains = false;         // true if the table has backward entries
 };
 
 // Indexes a table. Throws Error(invalid_argument), naming rank and entry, unless every micro-batch

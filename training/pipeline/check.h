@@ -21,7 +21,7 @@ namespace tutti::training::pipeline {
 struct RankBounds {
   int activations = 0;  // maximum number of micro-batches (of any chunk) with activations
   int versions = 0;     // maximum number of weight versions in use
-  int received = 0;  // maximum number of receives that are posted and not yet consumed
+  int received = 0;     // maximum number of receives that are posted and not yet consumed
 };
 
 struct Bounds {

@@ -115,7 +115,7 @@ class Executor {
   StageWork* stage_ = nullptr;
   bool keeps_activations_ = true;
   std::map<Place, Held> activations_;  // by the chunk that needs them: inputs of forward
-  std::map<Place, Held> gradients_;  // by the chunk that needs them: gradients of outputs
+  std::map<Place, Held> gradients_;    // by the chunk that needs them: gradients of outputs
   Tensor made_;  // result of the last entry that another rank needs; memory from the pool
   std::deque<Outgoing> outgoing_;  // messages in the order of sending
   std::chrono::nanoseconds waited_{0};

@@ -89,7 +89,7 @@ class ModelStage : public StageWork {
   std::function<void(const Action&)> on_update_;
   UnitHooks* hooks_ = nullptr;
   std::vector<std::pair<int, std::string>> named_;  // units and names
-  std::vector<std::vector<double>> found_;  // by micro-batch: results of found()
+  std::vector<std::vector<double>> found_;          // by micro-batch: results of found()
   std::optional<int> broken_unit_;
 };
 

@@ -24,7 +24,7 @@ struct Layer {
   double forward = 0;            // seconds
   double backward = 0;           // seconds
   int64_t activation_bytes = 0;  // bytes of its output; the output's gradient has as many
-  int64_t parameter_bytes = 0;  // bytes of its parameters; their gradients have as many
+  int64_t parameter_bytes = 0;   // bytes of its parameters; their gradients have as many
 };
 
 struct Link {
@@ -37,7 +37,7 @@ struct Link {
 struct Cluster {
   int nodes = 1;
   int ranks_per_node = 1;
-  Link inside;  // link between ranks of a node
+  Link inside;   // link between ranks of a node
   Link between;  // link between nodes
   // Bytes of memory per rank for parameters; 0: unlimited. The caller must subtract memory for
   // gradients, optimizer state, stashed versions and activations.
@@ -62,7 +62,7 @@ struct Partition {
 
   double throughput() const {
     return 1 / time;
-  }  // micro-batches per second; infinite if all costs are 0
+  }                   // micro-batches per second; infinite if all costs are 0
   int ranks() const;  // Returns the number of ranks that the partition uses.
   // Returns how many micro-batches must be in flight so that no stage waits: ceil(ranks / replicas
   // of the first stage), the paper's NOAM.

@@ -12,7 +12,7 @@ namespace tutti::training::pipeline {
 
 struct Placement {
   std::vector<UnitRange> chunks;  // all chunks of the model, in forward order
-  std::vector<int> own_chunks;  // chunks on this rank, ascending
+  std::vector<int> own_chunks;    // chunks on this rank, ascending
   // The pipeline ranks that have the same chunks as this one, including itself (Chimera's pairs).
   // Their gradients are summed together.
   std::vector<int> holders;

@@ -25,7 +25,7 @@ struct Action {
     update,   // update the weights to `version` (schedules without flushes)
   };
   Kind kind = Kind::compute;
-  Entry entry;  // action `update`: the last entry for which it waits
+  Entry entry;    // action `update`: the last entry for which it waits
   int peer = -1;  // actions `receive` and `send`: the other rank
   // number of the memory of this micro-batch's activations in this chunk on this rank
   int slot = 0;

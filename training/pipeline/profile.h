@@ -17,7 +17,7 @@ namespace tutti::training::pipeline {
 
 // Memory of a unit for the profiled micro-batch, in bytes (runner.h describes the arenas).
 struct UnitMemory {
-  int64_t kept = 0;  // kept from forward to backward, including the output
+  int64_t kept = 0;     // kept from forward to backward, including the output
   int64_t forward = 0;  // maximum during forward, including `kept`
   // maximum during backward in addition to `kept`: temporaries, input gradient
   int64_t backward = 0;
@@ -31,8 +31,8 @@ struct UnitMessages {
 };
 
 struct Profile {
-  std::string model;  // description of the model
-  int64_t samples = 0;  // samples in the timed micro-batch
+  std::string model;               // description of the model
+  int64_t samples = 0;             // samples in the timed micro-batch
   std::vector<Layer> layers;       // the model's units, in order
   std::vector<UnitMemory> memory;  // by unit
   std::vector<UnitMessages> messages;

@@ -26,14 +26,14 @@
 namespace tutti::training {
 
 struct RunnerOptions {
-  DType dtype = DType::f32;  // type of activations
+  DType dtype = DType::f32;       // type of activations
   bool checkpoint_units = false;  // keep each unit's output only
   // Keep only this tensor rank's rows of an output that is the input of a recomputed unit.
   bool partition_checkpoints = false;
-  uint64_t seed = 0;  // seed of dropout and stochastic rounding
+  uint64_t seed = 0;                          // seed of dropout and stochastic rounding
   GemmFormat gemm_format = GemmFormat::none;  // see PassContext
   Mesh* mesh = nullptr;                       // passed to units; must outlive the runner
-  KeyValueCache* cache = nullptr;  // passed to units; must outlive the runner
+  KeyValueCache* cache = nullptr;             // passed to units; must outlive the runner
   // Memory space of activations; null: the host's. Parameters and inputs must be in the same space.
   const Backend* backend = nullptr;
   // If not null, and activations are in the host's memory, inputs of recomputed units are kept in
@@ -67,8 +67,8 @@ struct UnitLoss {
 };
 
 struct PassResult {
-  double loss_sum = 0;  // sum over the micro-batch's targets, in nats
-  int64_t correct = 0;  // number of targets whose class had the largest logit
+  double loss_sum = 0;           // sum over the micro-batch's targets, in nats
+  int64_t correct = 0;           // number of targets whose class had the largest logit
   std::vector<UnitLoss> losses;  // losses that these units have added
   // The first of these units with a NaN or an infinity in its output, or in a loss that it added.
   std::optional<int> broken_unit;
@@ -169,7 +169,7 @@ class ModelRunner {
 
   Model& model_;
   RunnerOptions options_;
-  Arena scratch_;  // memory for backward that is not deferred
+  Arena scratch_;         // memory for backward that is not deferred
   size_t input_end_ = 0;  // in scratch_: end of the next unit's input, if it is kept in shards
   std::deque<Slot> slots_;
   size_t largest_kept_ = 0;  // bytes of the largest output in a file

@@ -19,8 +19,8 @@ namespace tutti::training::pipeline {
 
 enum class Kind {
   forward,
-  backward,  // gradients of inputs and weights together
-  backward_input,  // gradients of inputs only: zero-bubble schedules split backward in two
+  backward,         // gradients of inputs and weights together
+  backward_input,   // gradients of inputs only: zero-bubble schedules split backward in two
   backward_weight,  // gradients of weights only; no other entry waits for this one
 };
 

@@ -26,7 +26,7 @@ struct Shape {
   int ranks = 1;
   int micro_batches = 1;
   int virtual_stages = 1;  // chunks per rank: 1 except for interleaved
-  int accumulated = 1;  // micro-batches per update, for asynchronous schedules
+  int accumulated = 1;     // micro-batches per update, for asynchronous schedules
   bool operator==(const Shape&) const = default;
 };
 

@@ -44,7 +44,7 @@ struct Span {
 
 struct Timeline {
   std::vector<Span> spans;  // entries in one run of the table, by rank, then by time
-  double makespan = 0;  // time from the first start to the last end
+  double makespan = 0;      // time from the first start to the last end
   // idle time / total time over all ranks, with a barrier at the end of the step
   double bubble = 0;
   // Steps without a barrier, in which each rank starts the next step when it has completed this

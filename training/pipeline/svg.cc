@@ -12,10 +12,10 @@
 namespace tutti::training::pipeline {
 namespace {
 
-constexpr double kLeft = 76;  // x of time 0, in pixels
+constexpr double kLeft = 76;    // x of time 0, in pixels
 constexpr double kRight = 104;  // pixels from the last end to the right edge
-constexpr double kBox = 26;  // height of a box in pixels
-constexpr double kRow = 34;  // height of box and gap in pixels
+constexpr double kBox = 26;     // height of a box in pixels
+constexpr double kRow = 34;     // height of box and gap in pixels
 constexpr const char* kInk = "#222222";
 constexpr const char* kGrey = "#777777";
 

@@ -37,7 +37,7 @@ class WeightVersions {
 
  private:
   ParameterStorage& storage_;
-  std::vector<int> uses_left_;  // by version: number of uses left
+  std::vector<int> uses_left_;    // by version: number of uses left
   std::map<int, Tensor> copies_;  // key: the version
   int newest_ = 0;
   int most_versions_ = 1;

@@ -38,7 +38,7 @@ enum class Knob : uint8_t {
   products_blackwell,
   eight_hopper,  // the same in 8 bits
   eight_blackwell,
-  throttled,  // factor of the value above for a limited power budget
+  throttled,         // factor of the value above for a limited power budget
   attention_parts,   // fraction of peak in unfused attention's products
   attention_ampere,  // fraction of peak in flash attention
   attention_hopper,
@@ -48,9 +48,9 @@ enum class Knob : uint8_t {
   written,          // fraction of a product's output whose write is not overlapped
   experts,          // fraction of peak in experts' products
   dispatch,         // fraction of link bandwidth in all-to-alls of tokens
-  slowed,  // slowdown of computation while a collective runs, per time of the collective
+  slowed,           // slowdown of computation while a collective runs, per time of the collective
   gathers_2021,     // fraction of a network card's bandwidth in ZeRO-3 gathers of 2021
-  update,  // bytes of memory traffic of the optimizer per parameter
+  update,           // bytes of memory traffic of the optimizer per parameter
   start_deepspeed,  // ms per activation sum and additional tensor rank
   // Factors relative to Megatron: time of products, then bytes of all other operators.
   time_megatron_2021,
@@ -67,7 +67,7 @@ inline constexpr size_t kKnobs = static_cast<size_t>(Knob::bytes_fsdp_compiled) 
 
 struct KnobInfo {
   std::string_view name;
-  double value;  // value fitted to published runs
+  double value;     // value fitted to published runs
   double expected;  // centre of the prior of a fit
   double spread;    // standard deviation of the prior's logarithm
 };

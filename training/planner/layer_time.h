@@ -11,10 +11,10 @@ namespace tutti::training::planner {
 struct LayerTime {
   double products = 0;  // matrix products outside attention
   double attention = 0;
-  double bytes = 0;  // memory traffic of norms, activations, residual sums
+  double bytes = 0;     // memory traffic of norms, activations, residual sums
   double launches = 0;  // lower bound of the time: kernel launches
-  double tensor = 0;  // sums over tensor ranks that do not overlap with computation
-  double context = 0;  // exchange of keys and values that does not overlap with computation
+  double tensor = 0;    // sums over tensor ranks that do not overlap with computation
+  double context = 0;   // exchange of keys and values that does not overlap with computation
   double dispatch = 0;  // sending tokens to experts and back
   double computing() const { return products + attention + bytes; }
 };

@@ -21,9 +21,9 @@ struct MeasuredRun {
   std::vector<Layout> open;  // all layouts that match the row; the first is `layout`
   MemoryRules memory_rules;
   std::optional<double> seconds;  // measured step time in seconds
-  std::optional<double> memory;  // measured memory in GiB, or percent
-  bool calibrates = false;  // true if the column `split` is "calibrate"
-  std::string reason;  // reason why the run has no prediction; empty: it has one
+  std::optional<double> memory;   // measured memory in GiB, or percent
+  bool calibrates = false;        // true if the column `split` is "calibrate"
+  std::string reason;             // reason why the run has no prediction; empty: it has one
 };
 
 // Parses a table; `name` is its name for errors. Throws Error(invalid_argument) that names the line

@@ -12,7 +12,7 @@ inline constexpr double kGiB = 1 << 30;
 
 // Definitions of memory that published tables use.
 enum class MemoryMeasure : uint8_t {
-  all,  // all memory, in bytes
+  all,          // all memory, in bytes
   activations,  // activations of the first stage, in bytes
   // activations in percent of those without recomputation and sequence parallelism
   part_of_activations,
@@ -23,12 +23,12 @@ struct MemoryRules {
   double parameter = 2;  // bytes per parameter
   double gradient = 4;
   double states = 12;  // bytes of optimizer states per parameter, including the master copy
-  double logit = 6;  // bytes per logit: 16 bits, and another 32 for the loss
+  double logit = 6;    // bytes per logit: 16 bits, and another 32 for the loss
   // true: memory was measured on the last stage, false: on the one with the largest need
   bool last_stage = false;
   MemoryMeasure measure = MemoryMeasure::all;
   double context = 0.1 * kGiB;  // bytes of driver context and workspaces
-  double gaps = 0;  // allocator fragmentation, as a fraction of all other memory
+  double gaps = 0;              // allocator fragmentation, as a fraction of all other memory
 };
 
 MemoryRules memory_rules(Software software);
@@ -39,7 +39,7 @@ struct MemoryUse {  // Bytes of each kind.
   double states = 0;
   double activations = 0;  // activations at the schedule's peak
   double buffers = 0;      // gathered parameters, logits
-  double other = 0;  // driver context and fragmentation
+  double other = 0;        // driver context and fragmentation
   double total() const { return parameters + gradients + states + activations + buffers + other; }
 };
 

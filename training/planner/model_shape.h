@@ -36,8 +36,8 @@ struct ModelShape {
   int64_t head_width = 0;
   int64_t vocabulary = 0;
   int64_t positions = 0;  // number of learned position embeddings; 0: none
-  bool gated = false;  // true: three feed-forward matrices (SwiGLU)
-  bool tied = true;  // true: the output layer shares the embedding's weight
+  bool gated = false;     // true: three feed-forward matrices (SwiGLU)
+  bool tied = true;       // true: the output layer shares the embedding's weight
   bool has_biases = true;
   LatentAttention latent;
   ExpertShape experts;

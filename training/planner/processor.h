@@ -16,7 +16,7 @@ inline constexpr size_t kGenerations = 4;
 struct Processor {
   std::string name;
   Generation generation = Generation::ampere;
-  double half_TFLOPs = 0;  // dense peak in 16 bits
+  double half_TFLOPs = 0;   // dense peak in 16 bits
   double eight_TFLOPs = 0;  // dense peak in 8 bits; equals half_TFLOPs if 8 bits are not supported
   double memory_GBps = 0;
   double memory_GiB = 0;

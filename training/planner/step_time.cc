@@ -198,7 +198,7 @@ class Pricing {
   const Layout& layout_;
   const Efficiencies& e_;
   double micro_batches_;
-  Pass stage_;  // seconds of a micro-batch on the slowest stage
+  Pass stage_;        // seconds of a micro-batch on the slowest stage
   double inner_ = 0;  // seconds of a micro-batch on a stage without the output layer
   RankParameters mine_;
   StepTime time_;

@@ -14,7 +14,7 @@ namespace tutti::training::planner {
 // Parts of the time on the slowest stage, in seconds.
 struct StepTime {
   double computing = 0;  // computation of all micro-batches, including recomputation
-  double tensor = 0;  // communication that does not overlap with computation, by kind
+  double tensor = 0;     // communication that does not overlap with computation, by kind
   double context = 0;
   double dispatch = 0;
   double bubble = 0;

@@ -11,7 +11,7 @@ namespace tutti::training {
 struct EpochCheckOptions {
   std::vector<uint64_t> sizes;  // number of examples of each data set
   std::vector<double> weights;  // sampling weights of the data sets; empty: by their sizes
-  uint64_t batch = 32;  // samples per step, over all ranks
+  uint64_t batch = 32;          // samples per step, over all ranks
   uint64_t micro_batch = 8;
   uint64_t seed = 1;
   int ranks = 2;
@@ -22,7 +22,7 @@ struct EpochCheckOptions {
 struct EpochCount {
   size_t data_set = 0;
   uint64_t epoch = 0;
-  uint64_t taken = 0;  // number of samples
+  uint64_t taken = 0;     // number of samples
   uint64_t repeated = 0;  // number of examples that were taken more than once
   // number of examples that were not taken; 0 for the last epoch, which is incomplete
   uint64_t missing = 0;
@@ -33,7 +33,7 @@ struct EpochCheck {
   std::vector<EpochCount> epochs;
   uint64_t steps = 0;
   uint64_t resumed_at = 0;  // step at which the run was resumed
-  int resumed_ranks = 0;  // number of ranks that continued there
+  int resumed_ranks = 0;    // number of ranks that continued there
   // true if the steps from there on have the same samples in the same order
   bool same_after_resume = false;
 

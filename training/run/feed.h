@@ -23,7 +23,7 @@ namespace tutti::training {
 struct FeedOptions {
   uint64_t batch = 32;       // samples per step, over all ranks
   uint64_t micro_batch = 8;  // samples per forward and backward pass
-  uint64_t samples = 0;  // samples of the whole run; the last step may be smaller
+  uint64_t samples = 0;      // samples of the whole run; the last step may be smaller
   uint64_t seed = 1;
   int rank = 0;  // ranks from number `ranks` on compute nothing
   int ranks = 1;
@@ -32,7 +32,7 @@ struct FeedOptions {
   int token_rank = 0;
   int token_ranks = 1;
   int64_t window = 0;
-  int workers = 1;  // number of threads that prepare steps ahead; 0: prepare on demand
+  int workers = 1;              // number of threads that prepare steps ahead; 0: prepare on demand
   std::vector<double> weights;  // sampling weights of the data sets; empty: by size
   // Number of labels of each client's data, if ranks are clients that have different data
   // (data/client_set.h). 0: all ranks share the samples.
@@ -42,8 +42,8 @@ struct FeedOptions {
 // A rank's part of one step.
 struct StepFeed {
   std::vector<Batch> own;  // this rank's micro-batches; at least one
-  uint64_t passes = 0;  // maximum number of micro-batches of any rank
-  uint64_t samples = 0;  // number of samples over all ranks
+  uint64_t passes = 0;     // maximum number of micro-batches of any rank
+  uint64_t samples = 0;    // number of samples over all ranks
 };
 
 class Feed {

@@ -35,7 +35,7 @@ struct PartMemory {
   int64_t scratch = 0;
   int64_t validation = 0;  // memory in the slot that validation uses
   int64_t files = 0;       // bytes in the file of the slot
-  int64_t largest = 0;  // bytes of the largest output in that file
+  int64_t largest = 0;     // bytes of the largest output in that file
 };
 
 // Predicts the memory of ModelRunner, which keeps activations of forward in one arena, and

@@ -41,7 +41,7 @@ class MemoryPlan {
   struct Stage {
     pipeline::Placement placement;
     int versions = 1;         // number of weight versions
-    bool split = false;  // true if backward is split in two
+    bool split = false;       // true if backward is split in two
     int64_t activations = 0;  // bytes of activations
     int64_t activation_files = 0;
     int64_t activation_pages = 0;

@@ -32,7 +32,7 @@ class RunOrigin {
   // Loads the step to resume, or the initial parameters, and begins to change the directory.
   // `steps`: the number of steps of the run.
   struct Begun {
-    uint64_t done = 0;  // number of completed steps
+    uint64_t done = 0;            // number of completed steps
     Json state = Json::object();  // the trainer's saved state; empty: a new run
   };
   Begun load(Replica& replica, Model& model, uint64_t steps);

@@ -17,7 +17,7 @@ namespace tutti::training {
 
 struct RunSaverOptions {
   RunDirectory* directory = nullptr;  // directory of the run on rank 0; null on other ranks
-  Json configuration;  // configuration of the run; rank 0's is stored
+  Json configuration;                 // configuration of the run; rank 0's is stored
   int keep = 2;
   bool in_background = false;
   uint64_t saved = 0;  // step from which the run starts
@@ -40,7 +40,7 @@ class RunSaver {
   void finish();
 
   uint64_t saved() const { return saved_; }  // Returns the last step whose save was begun.
-  int saves() const { return saves_; }  // Returns the number of completed saves.
+  int saves() const { return saves_; }       // Returns the number of completed saves.
   // Returns true if this validation loss is lower than those of all saved steps.
   bool improves(double validation_loss) const { return validation_loss < best_loss_; }
   // Return, for this rank, the bytes of copies, and the time for which saves blocked training.

@@ -18,9 +18,9 @@ namespace tutti::training {
 struct Snapshot {
   RunDirectory* directory = nullptr;  // directory of the run on rank 0; null on other ranks
   int64_t step = 0;
-  Json configuration;  // configuration of the run; rank 0's is stored
+  Json configuration;           // configuration of the run; rank 0's is stored
   Json state = Json::object();  // state of the trainer; rank 0's is stored
-  int keep = 2;  // number of the newest steps to keep; 0: all
+  int keep = 2;                 // number of the newest steps to keep; 0: all
   bool best = false;            // see SaveRequest
 };
 

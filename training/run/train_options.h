@@ -39,9 +39,9 @@ struct TrainOptions {
   ReplicaOptions replica;    // its `passes` follows from the batch
   bool measure_cut = false;  // true: cut the pipeline by measured unit times
   Compression compression = Compression::none;
-  int compression_rank = 4;  // rank of PowerSGD
+  int compression_rank = 4;            // rank of PowerSGD
   double compression_fraction = 0.01;  // fraction of gradients that top-k sends
-  uint64_t compression_warmup = 0;  // number of initial steps with uncompressed gradients
+  uint64_t compression_warmup = 0;     // number of initial steps with uncompressed gradients
   std::string compression_only = "*";  // pattern of parameter names (hooks/selection.h)
 
   // Deterministic mode: number of slices of the computations that tensor ranks share
@@ -68,17 +68,17 @@ struct TrainOptions {
   // layout settings and those named here (configuration.h).
   bool resume = false;
   std::optional<int64_t> resume_step;  // step to resume; none: the newest
-  bool resume_or_new = false;  // true: start a new run if the directory has no step
+  bool resume_or_new = false;          // true: start a new run if the directory has no step
   std::vector<std::string> allow_changed;
   // true: replace the run in the directory once this run saves its first step
   bool overwrite = false;
   // History of the directory's writers, ending with these ranks; empty: a new start
   // (checkpoint/fence.h).
   WriterHistory writers;
-  std::string initial;  // path of a safetensors file with initial parameters
-  std::string trace;  // path of an output file in Chrome's trace format
-  bool digest = false;  // true: hash the parameters at the end (TrainResult::digests)
-  bool profile = false;  // true: profile this rank's steps (TrainResult::profile)
+  std::string initial;    // path of a safetensors file with initial parameters
+  std::string trace;      // path of an output file in Chrome's trace format
+  bool digest = false;    // true: hash the parameters at the end (TrainResult::digests)
+  bool profile = false;   // true: profile this rank's steps (TrainResult::profile)
   std::string straggler;  // slowdowns of ranks (stragglers.h)
   // Called at the end of each step, when its gradients are computed. Returns a signal's number once
   // this rank is to stop, otherwise 0. All ranks then stop after that step, and save it. Must be

@@ -156,19 +156,19 @@ class Trainer::Loop {
 
   std::unique_ptr<Loader<StepFeed>> feeds_;
   std::optional<StepFeed> next_;  // the next step's samples, which were fetched ahead
-  StepFeed part_;  // the part of another rank that was fetched last
+  StepFeed part_;                 // the part of another rank that was fetched last
   std::vector<MicroBatch> part_views_;
   std::exception_ptr why_not_next_;
   uint64_t resumed_at_ = 0;
-  uint64_t done_ = 0;  // number of steps computed, up to the last flush
-  uint64_t told_ = 0;  // number of steps reported
+  uint64_t done_ = 0;             // number of steps computed, up to the last flush
+  uint64_t told_ = 0;             // number of steps reported
   std::optional<uint64_t> kept_;  // the last step whose state was copied to memory
   int stopped_by_ = 0;
   // time at which the first request to stop this rank was seen
   std::optional<Clock::time_point> asked_;
   bool finished_ = false;
   std::vector<StepResult> results_;  // results of the stretch that ends with step done_
-  StepReport report_;  // report of the last reported step
+  StepReport report_;                // report of the last reported step
   std::vector<std::chrono::nanoseconds> elapsed_;  // time at the end of each of these steps
   NoiseScale noise_scale_;
   // number since training started in this process; times are counted likewise

@@ -44,8 +44,8 @@ struct StepReport {
   double step_samples_per_second = 0;
   double processor_seconds = 0;  // CPU time of this rank's threads in this step
   double flops_per_second = 0;  // floating-point operations of the model per second, over all ranks
-  double waiting_share = 0;      // fraction of this rank's time spent waiting for communication
-  double bytes_sent = 0;  // bytes that this rank sent in this step
+  double waiting_share = 0;     // fraction of this rank's time spent waiting for communication
+  double bytes_sent = 0;        // bytes that this rank sent in this step
   std::array<double, kAxes> bytes_by_axis = {};
   std::vector<double> epochs;  // number of epochs of each data set
   // Gradient noise scale in samples, smoothed over the steps so far (optimizers/noise_scale.h). NaN
@@ -71,13 +71,13 @@ struct TrainResult {
   std::optional<StepProfile> profile;  // set if TrainOptions::profile is
   // traffic of the weights of this rank's stage: Replica::factors()
   std::vector<FactorTraffic> factors;
-  uint64_t resumed_at = 0;             // the loaded step; 0: none
-  uint64_t step = 0;  // number of the last completed step
-  std::vector<double> epochs;  // number of epochs of each data set, over the whole run
-  int checkpoints = 0;  // number of checkpoints saved in this process
+  uint64_t resumed_at = 0;        // the loaded step; 0: none
+  uint64_t step = 0;              // number of the last completed step
+  std::vector<double> epochs;     // number of epochs of each data set, over the whole run
+  int checkpoints = 0;            // number of checkpoints saved in this process
   double checkpoint_seconds = 0;  // seconds for which checkpoints blocked training on this rank
-  std::string run;                     // identity of the run; empty without a checkpoint directory
-  int stopped_by = 0;                  // result of stop_requested()
+  std::string run;                // identity of the run; empty without a checkpoint directory
+  int stopped_by = 0;             // result of stop_requested()
 };
 
 // One run, on one rank, a step at a time. Collective: all ranks make the same calls with the same

@@ -38,7 +38,7 @@ struct Registry {
     std::vector<std::pair<std::string, Json>> suits = {};
   };
   const char* object;  // such as "model"
-  const char* tag;  // such as "kind"
+  const char* tag;     // such as "kind"
   const char* group;
   std::vector<Kind> kinds;
 

@@ -69,7 +69,7 @@ ModelContext model_context(const RunOptions& options, const MeshPlace& place = {
 
 // The settings that a user gave: words, in order, and a file.
 struct ToldOptions {
-  std::string file;  // argument of --config
+  std::string file;            // argument of --config
   Json said = Json::object();  // settings given by --set and options
 };
 // Adds --data and all other settings as options to a command. `told` receives their values and must

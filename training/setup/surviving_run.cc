@@ -114,21 +114,21 @@ class SurvivingRun {
   SurvivalOptions survival_;
   const Conduct& conduct_;
   int first_size_;
-  int own_number_;  // number of this rank in the first world
+  int own_number_;              // number of this rank in the first world
   std::vector<uint64_t> here_;  // by number in the first world: 1 if the rank is alive
   Continuation after_;          // reason for the next session
-  bool over_ = false;  // true if the run cannot continue, even if the error may be a death
-  bool settled_ = false;  // true once the first session has settled options_
+  bool over_ = false;           // true if the run cannot continue, even if the error may be a death
+  bool settled_ = false;        // true once the first session has settled options_
   bool goes_on_ = false;
   bool was_spare_ = false;
-  bool saved_ = false;  // true once the run has its own checkpoint
+  bool saved_ = false;         // true once the run has its own checkpoint
   int size_before_ = 0;        // number of ranks in the last session
-  int left_before_ = 0;  // number of survivors in the last agreement
-  int vain_tries_ = 0;  // number of agreements since then without a loss or a session
-  std::string happened_;  // reason for the end of the last session, for messages
-  std::string going_on_;  // ranks that continue, and the step from which they do, for messages
+  int left_before_ = 0;        // number of survivors in the last agreement
+  int vain_tries_ = 0;         // number of agreements since then without a loss or a session
+  std::string happened_;       // reason for the end of the last session, for messages
+  std::string going_on_;       // ranks that continue, and the step from which they do, for messages
   std::optional<int> result_;  // result of the last session, once it has finished
-  uint64_t from_step_ = 0;  // step from which the last session continued; unknown to spares
+  uint64_t from_step_ = 0;     // step from which the last session continued; unknown to spares
   std::optional<uint64_t> step_before_;  // step from which the session before the last continued
   Clock::time_point since_;
 };
@@ -362,7 +362,7 @@ bool SurvivingRun::directory_is_newer() {
         const ChosenStep newest = choose_step(training.checkpoint, std::nullopt);
         newer[0] = newest.checkpoint.manifest().step > kept ? 1 : 0;
       }
-    // the step is skipped: the other ranks wait, and the state in memory is valid
+      // the step is skipped: the other ranks wait, and the state in memory is valid
     } catch (const Error& error) {
       log(LogLevel::warning,
           cat("continuing from memory, since no newer checkpoint can be read: ", error.what()));

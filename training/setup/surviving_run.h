@@ -23,15 +23,15 @@ namespace tutti::training {
 struct SurvivalOptions {
   // number of ranks that train; the others are spares, which replace dead ranks. 0: all
   int ranks = 0;
-  int min_ranks = 1;  // the run ends if fewer ranks survive
+  int min_ranks = 1;        // the run ends if fewer ranks survive
   uint64_t copy_every = 1;  // steps between two copies of the state
-  int copies = 2;  // number of copies of each rank's part of the state: see MemoryCopies
+  int copies = 2;           // number of copies of each rank's part of the state: see MemoryCopies
 };
 
 // The deaths after which a session continues the run.
 struct Continuation {
   std::vector<int> lost_ranks;  // ranks in the job that were lost since the last session, ascending
-  uint64_t last_step = 0;  // last step that was completed before they were lost
+  uint64_t last_step = 0;       // last step that was completed before they were lost
 };
 
 // Function that each training rank runs with its session. `after`: null in the run's first session.

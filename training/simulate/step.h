@@ -65,9 +65,9 @@ struct StepWork {
   pipeline::Costs costs;
   // bytes of a micro-batch's activations between two chunks; their gradient has as many
   double activation_bytes = 0;
-  double gradient_bytes = 0;  // bytes of gradients of a rank's part of a chunk
+  double gradient_bytes = 0;       // bytes of gradients of a rank's part of a chunk
   double bucket_bytes = 25 << 20;  // the last bucket of a chunk may be smaller
-  double optimizer_us = 0;  // time of the optimizer per rank
+  double optimizer_us = 0;         // time of the optimizer per rank
   TensorWork tensor;
   ZeroWork zero;
 };
@@ -80,7 +80,7 @@ std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int
 
 struct StepSchedule {
   Schedule schedule;
-  Schedule computing;  // the same step without the sums for which no computation waits
+  Schedule computing;              // the same step without the sums for which no computation waits
   std::vector<double> compute_us;  // computation time by stage
 };
 
@@ -98,10 +98,10 @@ StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work
 // The times of a step: time_us = compute_us + bubble_us + exposed_us.
 struct SimulatedStep {
   SimulationResult network;  // its time_us is the step's time
-  double compute_us = 0;  // computation time of the stage that computes longest
+  double compute_us = 0;     // computation time of the stage that computes longest
   // time for which that stage waits for other ranks' computation and stragglers
   double bubble_us = 0;
-  double exposed_us = 0;  // additional time of messages that do not overlap with computation
+  double exposed_us = 0;        // additional time of messages that do not overlap with computation
   double efficiency = 0;        // fraction of the step in which that stage computes
   std::vector<double> idle_us;  // by stage: time in which the stage's ranks do not compute
 };

@@ -66,8 +66,8 @@ class Builder {
   struct Group {
     std::vector<int32_t> members;
     const std::vector<int>* chunks;  // chunks of the group, ascending
-    size_t sum;  // index of its sum in schedules_
-    size_t gather = 0;  // index of its gather in schedules_, with ZeRO
+    size_t sum;                      // index of its sum in schedules_
+    size_t gather = 0;               // index of its gather in schedules_, with ZeRO
   };
   // The tensor ranks that have the same place on the other axes, and the indices of their
   // schedules_.
@@ -407,7 +407,7 @@ class Builder {
   std::vector<Step> begins_;
   std::vector<Step> comes_;  // by cell and tensor rank: the message that brings the entry's input
   std::vector<std::vector<Made>> made_;  // by simulated rank: when its gradients are ready
-  std::vector<Step> last_;  // by simulated rank: the last step before the optimizer
+  std::vector<Step> last_;               // by simulated rank: the last step before the optimizer
   ParameterGathers gathers_;
 };
 

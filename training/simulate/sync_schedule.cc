@@ -305,10 +305,10 @@ class Builder {
   Roles roles_;
   int64_t most_steps_;
   JointSchedule joint_;
-  std::vector<Step> last_;  // by rank: the step after which its next one begins
+  std::vector<Step> last_;               // by rank: the step after which its next one begins
   std::vector<std::vector<Step>> ends_;  // by worker: ends of its training steps
   std::vector<int32_t> all_ranks_;
-  Schedule sum_;  // sum over all ranks
+  Schedule sum_;             // sum over all ranks
   std::vector<Step> means_;  // by rank: the end of the sum in flight
   int64_t used_at_ = 0;
   // by worker and server: arrival of the gradients of the clock

@@ -33,7 +33,7 @@ struct SyncWork {
   int64_t updates = 1;
   // By rank: time of forward and backward of all micro-batches of its part of a step.
   std::vector<double> step_us;
-  double bytes = 0;  // bytes of all gradients, which equal those of all values
+  double bytes = 0;   // bytes of all gradients, which equal those of all values
   uint64_t seed = 0;  // seed of random peers
   // Sums gradients or values over all ranks. May be null for ways without all-reduces.
   const Algorithm* all_reduce = nullptr;

@@ -32,9 +32,9 @@ struct StatePart {
 class KeptState : public PiecewiseSource {
  public:
   struct Part {
-    int holder = 0;  // the rank of `survivors` that has the part in memory
+    int holder = 0;                         // the rank of `survivors` that has the part in memory
     std::shared_ptr<const StatePart> kept;  // the part itself; null unless this rank has it
-    Json description;  // description of the StatePart
+    Json description;                       // description of the StatePart
   };
   // Assembles the state. `parts`: indexed by the rank that had the part. `survivors` must outlive
   // the object. Throws Error(mismatch) for parts of different states.
@@ -63,7 +63,7 @@ class KeptState : public PiecewiseSource {
   std::vector<std::map<std::string, int64_t>> places_;
   bool fetched_ = false;
   mutable std::vector<Wanted> wanted_;
-  mutable size_t served_ = 0;  // number of requests that have been served
+  mutable size_t served_ = 0;        // number of requests that have been served
   std::vector<std::byte> received_;  // bytes received from other ranks, by holder, then by request
   std::vector<size_t> place_of_wanted_;  // by request: offset in received_
 };

@@ -61,8 +61,8 @@ class MemoryCopies {
   // A rank's own part, then copies of other ranks' parts.
   using Generation = std::vector<std::shared_ptr<StatePart>>;
   std::array<Generation, 2> generations_;
-  size_t next_ = 0;  // index of the generation to write next
-  bool begun_ = false;  // true if a state was kept since the run started or continued
+  size_t next_ = 0;             // index of the generation to write next
+  bool begun_ = false;          // true if a state was kept since the run started or continued
   int64_t epoch_ = 0;           // number of find() calls; distinguishes repetitions of a step
   std::vector<int> distances_;  // distances from a rank to the holders of its copies
   bool looked_around_ = false;  // true once distances_ are known

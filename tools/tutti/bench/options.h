@@ -28,10 +28,10 @@ struct BenchOptions {
   bool deterministic = false;
   std::string wire = "plain";
   std::vector<std::string> peers;
-  int rounds = 0;  // number of rounds; 0: the default
-  int iterations = 0;  // number of calls; 0: depends on the size
-  int load = 0;  // number of busy processes in addition to the ranks
-  double quota = 0;  // limit of processor time, in processors; 0: no limit
+  int rounds = 0;          // number of rounds; 0: the default
+  int iterations = 0;      // number of calls; 0: depends on the size
+  int load = 0;            // number of busy processes in addition to the ranks
+  double quota = 0;        // limit of processor time, in processors; 0: no limit
   bool is_beside = false;  // true for a rank, whose launcher applies load and quota
   std::string json;
   std::string csv;

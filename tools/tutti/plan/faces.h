@@ -26,7 +26,7 @@ struct PlanOptions {
   std::string recompute;
   std::string max_memory;
   double min_mfu = 0;
-  std::string tokens;  // number of tokens to train on
+  std::string tokens;          // number of tokens to train on
   std::optional<double> days;  // deadline in days
   std::string largest;         // "micro-batch" or "sequence"
   int show = 10;

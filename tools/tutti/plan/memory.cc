@@ -22,7 +22,7 @@ namespace planner = training::planner;
 
 constexpr double kGB = 1e9;
 constexpr double kBucket = 25 << 20;  // default of --bucket-mb in `tutti train`, in bytes
-constexpr int kStages = 4;  // number of ZeRO stages
+constexpr int kStages = 4;            // number of ZeRO stages
 
 struct MemoryQuestion {
   double parameters = 0;

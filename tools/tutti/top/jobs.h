@@ -11,10 +11,10 @@ namespace tutti::tool {
 struct JobPlace {
   std::string name;  // address of its rendezvous for messages: "localhost:29500"
   std::vector<bootstrap::SocketAddress>
-      addresses;  // addresses of ranks; some may belong to other programs or stopped ranks
+      addresses;      // addresses of ranks; some may belong to other programs or stopped ranks
   std::string token;  // token of the job; empty: it has none
   std::string key;    // handshake key
-  std::string who;  // description of the process that was found, for messages
+  std::string who;    // description of the process that was found, for messages
 };
 
 // Returns the jobs of several ranks to which processes of this user on this host belong, with the

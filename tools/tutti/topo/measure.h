@@ -14,7 +14,7 @@ namespace tutti::tool {
 struct MeasuredRanks {
   std::string transport;
   std::vector<std::string> host_of;  // by rank: host name
-  std::vector<MeasuredPair> pairs;  // pairs measured one at a time
+  std::vector<MeasuredPair> pairs;   // pairs measured one at a time
   // pairs of neighbours (0 and 1, 2 and 3, ...) measured at the same time
   std::vector<MeasuredPair> together;
 };

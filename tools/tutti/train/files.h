@@ -23,8 +23,8 @@ inline constexpr std::optional<uint64_t> kWholeFile = std::numeric_limits<uint64
 class TrainFiles {
  public:
   struct Paths {
-    std::string json;  // path of --json; every path is empty if there is no such file
-    std::string csv;  // path of --csv
+    std::string json;         // path of --json; every path is empty if there is no such file
+    std::string csv;          // path of --csv
     std::string tensorboard;  // directory of --tensorboard
   };
 

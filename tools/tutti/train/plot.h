@@ -14,9 +14,9 @@ namespace tutti::tool {
 
 struct LossCurves {
   std::string name;                                     // name of the run, if there are several
-  std::vector<std::pair<uint64_t, double>> training;  // pairs of step and training loss in nats
+  std::vector<std::pair<uint64_t, double>> training;    // pairs of step and training loss in nats
   std::vector<std::pair<uint64_t, double>> validation;  // pairs of step and validation loss in nats
-  std::map<uint64_t, double> elapsed;  // by step: elapsed seconds, if known
+  std::map<uint64_t, double> elapsed;                   // by step: elapsed seconds, if known
 };
 
 enum class LossesOver { steps, time };

@@ -13,7 +13,7 @@ namespace tutti::tool {
 // Measured peak rates of this machine with the threads of one rank.
 struct MeasuredPeaks {
   double operations_per_second = 0;  // rate of a large matrix product
-  double bytes_per_second = 0;  // bytes read and written by a copy in main memory, per second
+  double bytes_per_second = 0;       // bytes read and written by a copy in main memory, per second
 };
 
 // Value of --profile if it is given without a file.

@@ -71,7 +71,7 @@ std::string describe(const ConvolutionKey& key) {
 struct Convolution {
   onednn::Primitive convolution;
   onednn::Primitive reorder;  // weights from DNNL_ARG_FROM to DNNL_ARG_TO
-  int64_t weight_bytes;  // bytes of the reordered weights
+  int64_t weight_bytes;       // bytes of the reordered weights
 };
 
 // Returns the shape of weights, in which groups are a separate dimension.

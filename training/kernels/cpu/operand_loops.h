@@ -25,7 +25,7 @@ struct Nvfp4Rounding {
   bool by_chance = false;
   uint64_t seed = 0;
   uint64_t index = 0;  // number of the first value's random number
-  uint64_t step = 0;  // difference of these numbers between the starts of two rows
+  uint64_t step = 0;   // difference of these numbers between the starts of two rows
 };
 
 struct OperandLoops {

@@ -72,9 +72,9 @@ class AdPsgd : public Averaging {
 
   std::mutex mutex_;  // guards the members below, and row 0 on a rank that answers
   std::condition_variable turned_;
-  UpdateOrder order_;  // order of this stretch, on a rank that answers
+  UpdateOrder order_;                      // order of this stretch, on a rank that answers
   const UpdateOrder* recorded_ = nullptr;  // the order to replay
-  std::exception_ptr failure_;  // exception of the answering thread
+  std::exception_ptr failure_;             // exception of the answering thread
   bool ends_ = false;
 
   // Declared after the memory of messages in flight: the communicators are destroyed first.

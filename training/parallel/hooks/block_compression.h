@@ -56,9 +56,9 @@ class BlockCompression : public CommunicationHook {
     // set by the first start()
     Communicator communicator;
     std::vector<Share> parts;  // part of each rank, in values
-    Blocks sent_blocks;  // ranges of bytes sent to each rank
-    Blocks received_blocks;  // ranges of bytes of this rank's part, as received from each rank
-    Memory<std::byte> sent;  // encoded M; then the encoded sum
+    Blocks sent_blocks;        // ranges of bytes sent to each rank
+    Blocks received_blocks;    // ranges of bytes of this rank's part, as received from each rank
+    Memory<std::byte> sent;    // encoded M; then the encoded sum
     Memory<std::byte> received;
     Work exchange;
   };

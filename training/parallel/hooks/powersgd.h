@@ -28,7 +28,7 @@
 namespace tutti::training {
 
 struct PowerSgdOptions {
-  int rank = 4;  // rank r of the factors; at least 1
+  int rank = 4;       // rank r of the factors; at least 1
   uint64_t seed = 1;  // seed of the first Q
 };
 
@@ -80,7 +80,7 @@ class PowerSgd : public CommunicationHook {
     // set by the first start()
     Communicator communicator;
     Memory<float> p;
-    Memory<float> q;  // Q of all matrices: the sums, with which the next step starts
+    Memory<float> q;      // Q of all matrices: the sums, with which the next step starts
     Memory<float> own_q;  // this rank's terms of these sums
     Memory<std::byte> other_values;
     Work p_sum;

@@ -47,7 +47,7 @@ class SufficientFactors : public CommunicationHook {
     int64_t inputs;
     FactorRows own;
     Communicator ranks = {};
-    int64_t own_rows = 0;  // number of this rank's rows, which it sends to all
+    int64_t own_rows = 0;              // number of this rank's rows, which it sends to all
     std::vector<int64_t> counts = {};  // number of rows of each rank
     Work counting = {};
     bool gathers = false;  // true once the counts are known

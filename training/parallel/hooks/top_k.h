@@ -60,7 +60,7 @@ class TopK : public CommunicationHook {
   void choose(BucketState& at);
 
   std::vector<BucketState> buckets_;
-  std::vector<float> values_;  // as many values as the largest bucket has
+  std::vector<float> values_;      // as many values as the largest bucket has
   std::vector<uint32_t> indices_;  // as many indices as the largest bucket has values
 };
 

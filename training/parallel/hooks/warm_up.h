@@ -23,7 +23,7 @@ class StepCount {
  private:
   void end_step();
 
-  float before_ = 0;  // number of earlier steps, in checkpoints; exact up to 2^24
+  float before_ = 0;       // number of earlier steps, in checkpoints; exact up to 2^24
   std::set<int> started_;  // buckets that have started in this step
 };
 

@@ -30,7 +30,7 @@ struct AppliedPush {
 using UpdateOrder = std::vector<AppliedPush>;
 
 struct StretchOrder {
-  std::string way;  // text_of(SyncOptions) of the run
+  std::string way;    // text_of(SyncOptions) of the run
   std::string run;    // SyncOptions::run; empty: not compared
   int64_t first = 0;  // the stretch's first step; steps count from 1
   int64_t last = 0;

@@ -17,8 +17,8 @@ namespace tutti::training {
 
 struct Push {
   int64_t clock = 0;
-  int64_t pulls = 0;  // 1 if values are requested
-  double factor = 1;  // factor of the gradients, for clipping
+  int64_t pulls = 0;   // 1 if values are requested
+  double factor = 1;   // factor of the gradients, for clipping
   int64_t counts = 1;  // async: 0 if the part had no targets, so that it is not an update
 };
 

@@ -32,7 +32,7 @@ class ParameterServer : public Synchronizer {
   ParameterServer(ParameterStorage& storage, const SyncOptions& options);
 
   struct Stretch {
-    int64_t first = 1;  // the stretch's first step
+    int64_t first = 1;              // the stretch's first step
     std::span<const double> rates;  // learning rates, by step
     // Computes this rank's gradients for a part of a step's samples; the step (in the stretch) and
     // the part count from 0. Returns the factor by which servers multiply the gradients, or nothing

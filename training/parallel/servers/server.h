@@ -39,9 +39,9 @@ namespace tutti::training {
 // One update of the shard.
 struct ShardUpdate {
   std::span<const OwnedPiece> pieces;  // the pieces of the shard, with the gradients to apply
-  int64_t step = 0;  // step in the stretch, counted from 0
-  double factor = 1;  // factor of the gradients
-  double rate_factor = 1;  // factor of the learning rate
+  int64_t step = 0;                    // step in the stretch, counted from 0
+  double factor = 1;                   // factor of the gradients
+  double rate_factor = 1;              // factor of the learning rate
 };
 using UpdateShard = std::function<void(const ShardUpdate&)>;
 
@@ -101,7 +101,7 @@ class Server {
   ParameterStorage& storage_;
   SyncOptions options_;
   Roles roles_;
-  Memory<std::byte> rows_;  // received gradients, by worker and clock
+  Memory<std::byte> rows_;    // received gradients, by worker and clock
   Memory<std::byte> values_;  // the shard in the values' type, if that is not the masters' type
   int64_t values_version_ = -1;
   std::vector<OwnedPiece> pieces_;
@@ -112,8 +112,8 @@ class Server {
   int64_t next_part_ = 0;
   UpdateOrder order_;
   std::deque<Arrival> arrived_;
-  std::vector<int64_t> counts_;  // ps, ssp: for each row, the number of workers that have sent it
-  std::vector<int64_t> pulled_;  // async: for each worker, the version of its values
+  std::vector<int64_t> counts_;   // ps, ssp: for each row, the number of workers that have sent it
+  std::vector<int64_t> pulled_;   // async: for each worker, the version of its values
   std::vector<Arrival> waiting_;  // ps, ssp: requests of workers that wait for their answer
   std::vector<Span> spans_;
 

@@ -63,7 +63,7 @@ class Worker {
   SyncOptions options_;
   Roles roles_;
   std::vector<Answer> answered_;  // by server: its last answer
-  std::deque<OwnWrite> own_;  // own gradients that may not be in all servers' values yet
+  std::deque<OwnWrite> own_;      // own gradients that may not be in all servers' values yet
   bool writes_own_ = false;
   int64_t most_own_ = 0;  // maximum number of elements of own_ at once
   Staleness staleness_;

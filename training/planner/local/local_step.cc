@@ -166,7 +166,7 @@ class LocalPricing {
 
   struct Boundaries {
     std::vector<double> message;  // seconds between a chunk and the next
-    double seconds = 0;  // seconds summed over all ranks of a replica
+    double seconds = 0;           // seconds summed over all ranks of a replica
   };
 
   Boundaries price_boundaries(const std::vector<Pass>& chunks) {

@@ -21,7 +21,7 @@ using pipeline::Layer;
 using pipeline::Profile;
 using pipeline::UnitMemory;
 
-constexpr int kRuns = 3;  // number of runs of each unit, whose median counts
+constexpr int kRuns = 3;              // number of runs of each unit, whose median counts
 constexpr int64_t kMostMeasured = 4;  // number of samples
 
 // Returns a text of all inputs of a profile. (Full recomputation is added later.)

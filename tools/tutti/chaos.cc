@@ -312,10 +312,10 @@ void add_chaos(CommandLine& line) {
       .separated_by_commas()
       .type_name("LINK,...");
   command
-      .add_option(
-          "--hosts", options->draw.hosts,
-          "all hosts of the command, as network namespaces: packets between them are dropped "
-          "silently, or one host other than the first is lost with its processes (requires root)")
+      .add_option("--hosts", options->draw.hosts,
+                  "all hosts of the command, as network namespaces; faults silently drop packets "
+                  "between them, or kill one host other than the first with its processes "
+                  "(requires root)")
       .separated_by_commas()
       .type_name("NAMESPACE,...");
   command
@@ -326,12 +326,13 @@ void add_chaos(CommandLine& line) {
       .show_default();
   command
       .add_option("--span", options->draw.span_ms,
-                  "milliseconds after --from during which timed faults occur")
+                  "length of the period after --from in which timed faults strike, in "
+                  "milliseconds")
       .between(1, 1e9)
       .show_default();
   command
       .add_option("--messages", options->draw.messages,
-                  "inject message-triggered faults at one of the first N messages of a rank")
+                  "number of initial messages of a rank among which a fault may strike")
       .between(1, 1e9)
       .show_default();
   add_demands(command, *options);

@@ -267,15 +267,18 @@ void add_cluster(Command command, PartitionOptions& options) {
       .between(1, kMost)
       .show_default();
   add("--bandwidth-inside", options.inside.bandwidth,
-      "bandwidth between ranks of a node in bytes/s (10G)")
+      "bandwidth between the ranks of a node, in bytes per second (10G)")
       .type_name("SIZE");
-  add("--bandwidth-between", options.between.bandwidth, "bandwidth between nodes in bytes/s (1G)")
+  add("--bandwidth-between", options.between.bandwidth,
+      "bandwidth between nodes, in bytes per second (1G)")
       .type_name("SIZE");
   constexpr double kSlowest = 1e9;
-  add("--latency-inside", options.inside.latency, "microseconds")
+  add("--latency-inside", options.inside.latency,
+      "latency of a message between the ranks of a node, in microseconds")
       .between(0, kSlowest)
       .show_default();
-  add("--latency-between", options.between.latency, "microseconds")
+  add("--latency-between", options.between.latency,
+      "latency of a message between nodes, in microseconds")
       .between(0, kSlowest)
       .show_default();
   add("--parameter-memory", options.memory,

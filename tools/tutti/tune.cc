@@ -290,12 +290,12 @@ void add_tune(CommandLine& line) {
       .type_name("TABLE");
   command
       .add_option("--cluster", o->fit.cluster,
-                  "with --fit: initial cluster, as in `tutti simulate --cluster`; it also supplies "
-                  "hosts and GPUs that the table lacks")
+                  "with --fit: initial cluster, as in `tutti simulate --cluster`; hosts and GPUs "
+                  "that the table does not give are taken from it")
       .type_name("CLUSTER");
   command
       .add_option("--collective", o->fit.collective,
-                  "with --fit: collective of a table that does not name one")
+                  "with --fit: the collective that was measured, if the table does not name it")
       .suggest(collective_names());
   add_host_options(command, o->places);
   command.add_flag("--check", o->check,
@@ -305,9 +305,9 @@ void add_tune(CommandLine& line) {
                   "what to measure: host or cuda (up to 8 GPUs of this host)")
       .one_of({"host", "cuda"})
       .show_default();
-  command.add_flag(
-      "--thorough", o->thorough,
-      "measure everything three times, which takes minutes, instead of as much as 30 s allow");
+  command.add_flag("--thorough", o->thorough,
+                   "measure everything three times, which takes minutes (default: as many "
+                   "measurements as fit into 30 s)");
   command.add_option("--measure", o->measure).group("");
   command.add_option("--within", o->within, "").group("");
   command.footer(

@@ -266,8 +266,8 @@ void add_verify(CommandLine& line) {
   command
       .add_option(
           "--wire", options->wire,
-          "wire format of the elements; with a format other than plain, also print how often "
-          "a result is rounded at most")
+          "wire format of the elements; for formats other than plain, also print the maximum "
+          "number of times that a result is rounded")
       .type_name("FORMAT")
       .show_default()
       .suggest(wire_names());

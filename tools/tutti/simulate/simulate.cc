@@ -333,7 +333,7 @@ void add_simulate(CommandLine& line) {
   command.add_option("--reduce-bandwidth", o->reduce_bandwidth,
                      "bandwidth of reductions and copies in GB/s (default: they take no time)");
   command.add_flag("--every-rank", o->every_rank,
-                   "simulate every rank, even ranks with identical behaviour");
+                   "simulate every rank separately, even if ranks behave identically");
   command.add_option("--json", o->json, "write the results as JSON to this file").type_name("FILE");
   add_train_options(command, *o);
   command.footer(cat(kClusterHelp, '\n', kFooter));

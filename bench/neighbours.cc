@@ -84,10 +84,11 @@ ProcessorQuota::ProcessorQuota(double processors) {
     if (limit(group_, parent.is_first_version, processors) && enter(group_)) return;
     fs::remove(group_, error);
   }
-  throw Error(ErrorCode::unsupported, cat("no control group with ", processors, " processors"),
-              {.cause = "this process may not make one under /sys/fs/cgroup, or the cpu controller "
-                        "is not there",
-               .remedy = "run as root, outside of a container"});
+  throw Error(
+      ErrorCode::unsupported, cat("no control group with ", processors, " processors"),
+      {.cause =
+           "this process may not create one under /sys/fs/cgroup, or the cpu controller is missing",
+       .remedy = "run as root outside of containers"});
 }
 
 ProcessorQuota::~ProcessorQuota() {

@@ -134,7 +134,7 @@ std::vector<std::string> Peer::command(int ranks, const std::string& transport) 
     throw Error(
         ErrorCode::unsupported,
         cat(title, " was not installed when this program was built, or is not installed now"),
-        {.cause = "or tools/quickstart built only the program",
+        {.cause = "tools/quickstart, for example, builds only the program",
          .remedy = cat(install,
                        "bazel sync --configure && bazel build -c opt "
                        "//tools:tutti")});

@@ -115,7 +115,7 @@ Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ran
   }
   const std::string its = gpu.empty() ? gpu_in(text) : gpu;
   if (its.empty()) {
-    throw Error(ErrorCode::invalid_argument, cat("the GPU model is unknown for ", text, " has"),
+    throw Error(ErrorCode::invalid_argument, cat("the GPU model is missing in ", text),
                 {.where = "--cluster", .remedy = "add --gpu H100"});
   }
   // fraction of the nominal bandwidth that NCCL's files give

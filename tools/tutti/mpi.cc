@@ -141,8 +141,8 @@ std::string interposer(const MpiLibrary& library) {
   throw Error(
       ErrorCode::unsupported, cat(file, " is missing"),
       {.cause = cat(library.title,
-                    " was not installed when this program was built, or tools/quickstart built "
-                    "only the program"),
+                    " was not installed when this program was built, or the program was built by "
+                    "tools/quickstart, which omits it"),
        .remedy = cat(library.installed_by,
                      ", then: bazel sync --configure && bazel build -c opt //tools:tutti")});
 }

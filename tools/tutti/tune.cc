@@ -243,7 +243,8 @@ int tune_gpus(const TuneOptions& options) {
   std::vector<bench::GpuObservation> observations =
       bench::read_gpu_observations(output_of({.what = kGpus, .ranks = gpus}, false));
   std::erase_if(observations, [](const bench::GpuObservation& o) { return o.seconds == 0; });
-  if (observations.empty()) throw Error(ErrorCode::unsupported, "the ranks measured nothing");
+  if (observations.empty())
+    throw Error(ErrorCode::unsupported, "the ranks reported no measurements");
   model.gpus.erase(gpu);  // start from the published numbers
   const GpuCosts costs = bench::fit(gpu_costs(model, gpu), observations);
   model.gpus[gpu] = costs;

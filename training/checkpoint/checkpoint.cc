@@ -127,7 +127,7 @@ Checkpoint::File& Checkpoint::opened_file(int index) const {
   const std::string piece = disagreement(manifest(), index, stored);
   if (!piece.empty()) {
     throw Error(ErrorCode::invalid_argument,
-                cat(path, " does not have ", in_quotes(piece), " as ", kManifestFile, " says"));
+                cat(path, " and ", kManifestFile, " disagree about the piece ", in_quotes(piece)));
   }
   return file.emplace(File{.stored = std::move(stored), .is_verified = is_early});
 }

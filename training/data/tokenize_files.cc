@@ -42,7 +42,7 @@ void check(const std::vector<TextFile>& files, const TokenizeOptions& options) {
   if (fs::weakly_canonical(options.out) == fs::weakly_canonical(options.validation_out)) {
     throw Error(ErrorCode::invalid_argument,
                 cat("training and validation tokens would both be written to ", options.out),
-                {.remedy = "use two files"});
+                {.remedy = "use two different files"});
   }
 }
 

@@ -36,7 +36,7 @@ std::string words_of(int error) { return std::generic_category().message(error);
       ErrorCode::system,
       cat("cannot create a file of ", bytes, " bytes in ", directory, ": ", words_of(error)),
       {.where = "--offload-dir",
-       .remedy = "name a directory that can be written, on a disk with so much room"});
+       .remedy = "use a writable directory on a disk with enough free space"});
 }
 
 [[noreturn]] void fail(const std::string& directory, const char* what, int error) {
@@ -44,7 +44,7 @@ std::string words_of(int error) { return std::generic_category().message(error);
       ErrorCode::system,
       cat("offloaded memory in a file of ", directory, " cannot be ", what, ": ", words_of(error)),
       {.where = "--offload-dir",
-       .cause = "the disk has failed or was taken away",
+       .cause = "the disk has failed or was removed",
        .remedy = "resume from the last checkpoint with a directory on another disk"});
 }
 

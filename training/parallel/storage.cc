@@ -25,7 +25,7 @@ void check(const StorageOptions& options) {
     throw Error(ErrorCode::invalid_argument,
                 cat("parameters cannot be offloaded in ZeRO stage ", options.stage),
                 {.cause = "each rank computes with whole parameters, which stay in memory",
-                 .remedy = "give ZeRO stage 3, or --offload optimizer"});
+                 .remedy = "use ZeRO stage 3, or --offload optimizer"});
   }
 }
 

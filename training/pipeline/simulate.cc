@@ -47,7 +47,7 @@ std::vector<double> spread(std::string_view name, const std::vector<double>& giv
     return given;
   }
   refuse(cat(given.size(), " costs for ", name, " of ", count, " chunks"),
-         "the costs belong to another division of the model",
+         "the costs belong to another partition of the model",
          "use one number for all chunks, or one for each chunk");
 }
 

@@ -164,7 +164,7 @@ std::string to_json(const Efficiencies& efficiencies) {
 Efficiencies parse_efficiencies(const std::string& text) {
   const Json json = Json::parse(text);
   if (json.value("format", 0) != kFormat) {
-    throw Error(ErrorCode::invalid_argument, "these efficiencies are not from this version",
+    throw Error(ErrorCode::invalid_argument, "these efficiencies were fitted by another version",
                 {.remedy = "fit them again: tutti plan --fit"});
   }
   Efficiencies efficiencies;

@@ -146,7 +146,7 @@ ModelShape from_ours(const ConfigReader& file) {
   const auto has = [&](const char* field) { return model.contains(field); };
   if (!has("layers") || !has("heads") || !has("width")) {
     throw Error(ErrorCode::unsupported, cat(file.path(), " is not a transformer"),
-                {.remedy = "plan for gpt2, llama or a mixture"});
+                {.remedy = "use gpt2, llama or a mixture of experts"});
   }
   ModelShape m;
   m.name = model["kind"].get<std::string>();

@@ -49,8 +49,8 @@ Sets numbered_sets(const std::vector<uint64_t>& sizes) {
   Sets sets;
   for (const uint64_t size : sizes) {
     if (size < 1 || size > std::numeric_limits<int32_t>::max()) {
-      throw Error(ErrorCode::invalid_argument, "a data set of no examples, or of more than 2^31",
-                  {.remedy = "check epochs of a smaller data set"});
+      throw Error(ErrorCode::invalid_argument, "a data set has no examples, or more than 2^31",
+                  {.remedy = "use data sets of 1 to 2^31 examples"});
     }
     sets.push_back(std::make_unique<Numbered>(size, static_cast<int32_t>(sets.size())));
   }

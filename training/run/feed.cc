@@ -81,7 +81,7 @@ Feed::Feed(std::vector<const DataSet*> sets, const FeedOptions& options)
   throw Error(ErrorCode::invalid_argument,
               cat("steps of ", options.batch, " samples in micro-batches of ", options.micro_batch,
                   " are impossible"),
-              {.remedy = "give at least 1 of each"});
+              {.remedy = "use at least 1 of each"});
 }
 
 uint64_t Feed::steps() const { return divide_up(options_.samples, options_.batch); }

@@ -302,8 +302,9 @@ void check_gemm_format(const RunOptions& options) {
   if (options.training.replica.runner.gemm_format == GemmFormat::none || is_decoder) return;
   throw Error(ErrorCode::unsupported,
               cat("products of a model ", kind_of(options.model).name,
-                  " are not computed in a narrow format"),
-              {.where = "--gemm-format", .remedy = "leave it out, or take gpt2, llama or its kin"});
+                  " cannot be computed in a narrow format"),
+              {.where = "--gemm-format",
+               .remedy = "remove the option, or use gpt2 or a model of the llama family"});
 }
 
 constexpr int64_t kSlices = 8;  // default, which 1, 2, 4 and 8 tensor ranks can divide

@@ -261,7 +261,7 @@ void check_algorithm(const bench::Case& c, int ranks) {
 void check_shared(const BenchOptions& options) {
   if (!options.is_shared() || options.is_beside) return;
   if (!is_launched() && options.ranks > 1) return;
-  throw UsageError("--load and --quota: only with -n of 2 or more, and without a launcher");
+  throw UsageError("--load and --quota require -n of at least 2, and no launcher");
 }
 
 // Starts the ranks, and the load and the limit under which they run.

@@ -64,7 +64,8 @@ int fewest_hosts(const PlanOptions& o, planner::Job job) {
   }
   if (hosts > kMostHosts) {
     throw Error(ErrorCode::unsupported,
-                cat("no number of hosts can train on ", o.tokens, " tokens in ", *o.days, " days"),
+                cat("training on ", o.tokens, " tokens does not finish in ", *o.days,
+                    " days on any number of hosts"),
                 {.cause = "the batch has too few sequences for more processors",
                  .remedy = "use a larger --global-batch or more days"});
   }

@@ -141,7 +141,7 @@ void tune(const MeasuredRanks& measured) {
 
 int measure(const TopoOptions& options) {
   if (!options.from.empty() || !options.svg.empty() || options.repeat > 1) {
-    throw UsageError("--measure writes a graph with --json, which --from then shows");
+    throw UsageError("--measure writes the graph to --json FILE; show it with --from FILE");
   }
   const std::vector<Host> hosts = find_hosts(options.places);
   const int ranks = std::max(2, ranks_of_job(options.ranks, hosts));

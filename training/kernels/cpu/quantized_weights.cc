@@ -134,7 +134,7 @@ void look_up(const QuantizedMatrix& table, std::span<const int32_t> indices, Ten
     const int32_t index = indices[static_cast<size_t>(row)];
     if (index < 0 || index >= table.rows) {
       throw Error(ErrorCode::invalid_argument,
-                  cat("the index ", index, " is not below ", table.rows));
+                  cat("the index ", index, " is outside the table of ", table.rows, " rows"));
     }
     cpu::copy(rows_in(output.dtype, table, index, 1), output.row_range(row, 1));
   }

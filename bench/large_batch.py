@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains one model on as many samples in batches of each size, by each rule for its learning rate.
+"""Trains one model with each batch size and each learning-rate rule, always on the same number of samples.
 
     python3 bench/large_batch.py --data TEXT --out losses.svg
     python3 bench/large_batch.py --data MNIST --model perceptron --batches 8 64 512 4096

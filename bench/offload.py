@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Trains one model in memory and offloaded, and compares memory and time with what was planned.
+"""Trains one model in memory and offloaded, and compares memory and time with the plan.
 
     python3 bench/offload.py --data TEXT --dir DIR -- --layers 12 --width 512 --batch 8 --zero 3
     python3 bench/offload.py --data TEXT --dir DIR --limit 300M ...
 
-Runs of every way are made in turn, --rounds of each. Prints for each way what `--dry-run` plans for
-a rank, the largest PSS that was seen of a rank's process, less that of a run of a tiny model, both
-in MB, the median seconds of a step and the median processor seconds of a step. With --limit every
-run is in a control group of its own (version 1 or 2) with so much memory, page cache included, and
-a way that does not fit is said to be killed.
+Runs the kinds of offloading (--kinds) in alternation, each --rounds times. Prints for each kind the
+memory of a rank in MB that `--dry-run` plans and that was measured, and the median seconds and
+processor seconds of a step. The measured memory is the largest PSS of a rank's process, minus that of
+a run of a tiny model. With --limit, each run gets a control group (version 1 or 2) with that much
+memory, page cache included, and a run that does not fit is reported as killed.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def parse():
 
 
 class ControlGroup:
-    """A limit on memory, for processes that a shell moves into it."""
+    """Limits the memory of the commands that wrap() returns, by a control group."""
 
     def __init__(self, limit):
         self.folder = None
@@ -80,7 +80,7 @@ def set_size(process):
 
 
 class Watch(threading.Thread):
-    """The largest PSS of any process of a run."""
+    """Samples the PSS of a run's processes, and keeps the largest of any of them in `largest`, in bytes."""
 
     def __init__(self, process):
         super().__init__()

@@ -146,11 +146,11 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
   marks_ = header[0] == kWideMagic && header[1] == kMarkedVersion;
   const OwnWords own = own_words(header);
   if (own.magic != OwnWords::kMagic) return;
-  TokenSummary& told = told_.emplace();
-  told.format.vocabulary = own.vocabulary;
-  told.format.marks_unpredicted = marks_;
-  if (own.end_of_text >= 0) told.format.end_of_text = own.end_of_text;
-  told.fingerprint = own.checksum;
+  TokenSummary& own_summary = own_summary_.emplace();
+  own_summary.format.vocabulary = own.vocabulary;
+  own_summary.format.marks_unpredicted = marks_;
+  if (own.end_of_text >= 0) own_summary.format.end_of_text = own.end_of_text;
+  own_summary.fingerprint = own.checksum;
 }
 
 // Reads narrow tokens into the end of the buffer for wide ones, and widens them from the front, so
@@ -173,7 +173,7 @@ std::vector<int32_t> TokenFile::tokens() const {
   return all;
 }
 
-TokenSummary TokenFile::summary() const { return told_ ? *told_ : look(); }
+TokenSummary TokenFile::summary() const { return own_summary_ ? *own_summary_ : look(); }
 
 // Returns up to `most` bytes from `place` on, counted from the first token.
 std::vector<std::byte> TokenFile::block_at(uint64_t place, uint64_t most) const {

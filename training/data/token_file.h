@@ -80,7 +80,7 @@ class TokenFile {
   Fd file_;
   uint64_t size_ = 0;
   uint64_t width_ = 2;  // bytes per token
-  std::optional<TokenSummary> told_;
+  std::optional<TokenSummary> own_summary_;
   bool marks_ = false;
 };
 

@@ -50,7 +50,7 @@ class BucketProgress {
     int64_t contributions = 0;  // number of contributions still missing in this round
     int64_t rounds = 0;         // number of rounds still to end
   };
-  void tell_in_order();
+  void report_in_order();
 
   const Layout& layout_;
   const std::vector<std::vector<int>> used_by_;
@@ -59,8 +59,9 @@ class BucketProgress {
   std::vector<State> buckets_;
   std::vector<int64_t> expected_;  // by parameter: number of contributions in this step
   std::vector<int64_t> reached_;   // by parameter: number of contributions so far
-  int first_untold_ = 0;  // first bucket that next() has not returned, if it returns them in order
-  std::deque<int> told_;  // buckets that are ready, but not returned by next() yet
+  int first_unreported_ =
+      0;                   // first bucket that next() has not returned, if it returns them in order
+  std::deque<int> ready_;  // buckets that are ready, but not returned by next() yet
 };
 
 }  // namespace tutti::training

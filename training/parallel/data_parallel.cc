@@ -84,7 +84,7 @@ const std::vector<int>& DataParallel::buckets_of(int unit) const {
 DataParallel::~DataParallel() {
   const auto under_way = [this](int bucket) {
     return state(bucket).values == ValueState::gathering ||
-           std::ranges::count(under_way_, bucket) > 0;
+           std::ranges::count(in_flight_, bucket) > 0;
   };
   bool aborted = false;
   for (int bucket = 0; bucket < bucket_count(); ++bucket) {
@@ -237,9 +237,9 @@ void DataParallel::acquire_gradients(int unit) {
   if (storage_.whole_gradients()) return;
   for (const int bucket : buckets_of(unit)) {
     // the reduction of an earlier round
-    while (std::ranges::count(under_way_, bucket) > 0) finish_first(true);
+    while (std::ranges::count(in_flight_, bucket) > 0) finish_first(true);
     if (storage_.gradients(bucket).data != nullptr) continue;
-    while (std::ssize(under_way_) >= kGradientBucketsInFlight) finish_first(true);
+    while (std::ssize(in_flight_) >= kGradientBucketsInFlight) finish_first(true);
     storage_.acquire_gradients(bucket);
   }
 }
@@ -332,13 +332,13 @@ void DataParallel::launch(int bucket) {
                                               ReduceOp::sum, call);
     count_bytes(bucket, static_cast<int64_t>(gradients.bytes()), 1);
   }
-  under_way_.push_back(bucket);
+  in_flight_.push_back(bucket);
   if (!options_.overlap) finish_all();
 }
 
 // Finishes the reduction in flight that started first.
 bool DataParallel::finish_first(bool blocking) {
-  const int bucket = under_way_.front();
+  const int bucket = in_flight_.front();
   BucketState& at = state(bucket);
   if (!blocking && !(is_hooked(bucket) ? hook_->test(bucket) : at.reduction.test())) return false;
   if (is_hooked(bucket)) {
@@ -351,7 +351,7 @@ bool DataParallel::finish_first(bool blocking) {
   } else {
     wait(at.reduction);
   }
-  under_way_.pop_front();
+  in_flight_.pop_front();
   if (storage_.adds_to_shards()) {
     storage_.await_own_gradients(bucket);
     storage_.add_to_shard(bucket);
@@ -365,12 +365,12 @@ bool DataParallel::finish_first(bool blocking) {
 
 // Buckets are reduced in order, so the first incomplete one ends the search.
 void DataParallel::poll() {
-  while (!under_way_.empty() && finish_first(false)) {
+  while (!in_flight_.empty() && finish_first(false)) {
   }
 }
 
 void DataParallel::finish_all() {
-  while (!under_way_.empty()) finish_first(true);
+  while (!in_flight_.empty()) finish_first(true);
 }
 
 void DataParallel::finish_gradients() {

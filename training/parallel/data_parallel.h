@@ -189,7 +189,7 @@ class DataParallel : public Synchronizer {
   std::vector<std::vector<int>> unit_buckets_;
   std::vector<BucketState> buckets_;
   BucketProgress progress_;
-  std::deque<int> under_way_;  // buckets whose reduction is in flight, in the order of their start
+  std::deque<int> in_flight_;  // buckets whose reduction is in flight, in the order of their start
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;
   Observer observer_;

@@ -86,7 +86,7 @@ class Ring {
       return {};
     }
     sent_ += bytes;
-    return under_way_.emplace_back(along().send_async(as_buffer(rows.all), rank, {.tag = tag}));
+    return in_flight_.emplace_back(along().send_async(as_buffer(rows.all), rank, {.tag = tag}));
   }
   Work receive(const KeysAndValues& rows, int rank, Tag tag) {
     if (rows.all.rows == 0) return {};
@@ -94,11 +94,11 @@ class Ring {
       zero(rows.all);
       return {};
     }
-    return under_way_.emplace_back(along().recv_async(as_buffer(rows.all), rank, {.tag = tag}));
+    return in_flight_.emplace_back(along().recv_async(as_buffer(rows.all), rank, {.tag = tag}));
   }
   // Makes progress on long messages.
   void poll() {
-    std::erase_if(under_way_, [](Work& work) { return work.test(); });
+    std::erase_if(in_flight_, [](Work& work) { return work.test(); });
   }
   void wait(Work& work) {
     const Clock::time_point start = Clock::now();
@@ -114,7 +114,7 @@ class Ring {
   const TokenDeal& deal_;
   int64_t width_;
   double sent_ = 0;  // bytes sent since the last wait
-  std::vector<Work> under_way_;
+  std::vector<Work> in_flight_;
   std::vector<std::span<std::byte>> lent_;
   std::vector<BackendMemory> alone_;  // memory that replaces lent_ in a pass without a mesh
 };

@@ -55,7 +55,7 @@ void RunSaver::save(uint64_t step, Json state, bool best) {
                     .best = best};
   if (options_.in_background) {
     const SnapshotParts parts = parts_of(replica_, model_, std::move(snapshot));
-    under_way_.emplace(parts.request, parts.pieces, group_of(replica_.world()), memory_);
+    in_flight_.emplace(parts.request, parts.pieces, group_of(replica_.world()), memory_);
   } else {
     save_snapshot(replica_, model_, std::move(snapshot));
     ++saves_;
@@ -65,25 +65,25 @@ void RunSaver::save(uint64_t step, Json state, bool best) {
 }
 
 void RunSaver::poll() {
-  if (!under_way_) return;
+  if (!in_flight_) return;
   const Stopwatch watch(lost_);
   const auto step = static_cast<int64_t>(saved_);
-  if (replica_.largest_on_any_rank(under_way_->busy() ? 1 : 0, step) == 0) advance();
+  if (replica_.largest_on_any_rank(in_flight_->busy() ? 1 : 0, step) == 0) advance();
 }
 
 void RunSaver::finish() {
   const Stopwatch watch(lost_);
-  while (under_way_) advance();
+  while (in_flight_) advance();
 }
 
 // A save that fails has ended as well.
 void RunSaver::advance() {
   try {
-    if (!under_way_->advance()) return;
-    under_way_.reset();
+    if (!in_flight_->advance()) return;
+    in_flight_.reset();
     ++saves_;
   } catch (...) {
-    under_way_.reset();
+    in_flight_.reset();
     throw;
   }
 }

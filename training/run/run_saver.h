@@ -59,7 +59,7 @@ class RunSaver {
   std::chrono::nanoseconds lost_{0};
   std::vector<std::byte> memory_;
   // declared last, so that it is destroyed before its memory
-  std::optional<BackgroundSave> under_way_;
+  std::optional<BackgroundSave> in_flight_;
 };
 
 }  // namespace tutti::training

@@ -90,7 +90,7 @@ class Trainer::Loop {
     if (options.profile) replica_.profile(profiler_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
     const RunOrigin::Begun begun = origin_.load(replica_, model, feed_.steps());
-    resumed_at_ = done_ = told_ = begun.done;
+    resumed_at_ = done_ = reported_ = begun.done;
     go_on_from(begun.state);
     options_.kept.reset();
     if (!options.checkpoint.empty()) saver_.emplace(replica_, model, saver_options());
@@ -110,7 +110,7 @@ class Trainer::Loop {
   TrainResult finish();
 
   uint64_t steps() const { return feed_.steps(); }
-  uint64_t step() const { return told_; }
+  uint64_t step() const { return reported_; }
   int saves() const { return saver_ ? saver_->saves() : 0; }
   Replica& replica() { return replica_; }
 
@@ -161,7 +161,7 @@ class Trainer::Loop {
   std::exception_ptr why_not_next_;
   uint64_t resumed_at_ = 0;
   uint64_t done_ = 0;             // number of steps computed, up to the last flush
-  uint64_t told_ = 0;             // number of steps reported
+  uint64_t reported_ = 0;         // number of steps reported
   std::optional<uint64_t> kept_;  // the last step whose state was copied to memory
   int stopped_by_ = 0;
   // time at which the first request to stop this rank was seen
@@ -190,9 +190,9 @@ void Trainer::Loop::save() {
     throw Error(ErrorCode::invalid_argument, "the run has no checkpoint directory",
                 {.remedy = "add --checkpoint DIR"});
   }
-  if (told_ != done_) {
+  if (reported_ != done_) {
     throw Error(ErrorCode::invalid_argument,
-                cat("step ", told_,
+                cat("step ", reported_,
                     " cannot be saved, because the pipeline is not flushed until step ", done_),
                 {.remedy = "save after that step, or use --checkpoint-every"});
   }
@@ -421,7 +421,7 @@ void Trainer::Loop::run_to_flush() {
 }
 
 std::optional<StepReport> Trainer::Loop::next() {
-  if (told_ == done_) {
+  if (reported_ == done_) {
     if (saver_) saver_->poll();
     if (due(options_.checkpoint_every, done_) && saver_->saved() < done_) save_done();
     if (done_ == feed_.steps()) return std::nullopt;
@@ -431,14 +431,14 @@ std::optional<StepReport> Trainer::Loop::next() {
     keep_in_memory(options_.copy_every);
     run_to_flush();
   }
-  const size_t index = results_.size() - (done_ - told_);
+  const size_t index = results_.size() - (done_ - reported_);
   report_.result = results_[index];
   report_.elapsed = elapsed_[index];
-  report_.step = ++told_;
-  report_.learning_rate = options_.schedule.at(static_cast<int64_t>(told_));
-  report_.epochs = feed_.epochs(told_);
+  report_.step = ++reported_;
+  report_.learning_rate = options_.schedule.at(static_cast<int64_t>(reported_));
+  report_.epochs = feed_.epochs(reported_);
   report_.validation.reset();
-  if (due(options_.validate_every, told_)) {
+  if (due(options_.validate_every, reported_)) {
     report_.validation = validate();
     save_if_best(*report_.validation);
   }

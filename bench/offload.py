@@ -26,14 +26,14 @@ KINDS = ["", "optimizer", "optimizer,parameters", "optimizer,parameters,activati
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tutti", default="bazel-bin/tools/tutti")
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--dir", required=True, help="directory of the files (--offload-dir)")
-    parser.add_argument("--kinds", nargs="+", default=KINDS, help="values of --offload; '': none")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--limit", help="memory of a control group, as 300M")
-    parser.add_argument("--window", type=int, default=64, help="--offload-window")
+    parser.add_argument("--tutti", default="bazel-bin/tools/tutti", help="path of the program (default: %(default)s)")
+    parser.add_argument("--data", required=True, help="data to train on, as of tutti train")
+    parser.add_argument("--dir", required=True, help="directory for the offloaded state (--offload-dir)")
+    parser.add_argument("--kinds", nargs="+", default=KINDS, help="values of --offload to compare; '' trains in memory")
+    parser.add_argument("--rounds", type=int, default=2, help="runs of each kind (default: 2)")
+    parser.add_argument("--steps", type=int, default=5, help="steps per run (default: 5)")
+    parser.add_argument("--limit", help="memory limit of each run's control group, such as 300M")
+    parser.add_argument("--window", type=int, default=64, help="value of --offload-window (default: 64)")
     parser.add_argument("options", nargs="*", help="more options of tutti train, after --")
     return parser.parse_args()
 

@@ -99,7 +99,7 @@ class Watch(threading.Thread):
 
 def command_of(options, kinds, steps, more):
     command = [options.tutti, "train", "--data", options.data, "--model", "gpt2", "--threads", "1",
-               "--steps", str(steps), "--validation-samples", "4", *more]
+               "--steps", str(steps), "--validation-samples", "8", *more]
     if kinds:
         command += ["--offload", kinds, "--offload-dir", options.dir,
                     "--offload-window", str(options.window)]

@@ -5,8 +5,10 @@
 //                                                                    ^ mark()
 //
 // Tensors never move, and memory does not fragment: the next training step reuses the memory that
-// this step released ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). The memory
-// comes from a backend, which allocates it in chunks as needed.
+// this step released ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). On a host,
+// the arena reserves one range of addresses, whose pages the system commits when they are first
+// touched. A backend's memory is allocated in chunks as needed, as is a host's if the process has a
+// limit on addresses or the system counts reservations as memory.
 #pragma once
 
 #include <cstddef>

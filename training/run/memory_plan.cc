@@ -107,12 +107,18 @@ class PartPlan {
   int64_t gathered_ = 0;  // bytes of that input, if it is kept in shards
 };
 
-// Returns the number of elements of temporary whole buckets: two of each size at once.
-int64_t planned_buckets(const Layout& layout) {
-  std::map<int64_t, int64_t> counts;
-  for (const Bucket& bucket : layout.buckets) ++counts[bucket.size];
+// Returns the number of elements of temporary whole buckets that exist at once: two of each size
+// while one of them is exchanged. With `of_gradients`, buckets of a single rank are not exchanged,
+// so that one suffices.
+int64_t planned_buckets(const Layout& layout, bool of_gradients) {
+  std::map<std::pair<int64_t, bool>, int64_t> counts;  // by size, and whether they are exchanged
+  for (const Bucket& bucket : layout.buckets) {
+    ++counts[{bucket.size, !of_gradients || bucket.ranks > 1}];
+  }
   int64_t elements = 0;
-  for (const auto& [size, count] : counts) elements += size * std::min<int64_t>(count, 2);
+  for (const auto& [kind, count] : counts) {
+    elements += kind.first * std::min<int64_t>(count, kind.second ? 2 : 1);
+  }
   return elements;
 }
 
@@ -355,8 +361,9 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
     bytes.gradients += gradients_apart(stage) * bytes_of(gradients);
     if (one_pass) bytes.gathered += shared_elements(stage) * bytes_of(gradients);
   }
-  if (storage.stage == 3) bytes.gathered += planned_buckets(layout) * bytes_of(storage.dtype);
-  if (!whole_gradients) bytes.gathered += planned_buckets(layout) * bytes_of(gradients);
+  if (storage.stage == 3)
+    bytes.gathered += planned_buckets(layout, false) * bytes_of(storage.dtype);
+  if (!whole_gradients) bytes.gathered += planned_buckets(layout, true) * bytes_of(gradients);
   for (const auto& joined : stage.placement.joined) {
     const ParameterSpec& spec = specs[static_cast<size_t>(joined.parameter)];
     bytes.gathered += spec.local_count() * bytes_of(gradients);

@@ -5,8 +5,8 @@
     python3 bench/memory.py --data TEXT --model "--layers 4 --width 256" -- "--recompute full" "--ranks 2 --zero 3"
 
 Trains the model for two steps with each set of options. Prints for each set what was planned, what
-the run reported at its end, and the PSS of rank 0's process less that of a run of a tiny model with
-as many ranks, in MB.
+the run reported at its end, and the PSS of rank 0's process minus that of a run of a tiny model with
+the same number of ranks, all in MB.
 """
 
 import argparse
@@ -24,11 +24,11 @@ TINY = "--layers 1 --width 8 --heads 1 --context 8 --batch 2"
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tutti", default="bazel-bin/tools/tutti")
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--tutti", default="bazel-bin/tools/tutti", help="path of the program (default: %(default)s)")
+    parser.add_argument("--data", required=True, help="data to train on, as of tutti train")
     parser.add_argument("--model", default="--layers 6 --width 384 --heads 6 --context 256 --batch 8",
-                        help="options of tutti train that all runs have (%(default)s)")
-    parser.add_argument("ways", nargs="*", default=WAYS, help="sets of options, after --")
+                        help="options of tutti train for all runs (default: %(default)s)")
+    parser.add_argument("ways", nargs="*", default=WAYS, help="more options of tutti train, one string for each run, after --")
     return parser.parse_args()
 
 

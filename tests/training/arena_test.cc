@@ -91,7 +91,8 @@ class LimitedAddresses {
   rlimit before_{};
 };
 
-// What differs in size follows without a gap, so no more pages are touched than are in use at once.
+// Tensors of different sizes follow each other without a gap, so that the touched pages are no more
+// than those in use at once.
 TEST(ArenaTest, TakesOneRowOfAddressesOnAHost) {
   Arena arena;
   const std::byte* end = nullptr;

@@ -20,7 +20,7 @@ Error no_checkpoint(const std::string& directory) {
                {.remedy = "use a directory with step-... folders, or one of these folders"});
 }
 
-// Returns a difference between the header's and the manifest's description of pieces.
+// Returns a difference between the header's and the manifest's descriptions of pieces, or "".
 std::string disagreement(const Manifest& manifest, int file, const SafetensorsFile& stored) {
   for (const TensorEntry& tensor : manifest.tensors) {
     for (const auto& [slice, pieces] : tensor.slices) {
@@ -133,7 +133,7 @@ Checkpoint::File& Checkpoint::opened_file(int index) const {
   const std::string piece = disagreement(manifest(), index, stored);
   if (!piece.empty()) {
     throw Error(ErrorCode::invalid_argument,
-                cat(path, " does not have ", in_quotes(piece), " as ", kManifestFile, " says"));
+                cat(path, " and ", kManifestFile, " disagree about the piece ", in_quotes(piece)));
   }
   return file.emplace(File{.stored = std::move(stored), .is_verified = is_early || is_verified_});
 }
@@ -166,8 +166,8 @@ bool Checkpoint::is_whole(const std::string& path) {
   }
 }
 
-// Adds the newest complete checkpoint beside this one as the remedy. Prefers an older one: a later
-// one belongs to an abandoned run.
+// Adds to an error, as the remedy, the newest complete checkpoint beside this one. Prefers an older
+// one, because a later one belongs to an abandoned run.
 Error Checkpoint::refusal(const std::string& path, const Error& error) {
   if (error.code() == ErrorCode::unsupported) return error;
   const fs::path folder(path);

@@ -13,7 +13,8 @@ namespace tutti::training {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Each chunk doubles the reserved memory, so there are few; the first suffices for small models.
+// Size of the first chunk, which suffices for small models. Each later chunk doubles the reserved
+// memory, so there are few.
 constexpr size_t kFirstChunk = size_t{4} << 20;
 // Where addresses are free, the first chunk is of this size: a thousand arenas still fit.
 constexpr size_t kFreeChunk = size_t{64} << 30;
@@ -34,7 +35,7 @@ size_t usable_memory(const std::string& cgroups) {
   size_t bytes =
       static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   for (const char* file : {"/memory.max", "/memory/memory.limit_in_bytes"}) {
-    size_t limit = 0;  // "max", which does not parse, is no limit
+    size_t limit = 0;  // the text "max" does not parse, and means no limit
     if (std::ifstream(cgroups + file) >> limit && limit > 0) bytes = std::min(bytes, limit);
   }
   return bytes;

@@ -157,7 +157,7 @@ void by_dropped_parts(ConstTensor x, double p, const DropoutAt& at, const Drop& 
   const auto threshold = static_cast<uint32_t>(std::ldexp(p, 32));
   parallel_ranges(x.size(), kGrain, [&](int64_t first, int64_t count) {
     drop(static_cast<size_t>(first) * size_of(x.dtype), count, threshold, 1 / (1 - p),
-         RandomAt{at.seed, at.stream, at.index + static_cast<uint64_t>(first)});
+         kernels::RandomAt{at.seed, at.stream, at.index + static_cast<uint64_t>(first)});
   });
 }
 

@@ -1,8 +1,8 @@
 // Messages between the ranks of one communicator. A transport does not know about collectives.
 //
-// Between every two ranks there are lanes() + 1 lanes in each direction, each of which is a FIFO:
-// lanes 0 .. lanes() - 1 carry collectives, lane lanes() carries point-to-point calls. A connection
-// is one lane from one rank to another; it opens on first use.
+// Between every two ranks there are lanes() + 1 lanes in each direction. Each lane is a FIFO. Lanes
+// 0 .. lanes() - 1 carry collectives, lane lanes() carries point-to-point calls. A connection is
+// one lane from one rank to another, and is opened on first use.
 //
 // No function has a default implementation, so that a transport that wraps another cannot forget to
 // forward one.

@@ -239,7 +239,7 @@ TUTTI_DEVICE void begin_send(B& block, const DeviceStep& step, Port& port, Turn&
   *reinterpret_cast<uint64_t*>(turn.send_at) = signature_of(launch, step);
 }
 
-// Waits until the loans have been read whose memory the step overwrites.
+// Waits until all loans of memory that the step overwrites have been read.
 template <typename B>
 TUTTI_DEVICE void await_awaited(B& block, const DeviceStep& step) {
   for (uint32_t i = 0; i < step.awaited; ++i) {

@@ -24,7 +24,7 @@ struct Linearized {
 };
 
 // Converts the algorithm. Throws Error(invalid_argument) that names the location if the algorithm
-// makes no progress, reads an unwritten chunk, mixes different parts of the data, or leaves out a
+// makes no progress, reads an unwritten chunk, mixes different parts of the data, or omits a
 // result.
 Linearized linearize(const MscclAlgorithm& algorithm);
 

@@ -430,7 +430,8 @@ void OfiDriver::close() {
   }
 }
 
-// Closes the endpoint. Memory that is bound to it is released first, because it would keep it open.
+// Closes the endpoint. Memory bound to the endpoint is released first, because bound memory would
+// keep the endpoint open.
 void OfiDriver::close_endpoint() {
   if (fabric_.wants(FI_MR_ENDPOINT)) {
     for (Read& read : reads_) read.own = {};

@@ -259,8 +259,8 @@ void Heap::move_out(std::span<std::byte> pages) {
   }
 }
 
-// Ends earlier adoptions of these addresses. Memory that is adopted now was private, so the earlier
-// one has been unmapped.
+// Ends earlier adoptions of these addresses. Memory that is adopted now was private, so the memory
+// of the earlier adoption has been unmapped.
 void Heap::forget_unmapped(std::span<const std::byte> pages) {
   for (auto& [number, old] : adopted_) {
     const bool overlaps = old.pages.data() < pages.data() + pages.size() &&

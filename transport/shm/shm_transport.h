@@ -40,7 +40,7 @@ struct Heaps {
 
 class ShmTransport final : public Transport {
  public:
-  // Attaches to the region. `rank` is one of `ranks`, all of which map the same memory.
+  // Attaches to the region. `rank` is one of `ranks`, which all map the same memory.
   ShmTransport(int rank, std::shared_ptr<shm::Region> region, const shm::Geometry& geometry);
   ~ShmTransport() override;
 

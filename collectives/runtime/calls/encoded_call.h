@@ -50,7 +50,7 @@ class EncodedCall {
                                   WireFormat format);
   static uint64_t elements_of(const std::vector<Run>& runs, WireFormat format);
 
-  // Returns true if the format differs from that of the buffers.
+  // Returns true if the wire format differs from the buffers' format.
   bool travels() const { return element_ != dtype_; }
   void decode_into(float* output) const;
   void combine(const void* received) const;

@@ -97,8 +97,8 @@ class Control {
   // Formats as "rank 3 (node7, pid 1234)".
   std::string describe(int rank) const;
 
-  // Exists while this rank creates a communicator: from before other members can mention the
-  // communicator, until it is attached or its creation has failed.
+  // Exists while this rank creates a communicator. Construct it before other members can mention
+  // the communicator, and destroy it once the communicator is attached or its creation has failed.
   class Making {
    public:
     explicit Making(Control& control) : control_(control) { control_.expect_communicator(); }
@@ -118,10 +118,10 @@ class Control {
   // Removes the communicator. After return, no call to its client is running and none will follow.
   virtual void detach(uint64_t communicator) = 0;
 
-  // Returns why ranks of this job died, be they members of a communicator or not: an
-  // Error(rank_died) that names the first death and all ranks known to be killed since. The error
-  // omits ranks that exited on their own afterwards, because the first death may have made them
-  // exit; so it omits leaving peers and broken connections. Returns nullopt if no rank died.
+  // Returns an Error(rank_died) that names the first death in this job and all ranks known to be
+  // killed since, whether or not they are members of a communicator. Ranks that exited on their own
+  // after the first death are omitted, because that death may have made them exit. For the same
+  // reason leaving peers and broken connections are omitted. Returns nullopt if no rank died.
   virtual std::optional<Error> deaths() const = 0;
   // Excludes these ranks from deaths(). The other ranks have agreed to continue without them, so
   // later failures have other causes.

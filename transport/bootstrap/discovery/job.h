@@ -35,8 +35,8 @@ struct Job {
   int launcher_fd = -1;
   std::chrono::nanoseconds init_timeout = std::chrono::seconds(60);  // max(): no limit
   int fanout = 32;
-  // Rank 0: number of first connections that it holds besides those of its children. Further ranks
-  // are told to wait at their own listeners.
+  // Rank 0: maximum number of first connections that rank 0 holds in addition to its children's.
+  // Further ranks are told to wait at their own listeners.
   int most_held = 256;
   int spares = 0;  // number of spares: the last ranks, which wait until they replace a dead one
   // If true, the process of a spare that is not needed exits, because its program has nothing to

@@ -103,8 +103,8 @@ Proc proc_of(const std::string& name, uint32_t rank) {
   return proc;
 }
 
-// This process as a client of PMIx. There is one per process: PMIx counts its users, MPI possibly
-// among them, but cannot be initialised again after the last of them.
+// This process as a client of PMIx. There is one per process. PMIx counts its users, which may
+// include MPI, and cannot be initialised again after the last one has finalised it.
 class PmixClient {
  public:
   PmixClient() {
@@ -184,8 +184,8 @@ void PmixRendezvous::set(const std::string& key, const std::string& value) {
   require_success(library().commit(), "PMIx_Commit");
 }
 
-// Returns the value if it has arrived. The request stays open until rank 0 has set a value. If that
-// is another key's, the request is repeated.
+// Returns the value if it has arrived. The request stays open until rank 0 has set a value. If rank
+// 0 has set another key, the request is repeated.
 std::optional<std::string> PmixRendezvous::get(const std::string& key) {
   std::shared_ptr<Answer>& answer = asked_[key];
   if (answer) {

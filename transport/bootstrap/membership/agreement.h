@@ -1,9 +1,10 @@
 // The agreement protocol: the remaining members of a communicator agree on which members remain,
 // and on flags, although more of them may die meanwhile.
 //
-// The first member that has not gone is the coordinator. All members send their votes to it until
-// they learn the decision; it asks members that are silent. When it has the votes of all remaining
-// members it proposes their result. Once all of them have accepted the proposal it is decided:
+// The first member that has not gone is the coordinator. All members send their votes to the
+// coordinator until they learn the decision. The coordinator asks members that are silent. When it
+// has the votes of all remaining members it proposes their result. Once all of them have accepted
+// the proposal it is decided:
 //
 //     member       coordinator
 //       | -- vote --> |          flags, and the latest proposal that this member has accepted

@@ -258,7 +258,7 @@ typedef struct tutti_init_options {
   const char* master_address;  /* rank 0's address: a host name or number, ... */
   int32_t master_port;         /* ... and a free port there; */
   const char* rendezvous_file; /* or else the path of a new file that all ranks can reach */
-  const tutti_store_t* store;  /* or else a store, which precedes both; it must stay valid */
+  const tutti_store_t* store;  /* or else a store, which takes precedence; must stay valid */
                                /* until this rank has left the job */
   double timeout;              /* seconds to wait for the others; 0: TUTTI_INIT_TIMEOUT */
 } tutti_init_options_t;
@@ -282,7 +282,7 @@ typedef struct tutti_request {
   tutti_op_t op;
   int32_t not_commutative;   /* USER: nonzero: lower ranks are always the left operand */
   double factor;             /* PREMUL_SUM */
-  tutti_function_t function; /* USER; it and context are used until the call has completed */
+  tutti_function_t function; /* USER; function and context are used until the call completes */
   void* context;
   /* Nonzero: blocks of unequal length (all_gatherv, reduce_scatterv, gatherv, scatterv,
    * all_to_allv). One count per rank for each buffer that consists of blocks: all_gather, gather:
@@ -353,11 +353,11 @@ TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t 
  * allowed. */
 TUTTI_API void tutti_destroy(tutti_comm_t* comm);
 
-/* Opens queues, so that there are queues 0 to `count`. The collectives of one queue run in order,
- * those of different queues concurrently; options->queue selects the queue. The order of calls
- * within each queue must be equal on all ranks; messages of different queues never match. A failure
- * aborts the whole communicator. Collective; blocks. TUTTI_INVALID_ARGUMENT if `count` exceeds
- * TUTTI_MOST_QUEUES or is below the number of open queues. */
+/* Opens queues, so that there are queues 0 to `count`. Collectives of one queue run in order;
+ * collectives of different queues run concurrently. options->queue selects the queue. The order of
+ * calls within each queue must be equal on all ranks; messages of different queues never match. A
+ * failure aborts the whole communicator. Collective; blocks. TUTTI_INVALID_ARGUMENT if `count`
+ * exceeds TUTTI_MOST_QUEUES or is below the number of open queues. */
 #define TUTTI_MOST_QUEUES 16
 TUTTI_API tutti_status_t tutti_open_queues(tutti_comm_t* comm, int32_t count);
 
@@ -370,8 +370,8 @@ TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, 
                                       int32_t tag, tutti_comm_t** created);
 
 /* Creates a communicator of the surviving ranks, in their order, after ranks have died (MPI's ULFM:
- * MPIX_Comm_shrink). `comm` may be aborted or working. Collective among the survivors, any of which
- * may die meanwhile, rank 0 included; blocks. A quorum must take part: more than half of the
+ * MPIX_Comm_shrink). `comm` may be aborted or working. Collective among the survivors; blocks. Any
+ * rank, including rank 0, may die meanwhile. A quorum must take part: more than half of the
  * members, or half of them including the first one; or any number once all others have certainly
  * ended (`tutti run --min-ranks` saw it, or they have left the job). So at most one side of a
  * partitioned job continues. TUTTI_CONNECTION_LOST: this rank is outside the quorum, or was
@@ -415,8 +415,8 @@ TUTTI_API int32_t tutti_rank(const tutti_comm_t* comm);
 TUTTI_API int32_t tutti_size(const tutti_comm_t* comm);
 
 /* Allocates zeroed memory that the other ranks of the host can read in place, so that collectives
- * need no copy. Local. It is owned by the communicator, and is freed by tutti_free(), or with the
- * communicator. tutti_free() of NULL is allowed. TUTTI_SYSTEM if memory is exhausted. */
+ * need no copy. Local. The communicator owns the memory: tutti_free() frees it, at the latest
+ * tutti_destroy(). tutti_free() of NULL is allowed. TUTTI_SYSTEM if memory is exhausted. */
 TUTTI_API tutti_status_t tutti_alloc(tutti_comm_t* comm, size_t bytes, void** data);
 TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
 
@@ -434,8 +434,8 @@ TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
 TUTTI_API tutti_status_t tutti_register(tutti_comm_t* comm, void* data, size_t bytes);
 TUTTI_API tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data);
 
-/* Allocates uninitialized memory of this thread's current GPU, for windows; it is freed by
- * tutti_free(), or with the communicator. TUTTI_UNSUPPORTED without a usable GPU. */
+/* Allocates uninitialized memory of this thread's current GPU, for windows. tutti_free() frees it,
+ * at the latest tutti_destroy(). TUTTI_UNSUPPORTED without a usable GPU. */
 TUTTI_API tutti_status_t tutti_alloc_on_device(tutti_comm_t* comm, size_t bytes, void** data);
 
 /* Makes GPU memory, of the same size on every rank, a window: kernels of the other ranks read and
@@ -446,14 +446,14 @@ TUTTI_API tutti_status_t tutti_alloc_on_device(tutti_comm_t* comm, size_t bytes,
 TUTTI_API tutti_status_t tutti_register_window(tutti_comm_t* comm, void* data, size_t bytes);
 TUTTI_API tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data);
 
-/* ---- one-sided calls: access to other ranks' memory, without calls of their own ----
+/* ---- one-sided calls: access to other ranks' memory, without matching calls by those ranks ----
  *
  * Offsets are in bytes, from the start of a rank's part. Memory that the ranks of a host share (a
  * window's own, or from tutti_alloc()) is accessed in place; otherwise messages are used, which the
  * owner serves whenever one of its threads is inside a call, and with TUTTI_PROGRESS_THREAD=1 also
  * while it computes. Requests of one rank to another are served in the order of its calls.
- * tutti_put() and tutti_accumulate() return once their source may be changed; the owner's memory
- * has them after tutti_flush(). tutti_accumulate() and tutti_compare_and_swap() are atomic against
+ * tutti_put() and tutti_accumulate() return once their source may be changed; tutti_flush() waits
+ * until they have changed the owner's memory. tutti_accumulate() and tutti_compare_and_swap() are atomic against
  * each other, 32 KiB at a time. A rank sees remote writes to its own part after tutti_fence(), or
  * after tutti_wait_signal() of a signal that followed them. Any thread may call, also concurrently.
  * A dead rank fails every call on the window with TUTTI_RANK_DIED (see members_may_die). */
@@ -531,7 +531,7 @@ TUTTI_API tutti_status_t tutti_reduce_scatter(tutti_comm_t* comm, tutti_buffer_t
                                               const tutti_call_options_t* options);
 
 /* Copies n elements of the root's input to every rank's output. Other ranks' input data is not read
- * (it may be NULL); its count and dtype are those of the call. */
+ * (it may be NULL), but its count and dtype must be the same as the root's. */
 TUTTI_API tutti_status_t tutti_broadcast(tutti_comm_t* comm, tutti_buffer_t input,
                                          tutti_buffer_t output, int32_t root,
                                          const tutti_call_options_t* options);
@@ -548,8 +548,8 @@ TUTTI_API tutti_status_t tutti_gather(tutti_comm_t* comm, tutti_buffer_t input,
                                       tutti_buffer_t output, int32_t root,
                                       const tutti_call_options_t* options);
 
-/* Distributes the root's input. `input`, used at the root only, has size * n elements, those from r
- * * n on for rank r; `output` has n. */
+/* Distributes the root's input. `input`, used at the root only, has size * n elements; rank r gets
+ * the n elements from r * n on. `output` has n elements. */
 TUTTI_API tutti_status_t tutti_scatter(tutti_comm_t* comm, tutti_buffer_t input,
                                        tutti_buffer_t output, int32_t root,
                                        const tutti_call_options_t* options);
@@ -576,7 +576,7 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t* comm, const tutti_call_opti
  * TUTTI_ANY_SOURCE) that has its tag (options->tag, or TUTTI_ANY_TAG); a message goes to the oldest
  * receive that accepts it. dtypes must be equal, and counts unless options->may_be_shorter is set;
  * otherwise TUTTI_MISMATCH. Messages before the one that a receive asks for are buffered, up to
- * TUTTI_UNEXPECTED_BYTES in all. Beyond that their senders block until some of them are received,
+ * TUTTI_UNEXPECTED_BYTES in total. Beyond that their senders block until some of them are received,
  * or a thread waits for the receive, tests it or has a call follow it: such a receive is always
  * completed. */
 TUTTI_API tutti_status_t tutti_send(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t to,
@@ -655,7 +655,7 @@ TUTTI_API tutti_status_t tutti_start(tutti_comm_t* comm, const tutti_request_t* 
                                      const tutti_call_options_t* options, tutti_work_t** work);
 
 /* Plans a call once, to be started many times; one start must be complete before the next. The
- * request's buffers are those of every start. A prepared call does not keep the communicator alive:
+ * request's buffers are used by every start. A prepared call does not keep the communicator alive:
  * once the communicator is destroyed, the call cannot be started (TUTTI_INVALID_ARGUMENT).
  * TUTTI_UNSUPPORTED for device memory. */
 TUTTI_API tutti_status_t tutti_prepare(tutti_comm_t* comm, const tutti_request_t* request,

@@ -292,9 +292,9 @@ class ProgramsFunction {
   uint64_t element_;
 };
 
-// Returns the operator of the program. The thread's last result is cached, so that repeated calls
-// are planned once. A handle may have been reused, so the properties on which the function depends
-// are compared.
+// Returns the operator for a function that the program supplied. The thread's last result is
+// cached, so that repeated calls are planned once. A handle may have been reused, so the properties
+// on which the function depends are compared.
 const Reducible* programs(MPI_Datatype type, MPI_Op op) {
   struct Last {
     MPI_Datatype type = MPI_DATATYPE_NULL;

@@ -62,8 +62,8 @@ class Requests {
   void look_after();
   // Blocks until Tutti's call behind this request has ended; returns at once if there is none.
   void wait(MPI_Request request);
-  // Suspends the helper thread while a function of the program may run, because only the program's
-  // threads may execute it.
+  // Suspends the helper thread while a function that the program supplied may run, because only the
+  // program's threads may execute it.
   void hold_helper(bool hold);
   // Ends the helper thread. It must be called before MPI_Finalize.
   void close();

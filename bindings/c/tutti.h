@@ -453,10 +453,11 @@ TUTTI_API tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data)
  * owner serves whenever one of its threads is inside a call, and with TUTTI_PROGRESS_THREAD=1 also
  * while it computes. Requests of one rank to another are served in the order of its calls.
  * tutti_put() and tutti_accumulate() return once their source may be changed; tutti_flush() waits
- * until they have changed the owner's memory. tutti_accumulate() and tutti_compare_and_swap() are atomic against
- * each other, 32 KiB at a time. A rank sees remote writes to its own part after tutti_fence(), or
- * after tutti_wait_signal() of a signal that followed them. Any thread may call, also concurrently.
- * A dead rank fails every call on the window with TUTTI_RANK_DIED (see members_may_die). */
+ * until they have changed the owner's memory. tutti_accumulate() and tutti_compare_and_swap() are
+ * atomic against each other, 32 KiB at a time. A rank sees remote writes to its own part after
+ * tutti_fence(), or after tutti_wait_signal() of a signal that followed them. Any thread may call,
+ * also concurrently. A dead rank fails every call on the window with TUTTI_RANK_DIED (see
+ * members_may_die). */
 
 typedef struct tutti_window tutti_window_t;
 typedef struct tutti_window_options {
@@ -680,11 +681,11 @@ TUTTI_API tutti_status_t tutti_wait(tutti_work_t* work);
  * failure. */
 TUTTI_API tutti_status_t tutti_test(tutti_work_t* work, int* done);
 
-/* Invokes `callback` exactly once, on completion (TUTTI_OK) or failure (the status, and a text that
- * is valid during the callback, as is tutti_error_rank()), from whichever thread makes progress:
- * one that tests or waits for any call of the job, the progress thread (TUTTI_PROGRESS_THREAD), or
- * tutti_work_on_end() itself if the call has already ended. It may start calls, but must not block.
- * The work may be freed meanwhile. */
+/* Invokes `callback` exactly once: on completion with TUTTI_OK, on failure with the status and a
+ * text. The text and tutti_error_rank() are valid during the callback. The callback runs on the
+ * thread that makes progress: one that tests or waits for any call of the job, the progress thread
+ * (TUTTI_PROGRESS_THREAD), or the caller of tutti_work_on_end() if the call has already ended. It
+ * may start calls, but must not block. The work may be freed meanwhile. */
 typedef void (*tutti_end_function_t)(tutti_status_t status, const char* text, void* context);
 TUTTI_API tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callback,
                                            void* context);

@@ -91,7 +91,7 @@ struct Starting {
   MPI_Request* request;
 };
 
-// Suspends the helper while a function of the program may run.
+// Suspends the helper while a function that the program supplied may run.
 class HelperHeld {
  public:
   explicit HelperHeld(bool holds) : holds_(holds) {

@@ -83,8 +83,8 @@ struct Block {
   TUTTI_DEVICE bool stopping() const { return thread.load_shared(&shared.stopping) != 0; }
   TUTTI_DEVICE void stop() { thread.store_shared(&shared.stopping, 1); }
   // Returns true if the kernel must stop; called in each iteration of a wait. `finds_misfit()`
-  // returns true if the awaited peer is in another call. It is evaluated rarely, as is the host's
-  // stop word, because both are expensive.
+  // returns true if the awaited peer is in another call. finds_misfit() and the host's stop word
+  // are evaluated only rarely, because both are expensive.
   template <typename FindsMisfit>
   TUTTI_DEVICE bool must_stop(const FindsMisfit& finds_misfit) {
     thread.pause();

@@ -5,9 +5,9 @@
 // version, MessageHeader, two hashes}, and the payload. Payloads that need no arithmetic are
 // received directly into the caller's memory.
 //
-// A checked connection (check.cc) has hashes in its frames. The reader verifies a header before it
-// uses it, and a payload before payload() or read() returns it. A wrong hash is a permanent error:
-// the reader's system has confirmed those bytes, so they cannot be sent again.
+// A checked connection (check.cc) has hashes in its frames. The reader verifies each header before
+// using it, and each payload before payload() or read() returns it. A wrong hash is a permanent
+// error: the reader's system has confirmed those bytes, so they cannot be sent again.
 //
 // A broken connection between hosts is resumed (resume.cc): the sender keeps the bytes that the
 // reader's system has not confirmed, and opens another connection. There the reader first sends a

@@ -35,7 +35,8 @@ namespace internal {
 struct Operation;
 }
 
-// The peer that a step waits for: for a message from it or, if `sends`, until it takes one.
+// The peer that a step waits for. The step waits for a message from the peer or, if `sends`, until
+// the peer takes one.
 struct Want {
   int peer = 0;
   int lane = 0;  // lane of the transport

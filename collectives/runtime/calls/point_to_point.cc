@@ -119,8 +119,8 @@ void PointToPoint::send(Operation& operation) {
   Operation* const receive = taker_of(message);
   const std::span payload(operation.input, bytes_of(operation.compiled->signature));
   if (receive == nullptr) {
-    // The message is copied unless a receive waits for it, because this rank could never receive it
-    // while it blocks here.
+    // The message is copied unless a receive already waits for it: a rank that blocked here could
+    // never receive its own message.
     std::unique_ptr<std::byte[]> copy = room_for(message);
     if (copy == nullptr) return owner_.abandoned(operation);
     std::ranges::copy(payload, copy.get());

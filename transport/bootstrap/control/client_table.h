@@ -68,8 +68,8 @@ class ClientTable {
   void settle_deaths(std::span<const int> ranks);
   // Returns the cause of the deaths in this job (see Control::deaths()); nullopt without deaths.
   std::optional<Error> deaths() const;
-  // Asks the communicator for its answer. Returns an empty text if it is gone, and nullopt if it
-  // may still be attached; then the question is kept.
+  // Asks the communicator for its answer. Returns an empty text if the communicator is gone.
+  // Returns nullopt if the communicator may still be attached; the question is then kept.
   std::optional<Answer> question(uint64_t communicator, int from, uint32_t call);
   void answer(uint64_t communicator, int from, uint32_t call, std::string_view text);
   // Hands a connection to its communicator, or keeps it as question() keeps questions.

@@ -28,8 +28,8 @@ struct Job {
   // true: TCP data connections are encrypted as well as the control channel.
   bool encrypts_data = false;
   std::string incarnation;  // ranks with different values never connect; not secret
-  // Rank 0: a listening socket to use (Control closes it); otherwise -1. If it no longer listens on
-  // master_port, it is ignored and the port is bound.
+  // Rank 0: a listening socket to use (Control closes it); otherwise -1. If the socket no longer
+  // listens on master_port, it is ignored and the port is bound.
   int listen_fd = -1;
   // Pipe on which the launcher reports how ranks ended, else -1. Borrowed.
   int launcher_fd = -1;

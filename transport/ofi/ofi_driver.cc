@@ -70,7 +70,7 @@ fi_addr_t OfiDriver::address_of(int rank) {
   if (address.empty()) {
     events().broke(rank, "that rank is gone");
   } else if (!address.starts_with(own)) {
-    events().broke(rank, cat("that rank uses the provider ", address.data(), ", this one ",
+    events().broke(rank, cat("that rank uses the provider ", address.data(), ", this rank uses ",
                              fabric_.provider(), "; set FI_PROVIDER to a common one"));
   } else {
     const std::string name(address.substr(own.size()));

@@ -273,11 +273,12 @@ uint64_t Heap::adopt(std::span<std::byte> range) {
   const std::span<std::byte> pages = whole_pages(range);
   if (pages.empty()) return 0;
   if (!is_plain_memory(pages)) {
-    throw Error(ErrorCode::invalid_argument, "the buffer cannot be registered",
-                {.cause = "it is not plain private memory: it is a file, a stack, already shared, "
-                          "locked, or not mapped",
-                 .remedy = "use memory from malloc() or new, or from the communicator; lock or pin "
-                           "it after the registration"});
+    throw Error(
+        ErrorCode::invalid_argument, "the buffer cannot be registered",
+        {.cause = "the buffer is not plain private memory: it is a file, a stack, already shared, "
+                  "locked, or not mapped",
+         .remedy = "use memory from malloc() or new, or from the communicator; lock or pin "
+                   "it after the registration"});
   }
   if (!mine()) {
     throw Error(ErrorCode::unsupported, "the communicator was created before fork()",

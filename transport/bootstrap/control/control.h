@@ -5,13 +5,12 @@
 // questions to stalled peers. One thread per Control sleeps in poll() and serves the links, the
 // listener, and the unix socket through which ranks of one host get each other's shared memory.
 //
-//         0           a rank that sees a link break floods the tree with the death
-//       / | \         a question is routed by rank arithmetic
-//      1  2  3        a leaving rank says goodbye, and serves its subtree until the subtree has
-//      left
-//     / \  |          too, for two seconds at most. Ranks below a rank that has gone or died
-//     connect
-//    4   5 6          to the nearest rank above it that remains (control_relinking.cc)
+//         0           A rank that sees a link break floods the tree with the death.
+//       / | \         A question is routed by rank arithmetic.
+//      1  2  3        A leaving rank says goodbye, and serves its subtree until the subtree
+//     / \  |          has left too, for at most two seconds. The children of a rank that has
+//    4   5 6          left or died connect to their nearest remaining ancestor
+//                     (control_relinking.cc).
 //
 // Handshake (every TCP connection): the acceptor sends a nonce; the connector answers with its
 // claimed identity and an HMAC-SHA256 over both nonces and the claim, keyed by the job's token.

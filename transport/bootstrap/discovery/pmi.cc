@@ -94,7 +94,7 @@ class PmiClient {
     const ssize_t sent = ::send(fd_, line.data(), line.size(), MSG_NOSIGNAL);
     if (sent != static_cast<ssize_t>(line.size())) {
       throw failed(sent < 0 ? cat(std::strerror(errno), " (errno ", errno, ")")
-                            : "its buffer is full");
+                            : "the socket's buffer is full");
     }
   }
 

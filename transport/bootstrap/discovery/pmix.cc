@@ -66,7 +66,7 @@ template <typename Call>
 void find(void* handle, const char* name, Call& call) {
   call = reinterpret_cast<Call>(::dlsym(handle, name));
   if (call == nullptr)
-    throw unusable(cat("its library lacks ", name), "the library has another version");
+    throw unusable(cat("PMIx's library lacks ", name), "the library has another version");
 }
 
 Library load() {
@@ -166,7 +166,8 @@ int PmixRendezvous::job_size() const {
   Value* value = nullptr;
   require_success(library().get(&all, "pmix.job.size", nullptr, 0, &value), "PMIx_Get");
   if (value == nullptr || value->type != kUint32 || value->data.uint32 == 0) {
-    throw unusable("it does not report the number of ranks", "the library has another version");
+    throw unusable("the server does not report the number of ranks",
+                   "the library has another version");
   }
   return static_cast<int>(value->data.uint32);
 }

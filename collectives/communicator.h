@@ -74,7 +74,7 @@ class Prepared;
 class Work;
 
 namespace internal {
-// State of a wait without progress: when it began, and what this rank has done about it.
+// State of a wait without progress: when the wait began, and when the peers were asked.
 struct Patience {
   int64_t since_ns = 0;
   int64_t next_look_ns = 0;
@@ -301,11 +301,11 @@ class Communicator {
   // side of a partitioned job continues. Error(connection_lost): this rank is outside the quorum.
   // Error(timeout): a member did not call within TUTTI_TIMEOUT; the same call may be repeated, and
   // then continues the interrupted one.
+  //
   // shrink() returns a communicator of the survivors, in their order (MPI's ULFM:
   // MPIX_Comm_shrink). Members that are alive but cannot reach each other for data are separated:
   // the hosts with the most broken pairs are excluded with Error(connection_lost); of equal ones
   // the smaller host, then the later one. The old communicator still has to be destroyed.
-  // with Error(connection_lost). The old communicator still has to be destroyed.
   Communicator shrink();
   // Returns flags and a member list that the survivors agree on, the same on all of them, for
   // example to decide if all have reached the same point (MPIX_Comm_agree).

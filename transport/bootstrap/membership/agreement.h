@@ -11,6 +11,7 @@
 //       | <- propose- |          the latest accepted proposal, otherwise the result of the votes
 //       | -- accept-> |
 //       | <- decided- |          also sent to members that vote later
+//
 // This is single-decree Paxos (Lamport: Paxos made simple, 2001, section 2). The coordinators'
 // numbers are the rounds: a member that has voted for a coordinator ignores earlier ones. A quorum
 // must take part (quorum.h), so that at most one side of a partitioned job continues. Messages from
@@ -18,7 +19,6 @@
 // members while other members, which know that it has gone, decide without it. So no two living
 // members ever hold different decisions of one agreement
 // (tests/collectives/membership_model_test.cc).
-// one agreement (tests/collectives/membership_model_test.cc).
 //
 // A decision about a change of members also separates members that are alive but cannot reach each
 // other for data (separation.h): each vote states which members its sender reaches.

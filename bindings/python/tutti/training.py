@@ -145,7 +145,7 @@ _open: weakref.WeakSet[Run] = weakref.WeakSet()
 class Run(Iterator[Step]):
     """A training run, on every rank of a job.
 
-    The options are the options of `tutti train` (`tutti train --help`), with underscores:
+    Takes the options of `tutti train` (`tutti train --help`), written with underscores:
     layers=2, weight_decay=0.1, data=["a.txt", "b.txt"], resume=True. The same code parses them, so
     defaults and errors are the same. The program's own options --ranks, --json, --csv,
     --tensorboard, --plot and --profile are not available. `config` is a file for --config, or its

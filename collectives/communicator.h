@@ -118,10 +118,10 @@ class Work {
   // first. The call then continues: only the call's own deadline (CallOptions::timeout) aborts it.
   // Throws the call's Error.
   bool wait_for(std::chrono::nanoseconds timeout);
-  // Invokes `callback` exactly once, on completion (null) or failure (the error), from whichever
-  // thread makes progress: one that tests or waits for any call of the job, the progress thread, or
-  // on_end() itself if the call has already ended. The callback may start calls, but must neither
-  // block nor throw. A second callback replaces the first.
+  // Invokes `callback` exactly once: on completion with null, on failure with the error. The
+  // callback runs on the thread that makes progress: one that tests or waits for any call of the
+  // job, the progress thread, or the caller of on_end() if the call has already ended. The callback
+  // may start calls, but must neither block nor throw. A second callback replaces the first.
   void on_end(std::function<void(const Error*)> callback);
   // Returns source, tag, dtype and count of a completed receive's message. Throws
   // Error(invalid_argument) for all other calls.

@@ -12,7 +12,7 @@
 // number, so a slow reader blocks only the reuse of its slot.
 //
 // Inbox: front() is the oldest message on a connection that was not released. payload() is its
-// contents, read in place; read() copies them to the caller's destination; release() returns the
+// contents, read in place; read() copies them to the caller's destination. release() returns the
 // slot to the sender, and reports whether the data read is valid.
 //
 // Threads: one call at a time; the thread may change.

@@ -1,9 +1,9 @@
 // GPU memory shared with other ranks. Ranks in different processes exchange a handle; ranks that
 // are threads of one process use the pointer itself.
 //
-// SharedMemory comes from CUDA's virtual memory management where the system can share it by a
-// fabric handle or a descriptor; otherwise it comes from cudaMalloc and is shared by CUDA IPC, as
-// the caller's own memory is (export_memory).
+// SharedMemory comes from CUDA's virtual memory management if the system can share such memory by a
+// fabric handle or a descriptor. Otherwise it comes from cudaMalloc and is shared by CUDA IPC. The
+// caller's own memory is shared in the same ways (export_memory).
 #pragma once
 
 #include <cstddef>

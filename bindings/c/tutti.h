@@ -26,11 +26,11 @@
  *
  * MEMORY. Buffers belong to the caller, need no alignment, and must stay allocated and untouched
  * until the call has completed or failed, or the communicator is destroyed (tutti_destroy()). Input
- * and output may be the same memory (in place); for all_gather and gather the input may be this
- * rank's part of the output, for reduce_scatter and scatter the output this rank's part of the
- * input. Other overlaps are not allowed. Handles (tutti_comm_t*, tutti_work_t* and so on) belong to
- * the caller, who must free them: tutti_destroy(), tutti_work_free(), tutti_prepared_free(),
- * tutti_window_free().
+ * and output may be the same memory (in place). In all_gather and gather the input may be this
+ * rank's part of the output. In reduce_scatter and scatter the output may be this rank's part of
+ * the input. Other overlaps are not allowed. Handles (tutti_comm_t*, tutti_work_t* and so on)
+ * belong to the caller, who must free them by tutti_destroy(), tutti_work_free(),
+ * tutti_prepared_free() or tutti_window_free().
  *
  * THREADS. Any thread may call. Calls on one communicator are ordered by their start, so concurrent
  * collectives on one communicator need an order that the caller establishes, or a queue per thread
@@ -322,19 +322,20 @@ TUTTI_API const char* tutti_error_name(tutti_status_t status);
 
 /* Joins the job and sets *comm to the communicator of all its ranks. Blocks until all ranks have
  * joined, for at most options->timeout seconds. With NULL options, or ranks = 0, the environment
- * determines rank and job: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as `tutti run` and
- * torchrun set them), or RANK, WORLD_SIZE and TUTTI_RENDEZVOUS=file:/PATH, or the variables of
- * Slurm, Open MPI, MPICH, PMIx or Kubernetes (`tutti info` names the source); without any of them
- * the job has one rank. The caller frees *comm with tutti_destroy(). On error *comm is NULL:
- * TUTTI_BOOTSTRAP names the missing ranks or the reason of a refusal, TUTTI_RANK_DIED a rank that
- * exited meanwhile. */
+ * determines rank and job. It may contain RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as `tutti
+ * run` and torchrun set them), or RANK, WORLD_SIZE and TUTTI_RENDEZVOUS=file:/PATH, or the
+ * variables of Slurm, Open MPI, MPICH, PMIx or Kubernetes (`tutti info` names the source). Without
+ * any of these variables the job has one rank. The caller frees *comm with tutti_destroy(). On
+ * error *comm is NULL: TUTTI_BOOTSTRAP names the missing ranks or the reason of a refusal,
+ * TUTTI_RANK_DIED a rank that exited meanwhile. */
 TUTTI_API tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* options);
 
-/* Join the job as tutti_init() does, but in two steps, so that one thread can drive several ranks:
- * it begins for each of them, ends each, and makes their calls in groups. tutti_init_begin() does
- * not block. tutti_init_end() blocks, frees `joining`, and sets *comm as tutti_init() does, or to
- * NULL on error. Each handle must be ended. Destroy the highest rank first: a leaving rank waits up
- * to two seconds for the ranks below it in the control tree. */
+/* Join the job as tutti_init() does, but in two steps, so that one thread can drive several ranks.
+ * Such a thread calls tutti_init_begin() for all of its ranks, then tutti_init_end() for each of
+ * them, and makes their calls in groups. tutti_init_begin() does not block. tutti_init_end()
+ * blocks, frees `joining`, and sets *comm as tutti_init() does, or to NULL on error. Each handle
+ * must be ended. Destroy the highest rank first: a leaving rank waits up to two seconds for the
+ * ranks below it in the control tree. */
 typedef struct tutti_joining tutti_joining_t;
 TUTTI_API tutti_status_t tutti_init_begin(tutti_joining_t** joining,
                                           const tutti_init_options_t* options);
@@ -348,8 +349,8 @@ TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t 
 /* Leaves the communicator and frees it and its tutti_alloc() memory. Calls in flight are abandoned:
  * on return nothing accesses their host buffers any more. No other thread may be inside a call on
  * the communicator (end such calls with tutti_abort() first). Works and prepared calls do not keep
- * the communicator alive and must still be freed: a work whose call was in flight has failed with
- * TUTTI_ABORTED, and a prepared call can no longer be started (TUTTI_INVALID_ARGUMENT). NULL is
+ * the communicator alive and must still be freed. Works whose calls were in flight have failed with
+ * TUTTI_ABORTED. Prepared calls can no longer be started (TUTTI_INVALID_ARGUMENT). NULL is
  * allowed. */
 TUTTI_API void tutti_destroy(tutti_comm_t* comm);
 
@@ -438,9 +439,9 @@ TUTTI_API tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data);
  * at the latest tutti_destroy(). TUTTI_UNSUPPORTED without a usable GPU. */
 TUTTI_API tutti_status_t tutti_alloc_on_device(tutti_comm_t* comm, size_t bytes, void** data);
 
-/* Makes GPU memory, of the same size on every rank, a window: kernels of the other ranks read and
- * write it in place, so that calls need no copies if each of their buffers is at the same offset of
- * the same window on every rank. Collective; blocks. Succeeds without effect if calls do not use
+/* Makes GPU memory, of the same size on every rank, a window, which kernels of the other ranks read
+ * and write in place. A call needs no copies if each of its buffers is at the same offset of the
+ * same window on every rank. Collective; blocks. Succeeds without effect if calls do not use
  * kernels. All ranks must end a window between the same calls, with no call in flight.
  * TUTTI_UNSUPPORTED if the memory cannot be shared. */
 TUTTI_API tutti_status_t tutti_register_window(tutti_comm_t* comm, void* data, size_t bytes);
@@ -449,15 +450,15 @@ TUTTI_API tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data)
 /* ---- one-sided calls: access to other ranks' memory, without matching calls by those ranks ----
  *
  * Offsets are in bytes, from the start of a rank's part. Memory that the ranks of a host share (a
- * window's own, or from tutti_alloc()) is accessed in place; otherwise messages are used, which the
- * owner serves whenever one of its threads is inside a call, and with TUTTI_PROGRESS_THREAD=1 also
- * while it computes. Requests of one rank to another are served in the order of its calls.
- * tutti_put() and tutti_accumulate() return once their source may be changed; tutti_flush() waits
- * until they have changed the owner's memory. tutti_accumulate() and tutti_compare_and_swap() are
- * atomic against each other, 32 KiB at a time. A rank sees remote writes to its own part after
- * tutti_fence(), or after tutti_wait_signal() of a signal that followed them. Any thread may call,
- * also concurrently. A dead rank fails every call on the window with TUTTI_RANK_DIED (see
- * members_may_die). */
+ * window's own, or from tutti_alloc()) is accessed in place. All other memory is accessed by
+ * messages. The owner serves them whenever one of its threads is inside a call, and with
+ * TUTTI_PROGRESS_THREAD=1 also while it computes. Requests of one rank to another are served in the
+ * order of its calls. tutti_put() and tutti_accumulate() return once their source may be changed;
+ * tutti_flush() waits until they have changed the owner's memory. tutti_accumulate() and
+ * tutti_compare_and_swap() are atomic against each other, 32 KiB at a time. A rank sees remote
+ * writes to its own part after tutti_fence(), or after tutti_wait_signal() of a signal that
+ * followed them. Any thread may call, also concurrently. A dead rank fails every call on the window
+ * with TUTTI_RANK_DIED (see members_may_die). */
 
 typedef struct tutti_window tutti_window_t;
 typedef struct tutti_window_options {

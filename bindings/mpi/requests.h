@@ -4,7 +4,7 @@
 // message requests. Only the program's own threads call MPI: every test or wait on any request
 // (completion.cc) makes progress on Tutti's calls, and completes the requests of finished ones. If
 // the program makes no such call for a millisecond, because it is in a receive or computes, a
-// helper thread makes progress on Tutti's calls, because other ranks may wait for this one.
+// helper thread makes progress on Tutti's calls. Other ranks may be waiting for them.
 #pragma once
 
 #include <mpi.h>

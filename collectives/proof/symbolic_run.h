@@ -35,9 +35,9 @@ class SymbolicRun {
   // written, handles a wrong chunk, or combines a contribution twice.
   void to_the_end();
 
-  // Return results after to_the_end(). result() returns the content of an output chunk (in place, a
-  // chunk that is not written keeps its former content); known() returns the ranks that this rank
-  // knows to have entered the call.
+  // Return results after to_the_end(). result() returns the content of an output chunk. In place, a
+  // chunk that is not written keeps its former content. known() returns the ranks that `rank` knows
+  // to have entered the call.
   const Cell& result(int32_t rank, int32_t chunk) const;
   std::vector<bool> known(int32_t rank) const;
 

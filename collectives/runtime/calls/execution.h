@@ -11,9 +11,9 @@
 // Older slices never wait for younger ones, so all that verify proves for one slice holds for all.
 //
 // A long point-to-point message whose buffer the receiver can access is sent by rendezvous: one
-// message names the buffer, and the receiver reads the buffer when it reaches its receive, so a
+// message names the buffer, and the receiver reads the buffer when it reaches its receive. So a
 // sender that computes does not delay the receiver. All other messages are sent in slices (eager).
-// The first message shows which of the two the sender has chosen.
+// The first message shows which of the two methods the sender has chosen.
 #pragma once
 
 #include <algorithm>

@@ -334,8 +334,8 @@ bool PointToPoint::is_awaited(const OperationQueue& receives) {
 }
 
 // Returns true if an unexpected message may be buffered. The limit `most_kept_` does not apply to
-// internal messages (they are short), to a message that arrives while no bytes are buffered, or
-// while a thread waits for a receive from this source or from any source.
+// internal messages, which are short, nor while no bytes are buffered, nor while a thread waits for
+// a receive from this source or from any source.
 bool PointToPoint::may_keep(const Incoming& in, const Message& message) const {
   const Signature signature = decode(message.signature);
   return signature.own || kept_bytes_ == 0 || kept_bytes_ + bytes_of(signature) <= most_kept_ ||

@@ -111,8 +111,8 @@ class Control {
 
   // Registers a communicator. `members` are world ranks. The client is notified of deaths of
   // members and of events of its own communicator. Aborts, connections and questions for an id that
-  // is not attached are kept before the job's first attach() and while a Making lives; at other
-  // times connections are closed and questions are answered with an empty text.
+  // is not attached are kept before the job's first attach() and while a Making lives. At other
+  // times such connections are closed, and such questions are answered with an empty text.
   virtual void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) = 0;
   // Removes the communicator. After return, no call to its client is running and none will follow.
   virtual void detach(uint64_t communicator) = 0;

@@ -3,7 +3,7 @@
 //
 // SharedMemory comes from CUDA's virtual memory management if the system can share such memory by a
 // fabric handle or a descriptor. Otherwise it comes from cudaMalloc and is shared by CUDA IPC. The
-// caller's own memory is shared in the same ways (export_memory).
+// caller's own memory is shared in the same ways (OfferedMemory).
 #pragma once
 
 #include <cstddef>

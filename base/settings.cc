@@ -71,7 +71,7 @@ constexpr std::array kSettings = {
                 "number of spare ranks, the last ones of the job, which join after failures "
                 "(tutti_grow); set by `tutti run --spares`"},
     SettingInfo{"TUTTI_TOKEN", SettingType::string, "", "", false, false,
-                "secret shared by the ranks of one job, at least 128 bits; it authenticates peers "
+                "secret shared by the ranks of one job, at least 128 bits; authenticates peers "
                 "and encrypts the control channel"},
     SettingInfo{"TUTTI_TOKEN_FILE", SettingType::string, "", "", false, false,
                 "file of mode 0600 with the token, used if TUTTI_TOKEN is not set"},

@@ -20,7 +20,7 @@
 
 namespace tutti::one_sided {
 
-// A channel. Ranks are those of its communicators. Thread-safe.
+// A channel. Ranks are numbered as in its communicators. Thread-safe.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   // Creates the channel. `requests` and `replies` connect the same ranks and are used only by this

@@ -45,7 +45,8 @@ class Window::State {
   };
   const Link& link(int rank) const { return links_[static_cast<size_t>(rank)]; }
 
-  // Returns a rank's part (possibly this rank's) in shared memory; it may be empty.
+  // Returns a rank's part (possibly this rank's) in shared memory. The part is empty if it is not
+  // shared.
   const one_sided::SharedPart& shared_part(int rank) const {
     return rank == rank_ ? own_->shared() : link(rank).part;
   }
@@ -111,9 +112,9 @@ class Window::State {
   // Returns true for a dead rank, if the window continues without it.
   bool is_gone(int rank) const;
   bool goes_on() const { return !together_; }
-  // Waits until all surviving ranks have called it.
+  // Waits until all surviving ranks have called meet().
   void meet();
-  // Records that all ranks end the window now.
+  // Marks the window as freed by all ranks.
   void set_freed() { freed_ = true; }
   void abort(const std::string& reason);
 

@@ -60,8 +60,8 @@ class Provider final : private Events {
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
   // Destroys the driver; leave() must be called first. After a failure the driver and the memory
-  // that it may read are leaked on purpose: UCX 1.13 aborts the process if it destroys a worker
-  // with connections in progress.
+  // that it may read are leaked on purpose: UCX 1.13 aborts the process when a worker with
+  // connections in progress is destroyed.
   ~Provider() override;
   // Returns the number of drivers of this process that were leaked for this reason.
   static size_t drivers_kept();

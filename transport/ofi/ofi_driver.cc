@@ -70,7 +70,7 @@ fi_addr_t OfiDriver::address_of(int rank) {
   if (address.empty()) {
     events().broke(rank, "that rank is gone");
   } else if (!address.starts_with(own)) {
-    events().broke(rank, cat("that rank uses the provider ", address.data(), ", this one ",
+    events().broke(rank, cat("that rank uses the provider ", address.data(), ", this rank uses ",
                              fabric_.provider(), "; set FI_PROVIDER to a common one"));
   } else {
     const std::string name(address.substr(own.size()));
@@ -430,7 +430,8 @@ void OfiDriver::close() {
   }
 }
 
-// Closes the endpoint. Memory that is bound to it is released first, because it would keep it open.
+// Closes the endpoint. Memory bound to the endpoint is released first, because bound memory would
+// keep the endpoint open.
 void OfiDriver::close_endpoint() {
   if (fabric_.wants(FI_MR_ENDPOINT)) {
     for (Read& read : reads_) read.own = {};

@@ -45,10 +45,10 @@ class Paths {
     std::function<void()> abort;
   };
 
-  // Opens the paths. Collective among `members` (two or more world ranks), of which this is number
-  // `rank`. `id`: the communicator's. `throw_if_aborted` is called repeatedly while this function
-  // or wait_for_host() waits for other members. Throws Error: unsupported, timeout, system, or the
-  // error of `throw_if_aborted`.
+  // Opens the paths. Collective among `members`, which are two or more world ranks; members[rank]
+  // is this rank. `id`: the communicator's. `throw_if_aborted` is called repeatedly while this
+  // function or wait_for_host() waits for other members. Throws Error: unsupported, timeout,
+  // system, or the error of `throw_if_aborted`.
   Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events,
         std::function<void()> throw_if_aborted);
   Paths(const Paths&) = delete;
@@ -112,7 +112,8 @@ class Paths {
   std::string name_;
   int rails_ = 1;  // number of rails that all members have
   Limits limits_;
-  // Cleanup that returns the room of a region that this rank created; it runs after the transport.
+  // Cleanup that returns the room of a region that this rank created. It runs after the transport
+  // is destroyed.
   Cleanup room_;
   Cleanup offer_;  // withdraws the offer of that region once all members have mapped it
   std::unique_ptr<Transport> transport_;

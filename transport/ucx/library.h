@@ -1,5 +1,5 @@
-// UCX, loaded at run time: a program built here runs without it, and otherwise uses the cluster's
-// own, which supports its network cards.
+// UCX, loaded at run time. A program built here also runs on systems without UCX. A cluster's own
+// UCX is used if there is one, because it supports the cluster's network cards.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -22,8 +22,8 @@ struct Library {
   decltype(&::ucs_status_string) status_string = nullptr;
 };
 
-// Loads the library on first use; it stays loaded for the life of the process. It is quiet and
-// installs no signal handlers, unless the environment asks for it (UCX_LOG_LEVEL,
+// Loads the library on first use. The library stays loaded for the life of the process. UCX is made
+// quiet and installs no signal handlers, unless the environment asks for them (UCX_LOG_LEVEL,
 // UCX_ERROR_SIGNALS). Thread-safe. Throws Error(unsupported) that says what to install.
 const Library& library();
 

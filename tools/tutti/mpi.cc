@@ -188,8 +188,8 @@ void add_mpi(CommandLine& line) {
   Command command = line.add("mpi", "run an MPI program with Tutti's collectives");
   command
       .add_option("--mpi", options->mpi,
-                  "MPI library of the program (default: that of the launcher, or the one that the "
-                  "program is linked to)")
+                  "MPI library that the program uses (default: the library of the launcher, or the "
+                  "library to which the program is linked)")
       .one_of({"openmpi", "mpich", "mpi_abi"});
   command.add_option("command", options->command, "launcher, program and arguments, after --")
       .required()

@@ -81,7 +81,7 @@ class ExpertLoad {
       }
     }
   }
-  // Returns the number of choices that were dropped in all layers.
+  // Returns the number of dropped choices, summed over all layers.
   int64_t dropped() const {
     int64_t sum = 0;
     for (int64_t layer = 0; layer < layers_; ++layer) sum += of(layer, experts_);

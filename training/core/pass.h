@@ -121,8 +121,8 @@ struct PassContext {
   bool training = true;  // true if dropout and batch statistics are on
   // Format to which dense layers round the operands of their products (modules/linear.h).
   GemmFormat gemm_format = GemmFormat::none;
-  // Deterministic mode: number of slices of the computations that tensor ranks share (slices.h);
-  // otherwise 1.
+  // Deterministic mode: number of slices of the computations that tensor-parallel ranks share
+  // (slices.h); otherwise 1.
   int slices = 1;
   // The groups of ranks that communicate inside units (parallel/mesh.h); null for a single rank.
   // All ranks of a group run the same number of micro-batches through the unit, some of them of

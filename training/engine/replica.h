@@ -225,8 +225,8 @@ class Replica {
   Communicator& group() { return group_; }
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }
-  // Returns true for the first tensor rank, which reports the losses; the other tensor ranks have
-  // copies.
+  // Returns true for the first tensor-parallel rank, which reports the losses; the other
+  // tensor-parallel ranks have copies.
   bool first_of_model() const { return mesh_.place().first_along({Axis::tensor}); }
   // Records events in `trace` from now on. The trace must outlive the replica.
   void record(Trace& trace);

@@ -62,8 +62,8 @@ class FeedForward {
     tell_all(gradient, turns);
     return gradient;
   }
-  // Returns a part of the input's gradient that every tensor rank has completely, and which the
-  // caller adds to the sum of backward's terms; empty if there is none.
+  // Returns a part of the input's gradient that every tensor-parallel rank has completely, and
+  // which the caller adds to the sum of backward's terms; empty if there is none.
   ConstTensor whole_gradient(const Saved& saved) const { return saved.mixture.input_gradient; }
   // Returns true if the samples of a micro-batch depend on each other.
   bool needs_all_samples() const { return mixture_ && mixture_->needs_all_samples(); }

@@ -1,6 +1,6 @@
-// Division of a network's layers over the tensor ranks, chosen for each layer (Gholami, Azad, Jin,
-// Keutzer, Buluc: Integrated model, batch, and domain parallelism in training neural networks, SPAA
-// 2018).
+// Division of a network's layers over the tensor-parallel ranks, chosen for each layer (Gholami,
+// Azad, Jin, Keutzer, Buluc: Integrated model, batch, and domain parallelism in training neural
+// networks, SPAA 2018).
 //
 //   b  batch   each rank has all weights and computes some of the samples; the weights' gradients
 //              are summed over the ranks

@@ -35,8 +35,8 @@ class OutputLayer {
   // if the micro-batch has targets. Otherwise returns the logits of the whole vocabulary. `input`
   // has all rows.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // Returns the input's gradient: a term of a sum over the tensor ranks, of type_of_parts().
-  // `saved` must keep its address until the weights' gradients are computed.
+  // Returns the input's gradient: a term of a sum over the tensor-parallel ranks, of
+  // type_of_parts(). `saved` must keep its address until the weights' gradients are computed.
   Tensor backward(Pass& pass, Saved& saved, RowsInTurn* turns = nullptr) const;
 
  private:

@@ -38,9 +38,9 @@ enum class LinearCut : uint8_t {
   none,
   by_outputs,
   by_inputs,
-  // For deterministic mode: each tensor rank has the whole weight and computes all outputs, but
-  // only a term of the input's gradient, as if the weight were sharded by outputs. The parameters'
-  // gradients are complete.
+  // For deterministic mode: each tensor-parallel rank has the whole weight and computes all
+  // outputs, but only a term of the input's gradient, as if the weight were sharded by outputs. The
+  // parameters' gradients are complete.
   replicated,
 };
 
@@ -51,22 +51,22 @@ struct LinearOptions {
   // Sizes of packed outputs (queries, keys and values), each of which is sharded separately. Empty:
   // the outputs are one part.
   std::vector<int64_t> parts = {};
-  // Set instead of sharding: each tensor rank has the whole weight and computes these of its
-  // outputs, which may overlap other ranks'. The parameters' gradients are then terms of sums over
-  // these ranks.
+  // Set instead of sharding: each tensor-parallel rank has the whole weight and computes these of
+  // its outputs, which may overlap other ranks'. The parameters' gradients are then terms of sums
+  // over these ranks.
   std::optional<Share> chosen = {};
   // True: computes products in the activations' type, ignoring Pass::gemm_format; for routers and
   // output layers.
   bool keeps_precision = false;
-  // The only rank that has the parameters, if there is one. If it is one of the tensor ranks,
-  // nothing is sharded.
+  // The only rank that has the parameters, if there is one. If it is one of the tensor-parallel
+  // ranks, nothing is sharded.
   SoleOwner owner = {};
 };
 
 // Returns the BitsOf of a pass's products: in deterministic mode, bits must not depend on the cut.
 BitsOf bits_of(const Pass& pass);
 
-// Returns the type of a term of a sum over tensor ranks, for activations of type `type`.
+// Returns the type of a term of a sum over tensor-parallel ranks, for activations of type `type`.
 DType type_of_parts(const Pass& pass, DType type);
 
 class Linear {

@@ -30,8 +30,8 @@ struct MlpOptions {
 // (models/mixture.h).
 struct RowWeights {
   std::span<const double> weights;
-  // Backward writes the gradient of each weight here: a term of it if tensor ranks share the hidden
-  // values.
+  // Backward writes the gradient of each weight here: a term of it if tensor-parallel ranks share
+  // the hidden values.
   std::span<double> gradients;
 };
 

@@ -77,10 +77,10 @@ class SelfAttention {
   int64_t message_bytes(const MicroBatch& batch, DType type) const;
 
   void set_input(Saved& saved, ConstTensor input) const;
-  // Function that gathers the columns of which each tensor rank has some.
+  // Function that gathers the columns, which are split over the tensor-parallel ranks.
   using Gather = std::function<ConstTensor(ConstTensor)>;
   // Returns the input's gradient. The input must be available. `gather` is called in deterministic
-  // mode if tensor ranks share key heads.
+  // mode if tensor-parallel ranks share key heads.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved, const Gather& gather = {},
                   RowsInTurn* turns = nullptr) const;
 

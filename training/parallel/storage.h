@@ -215,8 +215,8 @@ class ParameterStorage {
 
   // Returns the pieces that this rank updates: views of its memory with stable addresses.
   const std::vector<OwnedPiece>& owned() const { return owned_; }
-  // Calls fill(piece, values), which writes fp32 values of each owned piece: initial values, or
-  // others. The caller must send them to the other ranks (data_parallel.h).
+  // Calls fill(piece, values) for each owned piece; `fill` writes the piece's fp32 values. The
+  // caller must then send the values to the other ranks (data_parallel.h).
   template <typename Fill>
   void fill_owned(Fill&& fill);
 

@@ -28,8 +28,8 @@ namespace tutti::training::pipeline {
 class Boundary {
  public:
   // Creates the boundary. `stages`: one rank of each stage, in the order of stages. `tensor_ranks`:
-  // the tensor ranks of this stage, in the same order on every stage. `layout`: that of tensors on
-  // the tensor ranks, replicated or by rows.
+  // the tensor-parallel ranks of this stage, in the same order on every stage. `layout`: that of
+  // tensors on the tensor-parallel ranks, replicated or by rows.
   Boundary(Communicator stages, Communicator tensor_ranks, const ActivationLayout& layout = {});
 
   // A tensor in flight. Only the thread of its Boundary, which must outlive it, may use it.
@@ -58,8 +58,8 @@ class Boundary {
   int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
-  // Returns the range of elements that a tensor rank sends; all of them if the tensor is not
-  // replicated.
+  // Returns the range of elements that a tensor-parallel rank sends; all of them if the tensor is
+  // not replicated.
   Share part(int64_t elements, int rank) const;
   void gather(Tensor tensor);
 

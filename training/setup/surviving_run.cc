@@ -187,9 +187,9 @@ void SurvivingRun::keep_settled(const Deal& first) {
   settled_ = true;
 }
 
-// Collective: all ranks receive the start's identity from rank 0, and record the current members.
-// If rank 0 dies before others have received it, nothing has been written yet, and the next rank 0
-// may draw another identity.
+// Collective: all ranks receive from rank 0 the ID of this launch and record the current members.
+// If rank 0 dies before any other rank has the ID, nothing has been written, so the rank that
+// becomes rank 0 may choose a new ID.
 void SurvivingRun::name_writer() {
   if (options_.training.checkpoint.empty()) return;
   std::vector<Writer>& writers = options_.training.writers.writers;

@@ -88,9 +88,9 @@ struct StepSchedule {
 // ranks. The plan must have passed check(), and its schedule must be flushed. `sum` sums the
 // buckets: an all_reduce, or from ZeRO 1 on a reduce_scatter (for schedules with one holder per
 // chunk). options.alike: number of ranks per host, which are simulated as one if possible (without
-// tensor ranks); most_steps: limit on simulated steps. Throws Error(invalid_argument) for invalid
-// numbers, Error(unsupported) if the schedule is too long, or the algorithm does not support the
-// ranks.
+// tensor-parallel ranks); most_steps: limit on simulated steps. Throws Error(invalid_argument) for
+// invalid numbers, Error(unsupported) if the schedule is too long, or the algorithm does not
+// support the ranks.
 StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work,
                                 const std::vector<Place>& places, const Algorithm& sum,
                                 const ScheduleOptions& options = {});

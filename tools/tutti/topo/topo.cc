@@ -253,8 +253,8 @@ void add_topo(CommandLine& line) {
                    "measure latency and bandwidth between ranks, on this host or on --hosts; "
                    "--json then writes the measured graph");
   command.add_flag("--tune", o->tune,
-                   "with --measure: also store the latencies and network bandwidths in the costs "
-                   "of `tutti tune` (faster than tune, but less complete)");
+                   "with --measure: also save the latencies and network bandwidths to the cost "
+                   "file that `tutti tune` writes (faster than `tutti tune`, but less complete)");
   add_host_options(command, o->places);
   command.add_flag("--measure-rank", o->is_measuring_rank, "run as a rank of --measure").group("");
   command.footer(

@@ -50,8 +50,8 @@ class Tokenizer {
   virtual Frame frame() const { return {}; }
 
   // Returns the last position at which this text may be cut whatever text follows, or 0 if there is
-  // none. The tokens of the two parts are then together those of the whole text. For text that is
-  // read in pieces.
+  // none. Encoding the two parts separately then gives the same tokens as encoding the whole text.
+  // Used for text that is read in pieces.
   virtual size_t last_cut(std::string_view text) const = 0;
 };
 

@@ -39,10 +39,11 @@ class Space {
     if (!known_) backend_ = backend;
     known_ = true;
     if (backend == backend_) return;
-    throw Error(ErrorCode::invalid_argument,
-                cat(kernel_, ": some of its tensors are in the memory of ",
-                    backend_of(backend_).name(), ", some in that of ", backend_of(backend).name()),
-                {.remedy = "copy or convert them to one of these memories first"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat(kernel_, ": some of the kernel's tensors are in the memory of ",
+            backend_of(backend_).name(), ", others in the memory of ", backend_of(backend).name()),
+        {.remedy = "copy or convert them to one of these memories first"});
   }
 
   const char* kernel_;

@@ -26,9 +26,9 @@ class OutputLayer {
     Tensor statistics;
   };
 
-  // Creates the layer. `linear` is sharded by its outputs, of which there are `vocabulary`. If
-  // `chunk` is not 0, only the logits of `chunk` rows exist at once, and backward recomputes them;
-  // if backward_weight is deferred, their gradients are kept for it.
+  // Creates the layer. `linear` has `vocabulary` outputs and is sharded by outputs. If `chunk` is
+  // not 0, only the logits of `chunk` rows are in memory at once, and backward recomputes the
+  // logits. If backward_weight is deferred, the gradients of the logits are kept until then.
   OutputLayer(const MeshPlace& place, Linear linear, int64_t vocabulary, int64_t chunk);
 
   // Sets pass.loss and returns this rank's logits (an empty tensor if they are computed in chunks)

@@ -15,9 +15,9 @@
 // term has the type of sums.
 //
 // With PassContext::gemm_format the operands of all three products (output, input gradient, weight
-// gradient) are rounded to that format (kernels/quantized_gemm.h), those of each slice separately.
-// In deterministic mode the rounded values are therefore the same for any cut. Otherwise blocks and
-// scales are those of a rank's part.
+// gradient) are rounded to that format (kernels/quantized_gemm.h). In deterministic mode the
+// operands of each slice are rounded separately, so the rounded values are the same for any cut.
+// Otherwise the blocks and scales depend on the part of the operands that a rank has.
 #pragma once
 
 #include <cstdint>
@@ -51,15 +51,15 @@ struct LinearOptions {
   // Sizes of packed outputs (queries, keys and values), each of which is sharded separately. Empty:
   // the outputs are one part.
   std::vector<int64_t> parts = {};
-  // Set instead of sharding: each tensor-parallel rank has the whole weight and computes these of
-  // its outputs, which may overlap other ranks'. The parameters' gradients are then terms of sums
-  // over these ranks.
+  // Alternative to sharding. If set, each tensor-parallel rank has the whole weight and computes
+  // this range of outputs; ranges of different ranks may overlap. The parameters' gradients are
+  // then terms of sums over the tensor-parallel ranks.
   std::optional<Share> chosen = {};
   // True: computes products in the activations' type, ignoring Pass::gemm_format; for routers and
   // output layers.
   bool keeps_precision = false;
-  // The only rank that has the parameters, if there is one. If it is one of the tensor-parallel
-  // ranks, nothing is sharded.
+  // The rank that alone has the parameters, if there is one. If this owner is one of the
+  // tensor-parallel ranks, nothing is sharded.
   SoleOwner owner = {};
 };
 

@@ -19,8 +19,8 @@ struct MlpOptions {
   int64_t hidden = 0;
   MlpKind kind = MlpKind::gelu;
   bool bias = true;
-  // Names of the layers: those of c_fc and c_proj, or of gate, up and down. Empty: c_fc and c_proj
-  // (SwiGLU: w_gate, w_up and w_down).
+  // Names of the layers: two names (GPT-2's c_fc and c_proj), or with SwiGLU three (gate, up and
+  // down). Empty: c_fc and c_proj, or with SwiGLU w_gate, w_up and w_down.
   std::vector<std::string> names = {};
   double output_deviation = 0.02;
   SoleOwner owner = {};  // see LinearOptions::owner
@@ -30,8 +30,8 @@ struct MlpOptions {
 // (models/mixture.h).
 struct RowWeights {
   std::span<const double> weights;
-  // Backward writes the gradient of each weight here: a term of it if tensor-parallel ranks share
-  // the hidden values.
+  // Backward writes the gradient of each weight here. If tensor-parallel ranks share the hidden
+  // values, it writes only this rank's term of the gradient.
   std::span<double> gradients;
 };
 

@@ -102,9 +102,9 @@ class SelfAttention {
   void backward_by_heads(Pass& pass, ConstTensor attended_gradient, const Saved& saved,
                          Tensor gradient, const Gather& gather) const;
 
-  SelfAttentionOptions options_;  // its numbers of heads are those on this rank
-  Share keys_;      // key heads that this rank's queries need, among those of its layers
-  int64_t group_;   // number of query heads per key head, in the whole model
+  SelfAttentionOptions options_;  // with the numbers of heads on this rank
+  Share keys_;                    // range of this rank's key heads that its queries need
+  int64_t group_;                 // number of query heads per key head, in the whole model
   int64_t before_;  // number of query heads of this rank's first key head that earlier ranks have
   std::vector<Linear> in_;
   std::vector<HeadNorm> norms_;  // norms of queries and of keys; may be empty

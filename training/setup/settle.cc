@@ -163,7 +163,7 @@ void check_is_pipeline_schedule(const std::string& schedule) {
   if (schedule != "cosine" && schedule != "linear" && schedule != "constant") return;
   throw Error(ErrorCode::invalid_argument, cat("unknown pipeline schedule ", schedule),
               {.where = "--schedule",
-               .cause = "it is a learning rate schedule",
+               .cause = cat(schedule, " is a learning rate schedule"),
                .remedy = cat("use --lr-schedule ", schedule)});
 }
 

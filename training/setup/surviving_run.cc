@@ -169,8 +169,8 @@ SurvivingRun::Deal SurvivingRun::deal() const {
 void SurvivingRun::keep_settled(const Deal& first) {
   RunOptions all = first.options;
   settle(all, first.ranks, data_->examples());
-  // Options of the run's start are not part of `told`, but the run may have to start again, so they
-  // are added.
+  // `told` lacks the options that only concern the start of a run. They are added, because the run
+  // may have to start again.
   Json told = all.training.told;
   if (!options_.resume.empty()) set_member(told, "checkpoint.resume", options_.resume);
   RunOptions read = parse_run_options({}, told);

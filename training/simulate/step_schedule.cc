@@ -209,8 +209,8 @@ class Builder {
     return teams_[index(stage) * index(data_) + index(data)];
   }
 
-  // Returns the index of the input or result of an entry, in one direction, through a chunk; it is
-  // that of the first tensor-parallel rank.
+  // Returns the index, in begins_ and comes_, of an entry on the first tensor-parallel rank. The
+  // entries of the other tensor-parallel ranks follow.
   size_t cell(const Entry& entry) const {
     const int64_t direction = entry.kind == Kind::forward ? 0 : 1;
     return index(

@@ -53,9 +53,10 @@ std::vector<int> nodes_of_ranks(const Graph& graph, int wanted) {
   const auto there = static_cast<int>(places.size());
   if (wanted == 0) return places;
   if (wanted > there) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("-n is ", wanted, ", but the topology has ", there, " places for ranks"),
-                {.remedy = "ranks of one place would share its links; add hosts with --repeat"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("-n is ", wanted, ", but the topology has ", there, " places for ranks"),
+        {.remedy = "add hosts with --repeat; several ranks at one place would share its links"});
   }
   std::vector<int> nodes;
   for (int rank = 0; rank < wanted; ++rank) {

@@ -1,7 +1,7 @@
 // The residual stream: the tensor that a decoder's units pass on and add to, rows of tokens x
-// width. It is replicated over tensor-parallel ranks or, with sequence parallelism, each rank has
-// some of the rows (Korthikanti et al.: Reducing activation recomputation in large transformer
-// models, 2022):
+// width. The stream is replicated over tensor-parallel ranks. With sequence parallelism, each rank
+// has some of the rows instead (Korthikanti et al.: Reducing activation recomputation in large
+// transformer models, 2022):
 //
 //   replicated:  x ----------> [layer's part] --all-reduce-----> x'
 //   rows:        x_r -gather-> [layer's part] --reduce-scatter-> x'_r     normalization and dropout

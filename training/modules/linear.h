@@ -163,8 +163,8 @@ class Linear {
                 ConstTensor bias = {}) const;
   void add_weight_gradient(const Pass& pass, int64_t part, ConstTensor output_gradient,
                            ConstTensor input, Tensor gradient) const;
-  // Returns the number of this rank's output gradient if there are no slices. Tensor ranks with the
-  // same output gradient round it in the same way.
+  // Returns the number of this rank's output gradient if there are no slices. Tensor-parallel ranks
+  // with the same output gradient round it in the same way.
   int64_t own_part() const { return cut_ == LinearCut::by_outputs ? place_ : 0; }
 
   // Return the rows of the weight or of its gradient that belong to this rank's outputs, and the

@@ -4,7 +4,7 @@
 //   forward   unit 0 ... unit n-1     outputs stay in the slot's arena (checkpointed: outputs only)
 //   backward  unit n-1 ... unit 0     (checkpointed: each unit's forward once more)
 //
-// Tensor ranks may keep shards of replicated outputs between forward and backward.
+// Tensor-parallel ranks may keep shards of replicated outputs between forward and backward.
 //
 // Several micro-batches may be in flight, each in its own slot.
 //

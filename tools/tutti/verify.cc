@@ -76,8 +76,8 @@ Layout cyclic(int ranks, int hosts) {
   return Layout::of(places);
 }
 
-// Returns the groupings that affect the algorithm: if it requires a grouping, those that it
-// supports; otherwise none.
+// Returns the groupings to prove. If the algorithm requires a grouping, these are the groupings
+// that it supports. Otherwise returns only the layout without groups.
 std::vector<Layout> groups_for(const Algorithm& algorithm, int ranks, int root, bool sampled) {
   if (algorithm.supports({.ranks = ranks, .root = root}).empty()) return {Layout()};
   std::vector<Layout> wanted;

@@ -8,8 +8,8 @@
 
 namespace tutti::training {
 
-// How ranks along the context axis, each of which has some of a sample's tokens, compute attention
-// together (parallel/ring_attention.h, parallel/heads_attention.h).
+// How ranks along the context axis compute attention together (parallel/ring_attention.h,
+// parallel/heads_attention.h). Each of these ranks has some of a sample's tokens.
 enum class ContextKind : uint8_t {
   automatic,  // heads if the ranks get equal numbers of heads and traffic is less; otherwise ring
   ring,
@@ -17,8 +17,9 @@ enum class ContextKind : uint8_t {
 };
 
 struct ComputeOptions {
-  // True: backward recomputes normalizations and activations instead of keeping them. These outputs
-  // are cheap to compute and large to keep (selective recomputation, Korthikanti et al. 2022).
+  // True: forward does not keep the outputs of normalizations and activation functions, and
+  // backward recomputes them. They are cheap to compute and large to keep (selective recomputation,
+  // Korthikanti et al. 2022).
   bool selective_recomputation = false;
   // True: between layers each tensor-parallel rank has some of the rows of tokens
   // (residual_stream.h).

@@ -49,8 +49,8 @@ class Mlp {
   // Adds parameters NAME.LAYER.
   Mlp(ParameterTable& table, const std::string& name, const MlpOptions& options);
 
-  // Runs the first step of forward, which has three as in SelfAttention: writes `before`, which is
-  // rows x before_width().
+  // Forward has three steps, as in SelfAttention. project() runs the first step: it writes
+  // `before`, which is rows x before_width().
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const;
   // Computes the last layer's input from `before` and sets saved.out.input.
   void activate(Pass& pass, Saved& saved) const;
@@ -62,8 +62,8 @@ class Mlp {
   // Returns the input's gradient. The input and the result of activate() must be available.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                   RowsInTurn* turns = nullptr) const;
-  // Runs backward for weighted rows, in layers without biases; `output_gradient` is that of the sum
-  // of weighted rows.
+  // Runs backward for weighted rows, in layers without biases. `output_gradient` is the gradient of
+  // the sum of the weighted rows.
   Tensor backward(Pass& pass, ConstTensor output_gradient, const RowWeights& rows,
                   Saved& saved) const;
 

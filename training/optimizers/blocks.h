@@ -31,8 +31,8 @@ struct UpdateBlock {
 // concurrently. `visit` may change states, unless `states` is empty.
 void read_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                  const std::function<void(const UpdateBlock&)>& visit);
-// Calls `visit` likewise, which updates the values of a block; then writes the block to the model's
-// copy.
+// Calls `visit` as read_blocks() does. `visit` updates the values of a block, which are then
+// written to the model's copy.
 void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                    const StepOptions& options,
                    const std::function<void(const UpdateBlock&)>& visit);

@@ -41,7 +41,8 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot);
 // optimizer, and as reading from a Checkpoint does.
 Json load_snapshot(Replica& replica, Model& model, const Checkpoint& checkpoint);
 
-// Collective. Loads them likewise from the copies that the ranks of an earlier run keep in memory.
+// Collective. Does what load_snapshot() does, but from the copies that the ranks of an earlier run
+// keep in memory.
 Json load_kept(Replica& replica, KeptState& kept);
 
 // Loads only the model from a source of tensors "model.NAME": all parameters, and the buffers that

@@ -17,7 +17,7 @@
 // Tensor-parallel ranks share the work of a stage: each block of layers is computed in two halves
 // forward and two backward. After each half they sum their activations and wait for the sum
 // (Shoeybi et al.: Megatron-LM, 2019). A tensor crosses a stage boundary in as many parts as there
-// are tensor ranks.
+// are tensor-parallel ranks.
 //
 // With ZeRO the ranks of a stage reduce-scatter their buckets, and gather the parameters of a chunk
 // from their shards (parameter_gathers.h), overlapped with earlier computation. In stage 3 a gather

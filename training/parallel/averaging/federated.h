@@ -46,7 +46,7 @@ class Federated : public Centred {
  private:
   void exchange(int64_t update) override;
   void end_round(int64_t round);
-  // Replaces `row` by its sum over the clients that are drawn for this round.
+  // Replaces `row` by its sum over the clients that are selected for this round.
   void sum(std::span<float> row, const std::vector<bool>& drawn, int64_t round);
   int64_t sum_of_targets(int64_t own, const std::vector<bool>& drawn, int64_t round);
   void take_mean(std::span<const float> mean);

@@ -20,7 +20,7 @@ inline constexpr int64_t kPieceRange = 32 * kUpdateBlock;
 struct UpdateBlock {
   const OwnedPiece& owned;
   int64_t first;                      // index in the piece of the first of these elements
-  std::span<float> values;            // fp32: those of the master, or a copy of the model's values
+  std::span<float> values;            // fp32: the master's values, or a copy of the model's values
   std::span<const float> gradients;   // fp32, before they are multiplied by gradient_factor
   std::array<float*, 2> states = {};  // the optimizer's states, in its order; null: none
 

@@ -79,8 +79,8 @@ class CommunicationHook {
 
 struct DataParallelOptions {
   bool overlap = true;  // false: backward waits for each bucket's sum
-  // What happens to a parameter that no unit's backward reached. False: an error that names the
-  // parameter. True: its gradient is zero.
+  // Treatment of parameters that no unit's backward reaches. False: throws an error that names the
+  // parameter. True: the parameter's gradient is zero.
   bool allow_unused = false;
   // Parameters that another pipeline stage uses too; their gradients are complete only after
   // join(). Sums of their buckets are always deterministic, so that the copies on both stages stay

@@ -378,10 +378,9 @@ void add_own_options(Command command, TrainCommandOptions& options) {
   command
       .add_option(
           "--plan", options.plan,
-          "how to choose the options of the parallel layout that are not given (--dp, --tp, --pp "
-          "...): none (use their defaults), or auto (time the model's layers on this host, then "
-          "use "
-          "the layout that `tutti plan` predicts to be fastest) (default: none)")
+          "how to choose the options of the parallel layout that are not given (such as --dp, --tp "
+          "and --pp): none (use their defaults), or auto (time the model's layers on this host, "
+          "then use the layout that `tutti plan` predicts to be fastest) (default: none)")
       .one_of({"auto", "none"});
   command
       .add_option("--json", options.files.json,

@@ -17,6 +17,7 @@
 namespace tutti {
 
 using one_sided::Channel;
+using one_sided::Header;
 using one_sided::OwnPart;
 using one_sided::PartControl;
 using one_sided::PartPlace;
@@ -34,6 +35,7 @@ constexpr std::chrono::milliseconds kLookAgain{50};
 Window::State::State(Communicator& world, std::span<std::byte> memory, std::shared_ptr<void> owner,
                      Members members)
     : rank_(world.rank()),
+      size_(world.size()),
       owner_(std::move(owner)),
       links_(static_cast<size_t>(world.size())),
       process_(::getpid()),
@@ -41,6 +43,7 @@ Window::State::State(Communicator& world, std::span<std::byte> memory, std::shar
   try {
     share(world, memory);
     open_channels(world, members);
+    expose(world);
     world.barrier();  // every rank serves requests
   } catch (...) {
     shut_down();
@@ -106,6 +109,45 @@ void Window::State::open_channels(Communicator& world, Members members) {
   for (const std::shared_ptr<Channel>& channel : channels_) channel->serve();
 }
 
+// The ranks exchange the keys of memory that fabrics may access. Only memory that the window owns is
+// exposed: if it ends on this rank alone, its memory must outlive accesses in flight.
+void Window::State::expose(Communicator& world) {
+  Paths* const paths = internal::paths_of(world);
+  if (paths == nullptr || paths->far() == PathClass::tcp) return;
+  struct Key {
+    uint64_t bytes = 0;
+    std::array<char, ExposedMemory::kLongestKey> text = {};
+  };
+  Key own;
+  if (owner_ != nullptr) exposed_ = paths->expose(own_->memory());
+  if (exposed_ != nullptr) own.bytes = exposed_->key().copy(own.text.data(), own.text.size());
+  std::vector<Key> keys(links_.size());
+  world.all_gather({&own, sizeof(Key), DType::u8},
+                   {keys.data(), sizeof(Key) * keys.size(), DType::u8});
+  for (int rank = 0; rank < size(); ++rank) {
+    const Key& key = keys[static_cast<size_t>(rank)];
+    Link& to = links_[static_cast<size_t>(rank)];
+    if (rank == rank_ || to.part || key.bytes == 0) continue;
+    std::unique_ptr<RemoteMemory> memory = paths->reach(rank, {key.text.data(), key.bytes});
+    if (memory == nullptr) continue;
+    to.remote = std::make_unique<one_sided::RemotePart>(
+        std::move(memory), rank, [this, &to](bool sleeps) {
+          to.channel->check();
+          if (!sleeps) return make_progress();
+          std::optional<Work> handle;
+          to.channel->wait_for_request(handle, kTurn);
+        });
+  }
+}
+
+void Window::State::Link::ask(const Header& header, void* answer, uint64_t bytes) const {
+  if (remote == nullptr) return channel->ask(there, header, answer, bytes);
+  remote->flush();
+  const uint64_t messages = remote->messages();
+  channel->ask(there, header, answer, bytes);
+  remote->set_served(messages);
+}
+
 Window::State::~State() {
   if (::getpid() == process_) shut_down();
 }
@@ -121,6 +163,9 @@ void Window::State::shut_down() {
       channel->end(cat("rank ", rank_, " has freed its part of the window"));
     }
   }
+  for (Link& to : links_) to.remote.reset();
+  if (exposed_ != nullptr && !freed_) exposed_->keep(owner_);
+  exposed_.reset();
   if (own_ == nullptr || !own_->shared()) return;
   std::optional<Deadline> end;
   const bool is_empty = own_->shared().close(size(), [&](int rank) {

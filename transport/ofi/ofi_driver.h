@@ -4,6 +4,8 @@
 //     small    {Header, payload} in one message, from and into buffers of this driver
 //     large    {Header, Remote}: the reader reads the payload in place (fi_read), directly to its
 //              destination, and reports completion (Kind::taken)
+//     windows  fi_read and fi_write of memory that its owner has exposed; a write completes once it
+//              is visible there (FI_DELIVERY_COMPLETE)
 //
 // No message order is required. progress() consumes all completions, because a provider may need
 // that to make progress. Operations for which a provider has no room are queued here.
@@ -23,7 +25,8 @@ namespace tutti::ofi {
 class OfiDriver final : public fabric::Driver {
  public:
   // Selects by choose() in cards.h. Throws Error: unsupported, system.
-  explicit OfiDriver(const Near& near, const std::string& provider = "");
+  explicit OfiDriver(const Near& near, const std::string& provider = "",
+                     fabric::Rma rma = fabric::Rma::automatic);
   ~OfiDriver() override;
 
   std::string name() const override { return "libfabric (" + fabric_.provider() + ")"; }
@@ -34,6 +37,10 @@ class OfiDriver final : public fabric::Driver {
   void receive(const fabric::Arrival& arrival, std::byte* memory,
                std::atomic<fabric::Coming>& coming) override;
   void drop(const fabric::Arrival& arrival) override;
+  Exposed expose(std::span<std::byte> memory) override;
+  void conceal(uint64_t id) override { exposed_.erase(id); }
+  std::unique_ptr<fabric::Remote> reach(int rank, std::string_view key) override;
+  void access(fabric::Access& access) override;
   bool progress() override;
   int event_fd() const override { return closed_ ? -1 : fabric_.event_fd; }
   bool needs_polling() const override {
@@ -57,7 +64,7 @@ class OfiDriver final : public fabric::Driver {
 
   // An operation in flight. libfabric's context comes first, so that both have the same address.
   struct Operation {
-    enum class What : uint8_t { receive, send, read };
+    enum class What : uint8_t { receive, send, read, access };
     fi_context2 context = {};
     What what;
     int rank = 0;  // the peer; unused for a receive
@@ -77,6 +84,11 @@ class OfiDriver final : public fabric::Driver {
     void* descriptor = nullptr;
     std::atomic<fabric::Coming>* coming = nullptr;  // null: not in use
   };
+  struct Accessing : Operation {
+    fabric::Access* access = nullptr;  // null: not in use
+    void* descriptor = nullptr;
+  };
+  struct Foreign;
   // A payload that its receiver reads.
   struct Loan {
     fabric::Send* send = nullptr;
@@ -89,6 +101,7 @@ class OfiDriver final : public fabric::Driver {
   void post_receive(Buffer& buffer);
   void begin(Operation& operation);
   ssize_t try_to_begin(Operation& operation);
+  ssize_t try_to_access(Accessing& accessing);
   bool begin_waiting();
   void lend(fabric::Send& send, Buffer& buffer);
   void notify_taken(const Remote& remote);
@@ -110,6 +123,7 @@ class OfiDriver final : public fabric::Driver {
 
   Endpoint fabric_;
   const bool local_;  // local memory must be registered, too
+  const bool accesses_;  // remote memory access is used
   Ranks ranks_;
   std::map<int, fi_addr_t> peers_;
   uint64_t next_key_ = 1;
@@ -120,6 +134,8 @@ class OfiDriver final : public fabric::Driver {
   std::deque<Buffer> buffers_;
   std::vector<Buffer*> free_;
   std::deque<Read> reads_;
+  std::deque<Accessing> accessing_;
+  std::map<uint64_t, Registration> exposed_;  // by key
   std::map<uint64_t, Loan> loans_;
   std::vector<Operation*> waiting_;  // queued until there is room
   bool closed_ = false;

@@ -40,7 +40,7 @@ class RemoteMemory {
   virtual ~RemoteMemory() = default;
 
   // Begins to write a prefix of `from` at byte `offset` and returns its length, which is 0 while
-  // too many accesses are in flight. `from` may be reused on return.
+  // too many puts or an overlapping one are in flight. `from` may be reused on return.
   virtual size_t put(uint64_t offset, std::span<const std::byte> from) = 0;
   // Returns true once all puts are visible in the owner's memory.
   virtual bool is_flushed() = 0;
@@ -54,6 +54,9 @@ class RemoteMemory {
   };
   // Reads bytes at `offset` into `into`, which must live as long as the result.
   virtual std::unique_ptr<Get> get(uint64_t offset, std::span<std::byte> into) = 0;
+
+  // True if short puts are faster as messages.
+  virtual bool sends_short_puts() const = 0;
 
   // Returns why accesses have failed and all later ones will, also if the owner has left the job;
   // empty: they have not.

@@ -131,7 +131,7 @@ void Window::put(ConstBuffer from, int rank, uint64_t offset) {
   }
   if (bytes == 0) return;
   if (rank == s.rank()) return s.own().write(offset, from.data, bytes);
-  if (to.may_access()) {
+  if (to.may_put(bytes)) {
     to.channel->check();
     to.remote->put(offset, {static_cast<const std::byte*>(from.data), bytes});
     return s.make_progress_at_times();

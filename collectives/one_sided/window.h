@@ -56,7 +56,7 @@ class SharedPart;  // shared_part.h
 // Effect of a member's death on the others.
 enum class Members : uint8_t {
   end_together,  // the window fails on all ranks
-  may_die,       // calls to the dead rank fail; costs two communicators per pair of ranks
+  may_die,       // calls to the dead rank fail; costs a communicator per pair of ranks
 };
 
 class Window {

@@ -84,26 +84,23 @@ void Window::State::share(Communicator& world, std::span<std::byte> memory) {
 // Opens one channel for all ranks, or one per other rank, which two ranks create at a time: all
 // ranks in the same order of pairs.
 void Window::State::open_channels(Communicator& world, Members members) {
-  const auto add = [this](Communicator requests, Communicator replies, int source) {
-    channels_.push_back(
-        std::make_shared<Channel>(std::move(requests), std::move(replies), source, own_));
+  const auto add = [this](Communicator ranks, int source) {
+    channels_.push_back(std::make_shared<Channel>(std::move(ranks), source, own_));
     return channels_.back();
   };
   if (members == Members::end_together) {
-    const std::shared_ptr<Channel> all = add(world.duplicate(), world.duplicate(), kAnySource);
+    const std::shared_ptr<Channel> all = add(world.duplicate(), kAnySource);
     for (int rank = 0; rank < size(); ++rank) {
       links_[static_cast<size_t>(rank)].channel = all;
       links_[static_cast<size_t>(rank)].there = rank;
     }
   } else {
-    constexpr int kRequests = kLargestTag - 1;
-    constexpr int kReplies = kLargestTag;
     for (int other = 0; other < size(); ++other) {
       if (other == rank_) continue;
       const std::array pair = {std::min(rank_, other), std::max(rank_, other)};
       Link& to = links_[static_cast<size_t>(other)];
       to.there = other > rank_ ? 1 : 0;
-      to.channel = add(world.create(pair, kRequests), world.create(pair, kReplies), to.there);
+      to.channel = add(world.create(pair, kLargestTag), to.there);
     }
   }
   for (const std::shared_ptr<Channel>& channel : channels_) channel->serve();
@@ -246,7 +243,7 @@ bool Window::State::is_gone(int rank) const {
 }
 
 void Window::State::meet() {
-  if (together_) return channels_.front()->replies().barrier();
+  if (together_) return channels_.front()->meet();
   ++fences_;
   for (const Link& to : links_) {
     if (to.channel == nullptr || to.channel->failed()) continue;

@@ -60,8 +60,8 @@ struct Access {
   bool writes = false;
 };
 
-// Use of remote memory access for windows. Providers over sockets emulate it by messages.
-enum class Rma : uint8_t { automatic, on, off };  // automatic: if network cards perform it
+// Use of remote memory access for windows. automatic: where it is faster than messages.
+enum class Rma : uint8_t { automatic, on, off };
 
 // Progress of a rendezvous or an access.
 enum class Coming : uint8_t { no, under_way, here, lost };
@@ -137,6 +137,8 @@ class Driver {
     static_cast<void>(key);
     return nullptr;
   }
+  // True if short puts are faster as messages, which carry several requests.
+  virtual bool sends_short_puts() const { return false; }
   // Begins an access. May complete at once, or later (Events::accessed).
   virtual void access(Access& access) { events().accessed(access, false); }
 

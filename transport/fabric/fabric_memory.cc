@@ -56,6 +56,7 @@ class Reached final : public RemoteMemory {
   size_t put(uint64_t offset, std::span<const std::byte> from) override;
   bool is_flushed() override;
   std::unique_ptr<Get> get(uint64_t offset, std::span<std::byte> into) override;
+  bool sends_short_puts() const override { return provider_.sends_short_puts(); }
   std::string failure() override;
 
  private:
@@ -83,9 +84,16 @@ void Reached::take_back_ended() {
 
 size_t Reached::put(uint64_t offset, std::span<const std::byte> from) {
   const size_t bytes = std::min(from.size(), kPiece);
+  // Accesses in flight have no order, so overlapping ones must not be.
+  const auto overlaps = [&](const Provider::Accessing* put) {
+    return put->offset < offset + bytes && offset < put->offset + put->bytes;
+  };
+  const auto is_full = [&] {
+    return puts_.size() >= kMostInFlight || std::ranges::any_of(puts_, overlaps);
+  };
   const auto lock = provider_.lock();
-  if (puts_.size() >= kMostInFlight) take_back_ended();
-  if (has_failed_ || puts_.size() >= kMostInFlight) return 0;
+  if (is_full()) take_back_ended();
+  if (has_failed_ || is_full()) return 0;
   Provider::Accessing* const put = provider_.take_access();
   std::memcpy(put->memory, from.data(), bytes);
   puts_.push_back(put);

@@ -55,9 +55,6 @@ class RemoteMemory {
   // Reads bytes at `offset` into `into`, which must live as long as the result.
   virtual std::unique_ptr<Get> get(uint64_t offset, std::span<std::byte> into) = 0;
 
-  // True if short puts are faster as messages.
-  virtual bool sends_short_puts() const = 0;
-
   // Returns why accesses have failed and all later ones will, also if the owner has left the job;
   // empty: they have not.
   virtual std::string failure() = 0;

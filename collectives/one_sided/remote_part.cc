@@ -26,10 +26,7 @@ constexpr std::chrono::seconds kTimeToTell{2};
 }  // namespace
 
 RemotePart::RemotePart(std::unique_ptr<RemoteMemory> memory, int rank, Progress progress)
-    : memory_(std::move(memory)),
-      rank_(rank),
-      sends_short_puts_(memory_->sends_short_puts()),
-      progress_(std::move(progress)) {}
+    : memory_(std::move(memory)), rank_(rank), progress_(std::move(progress)) {}
 
 template <typename Done>
 void RemotePart::wait(const Done& done) {

@@ -40,21 +40,14 @@ class RemotePart {
   void set_served(uint64_t messages);
   // True if an access would be in order.
   bool may_access() const { return served_.load(std::memory_order_acquire) == messages(); }
-  // True if also a put of this length would not be faster as a message.
-  bool may_put(uint64_t bytes) const {
-    return (bytes > kShortPut || !sends_short_puts_) && may_access();
-  }
 
  private:
-  static constexpr uint64_t kShortPut = 16 << 10;
-
   template <typename Done>
   void wait(const Done& done);
   [[noreturn]] void refuse(const std::string& why);
 
   const std::unique_ptr<RemoteMemory> memory_;
   const int rank_;
-  const bool sends_short_puts_;
   const Progress progress_;
   std::atomic<uint64_t> messages_ = 0;
   std::atomic<uint64_t> served_ = 0;

@@ -131,7 +131,7 @@ void Window::put(ConstBuffer from, int rank, uint64_t offset) {
   }
   if (bytes == 0) return;
   if (rank == s.rank()) return s.own().write(offset, from.data, bytes);
-  if (to.may_put(bytes)) {
+  if (to.may_access()) {
     to.channel->check();
     to.remote->put(offset, {static_cast<const std::byte*>(from.data), bytes});
     return s.make_progress_at_times();
@@ -299,7 +299,8 @@ void Window::flush(int rank) {
   }
   if (to.may_access()) {
     to.channel->check();
-    return to.remote->flush();
+    to.remote->flush();
+    return s.make_progress_at_times();
   }
   to.ask({.kind = Kind::flush}, nullptr, 0);
 }

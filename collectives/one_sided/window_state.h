@@ -46,9 +46,8 @@ class Window::State {
     int there = 0;  // rank within the channel
     std::unique_ptr<one_sided::RemotePart> remote;
 
-    // True if `remote` takes an access, or a put.
+    // True if an access by `remote` would be in order.
     bool may_access() const { return remote != nullptr && remote->may_access(); }
-    bool may_put(uint64_t bytes) const { return remote != nullptr && remote->may_put(bytes); }
     // Calls `send`, which sends a message to the owner, in order with accesses.
     template <typename Send>
     void send_in_order(const Send& send) const {

@@ -60,7 +60,8 @@ struct Access {
   bool writes = false;
 };
 
-// Use of remote memory access for windows. automatic: where it is faster than messages.
+// Use of remote memory access for windows. automatic: if network cards perform it, because over
+// sockets it is emulated by messages of the library, which are slower.
 enum class Rma : uint8_t { automatic, on, off };
 
 // Progress of a rendezvous or an access.
@@ -137,8 +138,6 @@ class Driver {
     static_cast<void>(key);
     return nullptr;
   }
-  // True if short puts are faster as messages, which carry several requests.
-  virtual bool sends_short_puts() const { return false; }
   // Begins an access. May complete at once, or later (Events::accessed).
   virtual void access(Access& access) { events().accessed(access, false); }
 

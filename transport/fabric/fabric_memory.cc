@@ -56,7 +56,6 @@ class Reached final : public RemoteMemory {
   size_t put(uint64_t offset, std::span<const std::byte> from) override;
   bool is_flushed() override;
   std::unique_ptr<Get> get(uint64_t offset, std::span<std::byte> into) override;
-  bool sends_short_puts() const override { return provider_.sends_short_puts(); }
   std::string failure() override;
 
  private:

@@ -135,7 +135,6 @@ class Provider final : private Events {
   std::unique_ptr<Remote> reach(int rank, std::string_view key) {
     return broken(rank) ? nullptr : driver_->reach(rank, key);
   }
-  bool sends_short_puts() const { return driver_->sends_short_puts(); }
   // An access whose memory is a slot of the provider. `coming` becomes here or lost at its end.
   struct Accessing : Access {
     Slot* slot = nullptr;

@@ -31,7 +31,7 @@ constexpr size_t kLongestName = 512;
 OfiDriver::OfiDriver(const Near& near, const std::string& provider, fabric::Rma rma)
     : fabric_(near, provider),
       local_(fabric_.wants(FI_MR_LOCAL)),
-      rma_(rma) {
+      accesses_(rma == fabric::Rma::on || (rma == fabric::Rma::automatic && !by_sockets())) {
   const size_t most = std::max(kBufferBytes, fabric::kMessageBytes);
   if (fabric_.info->ep_attr->max_msg_size < most) {
     throw Error(ErrorCode::unsupported,
@@ -333,7 +333,7 @@ struct OfiDriver::Foreign final : fabric::Remote {
 };
 
 OfiDriver::Exposed OfiDriver::expose(std::span<std::byte> memory) {
-  if (rma_ == fabric::Rma::off || closed_) return {};
+  if (!accesses_ || closed_) return {};
   const uint64_t id = next_key_;
   Registration registration = registered(memory, FI_REMOTE_READ | FI_REMOTE_WRITE);
   if (!registration) return {};
@@ -344,7 +344,7 @@ OfiDriver::Exposed OfiDriver::expose(std::span<std::byte> memory) {
 
 std::unique_ptr<fabric::Remote> OfiDriver::reach(int rank, std::string_view key) {
   Foreign::Key of;
-  if (rma_ == fabric::Rma::off || closed_ || key.size() != sizeof(of)) return nullptr;
+  if (!accesses_ || closed_ || key.size() != sizeof(of)) return nullptr;
   if (address_of(rank) == FI_ADDR_NOTAVAIL) return nullptr;
   std::memcpy(&of, key.data(), sizeof(of));
   return std::make_unique<Foreign>(of);

@@ -40,7 +40,6 @@ class OfiDriver final : public fabric::Driver {
   Exposed expose(std::span<std::byte> memory) override;
   void conceal(uint64_t id) override { exposed_.erase(id); }
   std::unique_ptr<fabric::Remote> reach(int rank, std::string_view key) override;
-  bool sends_short_puts() const override { return rma_ == fabric::Rma::automatic && by_sockets(); }
   void access(fabric::Access& access) override;
   bool progress() override;
   int event_fd() const override { return closed_ ? -1 : fabric_.event_fd; }
@@ -124,7 +123,7 @@ class OfiDriver final : public fabric::Driver {
 
   Endpoint fabric_;
   const bool local_;  // local memory must be registered, too
-  const fabric::Rma rma_;
+  const bool accesses_;  // remote memory access is used
   Ranks ranks_;
   std::map<int, fi_addr_t> peers_;
   uint64_t next_key_ = 1;

@@ -10,15 +10,6 @@
 
 namespace tutti::internal {
 
-namespace {
-
-// A yield of the progress thread that lasts longer gave its core to another thread.
-constexpr int64_t kSliceNs = 500'000;
-// Time for which it then sleeps without yielding.
-constexpr int64_t kSharedNs = 1'000'000'000;
-
-}  // namespace
-
 Engine::Engine(std::unique_ptr<Endpoint> endpoint, const EngineOptions& options)
     : options_(options),
       plans_(options.cost_model, options.algorithms),
@@ -130,7 +121,6 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
 // Sleeps without limit while no call is in flight, and for short times while peers are awaited.
 void Engine::make_progress(const std::stop_token& stop) {
   WaitTimes times;
-  int64_t shared_until = 0;  // another thread computes on this core
   while (!stop.stop_requested()) {
     callbacks_.run();
     if (stop.stop_requested()) return;  // the engine may be destroyed
@@ -139,22 +129,15 @@ void Engine::make_progress(const std::stop_token& stop) {
       active_.wait(rung);
       continue;
     }
-    // The core is for the thread that computes meanwhile. If that runs on this thread's core, a
-    // yield lasts a whole time slice, whereas a woken sleeper preempts.
+    // The core is for the thread that computes meanwhile.
     Backoff backoff(true, false, times);
     while (active_.count() > 0 && !stop.stop_requested()) {
       const bool moved = progress_others(nullptr);
       if (callbacks_.any()) break;
       if (moved) {
         backoff.reset();
-        continue;
-      }
-      const int64_t before = now_ns();
-      const bool sleeps = before < shared_until || !backoff.pause();
-      if (sleeps) {
+      } else if (!backoff.pause()) {
         sleep(nullptr, Deadline::never());
-      } else if (now_ns() - before > kSliceNs) {
-        shared_until = before + kSharedNs;
       }
     }
   }

@@ -448,9 +448,10 @@ TUTTI_API tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data)
 /* ---- one-sided calls: access to other ranks' memory, without calls of their own ----
  *
  * Offsets are in bytes, from the start of a rank's part. Memory that the ranks of a host share (a
- * window's own, or from tutti_alloc()) is accessed in place; otherwise messages are used, which the
- * owner serves whenever one of its threads is inside a call, and with TUTTI_PROGRESS_THREAD=1 also
- * while it computes. Requests of one rank to another are served in the order of its calls.
+ * window's own, or from tutti_alloc()) is accessed in place; tutti_put() and tutti_get() of a
+ * window's own memory use network cards' remote memory access (TUTTI_RMA); otherwise messages are
+ * used, which the owner serves whenever one of its threads is inside a call, and with
+ * TUTTI_PROGRESS_THREAD=1 also while it computes. Requests of one rank to another are served in the order of its calls.
  * tutti_put() and tutti_accumulate() return once their source may be changed; the owner's memory
  * has them after tutti_flush(). tutti_accumulate() and tutti_compare_and_swap() are atomic against
  * each other, 32 KiB at a time. A rank sees remote writes to its own part after tutti_fence(), or

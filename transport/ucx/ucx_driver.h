@@ -19,7 +19,7 @@ namespace tutti::ucx {
 
 class UcxDriver final : public fabric::Driver {
  public:
-  // Throws Error: unsupported (no UCX), system.
+  // Starts UCX. Throws Error: unsupported (no UCX), system.
   explicit UcxDriver(fabric::Rma rma = fabric::Rma::automatic);
   ~UcxDriver() override;
 

@@ -452,12 +452,13 @@ TUTTI_API tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data)
  * window's own, or from tutti_alloc()) is accessed in place; tutti_put() and tutti_get() of a
  * window's own memory use network cards' remote memory access (TUTTI_RMA); otherwise messages are
  * used, which the owner serves whenever one of its threads is inside a call, and with
- * TUTTI_PROGRESS_THREAD=1 also while it computes. Requests of one rank to another are served in the order of its calls.
- * tutti_put() and tutti_accumulate() return once their source may be changed; the owner's memory
- * has them after tutti_flush(). tutti_accumulate() and tutti_compare_and_swap() are atomic against
- * each other, 32 KiB at a time. A rank sees remote writes to its own part after tutti_fence(), or
- * after tutti_wait_signal() of a signal that followed them. Any thread may call, also concurrently.
- * A dead rank fails every call on the window with TUTTI_RANK_DIED (see members_may_die). */
+ * TUTTI_PROGRESS_THREAD=1 also while it computes. Requests of one rank to another are served in the
+ * order of its calls. tutti_put() and tutti_accumulate() return once their source may be changed;
+ * the owner's memory has them after tutti_flush(). tutti_accumulate() and tutti_compare_and_swap()
+ * are atomic against each other, 32 KiB at a time. A rank sees remote writes to its own part after
+ * tutti_fence(), or after tutti_wait_signal() of a signal that followed them. Any thread may call,
+ * also concurrently. A dead rank fails every call on the window with TUTTI_RANK_DIED (see
+ * members_may_die). */
 
 typedef struct tutti_window tutti_window_t;
 typedef struct tutti_window_options {

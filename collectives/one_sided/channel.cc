@@ -49,7 +49,7 @@ std::optional<Work> Channel::dispatch(int rank) {
   if (added.empty()) return std::nullopt;
   auto message = std::make_shared<Bytes>(std::exchange(added, {}));
   Work work = ranks_.send_async(as_const_buffer(message->data(), message->size()), rank,
-                                   {.tag = kRequestTag});
+                                {.tag = kRequestTag});
   keep_until_sent(work, std::move(message));
   return work;
 }
@@ -128,9 +128,7 @@ void Channel::stop() {
   stopped_ = true;
 }
 
-void Channel::end(const std::string& why) {
-  ranks_.abort(why);
-}
+void Channel::end(const std::string& why) { ranks_.abort(why); }
 
 Work Channel::current() {
   const std::scoped_lock lock(service_mutex_);
@@ -226,7 +224,7 @@ void Channel::serve_message() {
     if (header.kind == Kind::put_data) {
       return follow(
           ranks_.recv_async(as_buffer(part_->memory().data() + header.offset, header.bytes),
-                               request_source_, {.tag = kDataTag}),
+                            request_source_, {.tag = kDataTag}),
           &Channel::serve_message);
     }
     serve_request(header, payload);
@@ -274,7 +272,7 @@ void Channel::answer_with_memory(int to, const Header& header) {
     return answer(to, header.reply_tag, copy.data(), copy.size());
   }
   ranks_.send_async(as_const_buffer(part_->memory().data() + header.offset, header.bytes), to,
-                      {.tag = header.reply_tag});
+                    {.tag = header.reply_tag});
 }
 
 }  // namespace tutti::one_sided

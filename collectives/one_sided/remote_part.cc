@@ -17,9 +17,9 @@ namespace tutti::one_sided {
 namespace {
 
 // Network cards take a few microseconds, fabrics over sockets up to milliseconds.
-constexpr int kPolls = 200;             // without giving way to other processes
+constexpr int kPolls = 200;  // without giving way to other processes
 constexpr int kPollsBeforeSleep = 2000;
-constexpr int kPollsPerLook = 64;       // for failures
+constexpr int kPollsPerLook = 64;  // for failures
 // Time for the control channel to report a death that the fabric noticed first.
 constexpr std::chrono::seconds kTimeToTell{2};
 
@@ -41,8 +41,8 @@ void RemotePart::wait(const Done& done) {
         deadline = timeout.count() == 0 ? Deadline::never() : Deadline::after(timeout);
       }
       if (deadline->passed()) {
-        throw Error(ErrorCode::timeout, cat("an access to the memory of rank ", rank_,
-                                            " has not ended"),
+        throw Error(ErrorCode::timeout,
+                    cat("an access to the memory of rank ", rank_, " has not ended"),
                     {.where = "one-sided call",
                      .cause = "that rank is stopped, or its network is down",
                      .remedy = "check that rank, or raise TUTTI_TIMEOUT",

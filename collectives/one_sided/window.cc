@@ -42,7 +42,8 @@ namespace {
 }
 
 inline uint64_t bytes_in(const ConstBuffer& buffer) {
-  if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) [[unlikely]] refuse_dtype();
+  if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) [[unlikely]]
+    refuse_dtype();
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(buffer.count, size_of(buffer.dtype), &bytes)) [[unlikely]] {
     refuse_count(buffer.count);
@@ -85,7 +86,8 @@ Window Window::allocate(Communicator world, uint64_t bytes, Members members) {
 }
 
 inline Window::State& Window::state() const {
-  if (state_ == nullptr) [[unlikely]] refuse_freed();
+  if (state_ == nullptr) [[unlikely]]
+    refuse_freed();
   return *state_;
 }
 

@@ -107,8 +107,8 @@ void Window::State::open_channels(Communicator& world, Members members) {
   for (const std::shared_ptr<Channel>& channel : channels_) channel->serve();
 }
 
-// The ranks exchange the keys of memory that fabrics may access. Only memory that the window owns is
-// exposed: if it ends on this rank alone, its memory must outlive accesses in flight.
+// The ranks exchange the keys of memory that fabrics may access. Only memory that the window owns
+// is exposed: if it ends on this rank alone, its memory must outlive accesses in flight.
 void Window::State::expose(Communicator& world) {
   Paths* const paths = internal::paths_of(world);
   if (paths == nullptr || paths->far() == PathClass::tcp) return;
@@ -128,8 +128,8 @@ void Window::State::expose(Communicator& world) {
     if (rank == rank_ || to.part || key.bytes == 0) continue;
     std::unique_ptr<RemoteMemory> memory = paths->reach(rank, {key.text.data(), key.bytes});
     if (memory == nullptr) continue;
-    to.remote = std::make_unique<one_sided::RemotePart>(
-        std::move(memory), rank, [this, &to](bool sleeps) {
+    to.remote =
+        std::make_unique<one_sided::RemotePart>(std::move(memory), rank, [this, &to](bool sleeps) {
           to.channel->check();
           if (!sleeps) return make_progress();
           std::optional<Work> handle;

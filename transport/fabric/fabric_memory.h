@@ -1,5 +1,5 @@
-// Memory of this rank and of others on a fabric. Accesses use the provider's slots as buffers, which
-// are registered once; a slot whose access was lost is never reused.
+// Memory of this rank and of others on a fabric. Accesses use the provider's slots as buffers,
+// which are registered once; a slot whose access was lost is never reused.
 #pragma once
 
 #include <cstddef>

@@ -13,9 +13,9 @@ namespace tutti::ucx {
           call(worker_release_address) call(worker_query) call(worker_get_efd) call(worker_arm)    \
               call(worker_progress) call(worker_set_am_recv_handler) call(ep_create)               \
                   call(ep_close_nbx) call(am_send_nbx) call(am_recv_data_nbx)                      \
-                      call(am_data_release) call(request_free) call(request_check_status)      \
-                          call(mem_map) call(mem_unmap) call(rkey_pack) call(rkey_buffer_release) \
-                              call(ep_rkey_unpack) call(rkey_destroy) call(put_nbx) call(get_nbx) \
+                      call(am_data_release) call(request_free) call(request_check_status)          \
+                          call(mem_map) call(mem_unmap) call(rkey_pack) call(rkey_buffer_release)  \
+                              call(ep_rkey_unpack) call(rkey_destroy) call(put_nbx) call(get_nbx)  \
                                   call(ep_flush_nbx)
 
 struct Library {

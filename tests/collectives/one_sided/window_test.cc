@@ -78,8 +78,9 @@ class Windows : public ::testing::TestWithParam<std::string> {
   };
 };
 
-INSTANTIATE_TEST_SUITE_P(Ways, Windows, ::testing::Values("in_place", "shm", "tcp", "ucx", "ofi",
-                                           "ucx_rma", "ofi_rma"),
+INSTANTIATE_TEST_SUITE_P(Ways, Windows,
+                         ::testing::Values("in_place", "shm", "tcp", "ucx", "ofi", "ucx_rma",
+                                           "ofi_rma"),
                          [](const auto& info) { return info.param; });
 
 // Sizes that fit one message, its limit, and larger ones, some of them odd.

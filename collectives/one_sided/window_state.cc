@@ -125,7 +125,7 @@ void Window::State::expose(Communicator& world) {
   for (int rank = 0; rank < size(); ++rank) {
     const Key& key = keys[static_cast<size_t>(rank)];
     Link& to = links_[static_cast<size_t>(rank)];
-    if (rank == rank_ || to.part || key.bytes == 0) continue;
+    if (rank == rank_ || to.part || key.bytes == 0 || key.bytes > key.text.size()) continue;
     std::unique_ptr<RemoteMemory> memory = paths->reach(rank, {key.text.data(), key.bytes});
     if (memory == nullptr) continue;
     to.remote =

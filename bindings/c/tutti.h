@@ -450,7 +450,8 @@ TUTTI_API tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data)
 /* ---- one-sided calls: access to other ranks' memory, without matching calls by those ranks ----
  *
  * Offsets are in bytes, from the start of a rank's part. Memory that the ranks of a host share (a
- * window's own, or from tutti_alloc()) is accessed in place. All other memory is accessed by
+ * window's own, or from tutti_alloc()) is accessed in place. tutti_put() and tutti_get() of a
+ * window's own memory use network cards' remote memory access (TUTTI_RMA). All other accesses are
  * messages. The owner serves them whenever one of its threads is inside a call, and with
  * TUTTI_PROGRESS_THREAD=1 also while it computes. Requests of one rank to another are served in the
  * order of its calls. tutti_put() and tutti_accumulate() return once their source may be changed;

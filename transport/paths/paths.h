@@ -21,6 +21,7 @@
 #include "transport/limits.h"
 #include "transport/path_class.h"
 #include "transport/paths/endpoint.h"
+#include "transport/remote_memory.h"
 #include "transport/transport.h"
 
 namespace tutti {
@@ -90,6 +91,12 @@ class Paths {
   // Maps memory at a near member's location for reading and writing. Null if the address space has
   // no room. The owner must keep the memory while the mapping lives.
   std::shared_ptr<std::byte> map(uint64_t place, size_t bytes);
+
+  // Lets members that are not near access this memory by the fabric's own remote memory access.
+  // Null if there is no such fabric, or it refuses the memory.
+  std::unique_ptr<ExposedMemory> expose(std::span<std::byte> memory);
+  // Memory that a member has exposed with this key; null if it cannot be reached.
+  std::unique_ptr<RemoteMemory> reach(int member, std::string_view key);
 
  private:
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_local);

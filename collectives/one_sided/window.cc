@@ -30,7 +30,7 @@ namespace {
   throw Error(ErrorCode::invalid_argument, what, {.where = "one-sided call", .remedy = remedy});
 }
 
-// What refuses is apart from the checks, so that those are inlined.
+// The functions that refuse are apart from the checks, so that the checks are inlined.
 [[noreturn, gnu::noinline]] void refuse_dtype() {
   refuse("the buffer has no known dtype", "use a value of DType");
 }

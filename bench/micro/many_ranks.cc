@@ -171,6 +171,10 @@ class Ranks {
     parts_.resize(world_.size());
     const int groups = std::min(kMostGroups, job_.size);
     for_each_rank([&](size_t i) { parts_[i] = world_[i].split(world_[i].rank() % groups); });
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const int first = world_[i].rank() % groups;  // of this part's ranks
+      report.good &= parts_[i].size() == (job_.size - first + groups - 1) / groups;
+    }
     reduce_all(parts_, report);
   }
 

@@ -12,6 +12,7 @@
 // job cannot start ("failure"). A first connection that ends earlier counts as a death.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,7 +31,8 @@ namespace tutti::bootstrap {
 
 // This rank's view of the job after the bootstrap.
 struct Membership {
-  std::vector<PeerInfo> peers;
+  std::shared_ptr<const std::vector<PeerInfo>> peers;  // shared by this process's ranks
+  PeerInfo rank_zero;  // with the address that is known to work from here; replaces peers[0]
   std::string key;                           // keys all later handshakes
   bool encrypted = false;                    // the links; true if there is a token
   int fanout = 32;                           // as configured on rank 0
@@ -43,6 +45,11 @@ struct Membership {
   std::vector<RankEnd> ends;  // reported by the launcher so far
   InitStats stats;
 };
+
+// Returns the table that ranks of this process with the same `key` (Membership::key) have, or else
+// that of read(), which throws if it cannot be read. Thread-safe.
+std::shared_ptr<const std::vector<PeerInfo>> shared_table(
+    const std::string& key, const std::function<std::vector<PeerInfo>()>& read);
 
 // Counts the three messages of a handshake, on either side.
 inline void count_accepted(InitStats& stats) {

@@ -144,6 +144,10 @@ std::vector<Candidate> Planner::explain(const Wanted& wanted) {
   for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
     Candidate candidate{
         .algorithm = algorithm, .excluded = why_not(*algorithm, shape_, wanted), .prediction = {}};
+    if (candidate.excluded.empty() &&
+        is_too_wide(plans_of(*algorithm, wanted.root, false)[0], wanted.dtype)) {
+      candidate.excluded = "a message has no room for an element of each chunk that it carries";
+    }
     if (candidate.excluded.empty()) candidate.prediction = price(*algorithm, wanted);
     candidates.push_back(std::move(candidate));
   }

@@ -64,9 +64,9 @@ bool Engine::progress_others(const EngineClient* self) {
 
 void Engine::sleep(EngineClient* self, const Deadline& deadline) {
   // Thousands of sleepers that each look around 20 times a second would keep the processors busy.
-  constexpr std::chrono::microseconds kSleepPerRank(250);
-  const auto longest =
-      std::max<std::chrono::microseconds>(kLongestSleep, control().size() * kSleepPerRank);
+  constexpr int kRanksPerMillisecond = 4;
+  const std::chrono::milliseconds for_all(control().size() / kRanksPerMillisecond);
+  const auto longest = std::max(kLongestSleep, for_all);
   const std::chrono::microseconds at_most = deadline.remaining(longest);
   const uint64_t turn = turns_.load();
   const std::unique_lock sleeper(sleeper_mutex_, std::try_to_lock);

@@ -41,7 +41,7 @@ def digests(out):
 
 
 CALLS = "tutti bench all_reduce --max 8 --iterations 2"
-# Commands that must fail; what they print is looked at.
+# Commands that must fail. Facts read what they print.
 DEATH = f"! tutti run -n 3 -- bash -c 'if [ $RANK = 1 ]; then kill -9 $$; fi; {CALLS}'"
 STALL = "! TUTTI_TIMEOUT=2 TUTTI_FAULT=stall:1:20 tutti bench all_reduce -n 2 --max 1K"
 STRANGER = f"""export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000)) WORLD_SIZE=2 TUTTI_INIT_TIMEOUT=3

@@ -1,4 +1,6 @@
 """Facts about pipelines, tensor, expert and spatial parallelism."""
+import re
+
 from fact import Fact, Figure, same_losses
 
 SECTION = "Model parallelism"
@@ -52,7 +54,9 @@ BLOCKS, WIDTH, TOKENS = 4, 32, 16 * 32
 
 
 def sums_a_block(out):
-    """All-reduces of tokens x width values a block, of what tensor ranks send beyond embedding and output layer."""
+    """Returns how many all-reduces of tokens x width values a tensor rank sends per block.
+
+    Compares two depths, so that the embedding and the output layer cancel out."""
     sent = [out.lines(name)[0]["bytes_sent_by_axis"]["tensor"] for name in ("four.jsonl", "two.jsonl")]
     return (sent[0] - sent[1]) / 2 / (TOKENS * WIDTH * 4)
 
@@ -74,7 +78,7 @@ SPATIAL = f"{UNET} -n 1 --json whole.jsonl; {UNET} -n 4 --spatial 2x2 --json til
 
 
 def gain(size):
-    """One rank's time over two ranks', forward."""
+    """Returns the figure of the time of one rank's forward pass divided by that of two ranks."""
     return Figure(f"gain of 2 ranks, {size} x {size} pixels, forward", "tutti run -n 2 -- spatial 128 256 512",
                   lambda out: out.number(rf"^(?:\[0\])? *{size} +[\d.]+ +[\d.]+ +([\d.]+)"), least=0.8, most=2.3, small=False,
                   needs="spatial")
@@ -122,5 +126,8 @@ FACTS = [
         Figure("largest relative difference of losses, experts on 2 ranks and on each",
                f"{EXPERTS} --ep 2 --json two.jsonl; {EXPERTS} --json one.jsonl", same_losses("two.jsonl", "one.jsonl"),
                most=1e-5)]),
-    Fact(SECTION, "Fused operators", "bias + GeLU and bias + dropout + add: +11%", [], "absent: there is no benchmark of them"),
+    Fact(SECTION, "Fused operators", "bias + GeLU and bias + dropout + add: +11%", [
+        Figure(f"% gained by product and chain, {chain}", "fusion",
+               lambda out, chain=chain: out.number(rf"^{re.escape(chain)} .* ([-\d.]+)$"), least=-5, most=100,
+               needs="fusion") for chain in ("bias + GeLU", "bias + dropout + add", "SwiGLU")]),
 ]

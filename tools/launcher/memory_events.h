@@ -1,19 +1,23 @@
-// Detects kills by the kernel's out-of-memory killer. A waiting parent only sees signal 9, but the
+// Detects kills by the kernel's out-of-memory killer. A waiting parent sees only signal 9, but the
 // kernel counts these kills for each control group (container, batch job) and for the host.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "base/control_groups.h"
 
 namespace tutti::tool {
 
 class OutOfMemoryWatch {
  public:
-  // `root`: directory that contains /proc and /sys.
+  // Starts to watch. `root`: directory that contains /proc and /sys.
   explicit OutOfMemoryWatch(std::string root = "");
 
-  // Explains the death of `killed` processes of this group by signal 9 since the last call (or the
-  // start): "by the kernel's out-of-memory killer ..."; empty if that did not kill them.
+  // Returns an explanation of the death by signal 9 of `killed` processes of this group since the
+  // last call (or the start): "by the kernel's out-of-memory killer ..."; empty if the kernel did
+  // not kill them.
   std::string explain(int killed);
 
  private:
@@ -25,9 +29,7 @@ class OutOfMemoryWatch {
   std::string limit() const;
 
   std::string root_;
-  std::string mount_;  // mount of the memory control groups
-  std::string group_;  // this process's: `mount_`, or a folder below it
-  bool first_version_ = false;
+  std::vector<ControlGroup> groups_;  // of one version, from this process's own to the root
   Counts before_;
 };
 

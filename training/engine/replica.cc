@@ -7,170 +7,13 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/settings.h"
 #include "base/text.h"
 #include "training/core/group.h"
+#include "training/engine/replica_parts.h"
 #include "training/kernels/elementwise.h"
-#include "training/optimizers/gradient_norm.h"
-#include "training/optimizers/matrix_exchange.h"
-#include "training/parallel/averaging/averaging.h"
-#include "training/parallel/hooks/sufficient_factors.h"
 #include "training/parallel/rank_reducer.h"
-#include "training/parallel/same_products.h"
-#include "training/pipeline/places.h"
 
 namespace tutti::training {
-namespace {
-
-RunnerOptions runner_options(RunnerOptions options, ParameterStorage& storage, Mesh& mesh) {
-  options.dtype = storage.options().dtype;
-  options.mesh = &mesh;
-  if (storage.options().offload.activations()) options.pager = storage.pager();
-  return options;
-}
-
-pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
-  return {options.schedule, mesh.size(Axis::pipeline), options.virtual_stages};
-}
-
-pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
-                                const Mesh& mesh) {
-  check_rounding(options);
-  check_servers(options, mesh.world().size(), mesh.size(Axis::data) < mesh.world().size());
-  check_cuts(model, mesh.place());
-  check_experts(model, options);
-  std::vector<int> cut = options.pipeline.cut;
-  if (cut.empty()) cut = pipeline::estimated_cut(model, plans.chunks());
-  const pipeline::Placement placement =
-      make_placement(plans.layout(), model, cut, mesh.place(Axis::pipeline));
-  check_schedule(options, placement);
-  const bool shares_samples =
-      mesh.place().ranks_along(kPartAxes) > 1 || mesh.size(Axis::expert) > 1;
-  check_averages(options, shares_samples || sums_over_others(model, placement),
-                 mesh.world().size() / mesh.size(Axis::data));
-  return placement;
-}
-
-// Ranks with the same units: those along `axes`, on each of the stages that hold the units.
-Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& placement) {
-  if (placement.holders.size() == 1) return mesh.group(axes);
-  std::vector<int> ranks;
-  for (const int stage : placement.holders) {
-    for (int rank = 0; rank < mesh.world().size(); ++rank) {
-      if (mesh.place_of(rank, Axis::pipeline) != stage) continue;
-      if (mesh.is_beside(rank, AxisSet::all().without(axes | AxisSet{Axis::pipeline}))) {
-        ranks.push_back(rank);
-      }
-    }
-  }
-  return mesh.world().create(ranks);
-}
-
-ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& batch,
-                            const pipeline::Placement& placement) {
-  GroupTable table = parameter_groups(model.parameters().specs(), placement.parameters);
-  std::vector<Communicator> ranks;
-  for (const AxisSet axes : table.axes) {
-    ranks.push_back(axes == kBatchAxes ? batch : ranks_along(mesh, axes, placement));
-  }
-  return {std::move(ranks), std::move(table.group_of)};
-}
-
-// The axes over which norms are summed within a stage. In ZeRO stage 0 each rank along the other
-// axes of the batch computes the whole norm itself.
-AxisSet counting_axes(const Model& model, int zero_stage) {
-  const AxisSet all = AxisSet::all().without({Axis::pipeline});
-  if (zero_stage > 0) return all;
-  return all.without(kBatchAxes) | model.parameters().mesh().experts;
-}
-
-StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Placement& placement,
-                               Model& model, const MeshPlace& place, const Optimizer& optimizer,
-                               const std::vector<FactorTraffic>& factors) {
-  StorageOptions storage = options.storage;
-  storage.alignment = optimizer.alignment();
-  storage.alone = parameters_of(factors);
-  storage.parameters = placement.parameters;
-  storage.copies = placement.copies;
-  // Ranks along these axes have equal parts of a parameter: the first one counts it.
-  for (const int parameter : placement.parameters) {
-    const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
-    // Both throw for cuts that the optimizer does not support.
-    optimizer.state_format(spec);
-    optimizer.whole_states(spec, static_cast<int>(model.units().size()));
-    const Placement& its = spec.placement;
-    const AxisSet others = its.cut_over() | (storage.stage > 0 ? its.summed_over() : AxisSet());
-    if (place.first_along(counting_axes(model, storage.stage).without(others))) continue;
-    storage.copies.push_back(parameter);
-  }
-  storage.masters = !options.without_masters();
-  // Stages that hold the same units reach the ends of buckets in different orders.
-  const bool one_order = placement.holders.size() == 1;
-  storage.one_pass = options.passes == 1 && one_order;
-  storage.shard_sums = one_order && shards_sums(options);
-  return storage;
-}
-
-// Stages that hold the same units (Chimera) reach the end of a bucket at different entries of their
-// tables: they must not block for its sum, or for memory, before the last one.
-DataParallelOptions parallel_options(const ReplicaOptions& options,
-                                     const pipeline::Placement& placement) {
-  DataParallelOptions parallel = options.data_parallel;
-  for (const auto& joined : placement.joined) parallel.joined.push_back(joined.parameter);
-  const bool one_order = placement.holders.size() == 1;
-  if (!one_order) parallel.overlap = true;
-  parallel.sums_uses_apart =
-      one_order && !parallel.allow_unused && settings().get_bool("TUTTI_DETERMINISTIC");
-  return parallel;
-}
-
-// Collective. Checks ranks that each compute a result that must be equal on all of them.
-void check_products(const ReplicaOptions& options, const Optimizer& optimizer, Mesh& mesh) {
-  if (options.factors.layers != FactorLayers::none) {
-    check_same_products(mesh.world(), options.storage.dtype, "send gradients as factors",
-                        "remove --factors");
-  }
-  if (optimizer.takes_matrices() && options.storage.stage == 0) {
-    check_same_products(mesh.world(), DType::f32,
-                        "compute the updates of whole matrices on every rank", "use ZeRO stage 1");
-  }
-}
-
-std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& storage,
-                                                const ReplicaOptions& options,
-                                                const pipeline::Placement& placement, Mesh& mesh,
-                                                const HookFactory& make_hook,
-                                                const Optimizer& optimizer) {
-  std::unique_ptr<CommunicationHook> hook = make_hook ? make_hook(storage.layout()) : nullptr;
-  made_on_all(mesh.world(), [&] {
-    check_factors(options, model, placement, hook != nullptr);
-    if (optimizer.takes_matrices() && options.storage.stage > 0) {
-      require_one_group(storage.layout());
-    }
-  });
-  if (!storage.options().alone.empty()) {
-    hook = std::make_unique<SufficientFactors>(model.parameters(), storage.layout(),
-                                               storage.options().alone, storage.options().dtype,
-                                               storage.groups().ranks.front());
-  } else if (hook != nullptr) {
-    made_on_all(mesh.world(), [&] {
-      check_compression(options, placement);
-      check_scale(*hook, options);
-    });
-  }
-  const DataParallelOptions parallel = parallel_options(options, placement);
-  if (options.synchronizer) return options.synchronizer(model, storage, parallel);
-  if (options.sync.has_servers()) return std::make_unique<ParameterServer>(storage, options.sync);
-  if (options.sync.has_own_values()) {
-    SyncOptions sync = options.sync;
-    sync.worker_stages = mesh.size(Axis::pipeline);
-    sync.worker_tensor_ranks = mesh.size(Axis::tensor);
-    return make_averaging(storage, sync, options.seed);
-  }
-  return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));
-}
-
-}  // namespace
 
 Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                  const ReplicaOptions& options, const HookFactory& hook)
@@ -195,8 +38,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
           make_synchronizer(model, storage_, options, placement_, mesh_, hook, *optimizer)),
       servers_(options.sync.has_servers() ? static_cast<ParameterServer*>(synchronizer_.get())
                                           : nullptr),
-      // If ranks differ only in their samples, each has the whole gradient of a micro-batch, unless
-      // it has only the factors.
+      // A norm is measured if ranks differ only in their samples, so that each has the whole
+      // gradient of a micro-batch, and not only factors.
       probe_(*synchronizer_, model,
              {.each_micro_batch = storage_.adds_to_shards() || storage_.sums_in_order(),
               .measures = mesh_.size(Axis::data) == world().size() && factors_.empty() &&
@@ -209,7 +52,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
-  mesh_.along(Axis::spatial);  // collective: some of its ranks may never send a halo
+  // creates the group here, which is collective: later some ranks may never send a halo
+  mesh_.along(Axis::spatial);
   made_on_all(world(), [&] { check_updates(options_, model, updater_.optimizer()); });
   check_products(options_, updater_.optimizer(), mesh_);
   gradients_.set_hooks(probe_);
@@ -219,7 +63,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
   synchronizer_->publish_values();
 }
 
-// Each of the two stages that use a parameter adds up its own micro-batches, then the other's sum.
+// Sums gradients of parameters that two stages use. Each stage adds up its own micro-batches, then
+// adds the other's sum.
 void Replica::join_tied_gradients() {
   Communicator& stages = mesh_.along(Axis::pipeline);
   for (const auto& [parameter, peer] : placement_.joined) {
@@ -236,8 +81,8 @@ void Replica::join_tied_gradients() {
   }
 }
 
-// Returns the square for this rank's first micro-batch, whose gradient is of its part of the mean
-// over the step's targets; and 1 if there is one, else 0.
+// Returns the squared norm for this rank's first micro-batch, and 1, or 0 and 0 if it has none. The
+// gradient is a part of that of the mean over the step's targets.
 std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
                                                   const StepCounts& counts,
                                                   double loss_scale) const {
@@ -248,8 +93,8 @@ std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
   return {probe_.square() * factor * factor, 1};
 }
 
-// An error on one rank aborts all communicators: a rank that waits on any of them would otherwise
-// not learn the reason.
+// Runs `work`. An error on one rank aborts all communicators: otherwise a rank that waits on one of
+// them would not learn the reason.
 template <typename Work>
 auto Replica::ending_all(const Work& work) {
   try {
@@ -266,8 +111,8 @@ void Replica::abort_all(const std::string& reason) {
   synchronizer_->abort(reason);
 }
 
-// Adds to errors that other ranks reported the stages of this rank and of the rank in question,
-// unless the executor has done so.
+// Runs `work`. Adds to errors that other ranks reported the stages of this rank and of the rank
+// that failed, unless the executor has done so.
 template <typename Work>
 auto Replica::with_places(int64_t step, const Work& work) {
   try {
@@ -363,7 +208,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   const Trouble trouble = this->trouble();
   const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
   const auto flag = [](bool set) { return set ? 1.0 : 0.0; };
-  // Ranks along the other axes have the same batches.
+  // Only the first of the ranks that have the same batches counts them.
   const bool counts_next =
       batches.next != nullptr && mesh_.place().first_along(AxisSet::all().without(kBatchAxes));
   const StepCounts next = counts_next ? gradients_.own_counts(*batches.next) : StepCounts();
@@ -400,11 +245,11 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   throw_on_all(world(), diverged(step, what, learning_rate));
 }
 
-// Returns the norm of the gradients; if it is not finite, nothing is updated.
+// Runs the optimizer. Returns the norm of the gradients; if it is not finite, changes nothing.
 double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   const ProfileSpan part(profiler_, StepProfiler::Phase::update);
-  // Covers all stages, some of which may have the same parameters.
+  // Sums over all stages, some of which may have the same parameters.
   const AxisSet ranks = counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
                       sharded() || stage() == placement_.holders.front());
@@ -441,7 +286,7 @@ std::vector<Replica::Trouble> Replica::gather(const Trouble& own) {
   return all;
 }
 
-// Reports the first cause: a NaN in a stage's output reaches all later stages.
+// Describes the first cause, because a NaN in a stage's output reaches all later stages.
 std::string Replica::describe(const std::vector<Trouble>& troubles) const {
   const auto order = [](const Trouble& trouble) {
     switch (trouble.kind) {

@@ -1,5 +1,5 @@
-// The kernels of a backend: a function of the same type for each kernel that the other headers in
-// this folder declare and describe. dispatch.cc calls them.
+// The kernels of a backend: one function pointer for each kernel that the other headers in this
+// folder declare and describe. dispatch.cc calls them.
 #pragma once
 
 #include "training/kernels/attention.h"
@@ -31,6 +31,7 @@ struct KernelTable {
   decltype(&training::copy) copy;
   decltype(&training::convert) convert;
   decltype(&training::dropout) dropout;
+  decltype(&training::dropout_add) dropout_add;
   decltype(&training::add_column_sums) add_column_sums;
   decltype(&training::add_values) add_values;
 

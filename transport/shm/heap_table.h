@@ -1,5 +1,5 @@
-// The heaps of this host's ranks that can be read in place, and the regions of communicators;
-// shared by all communicators of a job in this process.
+// The heaps of this host's ranks that can be read in place, and the regions of communicators. All
+// communicators of a job in this process share the table.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,10 @@ class HeapTable {
 
   const Heap* own() const { return own_.get(); }
   PeerMemory* others() const { return others_.get(); }
-  // Returns the heap for allocation and registration. Null, with one log line, if there can be
-  // none.
+  // Returns the heap for allocation and registration; null, with one log line, if this host cannot
+  // have one.
   std::shared_ptr<Heap> share() const;
-  // Null if there can be none, then on all ranks of the host.
+  // Returns the regions; null if this host cannot have them, then on all of its ranks.
   RegionTable* regions() const { return regions_.get(); }
 
  private:

@@ -34,8 +34,7 @@ Signature signature_of(const Request& request, uint64_t algorithm) {
   return signature;
 }
 
-// Returns the number of ranks whose inputs a result combines that `rank` has or completes for
-// another.
+// Returns the number of ranks whose inputs the result on `rank` combines; 0 if it has no result.
 int combined_ranks(const Request& request, int rank, int size) {
   switch (request.collective) {
     case Collective::scan:

@@ -9,11 +9,11 @@
 namespace tutti::internal {
 namespace {
 
-struct Answer {  // wire format on the control channel
+struct Answer {  // An answer in the format that the control channel carries
   uint32_t last_call = 0;
   uint32_t made_call = 0;
   std::array<uint64_t, 2> signature = {};
-  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few
+  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few ranks
 };
 
 }  // namespace
@@ -97,7 +97,7 @@ std::set<int> StallWatch::destroyed() const {
   return peers;
 }
 
-// The culprit is the end of the chain, or a rank on the way to it.
+// Explains the stall. The culprit is the end of the chain, or a rank on the way to it.
 StallWatch::Explanation StallWatch::explain(std::vector<int> missing, bool point_to_point) const {
   Explanation found;
   std::vector<int>& chain = missing;
@@ -153,7 +153,7 @@ std::string StallWatch::answer(uint32_t call) const {
     answer.signature = encode(record->signature);
   }
   const std::optional<CallRecord> last = recorder_.find(answer.last_call);
-  if (call == 0 || (last && !last->finished)) {  // 0: question from a point-to-point call
+  if (call == 0 || (last && !last->finished)) {  // 0: the question is from a point-to-point call
     const std::vector<int> waits_for = this->waits_for();
     std::copy_n(waits_for.begin(), std::min(waits_for.size(), answer.waits_for.size()),
                 answer.waits_for.begin());

@@ -17,6 +17,7 @@ constexpr KernelTable kKernels = {
     .copy = copy,
     .convert = convert,
     .dropout = dropout,
+    .dropout_add = dropout_add,
     .add_column_sums = add_column_sums,
     .add_values = add_values,
     .gemm = gemm,
@@ -50,7 +51,7 @@ constexpr KernelTable kKernels = {
     .average_pool_backward = average_pool_backward,
 };
 
-// Synchronous: calls return when their work is done.
+// The CPU's backend. It is synchronous: calls return when their work is done.
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }

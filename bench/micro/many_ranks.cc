@@ -12,8 +12,8 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -257,7 +257,8 @@ void print(const char* phase, const Report& report, int ranks) {
   const auto each = [&](int64_t bytes) { return static_cast<double>(bytes) / 1024 / ranks; };
   const Memory& memory = report.memory;
   std::printf("%-14s %9.2f %12.1f %9.1f %9.1f %9.1f\n", phase, report.seconds, each(memory.all),
-              each(memory.heap), each(memory.shared), each(memory.all - memory.heap - memory.shared));
+              each(memory.heap), each(memory.shared),
+              each(memory.all - memory.heap - memory.shared));
   std::fflush(stdout);
 }
 
@@ -276,7 +277,8 @@ bool run(int ranks, int count) {
     processes.push_back(start(first, end - first, job));
   }
   std::printf("%d ranks in %d processes\n", ranks, count);
-  std::printf("%-14s %9s %12s %9s %9s %9s\n", "", "seconds", "KiB a rank", "heap", "shared", "rest");
+  std::printf("%-14s %9s %12s %9s %9s %9s\n", "", "seconds", "KiB a rank", "heap", "shared",
+              "rest");
   bool good = true;
   constexpr std::array<const char*, kPhases> kNames = {"join", "5 all-reduces", "split", "leave"};
   Report joined;

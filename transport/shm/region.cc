@@ -63,8 +63,8 @@ Geometry::Geometry(int ranks, int largest_group)
   const size_t rest = most - std::min(most, largest.total_bytes());
   const size_t each = rest / static_cast<size_t>(largest_group);
   const size_t arena = std::min(each - std::min<size_t>(each, kPage), kMostSlotBytes);
-  slot_bytes = std::max(round_down(arena / static_cast<size_t>(slots), 64),
-                        least_slot_bytes(largest_group));
+  slot_bytes =
+      std::max(round_down(arena / static_cast<size_t>(slots), 64), least_slot_bytes(largest_group));
 }
 
 size_t Geometry::doorbell(int rank) const { return sizeof(Header) + rank * sizeof(Doorbell); }

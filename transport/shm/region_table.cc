@@ -39,8 +39,7 @@ RegionTable::~RegionTable() {
 RegionTable::Directory* RegionTable::directory_of(int rank) {
   Directory*& known = directories_[rank];
   if (known != nullptr) return known;
-  const auto index =
-      static_cast<uint64_t>(std::ranges::lower_bound(ranks_, rank) - ranks_.begin());
+  const auto index = static_cast<uint64_t>(std::ranges::lower_bound(ranks_, rank) - ranks_.begin());
   const int access = rank == own_ ? PROT_READ | PROT_WRITE : PROT_READ;
   void* const base = ::mmap(nullptr, sizeof(Directory), access, MAP_SHARED, file_->get(),
                             static_cast<off_t>(first_.offset + index * first_.bytes));

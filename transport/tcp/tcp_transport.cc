@@ -369,10 +369,10 @@ bool TcpTransport::ended(int peer, int lane) const {
 // clock, because a rank that is about to sleep has time for it.
 void TcpTransport::arm(WaitSet&) {
   const int64_t until = next_look_ns_ - now_ns();
-  look_is_due_ = until <= 0 || (until <= kLookAgainNs - kLookSoonNs &&
-                                std::ranges::any_of(out_.used(), [this](size_t i) {
-                                  return has_unconfirmed(out(i));
-                                }));
+  look_is_due_ =
+      until <= 0 ||
+      (until <= kLookAgainNs - kLookSoonNs &&
+       std::ranges::any_of(out_.used(), [this](size_t i) { return has_unconfirmed(out(i)); }));
   for (const size_t i : in_.used()) in(i).starved = false;
 }
 

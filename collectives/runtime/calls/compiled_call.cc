@@ -64,7 +64,8 @@ void check_width(const CompiledCall& compiled, uint64_t widest, const Limits& li
   constexpr uint64_t kLine = 64;
   throw Error(ErrorCode::unsupported,
               cat(to_string(compiled.signature), ": values of ", widest,
-                  " bytes exceed the longest message of ", longest, chunks > 1 ? cat(", which carries ", chunks, " of them") : ""),
+                  " bytes exceed the longest message of ", longest,
+                  chunks > 1 ? cat(", which carries ", chunks, " of them") : ""),
               {.remedy = widest > kLine ? "gather the values, and combine them on each rank"
                                         : "use algorithm auto"});
 }

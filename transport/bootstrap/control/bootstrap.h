@@ -33,12 +33,12 @@ namespace tutti::bootstrap {
 // This rank's view of the job after the bootstrap.
 struct Membership {
   std::shared_ptr<const std::vector<PeerInfo>> peers;  // shared by this process's ranks
-  PeerInfo rank_zero;  // with the address that is known to work from here; replaces peers[0]
-  std::string key;                           // keys all later handshakes
-  bool encrypted = false;                    // the links; true if there is a token
-  int fanout = 32;                           // as configured on rank 0
-  Acceptor acceptor;                         // for data connections
-  std::map<int, Link> links;                 // rank 0: to its children; others: to their parent
+  PeerInfo rank_zero;         // with the address that is known to work from here; replaces peers[0]
+  std::string key;            // keys all later handshakes
+  bool encrypted = false;     // the links; true if there is a token
+  int fanout = 32;            // as configured on rank 0
+  Acceptor acceptor;          // for data connections
+  std::map<int, Link> links;  // rank 0: to its children; others: to their parent
   std::shared_ptr<const std::string> table;  // the frame for this rank's children
   // data connections that arrived before the table
   std::vector<std::pair<Hello, ByteStream>> early;

@@ -135,8 +135,8 @@ std::vector<PeerInfo> get_peers(FrameReader& frame, int size) {
   return peers;
 }
 
-// The ranks of a process read their tables at about the same time: one reads it, and the others wait
-// instead of reading it as well.
+// The ranks of a process read their tables at about the same time: one reads it, and the others
+// wait instead of reading it as well.
 std::shared_ptr<const std::vector<PeerInfo>> shared_table(
     const std::string& key, const std::function<std::vector<PeerInfo>()>& read) {
   static std::mutex mutex;

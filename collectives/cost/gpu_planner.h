@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -31,8 +32,12 @@ std::string_view name(GpuProtocol protocol);
 
 // Data bytes in one slot of a connection between blocks of two GPUs, by protocol.
 struct GpuSlots {
-  size_t simple_bytes = gpu::kMailboxShape.simple_bytes;
-  size_t lines_bytes = gpu::kMailboxShape.lines_data;
+  size_t simple_bytes = 0;
+  size_t lines_bytes = 0;
+
+  static GpuSlots of(const gpu::MailboxShape& shape) {
+    return {.simple_bytes = shape.simple_bytes, .lines_bytes = shape.lines_data};
+  }
 };
 
 // The way of messages of the simple protocol: through slots, or as loans if the buffers are in
@@ -57,11 +62,14 @@ struct GpuCandidate {
 // Chooses for one communicator and caches its choices. Not thread-safe.
 class GpuPlanner {
  public:
-  // Plans for ranks with one GPU each, all of one class and on one host. `more`: algorithms besides
-  // the built-in ones.
+  // For ranks with one GPU each, all of one class and on one host. `slots`: by default those of the
+  // communicator's mailboxes.
   GpuPlanner(const Shape& shape, const GpuCosts& costs, std::vector<const Algorithm*> more = {},
-             const GpuSlots& slots = {})
-      : shape_(shape), costs_(costs), more_(std::move(more)), slots_(slots) {}
+             const std::optional<GpuSlots>& slots = {})
+      : shape_(shape),
+        costs_(costs),
+        more_(std::move(more)),
+        slots_(slots.value_or(GpuSlots::of(gpu::mailbox_shape_of(shape.ranks)))) {}
 
   // Returns the cheapest choice. It is computed once per size class, as in Planner. Throws
   // Error(unsupported) if no algorithm supports the call.

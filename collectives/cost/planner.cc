@@ -81,7 +81,10 @@ const Algorithm& Planner::choose(const Wanted& wanted) {
   typical.bytes = typical_size(wanted.bytes);
   typical.root = typical_root(wanted.collective, wanted.root);
   const Algorithm*& chosen = chosen_[key_of(typical)];
-  if (chosen == nullptr) chosen = &choose_anew(typical);
+  if (chosen == nullptr) {
+    chosen = &choose_anew(typical);
+    drop_long_plans();
+  }
   return *chosen;
 }
 
@@ -103,10 +106,9 @@ int Planner::typical_root(Collective collective, int root) {
   return known->second;
 }
 
-// Returns true if a message may be too small for one block of values of each of its chunks, because
-// blocks are long.
+// A message must have room for one element of each of its chunks: among thousands of ranks, or with
+// blocks of values as elements, it may be too small.
 bool Planner::is_too_wide(const Plan& plan, DType dtype) const {
-  if (!is_block(dtype)) return false;
   const uint64_t widest = widest_form(plan.program, size_of(dtype), accumulator_bytes(dtype));
   return static_cast<size_t>(plan.program.chunks_per_message) * widest >
          machine_.limits.collective_bytes();
@@ -121,13 +123,13 @@ const Algorithm& Planner::choose_anew(const Wanted& wanted) {
     candidates.emplace_back(rough_seconds(*algorithm, wanted), algorithm);
   }
   std::ranges::stable_sort(candidates, {}, [](const auto& c) { return c.first; });
-  // If the communicator is too large to be walked, the rough order decides.
-  if (!are_walked() && !candidates.empty()) return *candidates[0].second;
   const Algorithm* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [rough, algorithm] : candidates) {
     const Plan& first = plans_of(*algorithm, wanted.root, false)[0];
     if (is_too_wide(first, wanted.dtype)) continue;
+    // If the communicator is too large to be walked, the rough order decides.
+    if (!are_walked()) return *algorithm;
     if (lower_bound(first, wanted.bytes, wanted.dtype, machine_) >= least) continue;
     const double seconds = price(*algorithm, wanted, least).seconds;
     if (best == nullptr || seconds < least) {
@@ -144,6 +146,10 @@ std::vector<Candidate> Planner::explain(const Wanted& wanted) {
   for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
     Candidate candidate{
         .algorithm = algorithm, .excluded = why_not(*algorithm, shape_, wanted), .prediction = {}};
+    if (candidate.excluded.empty() &&
+        is_too_wide(plans_of(*algorithm, wanted.root, false)[0], wanted.dtype)) {
+      candidate.excluded = "a message has no room for an element of each chunk that it carries";
+    }
     if (candidate.excluded.empty()) candidate.prediction = price(*algorithm, wanted);
     candidates.push_back(std::move(candidate));
   }
@@ -171,6 +177,15 @@ Prediction Planner::price(const Algorithm& algorithm, const Wanted& wanted, doub
   }
   return predict(plans_of(algorithm, wanted.root, true), wanted.bytes, wanted.dtype, machine_,
                  give_up);
+}
+
+// Plans that grow with the number of ranks would need megabytes, and are made again if needed.
+void Planner::drop_long_plans() {
+  constexpr size_t kMostStepsKept = 1000;
+  std::erase_if(plans_, [](const auto& entry) {
+    const std::vector<Plan>& plans = entry.second;
+    return plans.size() * plans[0].program.steps.size() > kMostStepsKept;
+  });
 }
 
 const std::vector<Plan>& Planner::plans_of(const Algorithm& algorithm, int root, bool all_ranks) {

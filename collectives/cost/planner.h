@@ -79,6 +79,7 @@ class Planner {
   // Predicts the time as predict() does, but also for programs too long to walk.
   Prediction price(const Algorithm& algorithm, const Wanted& wanted,
                    double give_up = std::numeric_limits<double>::infinity());
+  void drop_long_plans();
   const std::vector<Plan>& plans_of(const Algorithm& algorithm, int root, bool all_ranks);
 
   Shape shape_;
@@ -86,7 +87,7 @@ class Planner {
   std::vector<const Algorithm*> more_;
   std::unordered_map<uint64_t, const Algorithm*> chosen_;
   std::map<std::pair<Collective, int>, int> typical_roots_;
-  // By algorithm and root: rank 0's plan, or all ranks' plans.
+  // By algorithm and root: rank 0's plan, or all ranks' plans. Long ones only during a choice.
   std::map<std::pair<uint64_t, int>, std::vector<Plan>> plans_;
 };
 

@@ -35,7 +35,7 @@ std::vector<LoweredCall> lowered_calls(const std::vector<Plan>& plans, const Wan
       .op = ReduceOp::sum,
       .count = count};
   if (!gpu::may_lend(request)) return {};
-  const gpu::MailboxShape& shape = gpu::kMailboxShape;
+  const gpu::MailboxShape shape = gpu::mailbox_shape_of(ranks);
   constexpr auto kProtocol = gpu::Protocol::simple;
   std::vector<CompiledCall> compiled;
   for (int rank = 0; rank < ranks; ++rank) {

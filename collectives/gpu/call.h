@@ -74,9 +74,23 @@ struct MailboxShape {
   }
 };
 
-// The shape that every communicator uses.
+// The largest shape, which communicators of up to 18 GPUs use.
 inline constexpr MailboxShape kMailboxShape{
     .slots = 4, .blocks = 32, .simple_bytes = 64 << 10, .lines_data = 8 << 10};
+
+// Returns the shape for a communicator of `ranks` GPUs. A GPU has mailboxes of every peer, so slots
+// shrink, down to 4 KiB, while all of them need more than 192 MiB: 10 MiB for each peer up to 18
+// GPUs, 2.5 MiB at 72.
+constexpr MailboxShape mailbox_shape_of(int ranks) {
+  constexpr uint64_t kMostBytes = uint64_t{192} << 20;
+  constexpr uint64_t kLeastSlot = 4 << 10;
+  MailboxShape shape = kMailboxShape;
+  while (shape.total(ranks) > kMostBytes && shape.simple_bytes > kLeastSlot) {
+    shape.simple_bytes /= 2;
+    shape.lines_data /= 2;
+  }
+  return shape;
+}
 // Messages smaller than this are not divided among blocks, because 16 warps move this much at a
 // time.
 inline constexpr uint64_t kLeastMessageBytes = 2 << 10;

@@ -22,6 +22,13 @@ uint32_t asked_as(const Operation& operation) {
   return operation.point_to_point() ? 0 : operation.number;
 }
 
+// Returns `ns`, or longer in a large job: if all ranks stall at once, their questions and answers
+// pass the root of the control tree one after another, and must not delay the calls themselves.
+int64_t at_least_for(int ranks, int64_t ns) {
+  constexpr int64_t kEachRankNs = 2'000'000;
+  return std::max(ns, ranks * kEachRankNs);
+}
+
 Deadline sooner(const Deadline& deadline, std::chrono::milliseconds at_most) {
   return Deadline::after(deadline.remaining(at_most));
 }
@@ -129,9 +136,11 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
     return;
   }
   const int64_t waited = now - patience.since_ns;
-  // The late rank must be known when a warning is due.
-  if (waited < (late_ns_ == 0 ? kAskAfterNs : std::min(kAskAfterNs, late_ns_ / 2))) return;
-  const int64_t interval = std::min(patience.asked_ns / 2, kAskAgainNs);
+  const int ranks = engine_->control().size();
+  const int64_t ask_after = at_least_for(ranks, kAskAfterNs);
+  // The late rank must be known by the time that a warning is due.
+  if (waited < (late_ns_ == 0 ? ask_after : std::min(ask_after, late_ns_ / 2))) return;
+  const int64_t interval = std::min(patience.asked_ns / 2, at_least_for(ranks, kAskAgainNs));
   const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
   if (patience.asked_ns == 0) stall_.forget_answers();
   if (again) patience.asked_ns = waited;

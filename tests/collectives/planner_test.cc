@@ -69,6 +69,27 @@ TEST(Planner, TakesNoChainForSmallCallsOfManyRanks) {
   }
 }
 
+// Among many ranks of a host, messages are short, and programs that send the chunks of many ranks
+// at once do not fit.
+TEST(Planner, TakesOnlyProgramsWhoseMessagesFit) {
+  constexpr size_t kLongest = 512;
+  for (const int ranks : {200, 1024, 3000}) {
+    const Shape shape{.ranks = ranks};
+    Machine machine = network(ranks);
+    machine.limits = Limits::of_one_path(1, ranks - 1, {kLongest, kLongest});
+    Planner p(shape, machine);
+    for (const Collective collective : kCollectivesWithAlgorithms) {
+      for (const Grade grade : {Grade::same_bits, Grade::canonical}) {
+        const Algorithm& chosen = p.choose(
+            {.collective = collective, .bytes = 16, .dtype = DType::f64, .at_least = grade});
+        const auto chunks = static_cast<size_t>(program_of(chosen, shape).chunks_per_message);
+        EXPECT_LE(chunks * sizeof(double), kLongest)
+            << name(collective) << ' ' << chosen.name << ' ' << ranks;
+      }
+    }
+  }
+}
+
 TEST(Planner, TakesFewMessagesForSmallAndLittleVolumeForLargeCalls) {
   Planner p = planner(16);
   const Wanted small{.collective = Collective::all_reduce, .bytes = 8};

@@ -62,7 +62,7 @@ std::unique_ptr<ShmTransport> make_one(int rank, const Fd& memory, const shm::Ge
                                        const WaitSet& set, const std::vector<std::string>& bells) {
   auto transport =
       std::make_unique<ShmTransport>(rank, shm::Region::map(memory, geometry), geometry);
-  transport->use(set, bells);
+  transport->use(set, [bells](int peer) { return bells[static_cast<size_t>(peer)]; });
   return transport;
 }
 

@@ -35,7 +35,8 @@ constexpr int kMostUneven = 16;
 
 struct VerifyOptions {
   int max_ranks = 16;
-  std::optional<bool> samples;  // true to prove samples; nothing: only without --max-ranks
+  int ranks = 0;                // the only number of ranks to prove; 0: 1 to max_ranks
+  std::optional<bool> samples;  // default: only without --max-ranks
   std::string collective;       // empty: all
   std::string algorithm;        // empty: all
   std::string wire = "plain";
@@ -124,13 +125,18 @@ struct Task {
 std::vector<Task> tasks_for(const Algorithm& algorithm, const VerifyOptions& options) {
   std::vector<Task> tasks;
   const auto add = [&](int ranks, bool sampled) {
+    const bool may_skip = sampled && options.ranks == 0;
     for (const int root : roots_of(algorithm, ranks, sampled)) {
       for (const Layout& layout : layouts_for(algorithm, ranks, root, sampled)) {
         const Shape shape{.ranks = ranks, .root = root, .layout = layout};
-        if (!sampled || !is_too_long(algorithm, shape)) tasks.push_back({&algorithm, shape, {}});
+        if (!may_skip || !is_too_long(algorithm, shape)) tasks.push_back({&algorithm, shape, {}});
       }
     }
   };
+  if (options.ranks > 0) {
+    add(options.ranks, options.ranks > options.max_ranks);
+    return tasks;
+  }
   for (int ranks = 1; ranks <= options.max_ranks; ++ranks) add(ranks, false);
   for (const int ranks : kSampledRanks) {
     if (options.samples.value_or(false) && ranks > options.max_ranks) add(ranks, true);
@@ -221,6 +227,11 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
 }
 
 int run(const VerifyOptions& options) {
+  if (options.ranks < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("--ranks is ", options.ranks, ", but it must be at least 1"),
+                {.remedy = "use --ranks 4096, for example"});
+  }
   if (options.max_ranks < 1) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--max-ranks is ", options.max_ranks, ", but it must be at least 1"),
@@ -237,7 +248,7 @@ int run(const VerifyOptions& options) {
   long proved = 0;
   bool good = true;
   for (const Algorithm* algorithm : algorithms) {
-    proved += report(*algorithm, tasks, options.max_ranks, wire, good);
+    proved += report(*algorithm, tasks, std::max(options.max_ranks, options.ranks), wire, good);
   }
   std::printf("%ld programs proved\n", proved);
   return good ? 0 : 1;
@@ -255,6 +266,10 @@ void add_verify(CommandLine& line) {
                   "rank counts up to 1024")
       .type_name("P")
       .show_default();
+  command
+      .add_option("--ranks", options->ranks,
+                  "prove this number of ranks alone, however long the programs are")
+      .type_name("P");
   command.add_switch(
       "--samples,!--no-samples", [options](bool on) { options->samples = on; },
       "also prove the algorithms for selected rank counts above --max-ranks, up to 1024 (default: "

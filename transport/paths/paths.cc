@@ -124,14 +124,12 @@ std::unique_ptr<Transport> Paths::open_shm(const std::vector<int>& local, int la
   const auto local_rank = static_cast<int>(std::ranges::find(local, rank_) - local.begin());
   auto transport = std::make_unique<ShmTransport>(local_rank, std::move(region), geometry);
   shm_ = transport.get();
-  shm_->use({.own = heaps.own(),
-             .others = heaps.others(),
-             .unreadable = [this, local](int peer, int error) {
-               events_.unreadable(local[peer], error);
-             }});
-  std::vector<std::string> bells;
-  for (const int rank : local) bells.push_back(endpoint_.bell_of(members_[rank]));
-  shm_->use(endpoint_.wait_set(), std::move(bells));
+  shm_->use(
+      {.own = heaps.own(), .others = heaps.others(), .unreadable = [this](int peer, int error) {
+         events_.unreadable(local_[peer], error);
+       }});
+  shm_->use(endpoint_.wait_set(),
+            [this](int peer) { return endpoint_.bell_of(members_[local_[peer]]); });
   return transport;
 }
 

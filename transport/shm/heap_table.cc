@@ -2,9 +2,10 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <map>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -22,16 +23,16 @@ constexpr uint64_t kLeastForRegions = uint64_t{4} << 30;
 void HeapTable::join(const Fd& file, uint64_t start, std::span<const int> ranks, int own) {
   auto copy = std::make_shared<const Fd>(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
   if (!*copy) throw system_error("duplicate the descriptor of the shared memory", errno);
-  std::map<int, Extent> parts;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    parts[ranks[i]] =
-        part_of_heaps(*copy, start, static_cast<int>(ranks.size()), static_cast<int>(i));
-  }
-  const Extent& part = parts.at(own);
+  const auto part_of = [&](size_t index) {
+    return part_of_heaps(*copy, start, static_cast<int>(ranks.size()), static_cast<int>(index));
+  };
+  const Extent part =
+      part_of(static_cast<size_t>(std::ranges::lower_bound(ranks, own) - ranks.begin()));
   if (part.bytes >= kLeastForRegions) {
     own_ = std::make_shared<Heap>(
         copy, Extent{part.offset + kDirectoryBytes, part.bytes - kDirectoryBytes});
-    regions_ = std::make_unique<RegionTable>(copy, std::move(parts), own, own_);
+    regions_ = std::make_unique<RegionTable>(copy, std::vector<int>(ranks.begin(), ranks.end()),
+                                             part_of(0), own, own_);
   } else if (part.bytes > 0) {
     own_ = std::make_shared<Heap>(copy, part);
   }

@@ -15,8 +15,8 @@ namespace tutti::shm {
 
 class HeapTable {
  public:
-  // Prepares the table; called once, for the first communicator. Each of this host's `ranks`, which
-  // include `own`, gets its part of the file behind `start`.
+  // Called once, for the first communicator: each of this host's `ranks`, in ascending order and
+  // `own` included, gets its part of the file behind `start`.
   void join(const Fd& file, uint64_t start, std::span<const int> ranks, int own);
   bool joined() const { return others_ != nullptr; }
 

@@ -29,6 +29,16 @@ constexpr size_t kPage = 4096;
 
 size_t align_page(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
+// Beyond the number of ranks that share most_bytes(), a slot holds a value of each rank, so that
+// programs of few messages stay possible. Such arenas are large, but only pages in use exist, and
+// the slots last used are used first.
+size_t least_slot_bytes(int largest_group) {
+  constexpr int kManyRanks = 128;
+  if (largest_group <= kManyRanks) return 512;
+  constexpr size_t kValueBytes = 8;
+  return std::max(kPage, align_page(static_cast<size_t>(largest_group) * kValueBytes));
+}
+
 }  // namespace
 
 size_t most_bytes(int ranks) {
@@ -53,7 +63,8 @@ Geometry::Geometry(int ranks, int largest_group)
   const size_t rest = most - std::min(most, largest.total_bytes());
   const size_t each = rest / static_cast<size_t>(largest_group);
   const size_t arena = std::min(each - std::min<size_t>(each, kPage), kMostSlotBytes);
-  slot_bytes = std::max<size_t>(round_down(arena / static_cast<size_t>(slots), 64), 512);
+  slot_bytes =
+      std::max(round_down(arena / static_cast<size_t>(slots), 64), least_slot_bytes(largest_group));
 }
 
 size_t Geometry::doorbell(int rank) const { return sizeof(Header) + rank * sizeof(Doorbell); }

@@ -61,6 +61,7 @@ inline constexpr uint32_t kSleepsOnSocket = 2;
 
 struct alignas(64) Header {
   std::atomic<uint32_t> detached;     // number of ranks that no longer access the region
+  std::atomic<uint32_t> attached;     // number of ranks that have mapped the region
   std::atomic<uint32_t> full_fences;  // 1: some rank cannot be reached by asymmetric fences
 };
 

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -22,10 +23,11 @@ struct RegionTable::Directory {
   std::array<Entry, 256> entries;  // entries of communicators that are being created
 };
 
-RegionTable::RegionTable(std::shared_ptr<const Fd> file, std::map<int, Extent> parts, int own,
-                         std::shared_ptr<Heap> heap)
+RegionTable::RegionTable(std::shared_ptr<const Fd> file, std::vector<int> ranks,
+                         const Extent& first, int own, std::shared_ptr<Heap> heap)
     : file_(std::move(file)),
-      parts_(std::move(parts)),
+      ranks_(std::move(ranks)),
+      first_(first),
       own_(own),
       heap_(std::move(heap)),
       process_(::getpid()) {}
@@ -37,9 +39,10 @@ RegionTable::~RegionTable() {
 RegionTable::Directory* RegionTable::directory_of(int rank) {
   Directory*& known = directories_[rank];
   if (known != nullptr) return known;
+  const auto index = static_cast<uint64_t>(std::ranges::lower_bound(ranks_, rank) - ranks_.begin());
   const int access = rank == own_ ? PROT_READ | PROT_WRITE : PROT_READ;
   void* const base = ::mmap(nullptr, sizeof(Directory), access, MAP_SHARED, file_->get(),
-                            static_cast<off_t>(parts_.at(rank).offset));
+                            static_cast<off_t>(first_.offset + index * first_.bytes));
   if (base == MAP_FAILED) {
     directories_.erase(rank);
     throw system_error("mmap of the directory of shared memory", errno,

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "base/fd.h"
 #include "transport/shm/extents.h"
@@ -26,8 +27,9 @@ inline constexpr uint64_t kDirectoryBytes = uint64_t{2} << 20;
 
 class RegionTable {
  public:
-  // Creates the table. `parts`: parts of the file, by rank; `heap` is in the part of rank `own`.
-  RegionTable(std::shared_ptr<const Fd> file, std::map<int, Extent> parts, int own,
+  // `ranks`, in ascending order, have parts of equal size in this order; `first` is the first one.
+  // `heap` is in the part of rank `own`.
+  RegionTable(std::shared_ptr<const Fd> file, std::vector<int> ranks, const Extent& first, int own,
               std::shared_ptr<Heap> heap);
   RegionTable(const RegionTable&) = delete;
   RegionTable& operator=(const RegionTable&) = delete;
@@ -54,7 +56,8 @@ class RegionTable {
   void reuse();
 
   const std::shared_ptr<const Fd> file_;
-  const std::map<int, Extent> parts_;
+  const std::vector<int> ranks_;
+  const Extent first_;
   const int own_;
   const std::shared_ptr<Heap> heap_;
   const int64_t process_;

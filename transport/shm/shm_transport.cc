@@ -58,30 +58,30 @@ ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
       header_(*region_->at<shm::Header>(0)),
       bell_(*region_->at<shm::Doorbell>(geometry_.doorbell(rank))),
       lender_(*region_->at<shm::Lender>(geometry_.lender(rank))),
-      out_(static_cast<size_t>(geometry_.ranks) * (geometry_.lanes + 1)),
+      out_(index(geometry_.ranks, 0)),
       in_(out_.size()),
       readers_left_(geometry_.slots, 0),
-      p2p_free_(geometry_.ranks),
-      mapped_(geometry_.ranks) {
-  for (int peer = 0; peer < geometry_.ranks; ++peer) {
-    auto* bell = region_->at<shm::Doorbell>(geometry_.doorbell(peer));
-    for (int lane = 0; lane <= geometry_.lanes; ++lane) {
-      Out& sending = out(peer, lane);
-      sending.cells = region_->at<Cell>(geometry_.cells(rank, peer, lane));
-      sending.released = &region_->at<shm::Acks>(geometry_.acks(peer, rank))->released[lane];
-      sending.reader = bell;
-      In& receiving = in(peer, lane);
-      receiving.cells = region_->at<Cell>(geometry_.cells(peer, rank, lane));
-      receiving.released = &region_->at<shm::Acks>(geometry_.acks(rank, peer))->released[lane];
-      receiving.sender = bell;
-    }
-    for (int slot = 0; slot < geometry_.p2p_slots; ++slot) p2p_free_[peer].push_back(slot);
-  }
-  // Slots are taken from the back, so the lowest slot is last, and the slot used latest, which is
-  // still in the cache, is taken first.
+      mapped_(static_cast<size_t>(geometry_.ranks)) {
+  // The lowest slot is last: slots are taken from the back, and the latest one used is still in the
+  // cache.
   for (int slot = geometry_.slots - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   if (!join_asymmetric_fences()) header_.full_fences.store(1, std::memory_order_relaxed);
   lender_.attached.store(1, std::memory_order_release);
+  header_.attached.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void ShmTransport::begin(Out& connection, int peer, int lane) const {
+  connection.cells = region_->at<Cell>(geometry_.cells(rank_, peer, lane));
+  connection.released = &region_->at<shm::Acks>(geometry_.acks(peer, rank_))->released[lane];
+  connection.reader = region_->at<shm::Doorbell>(geometry_.doorbell(peer));
+  if (!is_p2p(lane)) return;
+  for (int slot = 0; slot < geometry_.p2p_slots; ++slot) connection.p2p_free.push_back(slot);
+}
+
+void ShmTransport::begin(In& connection, int peer, int lane) const {
+  connection.cells = region_->at<Cell>(geometry_.cells(peer, rank_, lane));
+  connection.released = &region_->at<shm::Acks>(geometry_.acks(rank_, peer))->released[lane];
+  connection.sender = region_->at<shm::Doorbell>(geometry_.doorbell(peer));
 }
 
 // Detaches from the region. A forked child does not, because the region is its parent's.
@@ -91,6 +91,8 @@ ShmTransport::~ShmTransport() {
 
 std::vector<int> ShmTransport::missing() const {
   std::vector<int> ranks;
+  const uint32_t attached = header_.attached.load(std::memory_order_acquire);
+  if (attached == static_cast<uint32_t>(geometry_.ranks)) return ranks;
   for (int rank = 0; rank < geometry_.ranks; ++rank) {
     const auto* const lender = region_->at<const shm::Lender>(geometry_.lender(rank));
     if (lender->attached.load(std::memory_order_acquire) == 0) ranks.push_back(rank);
@@ -106,7 +108,7 @@ void ShmTransport::reap(Out& connection, int peer, int lane, uint32_t released) 
     if (slot < 0) continue;
     --connection.held;
     if (is_p2p(lane)) {
-      p2p_free_[peer].push_back(slot);
+      connection.p2p_free.push_back(slot);
     } else if (--readers_left_[slot] == 0) {
       free_slots_.push_back(slot);
     }
@@ -114,10 +116,12 @@ void ShmTransport::reap(Out& connection, int peer, int lane, uint32_t released) 
 }
 
 int ShmTransport::take_slot(int peer, int lane) {
-  std::vector<int>& free = is_p2p(lane) ? p2p_free_[peer] : free_slots_;
+  std::vector<int>& free = is_p2p(lane) ? out(peer, lane).p2p_free : free_slots_;
   if (free.empty() && !is_p2p(lane)) {
-    for (int other = 0; other < geometry_.ranks; ++other) {
-      for (int l = 0; l < geometry_.lanes; ++l) reap(out(other, l), other, l);
+    for (const size_t i : out_.used()) {
+      const auto lanes = static_cast<size_t>(geometry_.lanes + 1);
+      const auto of = static_cast<int>(i % lanes);
+      if (!is_p2p(of)) reap(*out_.find(i), static_cast<int>(i / lanes), of);
     }
   }
   if (free.empty()) return -1;
@@ -128,7 +132,7 @@ int ShmTransport::take_slot(int peer, int lane) {
 
 void ShmTransport::take_back() {
   if (slot_ < 0) return;
-  (is_p2p(lane_) ? p2p_free_[peers_[0]] : free_slots_).push_back(slot_);
+  (is_p2p(lane_) ? out(peers_[0], lane_).p2p_free : free_slots_).push_back(slot_);
   slot_ = -1;
 }
 
@@ -251,8 +255,8 @@ void ShmTransport::revoke() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   free_loans_.clear();
   loans_.clear();
-  for (Out& connection : out_) {
-    for (int& slot : connection.slot) slot = std::max(slot, kInline);
+  for (const size_t i : out_.used()) {
+    for (int& slot : out_.find(i)->slot) slot = std::max(slot, kInline);
   }
 }
 
@@ -266,7 +270,7 @@ bool ShmTransport::revoked(const Cell& cell, int peer) const {
 // room.
 const shm::Mapping* ShmTransport::mapping_of(const Cell& cell, int peer) {
   const LentAt at = lent_at(cell);
-  auto& known = mapped_[peer];
+  auto& known = mapped_.get(static_cast<size_t>(peer), [](auto&) {});
   for (const auto& mapping : known) {
     if (mapping->extent().contains({at.offset, cell.header.bytes})) return mapping.get();
   }
@@ -370,9 +374,10 @@ bool ShmTransport::release(int peer, int lane) {
 // Returns true if all messages have been released. Messages that the sender published before it
 // announced that it leaves are visible now.
 bool ShmTransport::ended(int peer, int lane) const {
-  const In& connection = in(peer, lane);
-  const Cell& cell = connection.cells[connection.taken % kCells];
-  return cell.sequence.load(std::memory_order_acquire) != connection.taken + 1;
+  const In* const connection = in_.find(index(peer, lane));
+  const uint32_t taken = connection != nullptr ? connection->taken : 0;
+  const auto* const cells = region_->at<const Cell>(geometry_.cells(peer, rank_, lane));
+  return cells[taken % kCells].sequence.load(std::memory_order_acquire) != taken + 1;
 }
 
 // Wakes a peer if it sleeps; called after the message is written. Either the peer sees the message
@@ -388,7 +393,7 @@ void ShmTransport::ring(int peer, shm::Doorbell& bell) const {
   const uint32_t asleep = bell.asleep.load(std::memory_order_relaxed);
   if (asleep == shm::kAwake) return;
   if (asleep == shm::kSleepsOnSocket) {
-    if (wait_set_ != nullptr) wait_set_->ring(bells_[peer]);
+    if (wait_set_ != nullptr) wait_set_->ring(bell_of_(peer));
   } else {
     bell.rings.fetch_add(1, std::memory_order_seq_cst);
     wake_sleepers(bell.rings);

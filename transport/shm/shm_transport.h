@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/lazy_table.h"
 #include "transport/shm/heap.h"
 #include "transport/shm/peer_memory.h"
 #include "transport/shm/region.h"
@@ -45,11 +46,11 @@ class ShmTransport final : public Transport {
   ~ShmTransport() override;
 
   void use(Heaps heaps) { heaps_ = std::move(heaps); }
-  // Sets this rank's wait set, and the names of all ranks' wait sets, which are needed to wake
-  // ranks that sleep on descriptors.
-  void use(const WaitSet& wait_set, std::vector<std::string> bells) {
+  // Sets this rank's wait set, and a function that returns the name of a rank's wait set, for ranks
+  // that may sleep on descriptors.
+  void use(const WaitSet& wait_set, std::function<std::string(int peer)> bell_of) {
     wait_set_ = &wait_set;
-    bells_ = std::move(bells);
+    bell_of_ = std::move(bell_of);
   }
 
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
@@ -88,6 +89,7 @@ class ShmTransport final : public Transport {
     uint32_t reaped = 0;                     // number of messages known to be released
     int held = 0;                            // arena slots of sent messages that are not reaped
     std::array<int, shm::kCells> slot = {};  // slot number, or one of the special values below
+    std::vector<int> p2p_free;               // free slots, if this is a point-to-point connection
   };
   struct Loan {
     std::vector<int> peers;
@@ -106,10 +108,19 @@ class ShmTransport final : public Transport {
     uint32_t copied = 0;
   };
 
-  Out& out(int peer, int lane) { return out_[peer * (geometry_.lanes + 1) + lane]; }
-  In& in(int peer, int lane) { return in_[peer * (geometry_.lanes + 1) + lane]; }
-  const In& in(int peer, int lane) const { return in_[peer * (geometry_.lanes + 1) + lane]; }
-  // Special values of `slot`: kInline for a payload in the cell; kLent, or less, for a lent one.
+  size_t index(int peer, int lane) const {
+    return static_cast<size_t>(peer) * static_cast<size_t>(geometry_.lanes + 1) +
+           static_cast<size_t>(lane);
+  }
+  Out& out(int peer, int lane) {
+    return out_.get(index(peer, lane), [&](Out& made) { begin(made, peer, lane); });
+  }
+  In& in(int peer, int lane) {
+    return in_.get(index(peer, lane), [&](In& made) { begin(made, peer, lane); });
+  }
+  void begin(Out& connection, int peer, int lane) const;
+  void begin(In& connection, int peer, int lane) const;
+  // Special values of `slot`: the payload is in the cell, or lent.
   static constexpr int kInline = -1;
   static constexpr int kLent = -2;  // in Out: kLent - n means loan n
   bool is_p2p(int lane) const { return lane == geometry_.lanes; }
@@ -129,20 +140,19 @@ class ShmTransport final : public Transport {
   const int rank_;
   const int64_t process_;
   const WaitSet* wait_set_ = nullptr;
-  std::vector<std::string> bells_;
+  std::function<std::string(int peer)> bell_of_;
   const shm::Geometry geometry_;
   const std::shared_ptr<shm::Region> region_;
   shm::Header& header_;
   shm::Doorbell& bell_;
   shm::Lender& lender_;
-  std::vector<Out> out_;
-  std::vector<In> in_;
+  LazyTable<Out> out_;
+  LazyTable<In> in_;
   std::vector<int> free_slots_;
-  std::vector<int> readers_left_;           // number of readers, by slot in use
-  std::vector<std::vector<int>> p2p_free_;  // free point-to-point slots, by reader
+  std::vector<int> readers_left_;  // number of readers, by slot in use
   Heaps heaps_;
-  mutable shm::Heap::View view_;  // view of this rank's own heap
-  std::vector<std::vector<std::shared_ptr<const shm::Mapping>>> mapped_;  // mappings by peer
+  mutable shm::Heap::View view_;                                        // of the own heap
+  LazyTable<std::vector<std::shared_ptr<const shm::Mapping>>> mapped_;  // by peer
   std::vector<Loan> loans_;
   std::vector<int> free_loans_;
 

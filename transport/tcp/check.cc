@@ -73,7 +73,7 @@ bool TcpTransport::check_payload(In& connection, int peer, std::span<const std::
 }
 
 bool TcpTransport::check_position(size_t outgoing, const Position& position) {
-  if (!out_[outgoing].checked || position.hash == hash_of(position)) return true;
+  if (!out(outgoing).checked || position.hash == hash_of(position)) return true;
   mark_corrupted(outgoing, "the number of bytes from which to resume does not match its hash");
   return false;
 }
@@ -84,7 +84,7 @@ void TcpTransport::mark_corrupted(In& connection, int peer, const std::string& t
 }
 
 void TcpTransport::mark_corrupted(size_t outgoing, const std::string& text) {
-  if (give_up(outgoing)) hooks_.corrupted(peer_of(outgoing), text + way_to(out_[outgoing].socket));
+  if (give_up(outgoing)) hooks_.corrupted(peer_of(outgoing), text + way_to(out(outgoing).socket));
 }
 
 }  // namespace tutti

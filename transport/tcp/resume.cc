@@ -22,14 +22,14 @@ constexpr size_t kDrainBytes = 64 << 10;
 }  // namespace
 
 bool TcpTransport::give_up(size_t outgoing) {
-  Out& connection = out_[outgoing];
+  Out& connection = out(outgoing);
   if (std::exchange(connection.broken, true)) return false;
   if (std::exchange(connection.resumes, false)) count_queued(outgoing, -1);
   return true;
 }
 
 void TcpTransport::mark_broken(size_t outgoing, const std::string& text) {
-  const Out& connection = out_[outgoing];
+  const Out& connection = out(outgoing);
   if (!give_up(outgoing)) return;
   // The reader decides if the last bytes are missing: it may have left without them.
   if (ends_sending_ && connection.queue.empty() && connection.unconfirmed) return;
@@ -60,7 +60,7 @@ void TcpTransport::confirm(Out& connection) {
 }
 
 void TcpTransport::broke(size_t index, const std::string& text, bool silent) {
-  Out& connection = out_[index];
+  Out& connection = out(index);
   if (!connection.unconfirmed || connection.renewal.number == Renewal::kMost ||
       gone(peer_of(index))) {
     return mark_broken(index, text);
@@ -85,7 +85,7 @@ void TcpTransport::broke(size_t index, const std::string& text, bool silent) {
 }
 
 bool TcpTransport::resume(size_t index) {
-  Out& connection = out_[index];
+  Out& connection = out(index);
   if (!connection.socket || !hear_position(index)) return false;
   Unconfirmed& unconfirmed = *connection.unconfirmed;
   for (auto bytes = unconfirmed.next(); !bytes.empty(); bytes = unconfirmed.next()) {
@@ -108,7 +108,7 @@ bool TcpTransport::resume(size_t index) {
 // Reads the reader's position. The reader closes a new connection that it does not need; then the
 // network of that connection did not break.
 bool TcpTransport::hear_position(size_t index) {
-  Out& connection = out_[index];
+  Out& connection = out(index);
   const std::span<std::byte> rest = std::span(connection.position).subspan(connection.heard);
   if (rest.empty()) return true;
   const ssize_t got = connection.socket.receive(rest.data(), rest.size());
@@ -139,16 +139,16 @@ void TcpTransport::look_at_links() {
   const int64_t now = now_ns();
   next_look_ns_ = now + kLookAgainNs;
   look_is_due_ = false;
-  for (size_t i = 0; i < out_.size(); ++i) {
-    if (!out_[i].broken) look_at(i, now);
+  for (const size_t i : out_.used()) {
+    if (!out(i).broken) look_at(i, now);
   }
-  for (size_t i = 0; i < in_.size(); ++i) {
-    if (in_[i].waits && gone(peer_of(i))) mark_broken(in_[i], peer_of(i), in_[i].cause);
+  for (const size_t i : in_.used()) {
+    if (in(i).waits && gone(peer_of(i))) mark_broken(in(i), peer_of(i), in(i).cause);
   }
 }
 
 void TcpTransport::look_at(size_t index, int64_t now) {
-  Out& connection = out_[index];
+  Out& connection = out(index);
   if (connection.resumes && gone(peer_of(index))) {
     return mark_broken(index, "the peer is gone, so the connection is not resumed");
   }
@@ -170,7 +170,8 @@ void TcpTransport::look_at(size_t index, int64_t now) {
 
 bool TcpTransport::settled() {
   if (now_ns() >= next_look_ns_) look_at_links();
-  return std::ranges::none_of(out_, [](const Out& connection) {
+  return std::ranges::none_of(out_.used(), [this](size_t i) {
+    const Out& connection = out(i);
     return connection.unconfirmed && !connection.broken && connection.socket &&
            connection.socket.unconfirmed() > 0 && Outage::under_way(connection.socket.get());
   });
@@ -180,7 +181,7 @@ bool TcpTransport::settled() {
 
 // Takes the next connection. One with the same number may be a second attempt.
 void TcpTransport::take_next(size_t index, int number, ByteStream socket) {
-  In& connection = in_[index];
+  In& connection = in(index);
   if (connection.broken || number == 0 || number < connection.number) return;
   if (connection.socket) {
     drain(connection);

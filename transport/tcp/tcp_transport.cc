@@ -32,14 +32,12 @@ TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks, const Peers& peers
     : Transport({.limits = limits(ranks, lanes), .needs_descriptors = true}),
       lanes_(lanes),
       hooks_(std::move(hooks)),
-      out_(static_cast<size_t>(ranks) * (lanes + 1)),
+      resumed_(static_cast<size_t>(ranks)),
+      checked_(resumed_.size()),
+      out_(resumed_.size() * static_cast<size_t>(lanes + 1)),
       in_(out_.size()) {
-  for (int lane = 0; lane <= lanes_; ++lane) {
-    for (const int peer : peers.resumed) {
-      out(peer, lane).unconfirmed = std::make_unique<Unconfirmed>(slots_);
-    }
-    for (const int peer : peers.checked) out(peer, lane).checked = in(peer, lane).checked = true;
-  }
+  for (const int peer : peers.resumed) resumed_[static_cast<size_t>(peer)] = true;
+  for (const int peer : peers.checked) checked_[static_cast<size_t>(peer)] = true;
 }
 
 Limits TcpTransport::limits(int ranks, int lanes) {
@@ -65,16 +63,16 @@ void TcpTransport::take_handed_over() {
   std::lock_guard lock(handed_over_mutex_);
   for (auto& [outgoing, connection, number, socket] : handed_over_) {
     socket.carry_much();
-    bool& checked = outgoing ? out_[connection].checked : in_[connection].checked;
+    bool& checked = outgoing ? out(connection).checked : in(connection).checked;
     checked = checked && !socket.encrypted();  // TLS authenticates every record
     if (outgoing) {
       avoid_pacing(socket.get());
-      out_[connection].socket = std::move(socket);
-    } else if (resumed(peer_of(connection)) && (number > 0 || in_[connection].socket)) {
+      out(connection).socket = std::move(socket);
+    } else if (resumed(peer_of(connection)) && (number > 0 || in(connection).socket)) {
       take_next(connection, number, std::move(socket));
-    } else if (!in_[connection].socket) {
-      in_[connection].socket = std::move(socket);
-      in_[connection].staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
+    } else if (!in(connection).socket) {
+      in(connection).socket = std::move(socket);
+      in(connection).staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
       watch_ready_set(connection);
     }
   }
@@ -87,10 +85,10 @@ void TcpTransport::take_handed_over() {
 void TcpTransport::watch_ready_set(size_t connection) {
   if (++incoming_ <= kFewConnections) return;
   if (incoming_ > kFewConnections + 1) {
-    return ready_set_.watch(in_[connection].socket.get(), in_[connection].ready);
+    return ready_set_.watch(in(connection).socket.get(), in(connection).ready);
   }
-  for (In& in : in_) {
-    if (in.socket) ready_set_.watch(in.socket.get(), in.ready);
+  for (const size_t i : in_.used()) {
+    if (in(i).socket) ready_set_.watch(in(i).socket.get(), in(i).ready);
   }
 }
 
@@ -129,14 +127,14 @@ void TcpTransport::commit(const MessageHeader& header) {
   if (hooks_.damage) hooks_.damage(payload);
   for (const int peer : peers_) {
     const size_t to = index(peer, lane_);
-    enqueue(to, {make_frame(out_[to], header, hash), slot, 0});
-    if (out_[to].queue.size() == 1) flush(to);
+    enqueue(to, {make_frame(out(to), header, hash), slot, 0});
+    if (out(to).queue.size() == 1) flush(to);
   }
 }
 
 bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> payload, Slot* slot,
                         size_t& sent) {
-  Out& connection = out_[index];
+  Out& connection = out(index);
   const size_t total = sizeof(Frame) + payload.size();
   while (sent < total) {
     const size_t of_frame = std::min(sent, sizeof(Frame));
@@ -162,7 +160,7 @@ bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> p
 
 // Writes as much of the committed messages as the socket accepts.
 void TcpTransport::flush(size_t index) {
-  Out& connection = out_[index];
+  Out& connection = out(index);
   if (connection.resumes && !resume(index) && !connection.broken) return;
   while (!connection.queue.empty() && !connection.broken) {
     Outgoing& message = connection.queue.front();
@@ -181,12 +179,13 @@ void TcpTransport::flush(size_t index) {
 
 void TcpTransport::end_sending() {
   ends_sending_ = true;
-  for (size_t i = 0; i < out_.size(); ++i) flush(i);
+  for (const size_t i : out_.used()) flush(i);
 }
 
 std::vector<Fd> TcpTransport::release_outgoing() {
   std::vector<Fd> sockets;
-  for (Out& connection : out_) {
+  for (const size_t i : out_.used()) {
+    Out& connection = out(i);
     if (connection.socket && !connection.broken) sockets.push_back(connection.socket.release());
     connection.broken = true;
   }
@@ -194,7 +193,7 @@ std::vector<Fd> TcpTransport::release_outgoing() {
 }
 
 void TcpTransport::dequeue(size_t index) {
-  std::deque<Outgoing>& queue = out_[index].queue;
+  std::deque<Outgoing>& queue = out(index).queue;
   slots_.drop(queue.front().slot);
   queue.pop_front();
   count_queued(index, -1);
@@ -206,7 +205,7 @@ bool TcpTransport::write(int peer, int lane, const MessageHeader& header,
                          std::span<const std::byte> payload, int credit) {
   if (hooks_.damage) return write_by_copy(peer, lane, header, payload, credit);
   const size_t to = index(peer, lane);
-  Out& connection = out_[to];
+  Out& connection = out(to);
   if (connection.broken || !open(peer, lane)) return false;
   if (!connection.queue.empty()) flush(to);
   if (static_cast<int>(connection.queue.size()) >= credit) return false;
@@ -226,7 +225,7 @@ bool TcpTransport::write(int peer, int lane, const MessageHeader& header,
 }
 
 void TcpTransport::enqueue(size_t connection, Outgoing message) {
-  out_[connection].queue.push_back(message);
+  out(connection).queue.push_back(message);
   count_queued(connection, 1);
 }
 
@@ -235,8 +234,8 @@ bool TcpTransport::progress() {
   take_handed_over();
   if (look_is_due_) look_at_links();
   if (queued_ > 0) {
-    for (size_t i = 0; i < out_.size(); ++i) {
-      if (!out_[i].queue.empty() || out_[i].resumes) flush(i);
+    for (const size_t i : out_.used()) {
+      if (!out(i).queue.empty() || out(i).resumes) flush(i);
     }
   }
   return std::exchange(bytes_moved_, false);
@@ -244,10 +243,14 @@ bool TcpTransport::progress() {
 
 std::vector<int> TcpTransport::unsent() const {
   std::vector<int> peers;
-  for (size_t i = 0; i < out_.size(); ++i) {
-    const bool waits = !is_p2p(i) && (!out_[i].queue.empty() || out_[i].resumes);
-    if (waits && (peers.empty() || peers.back() != peer_of(i))) peers.push_back(peer_of(i));
+  for (const size_t i : out_.used()) {
+    const Out& connection = *out_.find(i);
+    const bool waits = !is_p2p(i) && (!connection.queue.empty() || connection.resumes);
+    if (waits) peers.push_back(peer_of(i));
   }
+  std::ranges::sort(peers);
+  const auto same = std::ranges::unique(peers);
+  peers.erase(same.begin(), same.end());
   return peers;
 }
 
@@ -352,8 +355,10 @@ bool TcpTransport::release(int peer, int lane) {
 // over before the report that the sender has left. If it is broken and will not be resumed, the
 // next check detects that.
 bool TcpTransport::ended(int peer, int lane) const {
-  const In& connection = in_[index(peer, lane)];
   if (has_handed_over_.load(std::memory_order_acquire)) return false;
+  const In* const found = in_.find(index(peer, lane));
+  if (found == nullptr) return true;
+  const In& connection = *found;
   if (!connection.late.empty() || connection.waits) return connection.broken;
   return !connection.socket || connection.ended || connection.broken;
 }
@@ -364,19 +369,23 @@ bool TcpTransport::ended(int peer, int lane) const {
 // clock, because a rank that is about to sleep has time for it.
 void TcpTransport::arm(WaitSet&) {
   const int64_t until = next_look_ns_ - now_ns();
-  look_is_due_ = until <= 0 || (until <= kLookAgainNs - kLookSoonNs &&
-                                std::ranges::any_of(out_, &TcpTransport::has_unconfirmed));
-  for (In& connection : in_) connection.starved = false;
+  look_is_due_ =
+      until <= 0 ||
+      (until <= kLookAgainNs - kLookSoonNs &&
+       std::ranges::any_of(out_.used(), [this](size_t i) { return has_unconfirmed(out(i)); }));
+  for (const size_t i : in_.used()) in(i).starved = false;
 }
 
 void TcpTransport::watch(WaitSet& set) {
-  for (const In& connection : in_) {
+  for (const size_t i : in_.used()) {
+    const In& connection = in(i);
     if (connection.socket && connection.starved && !connection.ended && !connection.broken &&
         !connection.waits) {
       set.add(connection.socket.get(), POLLIN);
     }
   }
-  for (const Out& connection : out_) {
+  for (const size_t i : out_.used()) {
+    const Out& connection = out(i);
     if (!connection.socket || connection.broken) continue;
     if (awaits_position(connection)) {
       set.add(connection.socket.get(), POLLIN);

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "transport/lazy_table.h"
 #include "transport/limits.h"
 #include "transport/renewal.h"
 #include "transport/stream/byte_stream.h"
@@ -92,8 +93,8 @@ class TcpTransport final : public Transport {
   std::vector<int> unsent() const override;
   bool collectives_sent() const override { return queued_ == queued_p2p_; }
   bool p2p_sent(int peer) const override {
-    const Out& connection = out_[index(peer, lanes_)];
-    return connection.queue.empty() && !connection.resumes;
+    const Out* const connection = out_.find(index(peer, lanes_));
+    return connection == nullptr || (connection->queue.empty() && !connection->resumes);
   }
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
@@ -185,8 +186,20 @@ class TcpTransport final : public Transport {
     size_t late_begin = 0;  // beginning of the unread part of `late`
   };
 
-  Out& out(int peer, int lane) { return out_[index(peer, lane)]; }
-  In& in(int peer, int lane) { return in_[index(peer, lane)]; }
+  Out& out(size_t connection) {
+    return out_.get(connection, [&](Out& made) {
+      const auto peer = static_cast<size_t>(peer_of(connection));
+      if (resumed_[peer]) made.unconfirmed = std::make_unique<Unconfirmed>(slots_);
+      made.checked = checked_[peer];
+    });
+  }
+  In& in(size_t connection) {
+    return in_.get(connection, [&](In& made) {
+      made.checked = checked_[static_cast<size_t>(peer_of(connection))];
+    });
+  }
+  Out& out(int peer, int lane) { return out(index(peer, lane)); }
+  In& in(int peer, int lane) { return in(index(peer, lane)); }
   size_t index(int peer, int lane) const { return static_cast<size_t>(peer) * (lanes_ + 1) + lane; }
   bool is_p2p(size_t connection) const { return lane_of(connection) == lanes_; }
   int peer_of(size_t connection) const { return static_cast<int>(connection) / (lanes_ + 1); }
@@ -200,7 +213,7 @@ class TcpTransport final : public Transport {
     return connection.unconfirmed && connection.unconfirmed->bytes() > 0 && connection.socket &&
            !connection.broken;
   }
-  bool resumed(int peer) const { return out_[index(peer, 0)].unconfirmed != nullptr; }
+  bool resumed(int peer) const { return resumed_[static_cast<size_t>(peer)]; }
   bool open(int peer, int lane);
   bool gone(int peer) const { return hooks_.gone && hooks_.gone(peer); }
   void count_queued(size_t connection, int more) {
@@ -261,8 +274,10 @@ class TcpTransport final : public Transport {
   const int lanes_;
   const Hooks hooks_;
   Slots slots_;
-  std::vector<Out> out_;
-  std::vector<In> in_;
+  std::vector<bool> resumed_;  // by peer
+  std::vector<bool> checked_;  // by peer
+  LazyTable<Out> out_;
+  LazyTable<In> in_;
   ReadySet ready_set_;
   size_t incoming_ = 0;
   size_t queued_ = 0;      // number of messages in all queues

@@ -53,19 +53,21 @@ Blocks in_units(Blocks&& blocks, uint64_t width) {
   return std::move(blocks);
 }
 
-// Throws if a message cannot hold one element of each chunk. A message has room for a cache line of
-// each chunk, but an element may be wider.
+// Throws Error(unsupported) if a message has no room for one element of each of its chunks: the
+// elements are wide, or a named algorithm sends the chunks of thousands of ranks at once.
 void check_width(const CompiledCall& compiled, uint64_t widest, const Limits& limits) {
-  constexpr uint64_t kLine = 64;
   const auto chunks = static_cast<uint64_t>(compiled.plan->program.chunks_per_message);
   const size_t longest = compiled.point_to_point()
                              ? std::min(limits.near.p2p_bytes, limits.far.p2p_bytes)
                              : limits.collective_bytes();
-  if (widest <= kLine || chunks * widest <= longest) return;
+  if (chunks * widest <= longest) return;
+  constexpr uint64_t kLine = 64;
   throw Error(ErrorCode::unsupported,
               cat(to_string(compiled.signature), ": values of ", widest,
-                  " bytes exceed the longest message of ", longest),
-              {.remedy = "gather the values, and combine them on each rank"});
+                  " bytes exceed the longest message of ", longest,
+                  chunks > 1 ? cat(", which carries ", chunks, " of them") : ""),
+              {.remedy = widest > kLine ? "gather the values, and combine them on each rank"
+                                        : "use algorithm auto"});
 }
 
 uint64_t slices_of(const ChunkMap& chunks, const CompiledCall& compiled) {

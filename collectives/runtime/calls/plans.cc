@@ -1,6 +1,7 @@
 #include "collectives/runtime/calls/plans.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "collectives/proof/rendezvous.h"
@@ -30,15 +31,47 @@ Wanted wanted_of(const Request& request, int ranks, Grade at_least) {
           .direct = request.blocks_are_private()};
 }
 
+// The choice of algorithms is the same on every rank, so the ranks of a process make it once.
+struct Plans::Choosing {
+  Kind kind;  // of any of the ranks
+  std::string model;
+  std::mutex mutex;  // guards `planner`
+  Planner planner;
+
+  bool serves(const Kind& other, const std::string& other_model) const {
+    Kind same = kind;
+    same.shape.rank = other.shape.rank;
+    same.lends = other.lends;
+    return same == other && model == other_model;
+  }
+};
+
+// Algorithms besides the built-in ones belong to one rank, and so does a planner that knows them.
+std::shared_ptr<Plans::Choosing> Plans::choosing_for(const Kind& kind, const CostModel& model,
+                                                     std::vector<const Algorithm*> more) {
+  static std::mutex mutex;
+  static std::vector<std::weak_ptr<Choosing>> all;
+  const std::string json = to_json(model);
+  const std::lock_guard lock(mutex);
+  std::erase_if(all, [](const auto& one) { return one.expired(); });
+  for (const std::weak_ptr<Choosing>& one : all) {
+    const std::shared_ptr<Choosing> known = one.lock();
+    if (more.empty() && known != nullptr && known->serves(kind, json)) return known;
+  }
+  const bool is_shared = more.empty();
+  const Machine machine{.model = model,
+                        .limits = kind.limits,
+                        .hosts = kind.hosts,
+                        .near_shm = kind.any_shm,
+                        .far = kind.far};
+  std::shared_ptr<Choosing> made(
+      new Choosing{kind, json, {}, Planner(kind.shape, machine, std::move(more))});
+  if (is_shared) all.push_back(made);
+  return made;
+}
+
 Plans::Plans(const Kind& kind, const CostModel& model, std::vector<const Algorithm*> more)
-    : kind_(kind),
-      planner_(kind.shape,
-               {.model = model,
-                .limits = kind.limits,
-                .hosts = kind.hosts,
-                .near_shm = kind.any_shm,
-                .far = kind.far},
-               std::move(more)) {}
+    : kind_(kind), choosing_(choosing_for(kind, model, std::move(more))) {}
 
 Shape Plans::shape(int root) const {
   Shape shape = kind_.shape;
@@ -47,8 +80,8 @@ Shape Plans::shape(int root) const {
 }
 
 const Algorithm& Plans::choose(const Wanted& wanted) {
-  const std::lock_guard lock(mutex_);
-  return planner_.choose(wanted);
+  const std::lock_guard lock(choosing_->mutex);
+  return choosing_->planner.choose(wanted);
 }
 
 const Plan& Plans::plan(const Algorithm& algorithm, int root, bool in_place,

@@ -50,12 +50,15 @@ class Plans {
   const Plan& plan(const Algorithm& algorithm, int root, bool in_place, Arithmetic arithmetic);
 
  private:
+  struct Choosing;
+  static std::shared_ptr<Choosing> choosing_for(const Kind& kind, const CostModel& model,
+                                                std::vector<const Algorithm*> more);
   bool needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place,
                         Arithmetic arithmetic) const;
 
   const Kind kind_;
+  const std::shared_ptr<Choosing> choosing_;
   std::mutex mutex_;  // guards everything below
-  Planner planner_;
   // Plans by algorithm, root, in-place flag and arithmetic.
   std::map<std::tuple<uint64_t, int, bool, Arithmetic>, std::unique_ptr<Plan>> plans_;
 };

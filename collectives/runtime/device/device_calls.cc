@@ -60,7 +60,8 @@ void check_device_memory(const Request& request) {
 DeviceCalls::DeviceCalls(int device, const Surroundings& surroundings)
     : device_(device),
       surroundings_(surroundings),
-      executor_(surroundings.shape.rank, surroundings.shape.ranks, device, gpu::kMailboxShape),
+      executor_(surroundings.shape.rank, surroundings.shape.ranks, device,
+                gpu::mailbox_shape_of(surroundings.shape.ranks)),
       watcher_([this](const std::stop_token& end) { watch(end); }) {}
 
 void DeviceCalls::connect() {
@@ -188,7 +189,7 @@ GpuChoice DeviceCalls::choose(const Kind& kind) {
   GpuChoice choice{
       .algorithm = kind.named,
       .protocol = call.bytes <= kMostByLines ? GpuProtocol::lines : GpuProtocol::simple,
-      .blocks = static_cast<int32_t>(gpu::kMailboxShape.blocks)};
+      .blocks = static_cast<int32_t>(executor_.shape().blocks)};
   if (kind.named == nullptr) choice = planner_->choose(call, kind.reach);
   const std::string wanted = settings().get_string("TUTTI_GPU_PROTOCOL");
   if (wanted == "simple") choice.protocol = GpuProtocol::simple;
@@ -200,7 +201,7 @@ std::shared_ptr<gpu::DeviceCall> DeviceCalls::compile(const Kind& kind, const Gp
   const Request& request = kind.request;
   check_device_memory(request);
   const auto blocks =
-      std::clamp<uint32_t>(static_cast<uint32_t>(choice.blocks), 1, gpu::kMailboxShape.blocks);
+      std::clamp<uint32_t>(static_cast<uint32_t>(choice.blocks), 1, executor_.shape().blocks);
   Shape shape = surroundings_.shape;
   shape.root = has_root(request.collective) ? request.root : 0;
   const std::vector<Plan> plans =
@@ -211,18 +212,18 @@ std::shared_ptr<gpu::DeviceCall> DeviceCalls::compile(const Kind& kind, const Gp
     if (rank != shape.rank && !lends) continue;
     const auto r = static_cast<size_t>(rank);
     compiled[r] = compiled_of(Request(request), rank, shape.ranks, choice.algorithm, &plans[r]);
-    derive(compiled[r], gpu::limits_of(gpu::kMailboxShape, choice.protocol, blocks));
+    derive(compiled[r], gpu::limits_of(executor_.shape(), choice.protocol, blocks));
   }
-  std::vector<gpu::Actions> actions = gpu::schedule(plans, gpu::kMailboxShape.slots);
+  std::vector<gpu::Actions> actions = gpu::schedule(plans, executor_.shape().slots);
   std::optional<std::vector<gpu::Actions>> lending;
-  if (lends) lending = gpu::lend(plans, compiled, actions, gpu::kMailboxShape.slots);
+  if (lends) lending = gpu::lend(plans, compiled, actions, executor_.shape().slots);
   if (lending) {
     actions =
-        kind.canonical ? std::move(*lending) : gpu::join(plans, *lending, gpu::kMailboxShape.slots);
+        kind.canonical ? std::move(*lending) : gpu::join(plans, *lending, executor_.shape().slots);
   }
   const auto self = static_cast<size_t>(shape.rank);
   gpu::LoweredCall lowered =
-      gpu::lower(compiled, shape.rank, actions[self], gpu::kMailboxShape, choice.protocol);
+      gpu::lower(compiled, shape.rank, actions[self], executor_.shape(), choice.protocol);
   lowered.lends = lending.has_value();
   return executor_.prepare(lowered, compiled[self].dtype);
 }

@@ -63,7 +63,11 @@ bool Engine::progress_others(const EngineClient* self) {
 // ---- sleeping
 
 void Engine::sleep(EngineClient* self, const Deadline& deadline) {
-  const std::chrono::microseconds at_most = deadline.remaining(kLongestSleep);
+  // Thousands of sleepers that each look around 20 times a second would keep the processors busy.
+  constexpr int kRanksPerMillisecond = 4;
+  const std::chrono::milliseconds for_all(control().size() / kRanksPerMillisecond);
+  const auto longest = std::max(kLongestSleep, for_all);
+  const std::chrono::microseconds at_most = deadline.remaining(longest);
   const uint64_t turn = turns_.load();
   const std::unique_lock sleeper(sleeper_mutex_, std::try_to_lock);
   if (!sleeper) {

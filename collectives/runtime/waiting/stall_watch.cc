@@ -29,7 +29,13 @@ void StallWatch::ask(std::vector<int> missing, uint32_t call, bool again) {
   asked_call_ = call;
   waits_for_ = missing;
   std::vector<int>& peers = missing;
+  // All questions of a job pass the root of the control tree, so the ranks of a large one follow
+  // only the first links of the chain.
+  constexpr size_t kMostOfAllRanks = 32'768;
+  const size_t most_followed = std::max<size_t>(8, kMostOfAllRanks / members_.size());
+  const size_t most = missing.size() + most_followed;
   for (const auto& [peer, state] : answers_) {
+    if (asked_.size() >= most || peers.size() >= most) break;
     peers.insert(peers.end(), state.waits_for.begin(), state.waits_for.end());
   }
   for (const int peer : std::vector<int>(peers)) {

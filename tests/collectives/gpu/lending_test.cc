@@ -66,6 +66,19 @@ bool from_all(const Action& action) { return action.from_all; }
 bool to_all(const Action& action) { return action.to_all; }
 bool is_given(const Action& action) { return action.given; }
 
+// Mailboxes of many peers are smaller, and large enough for a message that is not divided.
+TEST(MailboxShape, NeedsABoundedPartOfTheMemory) {
+  static_assert(gpu::mailbox_shape_of(8).simple_bytes == gpu::kMailboxShape.simple_bytes);
+  static_assert(gpu::kMailboxShape.total(72) > 750'000'000);
+  for (const int ranks : {2, 8, 18, 19, 32, 72, 144, 256}) {
+    const MailboxShape shape = gpu::mailbox_shape_of(ranks);
+    EXPECT_LE(shape.total(ranks), uint64_t{192} << 20) << ranks;
+    EXPECT_GE(shape.simple_bytes, gpu::kLeastMessageBytes) << ranks;
+    EXPECT_EQ(shape.simple_bytes % 16, 0) << ranks;
+    EXPECT_EQ(shape.lines_data % 16, 0) << ranks;
+  }
+}
+
 TEST(Lending, ARingLendsAllButPartialSumsInScratch) {
   const Call call(require_algorithm(Collective::all_reduce, "ring"), 4);
   ASSERT_TRUE(call.lent);

@@ -37,7 +37,7 @@ constexpr int kPlayed = kRanks - 1;
 // Opens a link to `rank` that replaces another one. Throws if that rank refuses it.
 Link move_to(const Membership& membership, int rank) {
   const Deadline deadline = Deadline::after(kPatience);
-  const PeerInfo& peer = membership.peers.at(static_cast<size_t>(rank));
+  const PeerInfo& peer = membership.peers->at(static_cast<size_t>(rank));
   Fd socket;
   if (const int error = bootstrap::try_connect(bootstrap::resolve(peer.address, peer.port).front(),
                                                deadline, socket)) {

@@ -31,10 +31,11 @@ class RegionTables : public ::testing::Test {
   }
 
   std::unique_ptr<RegionTable> make_table(int rank) const {
-    const std::map<int, Extent> parts = {{0, {kStart, kPart}}, {1, {kStart + kPart, kPart}}};
-    const Extent& own = parts.at(rank);
-    const Extent rest{own.offset + kDirectoryBytes, own.bytes - kDirectoryBytes};
-    return std::make_unique<RegionTable>(file_, parts, rank, std::make_shared<Heap>(file_, rest));
+    const Extent first{kStart, kPart};
+    const uint64_t own = kStart + static_cast<uint64_t>(rank) * kPart;
+    const Extent rest{own + kDirectoryBytes, kPart - kDirectoryBytes};
+    return std::make_unique<RegionTable>(file_, std::vector<int>{0, 1}, first, rank,
+                                         std::make_shared<Heap>(file_, rest));
   }
 
   static void detach(const Region& region) { region.at<Header>(0)->detached.fetch_add(1); }

@@ -13,6 +13,7 @@
 // counts as a death.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,14 +32,14 @@ namespace tutti::bootstrap {
 
 // This rank's view of the job after the bootstrap.
 struct Membership {
-  std::vector<PeerInfo> peers;
-  std::string key;            // key of all later handshakes
-  bool encrypted = false;     // true if the links are encrypted: the job has a token
+  std::shared_ptr<const std::vector<PeerInfo>> peers;  // shared by this process's ranks
+  PeerInfo rank_zero;         // with the address that is known to work from here; replaces peers[0]
+  std::string key;            // keys all later handshakes
+  bool encrypted = false;     // the links; true if there is a token
   int fanout = 32;            // as configured on rank 0
   Acceptor acceptor;          // for data connections
   std::map<int, Link> links;  // rank 0: to its children; others: to their parent
-  // The "table" frame, which this rank sends to its children.
-  std::shared_ptr<const std::string> table;
+  std::shared_ptr<const std::string> table;  // the frame for this rank's children
   // data connections that arrived before the table
   std::vector<std::pair<Hello, ByteStream>> early;
   LauncherPipe launcher;
@@ -46,7 +47,12 @@ struct Membership {
   InitStats stats;
 };
 
-// Counts a handshake as three messages, on either side.
+// Returns the table that ranks of this process with the same `key` (Membership::key) have, or else
+// that of read(), which throws if it cannot be read. Thread-safe.
+std::shared_ptr<const std::vector<PeerInfo>> shared_table(
+    const std::string& key, const std::function<std::vector<PeerInfo>()>& read);
+
+// Counts the three messages of a handshake, on either side.
 inline void count_accepted(InitStats& stats) {
   stats.sent.add(sizeof(Challenge));
   stats.received.add(sizeof(Hello));

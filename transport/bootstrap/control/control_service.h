@@ -46,7 +46,9 @@ class ControlService final : public Control, private AgreementChannel {
   const std::string& job_name() const override { return job_name_; }
   int rank() const override { return tree_.rank; }
   int size() const override { return tree_.size; }
-  const PeerInfo& peer(int rank) const override { return membership_.peers.at(rank); }
+  const PeerInfo& peer(int rank) const override {
+    return rank == 0 ? membership_.rank_zero : membership_.peers->at(static_cast<size_t>(rank));
+  }
   void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) override;
   void detach(uint64_t communicator) override;
   std::optional<Error> deaths() const override { return clients_.deaths(); }

@@ -289,18 +289,14 @@ void ControlService::on_link_end(int neighbour) {
   if (!renew(neighbour, how)) on_break(neighbour, how);
 }
 
-// Formats the ranks of this host: "rank 2 alone", "ranks 2, 3 and 5".
+// Formats the ranks of this host: "rank 2 alone", "ranks 2,3,5-9".
 std::string ControlService::ranks_beside(int rank) const {
   std::vector<int> ranks;
   for (int other = 0; other < size(); ++other) {
     if (peer(other).host_id == peer(rank).host_id) ranks.push_back(other);
   }
   if (ranks.size() == 1) return cat("rank ", rank, " alone");
-  std::string text = "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    text += cat(i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]);
-  }
-  return text;
+  return cat("ranks ", rank_ranges(ranks));
 }
 
 void ControlService::on_break(int rank, const std::string& how) {

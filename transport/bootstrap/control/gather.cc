@@ -330,13 +330,18 @@ class Gathering {
     Membership membership;
     membership.encrypted = !job_.token.empty();
     membership.fanout = job_.fanout;
-    membership.peers.push_back(self_);
-    for (const auto& [rank, state] : ranks_) membership.peers.push_back(state.peer);
+    membership.key = session_key(key_, identity_);
+    membership.rank_zero = self_;
+    membership.peers = shared_table(membership.key, [this] {
+      std::vector<PeerInfo> peers = {self_};
+      for (const auto& [rank, state] : ranks_) peers.push_back(state.peer);
+      return peers;
+    });
 
     FrameWriter table(FrameType::table);
     for (const uint8_t byte : identity_) table.put(byte);
     table.put(static_cast<int32_t>(job_.fanout));
-    put(table, membership.peers);
+    put(table, *membership.peers);
     membership.table = std::make_shared<const std::string>(table.finish());
 
     for (auto& [rank, state] : ranks_) {
@@ -346,7 +351,6 @@ class Gathering {
         release(state);
       }
     }
-    membership.key = session_key(key_, identity_);
     acceptor_.on_other_size({});
     acceptor_.set_session_key(membership.key);
     membership.acceptor = std::move(acceptor_);

@@ -108,8 +108,12 @@ void read_table(const Job& job, const std::string& key, const std::string& body,
   if (frame.type() != FrameType::table) throw no_sense();
   membership.key = session_key(key, get_identity(frame));
   membership.fanout = frame.get<int32_t>();
-  membership.peers = get_peers(frame, job.size);
   if (!frame.ok() || membership.fanout < 1) throw no_sense();
+  membership.peers = shared_table(membership.key, [&] {
+    std::vector<PeerInfo> peers = get_peers(frame, job.size);
+    if (!frame.ok()) throw no_sense();
+    return peers;
+  });
   const Tree tree{.rank = job.rank, .size = job.size, .fanout = membership.fanout};
   if (tree.parent() != parent) throw no_sense();
   if (!tree.children().empty()) {
@@ -198,9 +202,10 @@ Membership join(const Job& job, const std::string& unix_name) {
   }
   read_table(job, key, body, parent.rank, membership);
   membership.acceptor.set_session_key(membership.key);
-  // The address of rank 0 becomes the one that is known to work from here.
-  membership.peers[0].address = rank_zero.host();
-  membership.peers[0].port = rank_zero.port();
+  // Uses the address that is known to work from here.
+  membership.rank_zero = membership.peers->at(0);
+  membership.rank_zero.address = rank_zero.host();
+  membership.rank_zero.port = rank_zero.port();
   membership.links[parent.rank] = Link(std::move(parent.socket));
   membership.encrypted = membership.links[parent.rank].encrypted();
   membership.launcher = launcher.pipe();

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <mutex>
 
 #include "base/host_name.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "transport/bootstrap/control/bootstrap.h"
 #include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::bootstrap {
@@ -130,6 +133,23 @@ std::vector<PeerInfo> get_peers(FrameReader& frame, int size) {
     peers.push_back(std::move(peer));
   }
   return peers;
+}
+
+// The ranks of a process read their tables at about the same time: one reads it, and the others
+// wait instead of reading it as well.
+std::shared_ptr<const std::vector<PeerInfo>> shared_table(
+    const std::string& key, const std::function<std::vector<PeerInfo>()>& read) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<const std::vector<PeerInfo>>> tables;
+  const std::lock_guard lock(mutex);
+  std::erase_if(tables, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<const std::vector<PeerInfo>>& known = tables[key];
+  std::shared_ptr<const std::vector<PeerInfo>> table = known.lock();
+  if (table == nullptr) {
+    table = std::make_shared<const std::vector<PeerInfo>>(read());
+    known = table;
+  }
+  return table;
 }
 
 PeerInfo describe_self() {

@@ -39,12 +39,14 @@ void describe_precision(Schema& schema, TrainOptions& options) {
   schema
       .add("training.gemm_format", replica.runner.gemm_format,
            {{"none", GemmFormat::none},
+            {"tf32", GemmFormat::tf32},
             {"fp8", GemmFormat::fp8},
             {"mxfp8", GemmFormat::mxfp8},
             {"nvfp4", GemmFormat::nvfp4}},
            "emulate products in a narrow format, of gpt2, llama and its kin: round what the dense "
-           "layers of blocks multiply to fp8 (E4M3, blocks of 128), mxfp8 (E4M3, blocks of 32) or "
-           "nvfp4 (E2M1, blocks of 16), forward and backward")
+           "layers of blocks multiply to tf32 (10 bits of mantissa), fp8 (E4M3, blocks of 128), "
+           "mxfp8 "
+           "(E4M3, blocks of 32) or nvfp4 (E2M1, blocks of 16), forward and backward")
       .show_default();
   const auto get = [&replica]() -> Json {
     if (replica.storage.dtype != DType::f16) return "dynamic";

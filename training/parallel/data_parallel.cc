@@ -372,6 +372,8 @@ void DataParallel::finish_all() {
 }
 
 void DataParallel::finish_gradients() {
+  for (const int parameter : options_.ending) contribute(parameter);
+  launch_ready();
   if (!progress_.complete()) {
     if (!options_.allow_unused) {
       Communicator ranks = storage_.groups().ranks.front();

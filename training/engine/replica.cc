@@ -132,7 +132,6 @@ DataParallelOptions parallel_options(const ReplicaOptions& options, const Model&
     if (std::ranges::count(placement.parameters, use.parameter) == 0) continue;
     if (std::ranges::count(parallel.joined, use.parameter) > 0) continue;
     parallel.joined.push_back(use.parameter);
-    parallel.ending.push_back(use.parameter);
   }
   return parallel;
 }

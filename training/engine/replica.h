@@ -6,9 +6,9 @@
 //                 -> optimizer -> values
 //
 // Every layout trains the same model: with the same number of data-parallel ranks and the same
-// micro-batches, in deterministic mode, all stages of ZeRO, all synchronous pipelines (Chimera:
-// pipeline/README.md), all bucket sizes and all recomputation modes give the same bits. Without
-// pipelining there is one stage.
+// micro-batches, in deterministic mode, all stages of ZeRO, all synchronous pipelines but Chimera,
+// all bucket sizes and all recomputation modes give the same bits. Without pipelining there is one
+// stage.
 #pragma once
 
 #include <array>

@@ -372,7 +372,10 @@ void DataParallel::finish_all() {
 }
 
 void DataParallel::finish_gradients() {
-  for (const int parameter : options_.ending) contribute(parameter);
+  // Of joined parameters, those with all uses on this rank have no join().
+  for (const int parameter : options_.joined) {
+    if (!model_.parameters().gradients_apart(parameter).empty()) contribute(parameter);
+  }
   launch_ready();
   if (!progress_.complete()) {
     if (!options_.allow_unused) {

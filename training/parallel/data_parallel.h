@@ -88,10 +88,8 @@ struct DataParallelOptions {
   // Deterministic mode: if two units use one parameter (tied embeddings), each unit's gradient is
   // summed over ranks before the two are added, so that the bits do not depend on the number of
   // data ranks. All ranks must call the last backward of such a parameter in the same order
-  // relative to other buckets, unless the parameter is in `joined` and in `ending`.
+  // relative to other buckets.
   bool sums_uses_apart = false;
-  // Parameters whose sums wait for finish_gradients(), which stands for their join().
-  std::vector<int> ending;
 };
 
 class DataParallel : public Synchronizer {

@@ -1,8 +1,9 @@
 // The abort state of one communicator on one rank.
 //
-// Rules: (1) the first writer wins and its error is reported everywhere; (2) raise() never blocks
-// and may be called from any thread; (3) every wait on a peer polls raised(), and every sleeper is
-// woken through the wakers; (4) an abort is final: an aborted communicator stays aborted.
+//   1. The first error that is raised is the one that is reported everywhere.
+//   2. raise() never blocks and may be called from any thread.
+//   3. Every wait for a peer polls raised(), and every sleeping thread is woken by a waker.
+//   4. An abort is final: an aborted communicator stays aborted.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
-// Fences for two sides, one of which acts a million times as often as the other: the frequent side
-// pays nothing, and the rare side makes every processor in the machine pass a fence.
+// Memory fences for two sides, one of which runs far more often than the other. The frequent side
+// uses light_fence(), which only restrains the compiler; the rare side uses heavy_fence(), which
+// makes every processor of the registered processes pass a fence.
 //
 //   frequent:  x = 1; light; read y          rare:  y = 1; heavy; read x
 //
@@ -11,13 +12,14 @@
 
 namespace tutti {
 
-// Registers this process for other processes' heavy fences. Returns false if the system lacks the
-// call; then both sides need full fences.
+// Registers this process, so that heavy_fence() of other processes reaches it. Returns false if the
+// kernel has no membarrier(2); then both sides need full fences.
 bool join_asymmetric_fences();
 
-// For the frequent side: prevents the compiler from reordering.
+// Prevents the compiler from reordering: the fence of the frequent side.
 inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-// For the rare side: takes about a microsecond and reaches all registered processes.
+// Makes all registered processes pass a fence: the fence of the rare side. It takes about a
+// microsecond.
 void heavy_fence();
 
 }  // namespace tutti

@@ -18,7 +18,7 @@ using ConstBytes = std::span<const std::byte>;
 struct Format {
   std::string_view name;
   size_t scale_bytes;
-  size_t bits;  // bits per value
+  size_t bits;  // number of bits per value
 };
 constexpr std::array<Format, 4> kFormats = {
     {{"mx8", 1, 8}, {"mx4", 1, 4}, {"int8", sizeof(float), 8}, {"sign", sizeof(float), 1}}};
@@ -31,7 +31,7 @@ size_t block_bytes(const Format& format, size_t count) {
 
 constexpr size_t kMostBytes = size_of(element_of(BlockFormat::int8));
 
-// Encodes a shorter block as the beginning of a padded one, without the padding marker.
+// Encodes a shorter block as the beginning of a block that is padded, without the padding marker.
 void encode_short(BlockFormat format, Values values, Bytes bytes) {
   std::array<float, kMostValues> whole;
   std::array<std::byte, kMostBytes> encoded;

@@ -32,7 +32,7 @@ namespace tutti {
 
 enum class BlockFormat : uint8_t { mx8, mx4, int8, sign };
 
-// The dtype whose elements are such blocks.
+// Returns the dtype whose elements are blocks of this format.
 constexpr DType element_of(BlockFormat format) {
   return static_cast<DType>(kAllDTypes.size() + static_cast<size_t>(format));
 }
@@ -44,7 +44,8 @@ std::string_view name(BlockFormat format);
 // Returns nullopt if there is no such format.
 std::optional<BlockFormat> block_format_named(std::string_view name);
 
-// Returns 0, but for `sign` a reserved NaN, because zeros would count in the mean.
+// Returns the value of a missing element: 0, or for `sign` a reserved NaN, because zeros would
+// change the mean.
 float padding(BlockFormat format);
 
 // Returns the number of values per block.
@@ -52,8 +53,8 @@ size_t block_of(BlockFormat format);
 // Returns the bytes of `count` values, starting at a block boundary.
 size_t bytes_of(BlockFormat format, size_t count);
 
-// `bytes` must have bytes_of(format, values.size()) elements and must not overlap `values`.
-// Thread-safe; never throws.
+// Encodes `values` into `bytes`, which must have bytes_of(format, values.size()) elements and must
+// not overlap `values`. Thread-safe; never throws.
 void encode(BlockFormat format, std::span<const float> values, std::span<std::byte> bytes);
 void decode(BlockFormat format, std::span<const std::byte> bytes, std::span<float> values);
 

@@ -10,7 +10,7 @@
 
 namespace tutti::block_kernels {
 
-// Returns null if there is no such kernel.
+// Returns the kernel for `type` and `op`, or null if there is none.
 ReduceKernel reduce(DType type, ReduceOp op);
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats);

@@ -88,7 +88,8 @@ namespace internal {
 // The element type of a vector, an array or a span: float, or const float.
 template <typename Values>
 using ElementOf = std::remove_reference_t<decltype(*std::data(std::declval<Values&>()))>;
-// Ranges whose elements outlive the expression that names them: excludes temporary vectors.
+// True for ranges whose elements outlive the expression that names them. It is false for a
+// temporary vector.
 template <typename Values>
 inline constexpr bool kStays = std::is_lvalue_reference_v<Values> ||
                                std::is_trivially_destructible_v<std::remove_cvref_t<Values>>;

@@ -12,7 +12,7 @@ std::vector<ControlGroup> control_groups(const std::string& controller) {
   std::vector<ControlGroup> found;
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
-    // "4:cpu,cpuacct:/path" in version 1, "0::/path" in version 2.
+    // The line is "4:cpu,cpuacct:/path" in version 1, "0::/path" in version 2.
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;

@@ -13,9 +13,9 @@ struct ControlGroup {
   bool is_first_version = false;
 };
 
-// This process's groups that limit `controller` ("cpu", "memory"), from its own to the root.
-// Directories that do not exist are listed too: a container sees its own group as the root, and
-// /proc/self/cgroup then has a path that is not mounted.
+// Returns this process's groups that limit `controller` ("cpu", "memory"), from its own to the
+// root. Directories that do not exist are listed too: a container sees its own group as the root,
+// and /proc/self/cgroup then has a path that is not mounted.
 std::vector<ControlGroup> control_groups(const std::string& controller);
 
 }  // namespace tutti

@@ -14,8 +14,8 @@ inline int64_t now_ns() {
       .count();
 }
 
-// Converts user input. A time that does not fit (infinity, 300 years) becomes the longest duration,
-// which Deadline treats as never. `seconds` must be neither negative nor NaN.
+// Converts `seconds`, which must be neither negative nor NaN. A time that does not fit (infinity,
+// 300 years) becomes the longest duration, which Deadline treats as never.
 inline std::chrono::nanoseconds duration_of(double seconds) {
   constexpr double kLongest = 9.2e9;
   if (seconds >= kLongest) return std::chrono::nanoseconds::max();
@@ -32,7 +32,7 @@ class Deadline {
 
   bool passed() const { return when_ != Clock::time_point::max() && Clock::now() >= when_; }
 
-  // Returns a value in [0, cap], so that it can be passed to poll() and similar calls.
+  // Returns the time left, in [0, cap], so that it can be passed to poll() and similar calls.
   std::chrono::milliseconds remaining(std::chrono::milliseconds cap = std::chrono::hours(1)) const {
     if (when_ == Clock::time_point::max()) return cap;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(when_ - Clock::now());

@@ -14,8 +14,8 @@ namespace tutti {
 
 namespace {
 
-// Counts open descriptors; returns `most` if they cannot be counted, for example for lack of a
-// descriptor.
+// Returns the number of open descriptors; `most` if they cannot be counted, for example for lack of
+// a descriptor.
 size_t count_open(size_t most) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
   if (!folder) return most;

@@ -15,7 +15,8 @@ bool reserve_descriptors(size_t more);
 
 // Returns true for EMFILE and ENFILE: the shortage is in this process or on this host.
 bool is_descriptor_shortage(int error);
-// Builds Error(system) for such an errno, with the limit and how to raise it.
+// Builds Error(system) for EMFILE or ENFILE (`error`) while doing `what`; the error says what the
+// limit is and how to raise it.
 Error descriptor_shortage(std::string_view what, int error);
 
 }  // namespace tutti

@@ -49,11 +49,12 @@ inline constexpr std::array kAllDTypes = {
 inline constexpr size_t kEveryDType = kAllDTypes.size() + 4;
 constexpr bool is_block(DType type) { return type > DType::i64_i64; }
 
-// Defined outside the functions, because each call would construct the tables again.
+// These tables are outside the functions that use them, which would otherwise construct them at
+// each call.
 inline constexpr std::array<uint16_t, kEveryDType> kSizesOfDTypes = {
     1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1, 8, 16, 8, 16, 33, 17, 260, 36};
 inline constexpr std::array<uint16_t, 4> kValuesOfBlocks = {32, 32, 256, 256};
-inline constexpr size_t kMostValues = 256;  // values per element
+inline constexpr size_t kMostValues = 256;  // maximum number of values per element
 
 constexpr size_t size_of(DType type) { return kSizesOfDTypes[static_cast<size_t>(type)]; }
 // Values per element: 1, except for blocks.
@@ -66,8 +67,8 @@ constexpr bool is_float(DType type) {
 }
 constexpr bool is_pair(DType type) { return type >= DType::f32_i32 && type <= DType::i64_i64; }
 
-// The type in which values are computed: float for 16- and 8-bit floats and for blocks, otherwise
-// the type itself.
+// Returns the type in which values are computed: float for 16- and 8-bit floats and for blocks,
+// otherwise the type itself.
 constexpr DType accumulator_of(DType type) {
   const bool is_narrow = size_of(type) < sizeof(float) || is_block(type);
   return is_float(type) && is_narrow ? DType::f32 : type;

@@ -16,7 +16,7 @@ enum class ErrorCode : int {
   ok = 0,
   invalid_argument = 1,  // an argument of this call is invalid
   mismatch = 2,          // two ranks made calls that do not match
-  rank_died = 3,         // a process of the job exited without leaving the communicator
+  rank_died = 3,         // a process of the job exited without destroying the communicator
   connection_lost = 4,   // the path to a living rank broke
   timeout = 5,           // an operation's deadline passed
   aborted = 6,           // another rank, or this one's user, aborted the communicator
@@ -33,7 +33,8 @@ struct ErrorDetail {
   std::string where = {};   // rank, host, peer, call number, file ...
   std::string cause = {};   // likely cause, with the system's own words if any
   std::string remedy = {};  // what to do
-  int rank = -1;            // the job's rank concerned: it died, is waited for, aborted ...
+  // The job's rank that the error is about: the rank that died, is waited for, or aborted; -1: none
+  int rank = -1;
 };
 
 // Copies share the text. (It is not a std::runtime_error: that class counts references inside

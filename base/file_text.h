@@ -11,8 +11,8 @@ namespace tutti {
 // Returns true for an existing regular file; false also if the system cannot tell.
 bool is_regular_file(const std::string& path);
 
-// Throws Error(system) with this detail if the file cannot be read, and Error(invalid_argument) if
-// it exceeds the size limit of its kind.
+// Returns the file's text. Throws Error(system) with `detail` if the file cannot be read, and
+// Error(invalid_argument) if it exceeds the size limit of its kind.
 std::string file_text(const std::string& path, FileKind kind, const ErrorDetail& detail = {});
 
 }  // namespace tutti

@@ -14,8 +14,8 @@
 
 namespace tutti {
 
-// `type` is f16, bf16, f8e4m3 or f8e5m2 (else Error(invalid_argument)); `bits` is the value's
-// encoding in the low bits.
+// Converts one value between float and `type`, which is f16, bf16, f8e4m3 or f8e5m2 (otherwise
+// Error(invalid_argument) is thrown). `bits` is the value's encoding in the low bits.
 float to_float(DType type, uint16_t bits);
 uint16_t from_float(DType type, float value);
 

@@ -18,7 +18,7 @@ using Plain = nlohmann::json;  // for parsing, and for scalars in output
   throw Error(ErrorCode::invalid_argument, problem);
 }
 
-// Returns the duplicate name of an object, or nullptr.
+// Returns a name that the object has twice, or nullptr.
 const std::string* repeated_name(const Json::Object& object) {
   if (object.size() < 2) return nullptr;
   std::vector<const std::string*> names;
@@ -54,7 +54,7 @@ class Builder {
     return end();
   }
   bool end_array() { return end(); }
-  // The parser's message is complete but quotes the input, which is untrusted.
+  // Throws the parser's error. Its message is complete but quotes the input, which is untrusted.
   bool parse_error(size_t, const std::string&, const Plain::exception& error) {
     const std::string_view words = error.what();
     const size_t start = words.find("parse error at line");

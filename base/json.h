@@ -28,8 +28,8 @@ class Json {
   // Maximum nesting depth. Files are untrusted, and code that walks a value may recurse per level.
   static constexpr int kMaxDepth = 64;
 
-  // Throws Error(invalid_argument) with the position for invalid JSON, a duplicate name, or nesting
-  // beyond kMaxDepth.
+  // Parses `text`. Throws Error(invalid_argument) with the position for invalid JSON, a duplicate
+  // name, or nesting beyond kMaxDepth.
   static Json parse(std::string_view text);
 
   static Json array(std::initializer_list<Json> values = {}) { return Json(Array(values)); }
@@ -56,8 +56,8 @@ class Json {
   Json(const std::map<std::string, T>& members);
   Json(Array values);
   Json(Object members);
-  // {{"a", 1}, {"b", 2}} is an object, like any list of pairs that begin with a text; {1, 2} is an
-  // array.
+  // Makes an object or an array: {{"a", 1}, {"b", 2}} is an object, like any list of pairs that
+  // begin with a text; {1, 2} is an array.
   Json(std::initializer_list<Json> values);
   Json(const Json&);
   Json(Json&&) noexcept;
@@ -74,10 +74,10 @@ class Json {
   bool is_whole_number() const {
     return std::holds_alternative<int64_t>(value_) || std::holds_alternative<uint64_t>(value_);
   }
-  bool is_natural_number() const;  // integral and not negative
+  bool is_natural_number() const;  // true if it is integral and not negative
 
-  // Returns a bool, a number (checked for range), a std::string, or a std::vector or a std::map by
-  // std::string of these.
+  // Returns the value as T: bool, a number type (the range is checked), std::string, or
+  // std::vector<T> or std::map<std::string, T> of these.
   template <typename T>
   T get() const;
   template <typename T>
@@ -86,7 +86,7 @@ class Json {
     return get<T>();
   }
 
-  // Size of an array or object; 0 for null.
+  // Returns the number of values of an array or members of an object; 0 for null.
   size_t size() const;
   bool empty() const { return size() == 0; }
   // The values of an array, or the members of an object.
@@ -103,7 +103,7 @@ class Json {
   const Json* find(std::string_view name) const;  // nullptr if there is none
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 
-  // Returns the member, or `otherwise` if there is none.
+  // Returns the member `name`, or `otherwise` if there is none.
   template <typename T>
   T value(std::string_view name, T otherwise) const {
     const Json* found = find(name);
@@ -113,11 +113,11 @@ class Json {
   Json& operator[](std::integral auto index) {
     return const_cast<Json&>(std::as_const(*this).at(static_cast<size_t>(index)));
   }
-  // Creates a missing member, and turns null into an object.
+  // Returns the member of this name, which is created if it is missing. Turns null into an object.
   Json& operator[](const char* name) { return member(name); }
   Json& operator[](const std::string& name) { return member(name); }
   void erase(std::string_view name);
-  // Appends; turns null into an array.
+  // Appends `value` to the array. Turns null into an array.
   void push_back(Json value);
 
   // Writes one line, or one value per line, indented by `indent` blanks per level. NaN and infinity
@@ -125,8 +125,8 @@ class Json {
   enum class BadText { refuse, replace };
   std::string dump(int indent = -1, BadText bad_text = BadText::refuse) const;
 
-  // Describes the value for messages: the number or text (possibly untrusted), or "an array", "an
-  // object".
+  // Returns words for the value in a message: the number or text (possibly untrusted), or "an
+  // array", "an object".
   std::string words() const;
 
   // Compares numbers by value, and objects regardless of member order.

@@ -7,7 +7,8 @@ namespace tutti {
 
 enum class LogLevel { error = 0, warning = 1, info = 2, debug = 3 };
 
-// The level comes from the setting TUTTI_LOG; lines above it are dropped.
+// Returns true if lines of this level are printed: the setting TUTTI_LOG names the last level that
+// is.
 bool log_enabled(LogLevel level);
 void log(LogLevel level, std::string_view text);
 

@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Returns the mean of the middle two for an even count, 0 for an empty list.
+// Returns the median. An even count gives the mean of the middle two, an empty list 0.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::ranges::sort(values);
@@ -16,7 +16,8 @@ inline double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// The smallest value that at least `share` (0 to 1) of the values do not exceed; of none, 0.
+// Returns the smallest of `values` that at least `share` (0 to 1) of them do not exceed; 0 if there
+// are none.
 inline double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::ranges::sort(values);

@@ -4,8 +4,9 @@
 
 namespace tutti {
 
-// The finalizer of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
-// OOPSLA 2014): a bijection in which each input bit changes half of the output bits.
+// Mixes the bits of `x` by the finalizer of splitmix64 (Steele, Lea, Flood: Fast splittable
+// pseudorandom number generators, OOPSLA 2014): a bijection in which each input bit changes half of
+// the output bits.
 constexpr uint64_t mix_bits(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;

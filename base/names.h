@@ -7,11 +7,12 @@
 
 namespace tutti {
 
-// Returns true if the names differ only in case, '-' and '_': "AllReduce", "all-reduce",
+// Returns true if the names differ at most in case, '-' and '_': "AllReduce", "all-reduce",
 // "all_reduce".
 bool same_name(std::string_view a, std::string_view b);
 
-// Starts a remedy: "did you mean tree? " if a name in `known` is close, otherwise "".
+// Returns the beginning of a remedy, "did you mean tree? ", if a name in `known` is close to
+// `word`; otherwise "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
 // Joins names: "a, b, c".

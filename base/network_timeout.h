@@ -1,11 +1,11 @@
-// Tolerated silence of a host, or of the network to it.
+// The time after which a silent host, or the network to it, counts as failed.
 #pragma once
 
 #include <chrono>
 
 namespace tutti {
 
-// The setting TUTTI_NETWORK_TIMEOUT, at least two seconds.
+// Returns the setting TUTTI_NETWORK_TIMEOUT, limited to between two seconds and 24 hours.
 std::chrono::milliseconds network_timeout();
 
 // Classifies a socket's errno: true if the network delivered nothing, not even a refusal.

@@ -11,8 +11,8 @@
 namespace tutti {
 namespace {
 
-// The stack limit also sets the size of thread stacks. 96 KiB was enough for a bench, a topology
-// and trainings; 64 KiB was not.
+// Minimum stack limit, which is also the size of thread stacks. 96 KiB was enough for a bench, a
+// topology and trainings; 64 KiB was not.
 constexpr rlim_t kLeastStack = rlim_t{128} << 10;
 
 // Returns nullopt for unlimited.

@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-// Throws Error(system) if the stack limit (ulimit -s) is below what the program needs: it would die
-// of SIGSEGV.
+// Throws Error(system) if the stack limit (ulimit -s) is below what the program needs: without this
+// check it would die of SIGSEGV.
 void require_stack();
 
 // Returns cause and remedy for a failed allocation: a limit of the process (ulimit -v), or the
@@ -17,7 +17,7 @@ ErrorDetail memory_detail();
 // Returns true if a file of `bytes` bytes, shared memory included, exceeds this process's limit
 // (ulimit -f): SIGXFSZ would kill it.
 bool exceeds_file_limit(uint64_t bytes);
-// Returns cause and remedy for such a file.
+// Returns cause and remedy for a file that exceeds that limit.
 ErrorDetail file_size_detail();
 // Builds the error for std::bad_alloc.
 Error memory_shortage();

@@ -29,7 +29,7 @@ double quota_of(const ControlGroup& group) {
   double time = 0;
   double period = 0;
   if (group.is_first_version) {
-    std::ifstream times(group.path / "cpu.cfs_quota_us");  // -1: no limit
+    std::ifstream times(group.path / "cpu.cfs_quota_us");  // -1 in the file: no limit
     std::ifstream periods(group.path / "cpu.cfs_period_us");
     times >> time;
     periods >> period;
@@ -40,7 +40,8 @@ double quota_of(const ControlGroup& group) {
   return time > 0 && period > 0 ? time / period : 0;
 }
 
-// Returns the quota in processors; 0: none. A group's quota also covers its child groups.
+// Returns the quota as a number of processors; 0: none. A group's quota also covers its child
+// groups.
 double quota() {
   double least = 0;
   for (const ControlGroup& group : control_groups("cpu")) {
@@ -64,7 +65,8 @@ std::vector<int> own_affinity() {
   return own;
 }
 
-// Parses "0-3" of "0-3,8". Unknown syntax (from another version) adds nothing.
+// Adds the processors of one range, "0-3" of "0-3,8". Unknown syntax (from another version) adds
+// nothing.
 void add_range(std::string_view text, std::set<int>& processors) {
   int first = 0;
   const char* const end = text.data() + text.size();

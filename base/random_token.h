@@ -5,7 +5,7 @@
 
 namespace tutti {
 
-// Throws Error(system) if the system has no randomness.
+// Returns a new token. Throws Error(system) if the system has no randomness.
 std::string random_token();
 
 }  // namespace tutti

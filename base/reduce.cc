@@ -82,7 +82,7 @@ const kernels::Kernels& kernels_of(InstructionSet set) {
   }
 }
 
-// Selects the instruction set once per process.
+// Returns the kernels of the instruction set, which is selected once per process.
 const kernels::Kernels& selected_kernels() {
   static const kernels::Kernels& selected = kernels_of(selected_instruction_set());
   return selected;
@@ -111,7 +111,7 @@ ReduceKernel reduce_kernel(DType type, ReduceOp op) {
   return reduce_kernel(type, op, selected_kernels());
 }
 
-// All instruction sets compute means and multiples of blocks alike.
+// Means and multiples of blocks use the same code in all instruction sets.
 
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats, InstructionSet set) {

@@ -34,21 +34,22 @@ struct Formats {
   bool b = false;
 };
 
-// Pointers need no alignment. dst may equal a or b if both have the same format; otherwise it must
-// not overlap them. `count` is in elements. Thread-safe; never throws.
+// Computes dst[i] = a[i] op b[i] for `count` elements. Pointers need no alignment. dst may equal a
+// or b if both have the same format; otherwise it must not overlap them. Thread-safe; never throws.
 using ReduceKernel = void (*)(void* dst, const void* a, const void* b, size_t count,
                               Formats formats);
 
-// Throws Error(invalid_argument) if !supports(op, type), and for ReduceOp::user, which is the
-// caller's own function.
+// Returns the kernel of the selected instruction set. Throws Error(invalid_argument) if
+// !supports(op, type), and for ReduceOp::user, which is the caller's own function.
 ReduceKernel reduce_kernel(DType type, ReduceOp op);
 
-// Computes dst[i] = (a[i] + b[i]) / ranks, or a[i] / ranks if b is null: elements, from sums in
-// either format. 16- and 8-bit floats are added and divided in float and rounded once. If a + b
-// overflows although neither a nor b does, half of the sum is divided: the mean is finite wherever
-// a and b are. (Sums of three and more ranks may overflow earlier.) Integers wrap around, and
-// truncate towards zero. Pairs are not supported. Pointers are as for ReduceKernel; `ranks` is at
-// least 1, with b at least 2.
+// Computes dst[i] = (a[i] + b[i]) / ranks, or a[i] / ranks if b is null. `a` and `b` are sums in
+// the formats that `formats` states; `dst` has elements. Pointers are as for ReduceKernel; `ranks`
+// is at least 1, and at least 2 with `b`. Pairs are not supported.
+//
+// 16- and 8-bit floats are added and divided in float and rounded once. If a and b are finite, so
+// is the mean, even if a + b overflows: then half of the sum is divided. (Sums of three and more
+// ranks may overflow earlier.) Integer sums wrap around, and quotients are truncated towards zero.
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats = {});
 
@@ -78,7 +79,7 @@ bool is_available(InstructionSet set);
 // is not available.
 InstructionSet selected_instruction_set();
 
-// As above, for one set; it must be available.
+// Returns the kernel of one instruction set, which must be available.
 ReduceKernel reduce_kernel(DType type, ReduceOp op, InstructionSet set);
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats, InstructionSet set);

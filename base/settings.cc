@@ -66,7 +66,7 @@ constexpr std::array kSettings = {
     SettingInfo{"TUTTI_NETWORK_TIMEOUT", SettingType::seconds, "10", "", false, false,
                 "seconds without a response after which a host or its network is considered down; "
                 "shorter outages only delay calls. With several interfaces in TUTTI_INTERFACE, "
-                "the connection is retried over the others for as long"},
+                "the connection is retried over the others for the same time"},
     SettingInfo{"TUTTI_SPARES", SettingType::integer, "0", "0..", true, false,
                 "number of spare ranks, the last ones of the job, which join after failures "
                 "(tutti_grow); set by `tutti run --spares`"},
@@ -106,9 +106,10 @@ constexpr std::array kSettings = {
                 "file next to it; empty: no traces"},
     SettingInfo{"TUTTI_BIND", SettingType::string, "auto", "auto|none", false, false,
                 "binding of local ranks to cores by `tutti run`"},
-    SettingInfo{"TUTTI_TOPOLOGY", SettingType::string, "", "", false, false,
-                "topology to group ranks by instead of this host's (ranks are not bound to it): "
-                "FILE.xml from lstopo, or synthetic:DESCRIPTION (hwloc); empty: this host's"},
+    SettingInfo{
+        "TUTTI_TOPOLOGY", SettingType::string, "", "", false, false,
+        "topology by which ranks are grouped (they are not bound to it): FILE.xml from lstopo, "
+        "or synthetic:DESCRIPTION (hwloc); empty: the topology of this host"},
     SettingInfo{"TUTTI_RACK", SettingType::string, "", "", false, false,
                 "position of this host in the network: the switches above it, outermost first "
                 "(row2.rack7), by which hosts are grouped; empty: from Slurm or a host file "

@@ -40,30 +40,31 @@ struct SettingValue {
 struct SettingMistake {
   std::string name;
   std::string value;
-  std::string why;  // message of the error
+  std::string why;  // text of the error
 };
 
 class Settings {
  public:
-  // Reads the environment. A value of the wrong type throws Error(invalid_argument) that names the
-  // variable.
+  // Reads the environment. Throws Error(invalid_argument) that names the variable if its value has
+  // the wrong type.
   Settings() { read_environment(nullptr); }
-  // Appends errors to `mistakes` instead of throwing, and keeps the defaults.
+  // Reads the environment. A value of the wrong type is appended to `mistakes`, and the setting
+  // keeps its default.
   explicit Settings(std::vector<SettingMistake>& mistakes) { read_environment(&mistakes); }
 
   std::string get_string(std::string_view name) const;
   int64_t get_int(std::string_view name) const;
   bool get_bool(std::string_view name) const;
-  // Returns at most the longest duration, which Deadline treats as never.
+  // Returns the duration, capped to the longest one, which Deadline treats as never.
   std::chrono::nanoseconds get_duration(std::string_view name) const;
   uint64_t get_bytes(std::string_view name) const;
   SettingValue value(std::string_view name) const;
 
-  // Throws Error(invalid_argument) for an unknown name (with the nearest one) or a value of the
-  // wrong type.
+  // Sets a value; `origin` is where it comes from. Throws Error(invalid_argument) for an unknown
+  // name (the error suggests the nearest one) or a value of the wrong type.
   void set(std::string_view name, std::string_view value, std::string_view origin = "option");
 
-  // One warning line per TUTTI_ variable in the environment that is not a setting.
+  // Returns one warning line per TUTTI_ variable in the environment that is not a setting.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
   // Returns the settings that affect the wire, for comparison at init: "TUTTI_A=1;TUTTI_B=x".
@@ -82,8 +83,9 @@ class Settings {
 // warnings.
 Settings& settings();
 
-// For diagnostic programs: if called before settings(), invalid values keep their defaults instead
-// of throwing.
+// Reads the settings as settings() does, but gives variables with invalid values their defaults
+// instead of throwing, and returns the mistakes. It is for diagnostic programs, which call it
+// before settings().
 const std::vector<SettingMistake>& tolerate_setting_mistakes();
 
 }  // namespace tutti

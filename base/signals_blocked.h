@@ -1,5 +1,5 @@
-// Blocks all signals for this thread and the threads it starts while this object lives: the
-// process's signals belong to the application's own threads.
+// Blocks all signals, while this object lives, for this thread and the threads that it starts, so
+// that the process's signals are delivered to the application's own threads.
 #pragma once
 
 #include <pthread.h>

@@ -13,7 +13,8 @@ namespace tutti {
 // Builds Error(system): the system cannot create a thread for `purpose` ("the control channel").
 Error thread_shortage(std::string_view purpose, const std::system_error& error);
 
-// Starts a thread (std::thread, std::jthread) that runs `body`. Throws as above.
+// Starts a thread (std::thread, std::jthread) that runs `body`. Throws thread_shortage() if the
+// system cannot.
 template <typename Thread = std::thread, typename Body>
 Thread start_thread(std::string_view purpose, Body&& body) {
   try {

@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// cat("rank ", 3, " of ", 4) -> "rank 3 of 4"
+// Joins the parts to a text: cat("rank ", 3, " of ", 4) returns "rank 3 of 4".
 template <typename... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;
@@ -17,18 +17,19 @@ std::string cat(const Parts&... parts) {
   return out.str();
 }
 
-// {0, 1, 2, 5} -> "0-2,5"
+// Writes sorted ranks as ranges: {0, 1, 2, 5} gives "0-2,5".
 std::string rank_ranges(const std::vector<int>& sorted);
 
-// 1536 -> "1.5 KiB"
+// Writes a size in binary units: 1536 gives "1.5 KiB".
 std::string human_bytes(uint64_t bytes);
 
-// "64K", "1M", "2GiB", "1024" -> bytes (powers of 1024). Throws Error(invalid_argument).
+// Parses a size with an optional binary unit (powers of 1024): "64K", "1M", "2GiB", "1024". Throws
+// Error(invalid_argument) if the text is not one.
 uint64_t parse_bytes(std::string_view text);
 
 std::vector<std::string> split(std::string_view text, char separator);
 
-// The candidate with the smallest edit distance, or "" when none is close.
+// Returns the candidate with the smallest edit distance to `word`, or "" if none is close.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace tutti

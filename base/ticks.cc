@@ -8,7 +8,7 @@ namespace tutti {
 
 namespace {
 
-// A simultaneous reading of both clocks; comparing two readings gives the tick rate.
+// A simultaneous reading of both clocks. Two of them give the tick rate.
 struct Moment {
   Ticks ticks;
   int64_t ns;
@@ -39,7 +39,8 @@ bool has_invariant_counter() {
 
 }  // namespace
 
-// Cached, because CPUID is slow in a virtual machine.
+// Returns true if the cycle counter is used. The answer is cached, because CPUID is slow in a
+// virtual machine.
 bool counts_cycles() {
   static const bool counts = has_invariant_counter();
   return counts;

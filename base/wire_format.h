@@ -27,7 +27,7 @@ inline constexpr std::array kAllWireFormats = {
     WireFormat::plain, WireFormat::bf16, WireFormat::f16,  WireFormat::f8e4m3, WireFormat::f8e5m2,
     WireFormat::mx8,   WireFormat::mx4,  WireFormat::int8, WireFormat::sign};
 
-// The dtype on the wire. Values are rounded to it, and summed in it (base/reduce.h).
+// Returns the dtype on the wire. Values are rounded to it, and summed in it (base/reduce.h).
 constexpr DType element_of(WireFormat format) {
   constexpr std::array kElements = {DType::f32, DType::bf16, DType::f16, DType::f8e4m3,
                                     DType::f8e5m2};
@@ -38,7 +38,7 @@ constexpr DType element_of(WireFormat format) {
              : static_cast<DType>(kAllDTypes.size() + index - kElements.size());
 }
 
-// Elements needed for `count` values; the last one may be partly filled.
+// Returns the number of elements needed for `count` values; the last element may be partly filled.
 constexpr uint64_t elements_of(WireFormat format, uint64_t count) {
   const uint64_t values = values_of(element_of(format));
   return count / values + (count % values > 0 ? 1 : 0);
@@ -47,9 +47,10 @@ constexpr uint64_t bytes_of(WireFormat format, uint64_t count) {
   return elements_of(format, count) * size_of(element_of(format));
 }
 
-// "mx8"
+// Returns the short name, such as "mx8".
 std::string_view name(WireFormat format);
-// Also accepts other names of the dtype ("fp8"). Returns nullopt if there is no such format.
+// Returns the format of this name; other names of the dtype ("fp8") are accepted too. Returns
+// nullopt if there is no such format.
 std::optional<WireFormat> wire_format_named(std::string_view name);
 
 }  // namespace tutti

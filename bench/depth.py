@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The deepest model that a memory limit takes, with and without recomputation of activations.
+"""Finds the deepest model that fits in a memory limit, with and without recomputation of activations.
 
     python3 bench/depth.py --data TEXT --limit 300 --json depth.json --out memory.svg
 
-Trains one step at growing depths, measures the peak of the process's resident memory, and finds the largest depth
-below the limit; then what recomputation costs in processor time at the depth that both reach. --out draws memory by depth.
+Trains one step at several depths, measures the process's peak resident memory, and finds the largest depth below
+the limit. Then measures how much processor time recomputation adds, at the largest depth that fits without it.
+--out draws memory by depth.
 """
 
 import argparse
@@ -21,18 +22,18 @@ WAYS = ("none", "full")
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tutti", default="bazel-bin/tools/tutti")
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--limit", type=float, default=300, help="MB of resident memory")
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--tutti", default="bazel-bin/tools/tutti", help="path of the program (default: %(default)s)")
+    parser.add_argument("--data", required=True, help="data to train on, as of tutti train")
+    parser.add_argument("--limit", type=float, default=300, help="limit of resident memory in MB (default: 300)")
+    parser.add_argument("--batch", type=int, default=64, help="samples per step (default: 64)")
     parser.add_argument("--json", help="write the results to this file")
-    parser.add_argument("--out", help="a picture of memory by depth (SVG; needs gnuplot)")
+    parser.add_argument("--out", help="write a graph of memory by depth to this SVG file (needs gnuplot)")
     parser.add_argument("options", nargs="*", help="more options of tutti train, after --")
     return parser.parse_args()
 
 
 class Model:
-    """A GPT-2 of small blocks, so that activations are nearly all of the memory."""
+    """Trains GPT-2 models with small blocks, whose memory is nearly all activations."""
 
     def __init__(self, options):
         self.options = options
@@ -40,7 +41,7 @@ class Model:
         self.curve = {way: {} for way in WAYS}  # MB by depth
 
     def train(self, depth, way, steps=1):
-        """(peak MB, processor seconds of a step)."""
+        """Returns (peak resident memory in MB, processor seconds of the fastest step)."""
         path = os.path.join(self.folder, "run.jsonl")
         words = [self.options.tutti, "train", "--data", self.options.data, "--model", "gpt2", "--width", "16", "--heads", "1",
                  "--context", "128", "--layers", str(depth), "--batch", str(self.options.batch), "--micro-batch",
@@ -59,7 +60,7 @@ class Model:
 
 
 def deepest(model, way, limit):
-    """By the straight line through two depths, and then step by step."""
+    """Returns the largest depth below the limit, and its peak memory in MB. Extrapolates from two depths, then corrects."""
     first, second = 4, 12
     low, high = model.train(first, way)[0], model.train(second, way)[0]
     if low > limit:

@@ -1,4 +1,4 @@
-// Buffers of a measurement in GPU memory, and the stream on which its calls are enqueued.
+// The buffers of a measurement in GPU memory, and the stream on which its calls are enqueued.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,15 @@
 
 namespace tutti::bench {
 
-// Memory of the context's device.
+// Function that allocates memory of the context's device.
 using DeviceAllocator =
     std::function<std::shared_ptr<std::byte>(const cuda::Context& context, size_t bytes)>;
 std::shared_ptr<std::byte> plain_device_memory(const cuda::Context& context, size_t bytes);
 
 class DeviceSide {
  public:
-  // Uses the GPU of this rank; ranks share GPUs round-robin where a host has fewer GPUs than ranks.
+  // Uses the GPU of this rank. If a host has fewer GPUs than ranks, its ranks share GPUs
+  // round-robin.
   DeviceSide(int rank, size_t input_bytes, size_t output_bytes,
              const DeviceAllocator& allocate = plain_device_memory);
 
@@ -29,16 +30,16 @@ class DeviceSide {
   std::byte* output() const { return output_.get(); }
   Stream stream() const { return {stream_.handle()}; }
 
-  // Synchronous copies.
-  void copy_input();  // to the output
+  // Copies the input to the output. All copies of this class are synchronous.
+  void copy_input();
   void write_input(std::span<const std::byte> bytes);
   void write_output(std::span<const std::byte> bytes);
   void read_output(std::span<std::byte> bytes);
-  // Captures what `calls` enqueues on the stream as a graph, which replay() launches.
+  // Captures the work that `calls` enqueues on the stream as a graph, which replay() launches.
   void capture(const std::function<void()>& calls);
   void replay() const { graph_->launch(stream_.handle()); }
 
-  // GPU time between the two calls in microseconds; the second one waits for the GPU.
+  // end_timing() returns the GPU time since begin_timing() in microseconds, and blocks for the GPU.
   void begin_timing() { begun_.record(stream_.handle()); }
   double end_timing();
 
@@ -48,7 +49,7 @@ class DeviceSide {
   const cuda::Context context_;
   const cuda::CurrentContext current_;
   const cuda::Stream stream_;
-  const size_t shared_bytes_;  // size of each buffer
+  const size_t shared_bytes_;  // bytes of each buffer
   const std::shared_ptr<std::byte> input_;
   const std::shared_ptr<std::byte> output_;
   cuda::Event begun_;

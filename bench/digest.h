@@ -1,4 +1,4 @@
-// A hash of a collective's result: equal exactly if every bit is equal.
+// Hashes a collective's result: hashes are equal exactly if all bits are equal.
 #pragma once
 
 #include <array>
@@ -17,12 +17,12 @@ using Sha256 = std::array<uint8_t, 32>;
 Sha256 sha256(std::span<const std::byte> data);
 std::string hex(const Sha256& hash);
 
-// The hash of a collective's outputs: of rank 0's output if all ranks have the same result
-// (all_reduce), of the root's output if only the root has one (reduce, gather), else of the hashes
-// of all ranks, in rank order.
+// The hash of a collective's outputs. If all ranks have the same result (all_reduce) it is that of
+// rank 0's output; if only the root has one (reduce, gather), that of the root's output; otherwise
+// the hash of the hashes of all ranks, in rank order.
 struct Digest {
   Sha256 hash = {};
-  std::vector<int> other_ranks;  // all_reduce: ranks with another result than rank 0
+  std::vector<int> other_ranks;  // all_reduce: ranks whose result differs from rank 0's
 };
 // Computes the digest from each rank's `output`. Collective; returns the same digest on every rank.
 Digest digest(Communicator& comm, const Layout& layout, std::span<const std::byte> output);

@@ -33,7 +33,7 @@ double error_of(const GpuCosts& costs, std::span<const GpuObservation> observati
 
 void scale(LinkCosts& link, double by, double LinkCosts::*what) { link.*what *= by; }
 
-// One parameter of the search: a factor that scales published numbers which belong together.
+// A parameter of the search: a factor that scales published numbers which belong together.
 using Change = std::function<void(GpuCosts&, double by)>;
 
 std::vector<Change> changes() {
@@ -44,7 +44,7 @@ std::vector<Change> changes() {
     };
   };
   return {both(&LinkCosts::call), both(&LinkCosts::latency), both(&LinkCosts::wire),
-          // Slot messages need a fence, line messages do not.
+          // Messages through slots need a fence, messages through lines do not.
           [](GpuCosts& costs, double by) {
             const double fence = std::max(0.0, costs.simple.send - costs.lines.send);
             costs.simple.send = costs.lines.send + by * fence;
@@ -82,7 +82,7 @@ void measure(Communicator& comm, std::vector<GpuObservation>& observations) {
   const std::string usual = settings().get_string("TUTTI_GPU_PROTOCOL");
   for (const GpuProtocol protocol : kGpuProtocols) {
     settings().set("TUTTI_GPU_PROTOCOL", std::string(tutti::name(protocol)));
-    Communicator own = comm.duplicate();  // has its own compiled calls
+    Communicator own = comm.duplicate();  // a duplicate has its own compiled calls
     double last = 0;
     std::string last_algorithm;
     for (GpuObservation& o : observations) {
@@ -110,7 +110,8 @@ double predict(const GpuObservation& o, const GpuCosts& costs) {
       .seconds;
 }
 
-// Coordinate descent: one factor after the other, with decreasing step sizes.
+// Minimizes the error by coordinate descent: one factor after the other, with decreasing step
+// sizes.
 GpuCosts fit(GpuCosts costs, std::span<const GpuObservation> observations) {
   double error = error_of(costs, observations);
   for (double turn = 4; turn > 1.02; turn = std::sqrt(turn)) {

@@ -1,4 +1,4 @@
-// Calibrates the costs inside kernels on this host's GPUs: times all-reduces with both protocols,
+// Calibrates the costs inside kernels on this host's GPUs. Times all-reduces with both protocols,
 // then searches for the costs with which the cost walk predicts those times best, starting from the
 // published numbers of the GPU class.
 #pragma once
@@ -20,19 +20,19 @@ struct GpuObservation {
   GpuProtocol protocol = GpuProtocol::simple;
   int ranks = 2;
   uint64_t bytes = 0;
-  double seconds = 0;  // the median of the slowest rank's, by the GPU's own events
+  double seconds = 0;  // median time of the slowest rank, by the GPU's own events
 };
 
 // Returns the calls to time.
 std::vector<GpuObservation> gpu_observations(int ranks);
-// Times the calls and fills in their seconds. Collective; each rank uses the GPU of its local rank.
+// Collective. Times the calls and sets their seconds. Each rank uses the GPU of its local rank.
 void measure(Communicator& comm, std::vector<GpuObservation>& observations);
 
 double predict(const GpuObservation& observation, const GpuCosts& costs);
-// Returns the costs that fit the observations best.
+// Returns the costs that fit the observations best, starting from `costs`.
 GpuCosts fit(GpuCosts costs, std::span<const GpuObservation> observations);
 
-// One line per observation, which begins with "gpu"; read() skips all other lines.
+// Returns one line per observation, which begins with "gpu"; read() skips all other lines.
 std::string write(std::span<const GpuObservation> observations);
 std::vector<GpuObservation> read_gpu_observations(const std::string& text);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains one model on as many samples in batches of each size, by each rule for its learning rate.
+"""Trains one model with each batch size and each learning-rate rule, always on the same number of samples.
 
     python3 bench/large_batch.py --data TEXT --out losses.svg
     python3 bench/large_batch.py --data MNIST --model perceptron --batches 8 64 512 4096
@@ -31,15 +31,16 @@ RULES = {
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tutti", default="bazel-bin/tools/tutti")
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--model", default="gpt2", help="gpt2, or one of images: perceptron, resnet")
-    parser.add_argument("--batches", type=int, nargs="+", default=[8, 32, 128, 512, 2048])
-    parser.add_argument("--rules", nargs="+", choices=list(RULES), default=list(RULES))
-    parser.add_argument("--samples", type=int, default=16384, help="of each run")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--lr", default="1e-3", help="of the smallest batch")
-    parser.add_argument("--out", help="a picture of the losses by batch size and rule (SVG; needs gnuplot)")
+    parser.add_argument("--tutti", default="bazel-bin/tools/tutti", help="path of the program (default: %(default)s)")
+    parser.add_argument("--data", required=True, help="data to train on, as of tutti train")
+    parser.add_argument("--model", default="gpt2", help="gpt2 (default), or perceptron or resnet for images")
+    parser.add_argument("--batches", type=int, nargs="+", default=[8, 32, 128, 512, 2048],
+                        help="batch sizes in samples (default: 8 32 128 512 2048)")
+    parser.add_argument("--rules", nargs="+", choices=list(RULES), default=list(RULES), help="learning-rate rules (default: all)")
+    parser.add_argument("--samples", type=int, default=16384, help="samples that each run trains on (default: 16384)")
+    parser.add_argument("--ranks", type=int, default=2, help="number of ranks (default: 2)")
+    parser.add_argument("--lr", default="1e-3", help="learning rate of the smallest batch (default: 1e-3)")
+    parser.add_argument("--out", help="write a graph of the losses by batch size and rule to this SVG file (needs gnuplot)")
     parser.add_argument("options", nargs="*", help="more options of tutti train, after --")
     return parser.parse_args()
 

@@ -1,5 +1,5 @@
-// One call on all ranks, as a value: the number of elements of each rank, the inputs that each
-// output consists of, and so the expected result.
+// Describes one call on all ranks as a value: the number of elements of each rank, the inputs of
+// which each output consists, and therefore the expected result.
 #pragma once
 
 #include <cstddef>
@@ -18,30 +18,32 @@ namespace tutti::bench {
 struct Layout {
   Collective collective = Collective::all_reduce;
   int ranks = 1;
-  int root = 0;        // where has_root()
-  uint64_t count = 0;  // elements of one block; of the buffer, where there are no blocks
-  // v-variants: elements of each rank's block; all_to_allv: elements of the block from s to r, at
-  // index s * ranks + r. `count` is then unused.
+  int root = 0;        // root of the collectives for which has_root() is true
+  uint64_t count = 0;  // elements of one block, or of the buffer if there are no blocks
+  // v-variants, which do not use `count`: elements of each rank's block. all_to_allv: elements of
+  // the block from s to r, at index s * ranks + r.
   std::vector<uint64_t> uneven;
 
-  uint64_t inputs(int rank) const;  // elements; 0 where there is no buffer
+  uint64_t inputs(int rank) const;  // number of elements; 0 if there is no buffer
   uint64_t outputs(int rank) const;
-  // Number of elements of the larger buffer, over all blocks (all_to_all: of rank 0's input).
+  // Returns the number of elements of the larger buffer, over all blocks (all_to_all: of rank 0's
+  // input).
   uint64_t total() const;
 
   uint64_t block(int from, int to) const;
-  std::vector<uint64_t> input_counts(int rank) const;  // per block
+  std::vector<uint64_t> input_counts(int rank) const;  // number of elements per block
   std::vector<uint64_t> output_counts(int rank) const;
 };
 
-// Number of elements of the blocks before that of `rank`.
+// Returns the number of elements of the blocks before that of `rank`.
 uint64_t sum_before(const std::vector<uint64_t>& counts, int rank);
 
-// The block sizes with which `bench` times v-variants: from 0 to twice `count`, `count` on average.
+// Returns the block sizes with which `bench` times v-variants: from 0 to twice `count`, `count` on
+// average.
 std::vector<uint64_t> uneven_blocks(Collective collective, int ranks, uint64_t count);
 
-// `count` consecutive elements of an output: those of rank `rank`'s input from element `first` on,
-// or, if `combined` > 0, the reduction of the inputs of ranks 0 to combined - 1.
+// `count` consecutive elements of an output. If `combined` is 0 they are elements of rank `rank`'s
+// input from `first` on. Otherwise they are the reduction of the inputs of ranks 0 to combined - 1.
 struct Part {
   int rank = 0;
   int combined = 0;
@@ -51,26 +53,26 @@ struct Part {
 // Returns the parts of a rank's output; empty if nothing is written (exscan, rank 0).
 std::vector<Part> output_parts(const Layout& layout, int rank);
 
-// The data in the buffers.
+// Kind of the data in the buffers.
 enum class Data {
-  exact,     // bench/pattern.h
-  rounding,  // bench/rounding.h
+  exact,     // exact in any order of summation: bench/pattern.h
+  rounding,  // sensitive to the order of summation: bench/rounding.h
 };
 // Fills the buffer with the elements of the part.
 void fill_part(Data data, DType dtype, ReduceOp op, int ranks, const Part& part, void* to);
 void fill_input(Data data, DType dtype, ReduceOp op, const Layout& layout, int rank, void* input);
 
-// Returns the expected output of a rank for the inputs above; for rounding data, the result of a
-// canonical algorithm. Bytes that are not written are kUntouched.
+// Fill a rank's input, and return its expected output; for rounding data, the result of a canonical
+// algorithm. Bytes of the output that are not written are kUntouched.
 inline constexpr std::byte kUntouched{0xa5};
 std::vector<std::byte> expected_output(Data data, DType dtype, ReduceOp op, const Layout& layout,
                                        int rank);
 
-// The operator with its argument on this rank: the factor, or compose() (bench/pattern.h).
+// Returns the operator with its argument on this rank: the factor, or compose() (bench/pattern.h).
 Reduction reduction(Data data, ReduceOp op, int rank);
 
-// The calls that a rank makes: one; for send_recv a group of two (send to the next rank, receive
-// from the previous one); none for send_recv with one rank.
+// Returns the calls that a rank makes. Usually one; for send_recv a group of two (send to the next
+// rank, receive from the previous one), or none if there is one rank.
 std::vector<Request> requests(const Layout& layout, int rank, ConstBuffer input, Buffer output,
                               const Reduction& op);
 

@@ -35,7 +35,7 @@ std::string name(Collective collective, bool uneven) {
 }
 
 bool runs_in_place(Collective collective) {
-  // exscan's first rank has no result, so its input would remain in the buffer.
+  // The first rank of exscan has no result, so its input would remain in the buffer.
   return collective != Collective::all_to_all && collective != Collective::exscan &&
          collective != Collective::send_recv && collective != Collective::barrier;
 }
@@ -99,7 +99,7 @@ void Measurement::place_buffers() {
   (gathers ? input_ : output_) += sum_before(counts, rank) * size;
 }
 
-// Largest buffer size of any rank, since windows have the same length on all ranks.
+// Returns the largest buffer size of any rank, because windows have the same length on all ranks.
 uint64_t Measurement::most() const {
   uint64_t elements = 1;
   for (int rank = 0; rank < comm_.size(); ++rank) {
@@ -155,7 +155,7 @@ void Measurement::call() {
     comm_.run(requests_.front(), options());
     return;
   }
-  if (requests_.empty() && !pristine_.empty()) {  // a lone rank sends to itself
+  if (requests_.empty() && !pristine_.empty()) {  // a single rank sends to itself
     if (device_) device_->copy_input();
     std::memcpy(output_, input_, pristine_.size());
   }
@@ -210,7 +210,7 @@ uint64_t Measurement::count_wrong_here() const {
   const bool rounds =
       c.data == Data::rounding && reduces(c.collective) && order_matters(c.dtype, c.op);
   uint64_t wrong = 0;
-  if (c.wire != WireFormat::plain && !requests_.empty()) {  // a lone rank copies
+  if (c.wire != WireFormat::plain && !requests_.empty()) {  // a single rank copies
     const Prepared call =
         reduces(c.collective) ? comm_.prepare(requests_.front(), options()) : Prepared();
     const std::vector<float> expected = wire_reference(c.wire, c.data, c.op, layout_, rank, call);
@@ -222,7 +222,8 @@ uint64_t Measurement::count_wrong_here() const {
   }
   if (!rounds) return wrong;
   uint64_t outside = 0;
-  for (const Part& part : output_parts(layout_, rank)) {  // one part if the collective reduces
+  // there is one part if the collective reduces
+  for (const Part& part : output_parts(layout_, rank)) {
     outside += count_outside_bound(c.dtype, c.op, layout_.ranks, part.combined, part.first,
                                    part.count, output_);
   }

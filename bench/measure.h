@@ -1,6 +1,6 @@
-// Times one collective at one size and checks its results, in the same way as peers are timed:
-// before each timed call each rank rewrites its input (as gradients are never warm in another
-// rank's cache), and the time of a call is that of its slowest rank.
+// Times one collective at one size and checks its results. The method is the same as for peers:
+// before each timed call each rank rewrites its input, because gradients are never in another
+// rank's cache, and the time of a call is that of its slowest rank.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,25 @@
 
 namespace tutti::bench {
 
-// Memory of the buffers: the caller's, allocated by the library, or the caller's registered with
-// it.
+// Memory of the buffers: allocated by the caller, allocated by the library, or allocated by the
+// caller and registered with the library.
 enum class Buffers { user, library, registered };
 
 struct Case {
   Collective collective = Collective::all_reduce;
-  bool uneven = false;  // the v-variant, with uneven_blocks()
+  bool uneven = false;  // true: the v-variant, with uneven_blocks()
   DType dtype = DType::f32;
   ReduceOp op = ReduceOp::sum;
-  int root = 0;  // where has_root()
+  int root = 0;  // root of the collectives for which has_root() is true
   std::string algorithm = "auto";
-  uint64_t bytes = 0;  // as in nccl-tests: of the larger buffer
+  uint64_t bytes = 0;  // size of the larger buffer, as in nccl-tests
   Data data = Data::exact;
   bool deterministic = false;
   Buffers buffers = Buffers::user;
-  bool on_device = false;  // the buffers are a GPU's
-  bool graph = false;      // GPU: capture the call and launch its graph
-  bool in_place = false;   // hosts only; requires runs_in_place()
+  bool on_device = false;  // true: the buffers are in GPU memory
+  bool graph = false;      // true: capture the call and launch its graph (GPU only)
+  // true: input and output share memory (hosts only; requires runs_in_place())
+  bool in_place = false;
   WireFormat wire = WireFormat::plain;
 };
 
@@ -41,15 +42,15 @@ struct Case {
 // (collectives/request.h).
 bool runs_in_place(Collective collective);
 
-// "all_gatherv"
+// Returns the collective's name, for example "all_gatherv" if `uneven`.
 std::string name(Collective collective, bool uneven);
 
-// Number of elements of one block (all_reduce: of the buffer) that fit into `bytes`.
+// Returns the number of elements of one block (all_reduce: of the buffer) that fit into `bytes`.
 uint64_t element_count(const Case& c, int ranks);
-// Size of these elements in bytes.
+// Returns the size of these elements in bytes.
 uint64_t real_bytes(const Case& c, int ranks);
 
-// Size of these elements in the wire format, in bytes.
+// Returns the size of these elements in the wire format, in bytes.
 uint64_t wire_bytes(const Case& c, int ranks);
 
 // The filled buffers of a case. A case is timed in several rounds, so that peers or other
@@ -60,19 +61,19 @@ class Measurement {
 
   // Selects the algorithm of later calls.
   void use(const std::string& algorithm) { case_.algorithm = algorithm; }
-  // Makes `warm_up` untimed calls, then `timed` calls. Returns the time of each timed call in
-  // microseconds (on a GPU measured by events), the same on every rank. Collective.
+  // Collective. Makes `warm_up` untimed calls, then `timed` calls. Returns the time of each timed
+  // call in microseconds (on a GPU measured by events), the same on every rank.
   std::vector<double> run(int warm_up, int timed);
-  // Digest of the last call's result. Collective.
+  // Collective. Returns the digest of the last call's result.
   Digest digest();
-  // Number of wrong elements of the last call, over all ranks: those that differ from the expected
-  // result. For rounding data whose result depends on the order of summation: those outside the
-  // rounding error bound, and in a deterministic call those that differ from the canonical result.
-  // Results in another wire format are compared with wire_reference(). Collective; clears the
-  // output.
+  // Collective; clears the output. Returns the number of wrong elements of the last call, over all
+  // ranks. An element is wrong if it differs from the expected result. For rounding data whose
+  // result depends on the order of summation, it is wrong if it is outside the rounding error bound
+  // and, in a deterministic call, if it differs from the canonical result. Results in another wire
+  // format are compared with wire_reference().
   uint64_t count_wrong();
-  // Name of the algorithm that runs; empty if none is needed. Throws Error(unsupported) if the
-  // requested algorithm cannot run.
+  // Returns the name of the algorithm that runs; empty if none is needed. Throws Error(unsupported)
+  // if the requested algorithm cannot run.
   std::string algorithm();
 
  private:
@@ -94,10 +95,10 @@ class Measurement {
   const Layout layout_;
   std::vector<std::byte> pristine_;
   Memory<std::byte> memory_;
-  Memory<std::byte> more_memory_;  // unused in place
-  std::byte* input_ = nullptr;     // in these
+  Memory<std::byte> more_memory_;  // memory of the output, unused in place
+  std::byte* input_ = nullptr;     // addresses in these
   std::byte* output_ = nullptr;
-  std::unique_ptr<DeviceSide> device_;  // GPU buffers, used instead if set
+  std::unique_ptr<DeviceSide> device_;  // GPU buffers, which replace these if set
   std::vector<Registration> registrations_;
   std::vector<Request> requests_;
 };

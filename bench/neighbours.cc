@@ -24,7 +24,7 @@ namespace {
 
 [[noreturn]] void compute(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(0);  // it ended before the line above
+  if (::getppid() != parent) ::_exit(0);  // this process's parent ended before prctl()
   volatile uint64_t rounds = 0;
   while (true) rounds = rounds + 1;
 }
@@ -71,8 +71,8 @@ void BusyProcesses::stop() {
   processes_.clear();
 }
 
-// In version 2 a group with processes cannot contain limited groups, except the root group, so all
-// groups from this process's own up to the root are tried.
+// Creates a limited group. In version 2 a group with processes cannot contain limited groups,
+// except the root group, so all groups from this process's own up to the root are tried.
 ProcessorQuota::ProcessorQuota(double processors) {
   const std::vector<ControlGroup> own = control_groups("cpu");
   for (const ControlGroup& parent : own) {
@@ -84,10 +84,11 @@ ProcessorQuota::ProcessorQuota(double processors) {
     if (limit(group_, parent.is_first_version, processors) && enter(group_)) return;
     fs::remove(group_, error);
   }
-  throw Error(ErrorCode::unsupported, cat("no control group with ", processors, " processors"),
-              {.cause = "this process may not make one under /sys/fs/cgroup, or the cpu controller "
-                        "is not there",
-               .remedy = "run as root, outside of a container"});
+  throw Error(
+      ErrorCode::unsupported, cat("no control group with ", processors, " processors"),
+      {.cause =
+           "this process may not create one under /sys/fs/cgroup, or the cpu controller is missing",
+       .remedy = "run as root outside of containers"});
 }
 
 ProcessorQuota::~ProcessorQuota() {

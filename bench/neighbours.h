@@ -1,4 +1,4 @@
-// Load beside a benchmark: busy processes, and a limit of processor time. Both are for the
+// Creates load during a benchmark: busy processes, and a limit of processor time. Both are for the
 // single-threaded process that starts the ranks.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace tutti::bench {
 // Processes that compute continuously until the object or this process ends.
 class BusyProcesses {
  public:
-  // Throws Error(system) if a process cannot be started.
+  // Starts `count` processes. Throws Error(system) if one cannot be started.
   explicit BusyProcesses(int count);
   BusyProcesses(const BusyProcesses&) = delete;
   BusyProcesses& operator=(const BusyProcesses&) = delete;
@@ -28,12 +28,12 @@ class BusyProcesses {
 // later children belong.
 class ProcessorQuota {
  public:
-  // `processors`: seconds of processor time per second. Throws Error(unsupported) if this process
-  // may not create such a group.
+  // Creates the group. `processors`: limit in seconds of processor time per second. Throws
+  // Error(unsupported) if this process may not create such a group.
   explicit ProcessorQuota(double processors);
   ProcessorQuota(const ProcessorQuota&) = delete;
   ProcessorQuota& operator=(const ProcessorQuota&) = delete;
-  // Moves this process back. Its child processes must have ended.
+  // Moves this process back to its original group. Its child processes must have ended.
   ~ProcessorQuota();
 
  private:

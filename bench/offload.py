@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Trains one model in memory and offloaded, and compares memory and time with what was planned.
+"""Trains one model in memory and offloaded, and compares memory and time with the plan.
 
     python3 bench/offload.py --data TEXT --dir DIR -- --layers 12 --width 512 --batch 8 --zero 3
     python3 bench/offload.py --data TEXT --dir DIR --limit 300M ...
 
-Runs of every way are made in turn, --rounds of each. Prints for each way what `--dry-run` plans for
-a rank, the largest PSS that was seen of a rank's process, less that of a run of a tiny model, both
-in MB, the median seconds of a step and the median processor seconds of a step. With --limit every
-run is in a control group of its own (version 1 or 2) with so much memory, page cache included, and
-a way that does not fit is said to be killed.
+Runs the kinds of offloading (--kinds) in alternation, each --rounds times. Prints for each kind the
+memory of a rank in MB that `--dry-run` plans and that was measured, and the median seconds and
+processor seconds of a step. The measured memory is the largest PSS of a rank's process, minus that of
+a run of a tiny model. With --limit, each run gets a control group (version 1 or 2) with that much
+memory, page cache included, and a run that does not fit is reported as killed.
 """
 
 import argparse
@@ -26,20 +26,20 @@ KINDS = ["", "optimizer", "optimizer,parameters", "optimizer,parameters,activati
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tutti", default="bazel-bin/tools/tutti")
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--dir", required=True, help="directory of the files (--offload-dir)")
-    parser.add_argument("--kinds", nargs="+", default=KINDS, help="values of --offload; '': none")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--limit", help="memory of a control group, as 300M")
-    parser.add_argument("--window", type=int, default=64, help="--offload-window")
+    parser.add_argument("--tutti", default="bazel-bin/tools/tutti", help="path of the program (default: %(default)s)")
+    parser.add_argument("--data", required=True, help="data to train on, as of tutti train")
+    parser.add_argument("--dir", required=True, help="directory for the offloaded state (--offload-dir)")
+    parser.add_argument("--kinds", nargs="+", default=KINDS, help="values of --offload to compare; '' trains in memory")
+    parser.add_argument("--rounds", type=int, default=2, help="runs of each kind (default: 2)")
+    parser.add_argument("--steps", type=int, default=5, help="steps per run (default: 5)")
+    parser.add_argument("--limit", help="memory limit of each run's control group, such as 300M")
+    parser.add_argument("--window", type=int, default=64, help="value of --offload-window (default: 64)")
     parser.add_argument("options", nargs="*", help="more options of tutti train, after --")
     return parser.parse_args()
 
 
 class ControlGroup:
-    """A limit on memory, for processes that a shell moves into it."""
+    """Limits the memory of the commands that wrap() returns, by a control group."""
 
     def __init__(self, limit):
         self.folder = None
@@ -80,7 +80,7 @@ def set_size(process):
 
 
 class Watch(threading.Thread):
-    """The largest PSS of any process of a run."""
+    """Samples the PSS of a run's processes, and keeps the largest of any of them in `largest`, in bytes."""
 
     def __init__(self, process):
         super().__init__()
@@ -99,7 +99,7 @@ class Watch(threading.Thread):
 
 def command_of(options, kinds, steps, more):
     command = [options.tutti, "train", "--data", options.data, "--model", "gpt2", "--threads", "1",
-               "--steps", str(steps), "--validation-samples", "4", *more]
+               "--steps", str(steps), "--validation-samples", "8", *more]
     if kinds:
         command += ["--offload", kinds, "--offload-dir", options.dir,
                     "--offload-window", str(options.window)]

@@ -10,13 +10,13 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Latency is the message's time minus the send and receive overheads of both processors.
+// Sets the latency: the message's time minus the send and receive overheads of both processors.
 void learn_latency(const std::vector<double>& measured_us, LinkCosts& link) {
   if (measured_us.empty()) return;
   link.latency = std::max(0.0, median(measured_us) * 1e-6 - link.send - link.recv);
 }
 
-// Returns the GB/s sent by each host.
+// Returns the GB/s that each host sends.
 std::map<std::string, double> reached(const Names& host_of, const std::vector<MeasuredPair>& alone,
                                       const std::vector<MeasuredPair>& together) {
   std::map<std::string, double> most;

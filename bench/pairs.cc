@@ -19,12 +19,12 @@ constexpr int kMostPings = 40;
 constexpr milliseconds kPingFor{200};
 constexpr uint64_t kFirstBytes = 64 << 10;
 constexpr uint64_t kMostBytes = 4 << 20;
-constexpr int64_t kLongEnough_ns = 20'000'000;  // shortest transfer that gives a bandwidth
+constexpr int64_t kLongEnough_ns = 20'000'000;  // shortest transfer whose bandwidth counts
 constexpr size_t kRepeats = 3;
 constexpr milliseconds kSendFor{1000};
 
-// One round trip of a number that says whether another one follows. Returns half of its time, in
-// microseconds, to the leading rank.
+// Makes one round trip with a number that shows whether another one follows. Returns half of its
+// time, in microseconds, on the leading rank.
 double ping(Communicator& comm, int peer, bool leads) {
   std::vector<double> halves;
   const Deadline deadline = Deadline::after(kPingFor);

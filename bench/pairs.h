@@ -1,4 +1,4 @@
-// Latency and bandwidth between pairs of ranks, by send and recv.
+// Measures latency and bandwidth between pairs of ranks, by send and recv.
 #pragma once
 
 #include <utility>
@@ -8,15 +8,15 @@
 
 namespace tutti::bench {
 
-// Pairs of ranks that are measured at the same time, the lower rank first; a rank is in at most one
+// Pairs of ranks that are measured at the same time, the lower rank first. A rank is in at most one
 // of them.
 using Round = std::vector<std::pair<int, int>>;
 
-// The results, on rank 0; 0 for pairs that were not measured.
+// The results, which are on rank 0; 0 for pairs that were not measured.
 struct PairTimes {
   int ranks = 0;
-  std::vector<double> latency_us;  // by lower rank, then by the higher one: half of a round trip
-  std::vector<double> GBps;        // by sender, then by receiver
+  std::vector<double> latency_us;  // half of a round trip, by lower rank, then by the higher one
+  std::vector<double> GBps;        // bandwidth in GB/s, by sender, then by receiver
 
   double latency(int a, int b) const { return latency_us[at(a < b ? a : b, a < b ? b : a)]; }
   double bandwidth(int from, int to) const { return GBps[at(from, to)]; }
@@ -27,9 +27,9 @@ struct PairTimes {
   }
 };
 
-// Measures one round after the other. All ranks pass the same rounds; the result is on rank 0 and
-// empty on the others. A pair takes about a second on a slow network and some milliseconds on one
-// host.
+// Collective. Measures one round after the other. All ranks must pass the same rounds. Returns the
+// result on rank 0, and an empty one on the others. A pair takes about a second on a slow network
+// and some milliseconds on one host.
 PairTimes measure_pairs(Communicator& comm, const std::vector<Round>& rounds);
 
 }  // namespace tutti::bench

@@ -11,13 +11,13 @@ namespace tutti::bench {
 
 namespace {
 
-// The value of an element, and for pairs its index.
+// The value of an element and, for pairs, its index.
 struct Number {
   double value = 0;
   int64_t index = 0;
 };
 
-// Largest n such that all whole numbers up to n are exact in the type.
+// Returns the largest n such that all whole numbers up to n are exact in the type.
 uint64_t exact_limit(DType dtype) {
   switch (dtype) {
     case DType::f8e5m2:
@@ -60,7 +60,8 @@ double pattern_value(DType dtype, ReduceOp op, int ranks, int rank, uint64_t ind
   }
 }
 
-// The indices of an element's pairs differ between ranks and are in no particular order.
+// Returns the value of an element. The indices of an element's pairs differ between ranks and are
+// in no particular order.
 Number pattern_number(DType dtype, ReduceOp op, int ranks, int rank, uint64_t index) {
   const auto r = static_cast<uint64_t>(rank);
   return {.value = pattern_value(dtype, op, ranks, rank, index),
@@ -92,7 +93,7 @@ Number combine(ReduceOp op, Number a, Number b) {
     case ReduceOp::maxloc:
       return a.value > b.value || (a.value == b.value && a.index < b.index) ? a : b;
     case ReduceOp::user:
-      break;  // compose()
+      break;  // reduced by compose()
   }
   return {};
 }
@@ -191,7 +192,7 @@ void fill_periodically(uint64_t size, uint64_t first, uint64_t count, void* data
   if (count == 0) return;
   write(start, to_end, bytes);
   if (period > to_end) write(0, period - to_end, bytes + to_end * size);
-  for (uint64_t done = period; done < count;) {  // multiples of a period
+  for (uint64_t done = period; done < count;) {  // in multiples of a period
     const uint64_t copied = std::min(done, count - done);
     std::memcpy(bytes + done * size, bytes, copied * size);
     done += copied;

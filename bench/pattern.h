@@ -1,5 +1,6 @@
 // Test data whose reduction is exact in every element type and independent of the order, so that
-// results can be compared bit for bit. (bench/rounding.h is the opposite.)
+// results can be compared bit for bit. (bench/rounding.h has data whose result depends on the
+// order.)
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace tutti::bench {
 
-// Period of the inputs, in elements.
+// Number of elements after which the inputs repeat.
 inline constexpr uint64_t kPatternPeriod = 8191;  // a prime: no chunk or slice has this size
 
 // Fills `count` elements with rank `rank`'s input, starting at element `first`. Inputs are small
@@ -20,37 +21,37 @@ inline constexpr uint64_t kPatternPeriod = 8191;  // a prime: no chunk or slice 
 void fill_pattern(DType dtype, ReduceOp op, int ranks, int rank, uint64_t first, uint64_t count,
                   void* data);
 
-// Fills in the reduction of the inputs of ranks 0 to combined - 1 (avg: divided by `combined`) of a
+// Writes the reduction of the inputs of ranks 0 to combined - 1 (avg: divided by `combined`) of a
 // call among `ranks` ranks. `combined` is at least 1.
 void fill_combined(DType dtype, ReduceOp op, int ranks, int combined, uint64_t first,
                    uint64_t count, void* data);
 
-// Fills in the reduction of the inputs of all ranks.
+// Writes the reduction of the inputs of all ranks.
 inline void fill_expected(DType dtype, ReduceOp op, int ranks, uint64_t first, uint64_t count,
                           void* data) {
   fill_combined(dtype, op, ranks, ranks, first, count, data);
 }
 
-// Factor of rank `rank` in premul_sum.
+// Returns the factor of rank `rank` in premul_sum.
 double pattern_factor(int rank);
 
-// The operator behind ReduceOp::user: elements are maps x -> m x + b (m and b are the two halves of
-// their bits), combined by composition. It is associative, but not commutative, for every type.
+// Implements ReduceOp::user: elements are maps x -> m x + b (m and b are the two halves of their
+// bits), combined by composition. The operator is associative, but not commutative, for every type.
 void compose(void* dst, const void* a, const void* b, uint64_t count, DType dtype);
 
 // Writes `value`, rounded to the type as `avg` does, as the element at `index` (pairs: as its
 // value).
 void store(DType dtype, void* data, uint64_t index, double value);
 
-// Number of elements whose bytes differ.
+// Returns the number of elements whose bytes differ.
 uint64_t count_wrong(DType dtype, const void* got, const void* expected, uint64_t count);
 
-// A hash of two numbers.
+// Returns a hash of two numbers.
 uint64_t hash(uint64_t a, uint64_t b);
 
-// Fills data[0 .. count) with elements first, first + 1, ... of a sequence with period
-// kPatternPeriod. write(index, n, to) writes n elements from `index` on, within one period. `size`:
-// bytes per element.
+// Function that writes n elements from `index` on to `to`. fill_periodically() calls it to fill
+// data[0 .. count) with elements first, first + 1, ... of a sequence with period kPatternPeriod;
+// each call is within one period. `size`: bytes per element.
 using WriteElements = std::function<void(uint64_t index, uint64_t n, void* to)>;
 void fill_periodically(uint64_t size, uint64_t first, uint64_t count, void* data,
                        const WriteElements& write);

@@ -16,7 +16,7 @@ namespace {
 
 // Parameters of a floating-point type.
 struct Format {
-  int digits;    // of the significand
+  int digits;    // number of digits of the significand
   int smallest;  // exponents of normal numbers that data may have
   int largest;
   int tiniest;  // exponent of the smallest subnormal number
@@ -51,8 +51,8 @@ double rounding_value(DType dtype, ReduceOp op, int ranks, int rank, uint64_t in
   const auto p = static_cast<uint64_t>(ranks);
   const int largest =
       std::max(format.smallest, format.largest - static_cast<int>(std::bit_width(p)) - 3);
-  // At every other index the two largest numbers cancel, so that what was added to one of them
-  // before is partly lost to rounding.
+  // At every other index the two largest numbers cancel, so that the numbers added to one of them
+  // before are partly lost to rounding.
   const uint64_t choice = hash(index, ranks);
   const uint64_t one = choice % p;
   const uint64_t other = (one + 1 + (choice >> 32) % (p > 1 ? p - 1 : 1)) % p;
@@ -71,7 +71,8 @@ bool has_float(DType dtype) {
 
 void write_rounding(DType dtype, ReduceOp op, int ranks, int rank, uint64_t first, uint64_t count,
                     void* data) {
-  fill_pattern(dtype, ReduceOp::user, ranks, rank, first, count, data);  // any bits
+  // other types have arbitrary bits
+  fill_pattern(dtype, ReduceOp::user, ranks, rank, first, count, data);
   if (!has_float(dtype) || op == ReduceOp::user) return;
   for (uint64_t i = 0; i < count; ++i) {
     store(dtype, data, i, rounding_value(dtype, op, ranks, rank, first + i));
@@ -142,7 +143,7 @@ bool is_sum(ReduceOp op) {
   return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premul_sum;
 }
 
-// Parameters of a floating-point type.
+// Returns an element as double.
 double load(DType dtype, const std::byte* data, uint64_t index) {
   const auto get = [&]<typename T>(T value) {
     std::memcpy(&value, data + index * sizeof(T), sizeof(T));
@@ -177,7 +178,7 @@ std::vector<Interval> intervals(DType dtype, ReduceOp op, int ranks, int combine
     }
   }
   const Format format = format_of(dtype);
-  const int roundings = combined + 2;  // those of the factor, the quotient and the additions
+  const int roundings = combined + 2;  // roundings of the factor, the quotient and the additions
   const long double growth =
       std::pow(1 + std::ldexp(1.0L, -format.digits), static_cast<long double>(roundings)) - 1;
   for (Interval& interval : result) {

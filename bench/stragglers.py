@@ -3,10 +3,10 @@
 
     python3 bench/stragglers.py --data TEXT --slow 3:x4 --out losses.svg
 
-Ranks sleep besides computing (--sleep times as long), so that fewer processors than ranks do not
-make all of them slow. Prints for each way how long the steps took, how much of it the quickest and
-the slowest worker waited, what they sent, the loss at the end, and when the smoothed training loss
-had come to that of `allreduce` at the end. `tutti plot --over time` draws all losses in one picture.
+Each rank also sleeps during a step, so that the ranks can share processors without slowing each other
+down (see --sleep). Prints for each method how long the steps took, which share of it the fastest and
+the slowest worker waited, what they sent, the final loss, and when the smoothed training loss reached
+the final one of `allreduce`. `tutti plot --over time` draws all losses in one graph.
 """
 
 import argparse
@@ -23,18 +23,18 @@ SMOOTHED = 20  # steps
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tutti", default="bazel-bin/tools/tutti")
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--ways", nargs="+", default=WAYS)
-    parser.add_argument("--ranks", type=int, default=4, help="that compute")
-    parser.add_argument("--slow", default="3:x4", help="rank and how many times as long it takes")
+    parser.add_argument("--tutti", default="bazel-bin/tools/tutti", help="path of the program (default: %(default)s)")
+    parser.add_argument("--data", required=True, help="data to train on, as of tutti train")
+    parser.add_argument("--ways", nargs="+", default=WAYS, help="values of --sync to compare (default: all methods)")
+    parser.add_argument("--ranks", type=int, default=4, help="number of ranks that compute gradients (default: 4)")
+    parser.add_argument("--slow", default="3:x4", help="slow rank, and the factor by which its steps take longer (default: 3:x4)")
     parser.add_argument("--sleep", type=float, default=3,
                         help="how many times as long as computing every rank takes")
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--lr", default="2e-3")
+    parser.add_argument("--steps", type=int, default=400, help="steps per run (default: 400)")
+    parser.add_argument("--lr", default="2e-3", help="learning rate of all methods but async (default: 2e-3)")
     parser.add_argument("--async-lr", default="5e-4",
-                        help="of ways in which each worker's gradients are an update")
-    parser.add_argument("--out", help="a picture (SVG)")
+                        help="learning rate of async and async:N, which apply each worker's gradients alone (default: 5e-4)")
+    parser.add_argument("--out", help="write a graph of the losses to this SVG file")
     parser.add_argument("options", nargs="*", help="more options of tutti train, after --")
     return parser.parse_args()
 

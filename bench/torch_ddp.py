@@ -2,9 +2,8 @@
 
     torchrun --nproc-per-node 2 bench/torch_ddp.py
 
-The step of a third model, whose hook sends nothing, is taken off each step's time: DDP itself copies all gradients and divides
-them by the number of ranks, too.
-Medians over rounds in which each has its turn.
+Also runs a third model whose hook sends nothing, and subtracts its step time from those of the others, since DDP itself also
+copies all gradients and divides them by the number of ranks. Prints medians over rounds that run each model once.
 """
 
 import statistics
@@ -26,7 +25,7 @@ def model_over(group):
 
 
 def divide(_, bucket):
-    """DDP's communication hook without the all-reduce."""
+    """Divides the gradients as DDP's communication hook does, without the all-reduce."""
     done = torch.futures.Future()
     done.set_result(bucket.buffer().div_(dist.get_world_size()))
     return done

@@ -4,10 +4,11 @@
     python3 bench/torch_training.py --threads 2 --dtype bfloat16
     python3 bench/torch_training.py --models 4x256 6x384 12x768 --contexts 256 1024
 
-GPT-2s of so many layers x width with heads of 64 values, the same micro-batch, AdamW and precision.
-PyTorch has two modes, eager and compiled (peers/torch_gpt.py), and the faster one counts. Each has
-its turn in every round; a speed is the median over all steps but each turn's first ones, by the
-clock and by the time that processors spent. --avx2 withholds AVX-512 from both.
+Trains GPT-2 models of the given layers x width with 64 values per head. Both programs use the same
+micro-batch, optimizer (AdamW) and precision. PyTorch runs eager and compiled (peers/torch_gpt.py), and
+the faster mode counts. Every round runs each program once. A speed is the median over all steps except
+the first ones of each run, per second of wall-clock and of processor time. --avx2 disables AVX-512 in
+both programs.
 """
 
 import argparse
@@ -104,20 +105,20 @@ def compare(model, options, data, folder):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=["6x384"], help="layers x width (6x384)")
-    parser.add_argument("--contexts", nargs="+", type=int, default=[256], help="tokens (256)")
+    parser.add_argument("--models", nargs="+", default=["6x384"], help="models as layers x width (default: 6x384)")
+    parser.add_argument("--contexts", nargs="+", type=int, default=[256], help="lengths of the context in tokens (default: 256)")
     for name, default in [("threads", 2), ("vocab", 256), ("steps", 6), ("rounds", 3)]:
         parser.add_argument("--" + name, type=int, default=default, help=f"({default})")
-    parser.add_argument("--batch", type=int, help="samples (default: 2048 tokens)")
+    parser.add_argument("--batch", type=int, help="samples per step (default: as many as make 2048 tokens)")
     parser.add_argument("--heads", type=int, help="heads of attention (default: width / 64)")
     parser.add_argument("--modes", nargs="+", choices=["eager", "compiled"],
-                        default=["eager", "compiled"], help="PyTorch's modes (both)")
-    parser.add_argument("--avx2", action="store_true", help="without AVX-512")
+                        default=["eager", "compiled"], help="modes of PyTorch (default: both)")
+    parser.add_argument("--avx2", action="store_true", help="disable AVX-512 in both programs")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--bf16-mode", choices=["autocast", "pure"], default="autocast",
-                        help="of PyTorch; autocast is the faster one")
+                        help="how PyTorch computes in bfloat16 (default: autocast, which is faster)")
     parser.add_argument("--tutti", default="bazel-bin/tools/tutti", metavar="PROGRAM")
-    parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
+    parser.add_argument("--python", default=sys.executable, help="Python interpreter that has PyTorch (default: this one)")
     return parser.parse_args()
 
 

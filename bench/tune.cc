@@ -71,7 +71,8 @@ double error_of(const Observation& observation, const CostModel& model) {
   return std::abs(std::log(predict(observation, model) / observation.seconds));
 }
 
-// Coordinate descent: multiplies one number at a time by a factor while the predictions improve.
+// Searches by coordinate descent: multiplies one number at a time by a factor while the predictions
+// improve.
 class Search {
  public:
   Search(CostModel& model, std::vector<Observation> observations, std::vector<double*> numbers)
@@ -105,8 +106,8 @@ class Search {
   }
 
  private:
-  // The error of the predictions, plus a penalty that keeps numbers which the observations do not
-  // determine near their initial values.
+  // Returns the error of the predictions, plus a penalty that keeps numbers which the observations
+  // do not determine near their initial values.
   double badness() const {
     constexpr double kPull = 0.02;
     double sum = 0;
@@ -269,7 +270,8 @@ CostModel fit(CostModel model, std::span<const Observation> observations) {
 
 PredictionErrors errors_left(std::span<const Observation> observations, const CostModel& model) {
   constexpr PredictionErrors kUsual = {{0.2, 0.2, 0.2}};
-  constexpr double kDrift = 0.25;  // between two tunings of a virtual machine, an hour apart
+  // fraction by which times differ between two tunings of a virtual machine, an hour apart
+  constexpr double kDrift = 0.25;
   ErrorTally tally;
   for (const Observation& o : observations) {
     tally.add(static_cast<double>(o.bytes), std::log(o.seconds / predict(o, model)));

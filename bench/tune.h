@@ -1,4 +1,4 @@
-// Calibrates a cost model: times a few calls, then searches for the costs with which the cost walk
+// Calibrates a cost model. Times a few calls, then searches for the costs with which the cost walk
 // predicts those times best.
 #pragma once
 
@@ -19,23 +19,23 @@ struct Observation {
   Collective collective = Collective::all_reduce;
   std::string algorithm;
   int ranks = 2;
-  int hosts = 1;                    // with equally many of them on each
-  PathClass path = PathClass::shm;  // between hosts; on a single one, between ranks
-  uint64_t bytes = 0;               // as `tutti bench` counts them
-  double seconds = 0;               // the median of the slowest rank's
+  int hosts = 1;                    // number of hosts, each with the same number of ranks
+  PathClass path = PathClass::shm;  // path between hosts; on a single host, between ranks
+  uint64_t bytes = 0;               // size of the call as `tutti bench` counts it
+  double seconds = 0;               // median time of the slowest rank
 };
 
 // Returns the calls of two ranks that determine the costs of a path class.
 std::vector<Observation> pair_observations(PathClass path);
-// Returns calls with two ranks on each of two hosts, which share the hosts' cards.
+// Returns calls with two ranks on each of two hosts; the ranks of a host share its card.
 std::vector<Observation> shared_observations(PathClass path);
 // Returns calls with more ranks than cores, over shared memory.
 std::vector<Observation> crowd_observations(int ranks);
 // Returns calls of every algorithm of every collective, 8 B to 64 MiB, for checking predictions.
 std::vector<Observation> all_observations(int ranks, PathClass path);
 
-// Times the calls and fills in their seconds. Skipped calls keep 0: those that would take long on a
-// slow network, and all after `within` has passed on rank 0. Collective.
+// Collective. Times the calls and sets their seconds. Skipped calls keep 0: those that would take
+// long on a slow network, and all calls after `within` has passed on rank 0.
 void measure(Communicator& comm, std::vector<Observation>& observations,
              std::chrono::nanoseconds within);
 // Merges repeated measurements of the same calls, keeping the shortest time of each: other load on
@@ -44,15 +44,15 @@ void keep_least(std::vector<Observation>& observations, const std::vector<Observ
 
 double predict(const Observation& observation, const CostModel& model);
 
-// Returns the costs that fit best, starting from those of `model`; fabrics that were not observed
-// keep theirs.
+// Returns the costs that fit best, starting from those of `model`. Costs of fabrics that were not
+// observed do not change.
 CostModel fit(CostModel model, std::span<const Observation> observations);
 
-// Returns the prediction errors of the model: those on the calls it was fitted to, plus an
+// Returns the prediction errors of the model: those on the calls to which it was fitted, plus an
 // allowance for the machine's drift over time.
 PredictionErrors errors_left(std::span<const Observation> observations, const CostModel& model);
 
-// One line per observation; read() throws Error(invalid_argument) for a malformed line.
+// Returns one line per observation. read() throws Error(invalid_argument) for a malformed line.
 std::string write(std::span<const Observation> observations);
 std::vector<Observation> read(const std::string& text);
 

@@ -37,8 +37,8 @@ Values input_values(WireFormat wire, Data data, ReduceOp op, int ranks, int rank
 
 // Location of an element's values in a buffer; each block begins at an element boundary.
 struct Place {
-  uint64_t first = 0;  // value
-  uint64_t count = 0;  // values, of as many elements as were asked for
+  uint64_t first = 0;  // index of the first value
+  uint64_t count = 0;  // number of values, of as many elements as were requested
 };
 Place place_of(WireFormat wire, const std::vector<uint64_t>& counts, uint64_t element,
                uint64_t elements) {
@@ -56,7 +56,7 @@ Place place_of(WireFormat wire, const std::vector<uint64_t>& counts, uint64_t el
   return {before, 0};
 }
 
-// One call's reduction, by formula.
+// Computes one call's reduction by formula.
 class Reference {
  public:
   Reference(WireFormat wire, Data data, ReduceOp op, const Layout& layout, int combined)
@@ -164,7 +164,7 @@ void reduce_all(WireFormat wire, Data data, ReduceOp op, const Layout& layout, i
   if (parts.empty() || output.empty()) return;
   Reference reference(wire, data, op, layout, parts[0].combined);
   const Plan* const plan = internal::plan_of(call);
-  if (plan == nullptr) {  // alone
+  if (plan == nullptr) {  // a single rank has no plan
     const Extent whole{0, elements_of(wire, output.size())};
     return write_elements(reference, reference.expressions().leaf(0, 0), 0, whole, wire, output);
   }

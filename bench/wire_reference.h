@@ -1,6 +1,6 @@
-// Expected results of calls with a wire format (CallOptions::wire): the inputs, rounded by the
-// encoding and reduced with the roundings of the formula that the proof of the call's program
-// contains for each chunk (collectives/proof/expression.h).
+// Computes the expected results of calls with a wire format (CallOptions::wire). Rounds the inputs
+// by the encoding, and reduces them with the roundings of a formula. For each chunk this formula is
+// in the proof of the call's program (collectives/proof/expression.h).
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace tutti::bench {
 
-// Returns the output of a rank, exact to the bit; bytes that are not written are kUntouched. `call`
+// Returns the output of a rank, exact to the bit. Bytes that are not written are kUntouched. `call`
 // is the rank's call of layout.collective.
 std::vector<float> wire_reference(WireFormat wire, Data data, ReduceOp op, const Layout& layout,
                                   int rank, const Prepared& call);

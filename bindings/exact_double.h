@@ -1,4 +1,4 @@
-// Integers as the library's scale factors, which are of type double.
+// Converts integers to the library's scale factors, which are of type double.
 #pragma once
 
 #include <bit>
@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// Returns nullopt for an integer that a double cannot represent: one with more than 53 significant
-// bits.
+// Returns the value; nullopt for an integer that a double cannot represent, that is, one with more
+// than 53 significant bits.
 template <std::integral T>
 constexpr std::optional<double> exact_double(T value) {
   const bool negative = value < T{0};

@@ -17,8 +17,8 @@ namespace tutti {
 
 class UseGate {
  public:
-  // One thread's use of the object, which keeps it alive. Converts to false if the gate rejected
-  // it.
+  // One thread's use of the object, which keeps the object alive. It converts to false if the gate
+  // rejected the use.
   class [[nodiscard]] Use {
    public:
     Use() = default;
@@ -35,10 +35,11 @@ class UseGate {
     UseGate* gate_ = nullptr;
   };
 
-  // Enters for a call. Rejected once a close() has begun.
+  // Enters for a call. The gate rejects it once a close() has begun.
   Use enter() { return enter_while(State::open); }
-  // Enters for operations that need the object as long as it exists: an abort, or returning memory.
-  // Rejected once the object is gone; waits while it is being destroyed.
+  // Enters for an operation that must succeed as long as the object exists: an abort, or the return
+  // of memory. While the object is being destroyed, waits; once it is gone, the gate rejects the
+  // operation.
   Use enter_until_closed() { return enter_while(State::closing); }
 
   bool is_open() const {
@@ -53,8 +54,8 @@ class UseGate {
     std::unique_lock lock(mutex_);
     if (begin_closing(lock)) end(lock, destroy);
   }
-  // As close(), but runs `abort` if a thread is still inside after `patience`: it must make the
-  // threads leave.
+  // Closes in the same way, but runs `abort` if a thread is still inside after `patience`; `abort`
+  // must make the threads leave.
   template <typename Abort, typename Destroy>
   void close(std::chrono::nanoseconds patience, Abort abort, Destroy destroy) {
     std::unique_lock lock(mutex_);
@@ -83,7 +84,7 @@ class UseGate {
     if (--inside_ == 0 && state_ != State::open) changed_.notify_all();
   }
 
-  // Returns false if another thread has closed the gate meanwhile.
+  // Begins to close. Returns false if another thread has closed the gate meanwhile.
   bool begin_closing(std::unique_lock<std::mutex>& lock) {
     if (state_ != State::open) {
       changed_.wait(lock, [this] { return state_ == State::closed; });

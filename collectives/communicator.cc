@@ -130,8 +130,8 @@ namespace {
 
 // Information that each rank sends to all others during the bootstrap (Job::note).
 struct Note {
-  std::string processors;  // own_processors()
-  std::string cost_model;  // rank 0's
+  std::string processors;  // result of own_processors()
+  std::string cost_model;  // cost model of rank 0
 
   std::string text() const { return cat(processors, '\n', cost_model); }
   static Note of(const std::string& text) {
@@ -158,8 +158,8 @@ namespace {
 std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Engine>& engine,
                                              bool has_spares) {
   Control& control = engine->control();
-  // Other ranks may have continued to the communicator without spares already; messages for it are
-  // kept until this rank has created it.
+  // Other ranks may have continued to the communicator without spares already. While this object
+  // lives, messages for it are kept until this rank has created it.
   const Control::Making making(control);
   // The first communicator creates the resources shared by the ranks of a host, for all
   // communicators.
@@ -176,7 +176,8 @@ std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Eng
                                             control.rank(), 0);
 }
 
-// Returns the communicator that the others create with this spare when they need it.
+// Waits as a spare. Returns the communicator that the others create with this spare when they need
+// it.
 Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& job) {
   try {
     auto grown = engine->spares().grow(*engine, internal::maker(engine), {},
@@ -193,7 +194,8 @@ Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& 
   throw Error(ErrorCode::aborted, "the job ended without using this spare rank");
 }
 
-// Rank 0's cost model is sent to all ranks; the others may need their own to open a fabric.
+// Returns true if this rank needs its own cost model to open a fabric. Apart from that, rank 0's
+// model is sent to all ranks.
 bool needs_own_costs(const Job& job) {
   if (job.rank == 0 || job.size == 1) return job.rank == 0;
   const std::string file = cost_model_file();
@@ -222,8 +224,8 @@ Communicator Communicator::init(const Job& job) {
   noted.note = Note{own_processors(), job.rank == 0 ? to_json(own) : ""}.text();
   auto endpoint = std::make_unique<Endpoint>(noted, fabrics_quicker_than_tcp(own));
   const Control& control = endpoint->control();
-  // Derived from what all ranks know alike: the first host's processors represent those of every
-  // host.
+  // The model is derived from values that are the same on all ranks: the first host's processors
+  // stand for those of every host.
   CostModel model = CostModel::defaults();
   if (job.size > 1) model = parse_cost_model(Note::of(control.peer(0).note).cost_model);
   model.cores = std::min(model.cores, usable_processors(processors_beside(control, 0)));
@@ -362,7 +364,8 @@ Registration Communicator::register_memory(void* data, size_t bytes) {
 
 namespace {
 
-// Buffers that the rank does not use are ignored.
+// Returns true if the call's buffers are in device memory. Buffers that the rank does not use are
+// ignored.
 bool is_on_device(const Request& request, const CommunicatorImpl& comm) {
   const bool in = request.input.space == MemorySpace::device;
   const bool out = request.output.space == MemorySpace::device;

@@ -64,27 +64,27 @@
 namespace tutti {
 
 class Deadline;
-struct InitStats;  // transport/bootstrap/control/init_stats.h
+struct InitStats;  // defined in transport/bootstrap/control/init_stats.h
 struct Job;
-struct Plan;       // collectives/program/plan.h
-class AbortState;  // base/abort.h
+struct Plan;       // defined in collectives/program/plan.h
+class AbortState;  // defined in base/abort.h
 class Communicator;
-class Paths;  // transport/paths/paths.h
+class Paths;  // defined in transport/paths/paths.h
 class Prepared;
 class Work;
 
 namespace internal {
-// Time for which a handle has seen no progress, and the actions taken because of it.
+// State of a wait without progress: since when, and which steps were taken because of it.
 struct Patience {
   int64_t since_ns = 0;
   int64_t next_look_ns = 0;
-  int64_t asked_ns = 0;  // its duration when the peers were last asked
+  int64_t asked_ns = 0;  // duration without progress when the peers were last asked
   bool said = false;
-  bool has_asked = false;  // in this call, since the last progress
+  bool has_asked = false;  // true: the peers were asked in this call, since the last progress
 };
 class CommunicatorImpl;
 struct Operation;
-// Identifies the rank whose calls progress together; null: none.
+// Returns an identity of the rank whose calls progress together with this one; null: none.
 const void* rank_behind(const Work& work);
 // Returns the communicator's abort state; valid as long as the communicator.
 const AbortState& abort_of(const Communicator& communicator);
@@ -98,12 +98,13 @@ const Plan* plan_of(const Prepared& prepared);
 enum class WorkState : uint8_t { under_way, complete, failed };
 
 // A call in flight, which completes, fails or is aborted exactly once. Copies share the call.
-// Dropping all copies does not cancel it, and keeping one does not keep the communicator alive. One
-// thread at a time may use a handle. Calls progress, and deadlines and stalled peers are checked,
-// while a thread tests or waits, or by the progress thread (TUTTI_PROGRESS_THREAD).
+// Dropping all copies does not cancel the call, and keeping one does not keep the communicator
+// alive. One thread at a time may use a handle. While a thread tests or waits, it makes progress on
+// calls and checks deadlines and stalled peers; the progress thread (TUTTI_PROGRESS_THREAD) does so
+// too.
 class Work {
  public:
-  Work() = default;  // a call that is already complete
+  Work() = default;  // makes a call that is already complete
 
   // Makes progress and returns the state of the call. Never blocks; never throws the call's error,
   // which error() returns (nullopt unless the call has failed).
@@ -113,13 +114,14 @@ class Work {
   bool test();
   // Blocks until the call is complete. Throws the call's Error. May be called repeatedly.
   void wait();
-  // As wait(), for at most `timeout`; returns false if it passed first. That does not abort the
-  // call, which continues; the call's own deadline (CallOptions::timeout) does.
+  // Blocks until the call is complete, for at most `timeout`; returns false if that time passed
+  // first. The call then continues: only the call's own deadline (CallOptions::timeout) aborts it.
+  // Throws the call's Error.
   bool wait_for(std::chrono::nanoseconds timeout);
   // Invokes `callback` exactly once, on completion (null) or failure (the error), from whichever
   // thread makes progress: one that tests or waits for any call of the job, the progress thread, or
-  // on_end() itself if the call has already ended. It may start calls, but must neither block nor
-  // throw. A second callback replaces the first.
+  // on_end() itself if the call has already ended. The callback may start calls, but must neither
+  // block nor throw. A second callback replaces the first.
   void on_end(std::function<void(const Error*)> callback);
   // Returns source, tag, dtype and count of a completed receive's message. Throws
   // Error(invalid_argument) for all other calls.
@@ -136,11 +138,11 @@ class Work {
   Work(std::weak_ptr<internal::CommunicatorImpl> comm,
        std::shared_ptr<internal::Operation> operation)
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
-  // A call that the communicator makes for itself, and which outlives the handle.
+  // Takes a call that the communicator makes for itself and that outlives the handle.
   Work(internal::CommunicatorImpl* owner, std::shared_ptr<internal::Operation> operation)
       : owner_(owner), operation_(std::move(operation)) {}
   bool wait_until(const Deadline& deadline);
-  // Returns null once the communicator is destroyed, and for a call that completed at once.
+  // Returns the communicator; null once it is destroyed, and for a call that completed at once.
   std::shared_ptr<internal::CommunicatorImpl> comm() const;
   std::weak_ptr<internal::CommunicatorImpl> comm_;
   internal::CommunicatorImpl* owner_ = nullptr;
@@ -154,7 +156,7 @@ struct Agreement {
   std::vector<int> living;  // the ranks that took part, ascending
 };
 
-// The identity of a communicator's member set; equal on all members.
+// Identifies the set of a communicator's members; equal on all members.
 struct Membership {
   uint64_t epoch = 0;   // 0 for the job's first communicator; each shrink() and grow() raises it
   uint64_t digest = 0;  // hash of the members' job ranks, in order
@@ -164,7 +166,7 @@ struct Membership {
 struct CallOptions {
   // Algorithm: empty or "auto" (the library chooses), a name from `tutti bench COLLECTIVE
   // --algorithm list`, "hierarchical(A,B,C)", or the path of an MSCCL file (*.xml). Must be equal
-  // on all ranks. Error(unsupported) if it does not support the call.
+  // on all ranks. Error(unsupported) if the algorithm does not support the call.
   std::string_view algorithm;
   // For buffers in device memory (Buffer::space): the CUDA stream on which the call is enqueued; a
   // null handle is the legacy stream. The call returns as soon as it is enqueued (within a group,
@@ -178,18 +180,18 @@ struct CallOptions {
   // Error(timeout). Unset: the setting TUTTI_TIMEOUT. Zero: no deadline. Negative:
   // Error(invalid_argument).
   std::optional<std::chrono::nanoseconds> timeout;
-  // Restricts the choice to canonical algorithms: the bits of the result depend on nothing but the
-  // inputs and the number of ranks. TUTTI_DETERMINISTIC=1 sets it for every call.
+  // Restricts the choice to canonical algorithms, with which the bits of the result depend only on
+  // the inputs and the number of ranks. TUTTI_DETERMINISTIC=1 sets this for every call.
   bool deterministic = false;
   // Calls, on any communicator, that must complete before this one starts; they may write its
-  // input. If one of them fails, this one fails with Error(aborted). Ranks must pass corresponding
-  // lists, or at least none that make a rank wait for itself. Error(invalid_argument) in prepare(),
-  // Error(unsupported) for device memory.
+  // input. If one of them fails, this call fails with Error(aborted). Ranks must pass corresponding
+  // lists, or at least lists that make no rank wait for itself. Error(invalid_argument) in
+  // prepare(), Error(unsupported) for device memory.
   std::span<const Work> after;
   // Tag of a message: 0 to kLargestTag; a receive also accepts kAnyTag.
   int tag = 0;
-  // Allows a receive to accept a message shorter than its buffer. Otherwise a shorter message is an
-  // Error(mismatch), as a longer one always is.
+  // Allows a receive to accept a message shorter than its buffer. Without it a shorter message is
+  // an Error(mismatch); a longer one always is.
   bool may_be_shorter = false;
   // The queue that orders the call: 0, or one of open_queues().
   int queue = 0;
@@ -203,8 +205,8 @@ struct CallOptions {
 };
 
 // A planned call, whose buffers and options are fixed. One start must be complete before the next.
-// Copies share the plan. A Prepared does not keep the communicator alive: once that is destroyed,
-// start() and run() throw Error(invalid_argument). Threads: as Communicator.
+// Copies share the plan. A Prepared does not keep the communicator alive: once the communicator is
+// destroyed, start() and run() throw Error(invalid_argument). Threads: as Communicator.
 class Prepared {
  public:
   Prepared() = default;
@@ -224,7 +226,7 @@ class Prepared {
   std::shared_ptr<const internal::Operation> call_;
 };
 
-// Memory from Communicator::allocate(): page-aligned and zeroed. The last copy frees it.
+// Memory from Communicator::allocate(), page-aligned and zeroed. The last copy frees it.
 template <typename T>
 using Memory = std::shared_ptr<T[]>;
 
@@ -235,22 +237,23 @@ class Communicator {
  public:
   // Joins the job and returns the communicator of all its ranks. Rank, size and rendezvous come
   // from the environment of the launcher (transport/bootstrap/discovery/job_sources.h); without a
-  // launcher the job has one rank. Blocks until all ranks have joined, at most TUTTI_INIT_TIMEOUT
-  // seconds: Error(bootstrap) names the missing ranks or the reason of a refusal; Error(rank_died)
-  // if one exits meanwhile.
+  // launcher the job has one rank. Blocks until all ranks have joined, for at most
+  // TUTTI_INIT_TIMEOUT seconds. Error(bootstrap) names the missing ranks or the reason of a
+  // refusal; Error(rank_died) if a rank exits meanwhile.
   //
-  // The last ranks of a job may be spares (TUTTI_SPARES): they are not in this communicator. Their
+  // The last ranks of a job may be spares (TUTTI_SPARES), which are not in this communicator. Their
   // init() blocks until grow() adds them, and returns grow()'s communicator. If they are not needed
-  // by the end of the job, the process exits with code 0 (under `tutti run` with a reserved code).
+  // by the end of the job, their processes exit with code 0 (under `tutti run` with a reserved
+  // code).
   static Communicator init();
-  // As above, for a job described by the caller (transport/bootstrap/discovery/job.h); ranks may be
+  // Joins a job that the caller describes (transport/bootstrap/discovery/job.h); ranks may be
   // threads. An unneeded spare throws Error(aborted), unless Job::unneeded_spares_exit is set.
   static Communicator init(const Job& job);
-  // As above, in a thread of its own: get() returns the communicator, or throws. So one thread can
-  // drive several ranks, whose calls it makes in one group (group.h). Such a thread must destroy
-  // the highest ranks first: a leaving rank waits up to two seconds for the ranks below it in the
-  // control tree. Destroying the future blocks until the join has ended. Throws Error(system) if no
-  // thread can be started.
+  // Joins a job in a thread of its own: get() returns the communicator, or throws. So one thread
+  // can drive several ranks, whose calls it makes in one group (group.h). Such a thread must
+  // destroy the highest ranks first, because a leaving rank waits up to two seconds for the ranks
+  // below it in the control tree. Destroying the future blocks until the join has ended. Throws
+  // Error(system) if no thread can be started.
   [[nodiscard]] static std::future<Communicator> init_async(const Job& job);
 
   int rank() const;
@@ -262,8 +265,8 @@ class Communicator {
   // Converts a rank of the job (Error::rank()) to a rank of this communicator; nullopt for a
   // non-member.
   std::optional<int> member(int rank_of_job) const;
-  // Returns the member set's identity. Local and cheap. Communicators of split() and create() have
-  // their parent's epoch.
+  // Returns the identity of the member set. Local and cheap. Communicators of split() and create()
+  // have their parent's epoch.
   Membership membership() const;
   // Returns statistics of the bootstrap.
   const InitStats& init_stats() const;
@@ -274,18 +277,18 @@ class Communicator {
   Communicator split(int color, int key = 0);
   // Returns a new communicator of `ranks` (ranks of this one), in this order. Collective among
   // these ranks only; blocks. Threads may create communicators of different ranks concurrently;
-  // `tag` (0 to kLargestTag) distinguishes concurrent ones of the same ranks.
+  // `tag` (0 to kLargestTag) distinguishes concurrent calls with the same ranks.
   // Error(invalid_argument) if the list is invalid or lacks this rank; Error(mismatch), on all of
   // them, if the lists differ in order; Error(timeout) if one of them does not call.
   Communicator create(std::span<const int> ranks, int tag = 0);
   Communicator duplicate() { return split(0, rank()); }
 
-  // Opens queues 1 to `count` besides queue 0. The collectives of one queue run in order, those of
-  // different queues concurrently; CallOptions::queue selects the queue. The order of calls within
-  // each queue must be equal on all ranks; each queue has messages of its own. A failure aborts the
-  // whole communicator. Collective; blocks. Queues exist until the communicator is destroyed, and
-  // are not inherited by communicators created from it. Error(invalid_argument) if `count` exceeds
-  // kMostQueues or is below the number of open queues.
+  // Opens queues, so that there are queues 0 to `count`. The collectives of one queue run in order,
+  // those of different queues concurrently; CallOptions::queue selects the queue. The order of
+  // calls within each queue must be equal on all ranks; point-to-point messages of different queues
+  // never match. A failure aborts the whole communicator. Collective; blocks. Queues exist until
+  // the communicator is destroyed, and are not inherited by communicators created from it.
+  // Error(invalid_argument) if `count` exceeds kMostQueues or is below the number of open queues.
   static constexpr int kMostQueues = 16;
   void open_queues(int count);
 
@@ -296,15 +299,15 @@ class Communicator {
   // members have certainly ended (`tutti run` saw it, or they have left the job). So of a
   // partitioned job, at most one side continues. Error(connection_lost): this rank is outside the
   // quorum. Error(timeout): a member did not call within TUTTI_TIMEOUT; the same call may be
-  // repeated, and resumes.
+  // repeated, and then continues the interrupted one.
   //
-  // Returns a communicator of the survivors, in their order (MPI's ULFM: MPIX_Comm_shrink). Members
-  // that are alive but cannot reach each other for data are separated: the hosts with the most
-  // broken pairs (of equal ones the smaller, then the later) are excluded with
-  // Error(connection_lost). The old communicator still has to be destroyed.
+  // shrink() returns a communicator of the survivors, in their order (MPI's ULFM:
+  // MPIX_Comm_shrink). Members that are alive but cannot reach each other for data are separated:
+  // the hosts with the most broken pairs (of equal ones the smaller, then the later) are excluded
+  // with Error(connection_lost). The old communicator still has to be destroyed.
   Communicator shrink();
-  // Returns flags and member list agreed on by the survivors, the same on all of them: for deciding
-  // whether all have reached the same point (MPIX_Comm_agree).
+  // Returns flags and a member list that the survivors agree on, the same on all of them, for
+  // example to decide if all have reached the same point (MPIX_Comm_agree).
   Agreement agree(uint64_t flags = ~uint64_t{0});
   // Returns a communicator of all surviving ranks of the job, which must be in this communicator,
   // followed by up to `count` spares (`tutti run --spares`), whose init() returns it as well.
@@ -313,10 +316,10 @@ class Communicator {
   Communicator grow(int count);
   bool valid() const { return impl_ != nullptr; }
 
-  // Allocates `count` zeroed elements that the other ranks of the host read in place, so that
-  // collectives need no copy. Elsewhere it works as ordinary memory. Local. A forked child shares
-  // it with its parent. Error(invalid_argument) if the size overflows, Error(system) if memory is
-  // exhausted.
+  // Allocates `count` zeroed elements that the other ranks of the host can read in place, so that
+  // collectives need no copy. For all other uses it is ordinary memory. Local. A forked child
+  // shares it with its parent. Error(invalid_argument) if the size overflows, Error(system) if
+  // memory is exhausted.
   template <typename T>
   Memory<T> allocate(size_t count) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -325,21 +328,21 @@ class Communicator {
   }
 
   // Makes existing memory readable in place by the other ranks of the host while the registration
-  // lives: its whole pages keep address and contents, but are replaced by shared ones. Local. No
-  // thread may access the memory during the call, nor while the registration ends.
-  // Error(invalid_argument) if it is not plain private memory (malloc, new), or is locked (mlock);
-  // Error(system) if there is no room. Returns an empty Registration if no other rank could read
-  // it.
+  // lives. The whole pages of the range keep their addresses and contents, but become shared pages.
+  // Local. No thread may access the memory during the call, nor while the registration ends.
+  // Error(invalid_argument) if the memory is not plain private memory (malloc, new), or is locked
+  // (mlock); Error(system) if there is no room. Returns an empty Registration if no other rank
+  // could read the memory.
   //
-  // Because the pages are replaced, a device that had pinned them (cudaHostRegister, ibv_reg_mr)
-  // would silently keep using the old ones: pin memory after its registration, and unpin it before
-  // the registration ends. A forked child sees the parent's later writes, except in pages that it
-  // has written itself. Free the memory only after the registration has ended; memory freed earlier
-  // is no longer lent, nor is private memory mapped at its address.
+  // A device that had pinned the pages (cudaHostRegister, ibv_reg_mr) would silently keep using the
+  // old ones: pin memory after its registration, and unpin it before the registration ends. A
+  // forked child sees the parent's later writes, except in pages that the child has written itself.
+  // Free the memory only after the registration has ended; memory freed earlier is no longer lent,
+  // nor is private memory mapped at its address.
   [[nodiscard]] Registration register_memory(void* data, size_t bytes);
 
-  // Allocates uninitialised memory of this thread's current GPU that supports windows, NVSwitch
-  // multicast included. Error(unsupported) without a usable GPU.
+  // Allocates uninitialised memory of this thread's current GPU that supports windows, including
+  // multicast over NVSwitch. Error(unsupported) without a usable GPU.
   template <typename T>
   static Memory<T> allocate_on_device(size_t count) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -351,8 +354,9 @@ class Communicator {
   // kernels of the other ranks read and write it in place. Collective; blocks. A call needs no
   // copies if each of its buffers is at the same offset of the same window on every rank (in place:
   // at the rank's own block). Returns an empty Registration if calls do not use kernels. All ranks
-  // must end a registration between the same calls, with no call in flight, and must not launch
-  // graphs captured with it any more. Error(unsupported) if the memory cannot be shared.
+  // must end a registration between the same calls, with no call in flight; after that they must
+  // not launch graphs that were captured with it. Error(unsupported) if the memory cannot be
+  // shared.
   [[nodiscard]] Registration register_window(void* data, size_t bytes);
 
   // Returns the name of the algorithm that this call would use; empty if it needs none. Collective.
@@ -485,8 +489,8 @@ class Communicator {
   Work send_async(ConstBuffer buffer, int to, const CallOptions& options = {}) {
     return start(Request::send(buffer, to), options);
   }
-  // Returns the received message (within a group an empty MessageInfo; use the Work of
-  // group_end_async()).
+  // Receives a message and returns its description. Within a group the description is empty; use
+  // the Work of group_end_async() instead.
   MessageInfo recv(Buffer buffer, int from, const CallOptions& options = {}) {
     return receive(Request::recv(buffer, from), options);
   }
@@ -505,18 +509,18 @@ class Communicator {
   // Returns the message that the next receive with this source and tag would take, without
   // receiving it; nullopt if none has arrived. Never blocks.
   std::optional<MessageInfo> probe(int from = kAnySource, int tag = kAnyTag);
-  // As probe(), but blocks until there is a message.
+  // Returns the same as probe(), but blocks until there is a message.
   MessageInfo await_message(int from = kAnySource, int tag = kAnyTag);
 
-  // In-place forms.
+  // Run the collectives in place, on one buffer.
   void all_reduce(Buffer values, const Reduction& op = ReduceOp::sum) {
     all_reduce(values, values, op);
   }
   void broadcast(Buffer values, int root) { broadcast(values, values, root); }
 
-  // Sets a hook that is invoked repeatedly, at least every millisecond, while a thread of this
-  // process waits for a call and nothing progresses: for programs whose peers depend on other
-  // communication as well. It must neither block for long nor throw. It applies to all
+  // Sets a hook, for programs whose peers depend on other communication as well. It is invoked
+  // repeatedly, at least every millisecond, while a thread of this process waits for a call and
+  // nothing progresses. The hook must neither block for long nor throw. It applies to all
   // communicators of the job; an empty function removes it.
   void while_waiting(std::function<void()> hook);
 

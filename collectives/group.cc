@@ -26,7 +26,8 @@ Group& group() {
   return instance;
 }
 
-// Calls of several ranks wait for each other: waiting for one of them alone would block the rest.
+// Makes progress on the calls of several ranks in turn. They wait for each other, so waiting for
+// one of them alone would block the rest.
 void progress_in_turn(std::vector<Work>& works) {
   constexpr std::chrono::microseconds kLongestPause{200};
   GrowingPause pause(kLongestPause);
@@ -42,7 +43,8 @@ void progress_in_turn(std::vector<Work>& works) {
 
 using DeviceCalls = std::vector<internal::DeviceCallOfGroup>;
 
-// Keeps the first failure; all calls are attempted.
+// Enqueues the calls on their streams, in order. All calls are attempted; the first failure is
+// kept.
 void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
   for (const bool receives : {false, true}) {
     for (const internal::DeviceCallOfGroup& call : calls) {
@@ -56,7 +58,7 @@ void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
   }
 }
 
-// Runs in a thread of the rank's own.
+// Enqueues the calls of one rank, in a thread of their own.
 void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   try {
     if (std::ranges::any_of(calls, &internal::DeviceCallOfGroup::in_stream_of_thread)) {
@@ -74,13 +76,14 @@ void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   }
 }
 
-// Calls enqueued by one thread: those of one GPU, and of one rank per job.
+// The calls of a group that one thread enqueues: the calls of one GPU, by at most one rank of each
+// job.
 struct ThreadOfRank {
   int device = 0;
-  std::vector<std::pair<size_t, const void*>> ranks;  // by job
+  std::vector<std::pair<size_t, const void*>> ranks;  // the rank of each job
   DeviceCalls calls;
 
-  // Returns true, and records the call, if it belongs to this thread.
+  // Returns true if the call belongs to this thread; then it records the call's rank.
   bool takes(const internal::DeviceCallOfGroup& call) {
     if (call.device != device) return false;
     const auto known = std::ranges::find(ranks, call.job, &std::pair<size_t, const void*>::first);
@@ -90,9 +93,9 @@ struct ThreadOfRank {
   }
 };
 
-// Groups by rank: a communicator's first call waits for its other ranks, on whichever GPUs, so each
-// rank's calls are enqueued by a separate thread, which keeps their order over all its
-// communicators.
+// Assigns the calls to threads by rank. A communicator's first call waits for its other ranks, on
+// whichever GPUs. So each rank's calls are enqueued by a separate thread, which keeps their order
+// over all its communicators.
 std::vector<ThreadOfRank> by_rank(DeviceCalls calls) {
   std::vector<ThreadOfRank> threads;
   for (internal::DeviceCallOfGroup& call : calls) {
@@ -106,7 +109,7 @@ std::vector<ThreadOfRank> by_rank(DeviceCalls calls) {
   return threads;
 }
 
-// Returns the first failure.
+// Enqueues the calls and returns the first failure.
 std::exception_ptr put_into_streams(DeviceCalls calls) {
   const std::vector<ThreadOfRank> ranks = by_rank(std::move(calls));
   std::vector<std::exception_ptr> failures(ranks.size());
@@ -124,8 +127,8 @@ std::exception_ptr put_into_streams(DeviceCalls calls) {
   return failed == failures.end() ? nullptr : *failed;
 }
 
-// Waits for all Works, so that no buffer is in use when an error is thrown. Each is polled first: a
-// receive that no thread waits for may be blocked by the limit on unexpected messages.
+// Waits for all Works, so that no buffer is in use when an error is thrown. Each Work is polled
+// first: a receive that no thread waits for may be blocked by the limit on unexpected messages.
 void wait_for(std::vector<Work>& works, std::exception_ptr& failure) {
   if (internal::of_several_ranks(works)) {
     progress_in_turn(works);

@@ -27,11 +27,11 @@
 namespace tutti {
 
 void group_begin();
-// Blocks until all calls have ended, then throws the first Error among them. Throws
-// Error(invalid_argument) without a group_begin().
+// Ends the group. The outermost end blocks until all calls have ended, then throws the first Error
+// among them. Throws Error(invalid_argument) without a group_begin().
 void group_end();
-// The same without blocking: the calls are in flight, and the caller owns the Works. (If it throws,
-// it first waits for them.)
+// Ends the group without blocking, and returns the Works of the calls, which are in flight. (If it
+// throws, it first waits for the calls.)
 std::vector<Work> group_end_async();
 
 // RAII group:
@@ -70,14 +70,14 @@ void join_group(const Work& work);
 struct DeviceCallOfGroup {
   int device = 0;
   size_t job = 0;              // hash of the name of the communicator's job
-  const void* rank = nullptr;  // the calling rank among those of its job
+  const void* rank = nullptr;  // identity of the calling rank among those of its job
   bool receives = false;
   bool in_stream_of_thread = false;
   std::function<void()> put;
 };
 void join_group(DeviceCallOfGroup call);
 // Returns true for calls of more than one rank, which must be progressed in turn. A call that
-// completed at once belongs to no rank.
+// completed at once counts for no rank.
 bool of_several_ranks(const std::vector<Work>& works);
 }  // namespace internal
 

@@ -23,11 +23,11 @@ struct UserOp {
   // If false, lower ranks are always the left operand, and only canonical algorithms are used.
   bool commutative = true;
   // Number of consecutive buffer elements that form one value of the operator; counts are multiples
-  // of it. These elements are never separated, so values of any size can be combined.
+  // of it. The elements of a value are never separated, so values of any size can be combined.
   uint64_t width = 1;
-  // Identity of the operator if the first is not null: operators with equal identities are the
-  // same, so calls with a UserOp created per call are compiled once (for instance a C function and
-  // its context). Otherwise an operator equals only itself.
+  // Identity of the operator, if the first pointer is not null: operators with equal identities are
+  // the same, so calls with a UserOp created per call are compiled once. The identity is, for
+  // instance, a C function and its context. Without an identity an operator equals only itself.
   std::array<const void*, 2> identity = {};
 
   bool same_as(const UserOp& other) const {
@@ -40,9 +40,9 @@ struct Reduction {
   Reduction() = default;
   Reduction(ReduceOp op) : op(op) {}  // NOLINT: an operator is a reduction
 
-  // Returns the sum of factor * input; each rank has its own factor. The factor is rounded to the
-  // type of the computation, the product to the element type. For integers the factor must be
-  // integral.
+  // Returns the operator that sums factor * input, where each rank has its own factor. The factor
+  // is rounded to the type of the computation, the product to the element type. For integers the
+  // factor must be integral.
   static Reduction premul_sum(double factor) {
     Reduction reduction(ReduceOp::premul_sum);
     reduction.factor = factor;
@@ -55,8 +55,8 @@ struct Reduction {
   }
 
   ReduceOp op = ReduceOp::sum;
-  double factor = 1;                       // premul_sum
-  std::shared_ptr<const UserOp> function;  // user
+  double factor = 1;                       // for premul_sum
+  std::shared_ptr<const UserOp> function;  // for user-defined operators
 
   uint64_t width() const { return function != nullptr ? function->width : 1; }
 };

@@ -57,7 +57,8 @@ class Checker {
     const bool is_root = !has_root(c) || rank_ == request_.root;
     const bool has_input = is_root || (c != Collective::broadcast && c != Collective::scatter);
     const bool has_output = is_root || (c != Collective::reduce && c != Collective::gather);
-    // A buffer that the rank does not use may have any contents and count.
+    // A buffer that the rank does not use may have any contents and count, so it is replaced by an
+    // empty one.
     if (!has_output) request_.output = {nullptr, 0, request_.input.dtype};
     if (!has_input) request_.input = {request_.input.data, 0, request_.output.dtype};
     settle_blocks(request_.input_blocks, has_input && has_input_blocks(c), "input");
@@ -103,10 +104,10 @@ class Checker {
     request_.count = request_.sends ? request_.input.count : request_.output.count;
   }
 
-  // Returns the elements of one block, from the buffer that is a single block.
+  // Returns the number of elements of one block, from the buffer that is a single block.
   uint64_t block_count() const {
     const Collective c = request_.collective;
-    if (request_.blocks_are_private()) return 0;  // not equal on all ranks
+    if (request_.blocks_are_private()) return 0;  // it is not equal on all ranks
     if (request_.uneven)
       return total(c == Collective::all_gather ? request_.output_blocks : request_.input_blocks);
     if (c == Collective::all_to_all) {
@@ -168,7 +169,8 @@ class Checker {
     }
   }
 
-  // One count per rank and equally many displacements; cleared if the rank does not use the blocks.
+  // Checks and completes the blocks of a buffer: there must be one count per rank and equally many
+  // displacements. The blocks are cleared if the rank does not use them.
   void settle_blocks(Blocks& blocks, bool used, std::string_view which) const {
     if (!request_.uneven || !used) {
       blocks = {};
@@ -242,7 +244,7 @@ class Checker {
            {.remedy = "use sum, and divide or multiply the data before sending it"});
   }
 
-  // A value of the operator must not straddle the end of a buffer or block.
+  // Checks that no value of the operator straddles the end of a buffer or block.
   void check_width(uint64_t width) const {
     if (width == 1) return;
     const DType dtype = request_.input.dtype;

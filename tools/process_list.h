@@ -1,4 +1,4 @@
-// Processes of this host, from /proc.
+// Reads the processes of this host from /proc.
 #pragma once
 
 #include <sys/types.h>

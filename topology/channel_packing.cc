@@ -14,9 +14,9 @@
 namespace tutti {
 namespace {
 
-constexpr int kTries = 48;              // per bandwidth, each with other preferences
-constexpr int kStepsOfAChannel = 1024;  // backtracking steps per channel
-constexpr double kRounding = 1e-9;      // relative to a bandwidth
+constexpr int kTries = 48;  // number of tries per bandwidth, each with other preferences
+constexpr int kStepsOfAChannel = 1024;  // number of backtracking steps per channel
+constexpr double kRounding = 1e-9;      // relative error of a bandwidth that is tolerated
 
 Route joined(Route first, const Route& second) {
   first.arcs.insert(first.arcs.end(), second.arcs.begin(), second.arcs.end());
@@ -75,7 +75,7 @@ class Packing {
 
   bool find(size_t channel) {
     if (part_.cards().empty()) {
-      // A ring passes every rank, so it may start anywhere; the ends of a chain matter.
+      // A ring visits every rank, so any rank may be the first; the ends of a chain matter.
       for (int i = 0; i < (is_ring() ? 1 : part_.ranks()); ++i) {
         if (try_from(is_ring() ? 0 : (i + static_cast<int>(channel)) % part_.ranks())) return true;
       }
@@ -101,7 +101,8 @@ class Packing {
     return extend();
   }
 
-  // Enters and leaves by the same card: on hosts with equal cards this keeps the rails.
+  // Tries a channel that enters and leaves by the same card. On hosts with equal cards this keeps
+  // the rails.
   bool try_by(int index, int first) {
     start_at(first, index);
     const Card& card = part_.cards()[static_cast<size_t>(index)];
@@ -172,8 +173,8 @@ class Packing {
     return mix_bits(((preference_ << 48) ^ what) + kGolden);
   }
 
-  // Orders candidates near before far; then by remaining bandwidth, and by an order that varies
-  // between tries.
+  // Returns the candidates for the next rank: near ones first, then by remaining bandwidth, then in
+  // an order that varies between tries.
   std::vector<int> candidates(int last) const {
     std::vector<std::tuple<PathType, double, uint64_t, int>> sorted;
     const int ranks = part_.ranks();
@@ -184,7 +185,7 @@ class Packing {
       for (const Arc arc : route.arcs) {
         narrowest = std::min(narrowest, left_[static_cast<size_t>(arc)]);
       }
-      // The first tries order by remaining bandwidth and number, the later ones at random.
+      // The first tries order by remaining bandwidth and number, later ones at random.
       const bool by_rest = preference_ < 2;
       const auto distance = static_cast<uint64_t>((next - last + ranks) % ranks);
       const auto step = (static_cast<uint64_t>(last) << 32) + (static_cast<uint64_t>(next) << 16) +
@@ -225,7 +226,7 @@ class Packing {
   }
 
   const Part& part_;
-  std::vector<double> left_;  // by arc
+  std::vector<double> left_;  // by arc: remaining bandwidth
   PackingTask task_;
   uint64_t preference_;
   PackedChannel now_;
@@ -240,7 +241,7 @@ Part::Part(const Graph& graph, std::span<const int> ranks, std::span<const int> 
   if (ranks.size() > kMostRanks) {
     throw Error(ErrorCode::unsupported,
                 cat("the search for channels is limited to ", kMostRanks,
-                    " ranks unless cards divide them by host, got ", ranks.size()),
+                    " ranks unless every host has a network card, got ", ranks.size()),
                 {.remedy = "ask for fewer ranks with -n"});
   }
   for (const int from : ranks) routes_.push_back(ways_from(graph, from, ranks));
@@ -329,7 +330,7 @@ int most_channels(const Part& part, std::span<const double> capacity, const Pack
     in_all += both;
     fewest = std::min(fewest, both);
   }
-  // A chain leaves every rank except its last one.
+  // A chain has a link from every rank except its last one.
   return task.kind == ChannelKind::ring ? fewest : std::min(most, in_all / (part.ranks() - 1));
 }
 

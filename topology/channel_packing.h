@@ -13,27 +13,27 @@
 
 namespace tutti {
 
-// A network card, by which a channel enters and leaves a host.
+// A network card, through which a channel enters and leaves a host.
 struct Card {
   int node = 0;
   size_t place = 0;  // index among the nodes of its host
   Arc out = 0;       // the arc into the network
   Arc in = 0;
-  std::vector<Route> to;    // by rank
-  std::vector<Route> from;  // by rank
-  // Routes by rank: over NVLink to another GPU that is near the card (NCCL's PXN). DIS where that
-  // path has no benefit.
+  std::vector<Route> to;    // by rank: route from the card to the rank
+  std::vector<Route> from;  // by rank: route from the rank to the card
+  // By rank: route from the rank over NVLink to another rank's GPU that is nearer to the card, and
+  // from there to the card (NCCL's PXN). The type is DIS for ranks without such a route.
   std::vector<Route> by_peer;
 };
 
-// The ranks of one section of a channel, and all routes between them.
+// The ranks of one section of a channel, and the routes between each two of them.
 class Part {
  public:
   static constexpr size_t kMostRanks = 1024;
 
-  // `ranks`: graph nodes of the ranks. `host`: all nodes of their host, whose cards are used;
-  // empty: no cards. Throws Error(invalid_argument) if two ranks are not connected, or no rank is
-  // connected to a card, and Error(unsupported) for too many ranks.
+  // Finds the routes. `ranks`: graph nodes of the ranks. `host`: all nodes of their host, whose
+  // cards are used; empty: no cards. Throws Error(invalid_argument) if two ranks are not connected,
+  // or no rank is connected to a card, and Error(unsupported) for too many ranks.
   Part(const Graph& graph, std::span<const int> ranks, std::span<const int> host);
 
   int ranks() const { return static_cast<int>(routes_.size()); }
@@ -60,23 +60,25 @@ class Part {
 inline constexpr int kMostChannels = 32;
 
 struct PackedChannel {
-  std::vector<int> order;  // the part's ranks
+  std::vector<int> order;  // the part's ranks, in order
   int card = -1;           // index among the part's cards
   std::vector<Arc> arcs;
 };
 
 struct PackingTask {
   ChannelKind kind = ChannelKind::ring;
-  PathType allowed = PathType::LOC;  // farthest allowed path between ranks, and to cards
-  double GBps = 0;                   // per channel
-  int most = 1;                      // number of channels wanted
+  // Farthest path type allowed between ranks, and between ranks and cards.
+  PathType allowed = PathType::LOC;
+  double GBps = 0;  // bandwidth per channel
+  int most = 1;     // number of channels wanted
 };
 
-// Upper bound on the number of channels, from the total bandwidth of each rank's links and of the
-// cards.
+// Returns an upper bound on the number of channels, from the total bandwidth of each rank's links
+// and of the cards. `capacity`: remaining bandwidth of each arc.
 int most_channels(const Part& part, std::span<const double> capacity, const PackingTask& task);
 
-// `capacity`: remaining bandwidth of each arc. The search is bounded and may miss the maximum.
+// Finds channels that fit. `capacity`: remaining bandwidth of each arc. The search is bounded and
+// may miss the maximum.
 std::vector<PackedChannel> pack_channels(const Part& part, std::span<const double> capacity,
                                          const PackingTask& task);
 

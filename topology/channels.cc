@@ -17,13 +17,13 @@ namespace tutti {
 namespace {
 
 constexpr int kMostParts = 16;  // fractions of a link's bandwidth that are tried
-// Required gain of a farther path, or of more channels.
+// Factor by which farther paths, or more channels, must increase the total bandwidth.
 constexpr double kBetter = 1.001;
 // Bandwidth inside one GPU (NCCL's LOC_BW): that of a channel with a single rank.
 constexpr double kLocalGBps = 5000;
 
-// Describes a host independently of its number and of its nodes' indices in the graph. `ranks`:
-// graph nodes of its ranks. Hosts with equal descriptions have equal channels.
+// Returns a text that describes a host independently of its number and of its nodes' indices in the
+// graph. `ranks`: graph nodes of its ranks. Hosts with equal texts have equal channels.
 std::string likeness(const Graph& graph, std::span<const int> nodes, std::span<const int> ranks) {
   std::map<int, int> place;
   for (const int node : nodes) place.emplace(node, static_cast<int>(place.size()));
@@ -41,8 +41,8 @@ std::string likeness(const Graph& graph, std::span<const int> nodes, std::span<c
   return text;
 }
 
-// A binary tree with root 0 (parent -1), in which every odd host is a leaf. Of 7 hosts: 0 has child
-// 4; 4 has 2 and 6; 2 has 1 and 3; 6 has 5.
+// Returns the parent of a host in a binary tree with root 0 (parent -1), in which every odd host is
+// a leaf. Of 7 hosts: 0 has child 4; 4 has 2 and 6; 2 has 1 and 3; 6 has 5.
 int parent_of(int host, int hosts) {
   if (host == 0) return -1;
   const int bit = host & -host;
@@ -50,8 +50,9 @@ int parent_of(int host, int hosts) {
   return above < hosts ? above : host ^ bit;
 }
 
-// In the second tree, the inner hosts of the first are leaves: it is mirrored, or shifted by one if
-// mirroring would map leaves to leaves.
+// Returns the parents of all hosts in the first or the second tree. In the second, the inner hosts
+// of the first are leaves: it is mirrored, or shifted by one if mirroring would map leaves to
+// leaves.
 std::vector<int> tree_of_hosts(int hosts, bool second) {
   std::vector<int> parents;
   for (int host = 0; host < hosts; ++host) {
@@ -94,9 +95,9 @@ class Search {
   }
 
  private:
-  // The ranks of a host, its nodes, and the index of the equal part.
+  // The ranks of a host, its nodes, and the index of its part, which equal hosts share.
   struct HostRanks {
-    std::vector<int> ranks;  // by number
+    std::vector<int> ranks;  // the ranks' numbers
     std::vector<int> nodes;
     size_t part = 0;
   };
@@ -116,8 +117,8 @@ class Search {
     });
   }
 
-  // Divides the ranks by host if each host has a card; otherwise all ranks form one part. Equal
-  // hosts are searched once.
+  // Divides the ranks by host if each host has a card; otherwise all ranks form one part. Of
+  // several equal hosts only one is searched.
   void divide() {
     std::map<int, HostRanks> by_host;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -149,7 +150,7 @@ class Search {
     }
   }
 
-  // Checks the connections between parts, which a search within parts does not see.
+  // Checks that the parts are connected, which a search within parts does not show.
   void check_network(const std::map<int, HostRanks>& by_host) const {
     std::vector<int> firsts;
     for (const auto& [number, host] : by_host) {
@@ -169,8 +170,8 @@ class Search {
     }
   }
 
-  // Candidate bandwidths: the capacity of each link that these paths use, or an equal fraction of
-  // it; the widest first.
+  // Returns the bandwidths to try: the capacity of each link that these paths use, and equal
+  // fractions of it; the widest first.
   std::set<double, std::greater<>> bandwidths(PathType allowed) const {
     std::set<double> carried;
     const auto add = [&](Arc arc) { carried.insert(capacity_[static_cast<size_t>(arc)]); };
@@ -209,8 +210,8 @@ class Search {
     }
   }
 
-  // Considers Hamiltonian cycles, in both directions, for rings, meshes and tori of ranks whose
-  // links have equal bandwidth.
+  // Tries Hamiltonian cycles, in both directions, for rings, meshes and tori of ranks whose links
+  // have equal bandwidth.
   void take_cycles() {
     std::map<int, int> rank_at;
     for (const int node : ranks_) rank_at.emplace(node, static_cast<int>(rank_at.size()));
@@ -242,8 +243,9 @@ class Search {
     packed_ = {std::move(packed)};
   }
 
-  // In a tree, an inner host has two children and a leaf none: so each tree over more than two
-  // hosts becomes two trees of half the bandwidth that exchange these roles and use the same card.
+  // Returns the number of trees per channel. In a tree, an inner host has two children and a leaf
+  // none. So each tree over more than two hosts becomes two trees of half the bandwidth, which
+  // exchange these roles and use the same card.
   int trees_of_one() const { return kind_ == ChannelKind::tree && hosts_.size() > 2 ? 2 : 1; }
 
   void assemble() {
@@ -283,7 +285,7 @@ class Search {
       }
     }
     roots.push_back(rank(0));
-    if (packed.card >= 0) {  // the card at the same place as on the host that was searched
+    if (packed.card >= 0) {  // the card with the same index as on the host that was searched
       const Card& card = parts_[host.part].cards()[static_cast<size_t>(packed.card)];
       channel.cards.push_back(host.nodes[card.place]);
     }
@@ -297,11 +299,11 @@ class Search {
   const Graph& graph_;
   std::span<const int> ranks_;
   ChannelKind kind_;
-  std::vector<double> capacity_;  // by arc
+  std::vector<double> capacity_;  // by arc: bandwidth
   std::vector<Part> parts_;
   std::vector<HostRanks> hosts_;
-  int channels_ = 0;                                // number of the best found so far
-  std::vector<std::vector<PackedChannel>> packed_;  // by part
+  int channels_ = 0;                                // number of channels of the best result so far
+  std::vector<std::vector<PackedChannel>> packed_;  // by part: its channels
   ChannelSearch result_;
 };
 

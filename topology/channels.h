@@ -1,21 +1,21 @@
-// Rings and trees that fit a graph: each is a channel, and all channels together exceed no link's
-// what it carries.
+// Rings and trees that fit a graph. Each is a channel; no link has to carry more than its bandwidth
+// when all channels are used at once.
 //
 //      ring   0 -> 1 -> 2 -> 3 -> 0    each rank sends to the next
-//      tree   0 -> 1 -> 2 -> 3         on one host a chain from its root: results go along it, what
-//                                      is reduced comes the other way
+//      tree   0 -> 1 -> 2 -> 3         on one host a chain that starts at its root: results travel
+//                                      from the root, partial sums towards it
 //
 // Over hosts, a ring enters and leaves each host by a card near the rank where it enters, and the
-// chains of a tree hang on a binary tree of the hosts. Over more than two hosts trees come in pairs
-// that use the same cards, and the hosts that are leaves of one are inside the other (Sanders,
-// Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and scan, 2009). Links
-// between network switches are taken to carry whatever the cards do.
+// chains of a tree are joined by a binary tree of the hosts. Over more than two hosts trees come in
+// pairs that use the same cards, and the hosts that are leaves of one are inner nodes of the other
+// (Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
+// 2009). Links between network switches are assumed to carry all that the cards send.
 //
-// Found as NCCL finds them (src/graph/search.cc): ever farther paths are allowed, and one bandwidth
-// is tried after the other; of each try, as many channels as fit are found by a bounded search with
-// backtracking that takes their bandwidth from the links they use (channel_packing.h). What has the
-// most bandwidth in all is taken. In meshes and tori cycles that share no link are looked for as
-// well (cycles.h). Deterministic: all ranks that search the same graph get the same result.
+// The search is NCCL's (src/graph/search.cc). It tries one path type after the other, the nearest
+// first, and for each one bandwidth after the other. Each try packs as many channels as a bounded
+// backtracking search finds room for on the links (channel_packing.h). The try with the highest
+// total bandwidth wins. In meshes and tori, cycles that share no link are tried as well (cycles.h).
+// The search is deterministic: all ranks that search the same graph get the same result.
 #pragma once
 
 #include <span>
@@ -35,24 +35,24 @@ struct Channel {
   std::vector<int> order;    // ranks in order, grouped by host
   std::vector<int> parents;  // trees only: parent by rank; -1: the root
   std::vector<int> cards;    // card nodes, by host; empty on one host
-  // The arcs used, once per use, in the direction of the results. For equal hosts, the links of the
-  // first one represent all.
+  // Arcs that the channel uses, once per use, in the direction of the results. For equal hosts, the
+  // links of the first host stand for those of all.
   std::vector<Arc> arcs;
 };
 
 struct Channels {
   ChannelKind kind = ChannelKind::ring;
   std::vector<Channel> channels;
-  double GBps = 0;  // per channel
+  double GBps = 0;  // bandwidth per channel
 
   double total_GBps() const { return GBps * static_cast<double>(channels.size()); }
 };
 
-// The result of the search for one limit on the paths.
+// The result of the search with one path type as the limit.
 struct Relaxation {
   PathType allowed = PathType::LOC;
-  int channels = 0;  // 0: no more bandwidth than with nearer paths
-  double GBps = 0;   // per channel
+  int channels = 0;  // 0: no more bandwidth than with the nearer path types
+  double GBps = 0;   // bandwidth per channel
 };
 
 struct ChannelSearch {
@@ -60,15 +60,16 @@ struct ChannelSearch {
   std::vector<Relaxation> relaxations;  // the last one with channels was chosen
 };
 
-// `ranks`: graph nodes of the ranks (Graph::rank_nodes()). Finds at most 32 channels. Throws
+// Finds at most 32 channels. `ranks`: graph nodes of the ranks (Graph::rank_nodes()). Throws
 // Error(invalid_argument) that names two unconnected nodes, and Error(unsupported) for more than
-// 1024 ranks that cards do not divide by host.
+// 1024 ranks that cannot be divided by host at the cards.
 ChannelSearch find_channels(const Graph& graph, std::span<const int> ranks, ChannelKind kind);
 
-// Explains the search, a line per relaxation: the channels found, and the reason for the next one.
+// Explains the search with a line per relaxation: the channels found, and why the next path type
+// was tried.
 std::string to_text(const ChannelSearch& search);
 
-// Returns the load of each arc when all channels run at their bandwidth.
+// Returns the load of each arc, in 1e9 bytes per second, when all channels run at their bandwidth.
 std::vector<double> use_of_arcs(const Graph& graph, const Channels& channels);
 
 }  // namespace tutti

@@ -42,7 +42,7 @@ class Cluster {
     ++hosts_;
   }
 
-  // Numbers the switches from top to bottom.
+  // Numbers the switches from top to bottom, and returns the graph.
   Graph finish() {
     for (auto link = uplinks_.rbegin(); link != uplinks_.rend(); ++link) {
       const double GBps = below_[link->first];
@@ -78,7 +78,7 @@ class Cluster {
   const bool several_;
   int hosts_ = 0;
   Graph graph_;
-  std::map<std::string, int> switches_;       // node by rack
+  std::map<std::string, int> switches_;       // by rack: its switch
   std::vector<std::pair<int, int>> uplinks_;  // a switch and the one above it
   std::map<int, double> below_;               // GB/s of everything below a switch
 };

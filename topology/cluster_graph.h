@@ -1,5 +1,5 @@
-// The hosts of a running job as one graph: the graph that each host probed, below the switches that
-// its rack path names.
+// The hosts of a running job as one graph: the graphs that the hosts probed, connected by the
+// switches that each host's rack path names.
 //
 //              network
 //             /       \                 racks "row0.rack0" and "row0.rack1" are below a switch
@@ -19,13 +19,15 @@ namespace tutti {
 
 struct HostInCluster {
   std::string name;
-  std::string rack;  // Place::rack
-  Graph graph;       // of host 0; its cards are linked to the network in it, if any
+  std::string rack;  // as in Place::rack
+  // The host's own graph, with nodes of host 0; if it has a network, its cards are linked to it.
+  Graph graph;
 };
 
-// Nodes of the host at index h get host number h, and its name as a prefix if there are several
-// hosts. The network above is known only by nesting: a switch is assumed to carry upwards
-// everything that comes from below. The same hosts in the same order give the same graph.
+// Builds the graph of all hosts. Nodes of the host at index h get host number h and, if there are
+// several hosts, its name as a prefix. The bandwidth of the network is not known: a switch is
+// assumed to carry upwards all that comes from below. The same hosts in the same order give the
+// same graph.
 Graph cluster_graph(std::span<const HostInCluster> hosts);
 
 }  // namespace tutti

@@ -23,7 +23,7 @@ int least_degree(const Neighbours& graph) {
   return static_cast<int>(least);
 }
 
-// Returns side 0 or 1 by vertex; nullopt if the graph has an odd cycle.
+// Returns the side of each vertex, 0 or 1; nullopt if the graph has an odd cycle.
 std::optional<std::vector<int>> sides_of(const Neighbours& graph) {
   std::vector<int> side(graph.size(), -1);
   for (size_t start = 0; start < graph.size(); ++start) {
@@ -109,8 +109,8 @@ std::optional<Neighbours> regular_part(const Neighbours& graph, int degree) {
   return part;
 }
 
-// Orients each edge so that in- and out-degrees are equal: round trips that use all edges once
-// (Hierholzer).
+// Returns the edges oriented so that in- and out-degrees are equal. It walks round trips that use
+// all edges once (Hierholzer).
 Neighbours oriented(Neighbours graph) {
   Neighbours directed(graph.size());
   for (size_t start = 0; start < graph.size(); ++start) {
@@ -129,7 +129,7 @@ Neighbours oriented(Neighbours graph) {
   return directed;
 }
 
-// Returns the edges of `count` 2-factors.
+// Divides edges into `count` 2-factors and returns the edges of each.
 std::vector<std::vector<Edge>> two_factors(const Neighbours& graph, int count) {
   const std::optional<Neighbours> part = regular_part(graph, 2 * count);
   if (!part) return {};
@@ -151,7 +151,7 @@ std::vector<std::vector<Edge>> two_factors(const Neighbours& graph, int count) {
   return factors;
 }
 
-// Joins the cycles of each factor.
+// Joins the cycles of each factor by exchanging edges between factors.
 class Joining {
  public:
   Joining(const Neighbours& graph, const std::vector<std::vector<Edge>>& factors)
@@ -191,7 +191,9 @@ class Joining {
     return found == colour_.end() ? -1 : found->second;
   }
   int any(size_t count) {
-    return static_cast<int>(random_() % count);  // the same result with every standard library
+    // `%` gives the same result everywhere; distributions of <random> depend on the standard
+    // library.
+    return static_cast<int>(random_() % count);
   }
   int any_neighbour(int vertex) {
     const auto& neighbours = graph_[static_cast<size_t>(vertex)];
@@ -229,7 +231,7 @@ class Joining {
     colour_[edge(b, c)] = colour_[edge(d, a)] = bc;
   }
 
-  // Exchanges the colours of a square: a-b and c-d have one colour, b-c and d-a another.
+  // Exchanges the colours of a square if a-b and c-d have one colour, and b-c and d-a another.
   void try_square() {
     const int a = any(graph_.size());
     const int b = any_neighbour(a);
@@ -247,7 +249,7 @@ class Joining {
       cycles = cycles_of(factor);
       more += cycles - cycles_[static_cast<size_t>(factor) - 1];
     }
-    // Accepts a worse state now and then, to leave local optima.
+    // A worse state is accepted once in this number of tries, to leave local optima.
     constexpr unsigned kSeldom = 50;
     if (more > 1 || (more == 1 && random_() % kSeldom != 0)) {
       paint(a, b, c, d, ab, bc);
@@ -258,7 +260,7 @@ class Joining {
 
   const Neighbours& graph_;
   const int factors_;
-  std::map<Edge, int> colour_;  // from 1: the edge's factor
+  std::map<Edge, int> colour_;  // factor of the edge, from 1
   std::vector<int> cycles_;     // number of cycles per factor, from factor 1
   std::mt19937 random_{1};
 };

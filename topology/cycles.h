@@ -1,21 +1,24 @@
-// Hamiltonian cycles of a graph that share no edge: rings that use meshes and tori to the full.
+// Hamiltonian cycles of a graph that share no edge: rings that together use all links of a mesh or
+// torus.
 //
-//   o===o---o===o      each vertex has two edges of a cycle, so one of least degree d has d/2 at
-//   ‖   |   |   ‖      most; a torus of any sides has as many (of two dimensions: Kotzig, Every
+//   o===o---o===o      Each cycle uses two edges of every vertex, so a graph of least degree d has
+//   ‖   |   |   ‖      at most d/2 of them. A torus has d/2 (for two dimensions: Kotzig, Every
 //   o===o---o===o      Cartesian product of two circuits is decomposable into two Hamiltonian
 //   ...                circuits, 1973)
 //
-// Found by taking 2-factors (each vertex has two edges of each; Petersen, Die Theorie der
-// regulaeren graphs, 1891), which are cycles, but several, and joining these: where two edges of a
-// square are of one factor and the other two of another one, or of none, they may change places.
+// The search first divides the edges into 2-factors, in each of which every vertex has two edges
+// (Petersen, Die Theorie der regulaeren graphs, 1891). A 2-factor is a set of cycles. The search
+// then joins the cycles of a factor: where two opposite edges of a square belong to this factor and
+// the other two to another factor, or to none, the two pairs are exchanged.
 #pragma once
 
 #include <vector>
 
 namespace tutti {
 
-// `neighbours`: by vertex, each once; symmetric. Each result is an order of all vertices, a cycle.
-// As many as are found, which may be none: graphs have to be regular, or bipartite. Deterministic.
+// Returns the cycles found, each an order of all vertices; there may be none. `neighbours` lists
+// the neighbours of each vertex, each once, and must be symmetric. Cycles are found only in regular
+// and bipartite graphs. Deterministic.
 std::vector<std::vector<int>> hamiltonian_cycles(const std::vector<std::vector<int>>& neighbours);
 
 }  // namespace tutti

@@ -1,5 +1,4 @@
-// The location of a rank on its host, and which ranks are near each other. Plain values without
-// hwloc.
+// The location of a rank on its host, and the ranks of each host, as plain values without hwloc.
 #pragma once
 
 #include <span>
@@ -8,8 +7,8 @@
 
 namespace tutti {
 
-// The location of one rank. Indices are those of one HostTopology, so only ranks of one host can
-// compare them; -1: unknown, or the rank's hardware threads span several.
+// The location of one rank. Indices refer to one HostTopology, so they can be compared only among
+// ranks of one host. -1: unknown, or the rank's hardware threads span several.
 struct Domain {
   int numa_node = -1;
   int cache = -1;  // last-level cache (usually L3)
@@ -19,34 +18,34 @@ struct Domain {
 
 // Formats as "numa:0,cache:2", without unknown parts.
 std::string to_text(const Domain& domain);
-// Throws Error(invalid_argument).
+// Parses the result of to_text(). Throws Error(invalid_argument) for any other text.
 Domain parse_domain(const std::string& text);
 
-// Normalises the switches above a host, the outermost first, separated by dots: "row2.rack7".
-// Empty: unknown. Throws Error(invalid_argument) for malformed input.
+// Normalises a rack path: the switches above a host, the outermost first, separated by dots, as in
+// "row2.rack7". An empty path means unknown. Throws Error(invalid_argument) for malformed input.
 std::string parse_rack(const std::string& text);
-// Builds the rack from Slurm's variables, as in SLURM_TOPOLOGY_ADDR=s0.s4.node1 and
-// SLURM_TOPOLOGY_ADDR_PATTERN=switch.switch.node.
+// Builds the rack path from the values of Slurm's variables, as in SLURM_TOPOLOGY_ADDR=s0.s4.node1
+// and SLURM_TOPOLOGY_ADDR_PATTERN=switch.switch.node.
 std::string rack_of_slurm(const std::string& address, const std::string& pattern);
 
 struct Place {
   std::string host;  // equal for ranks of one host
   Domain domain;
-  std::string rack = {};  // parse_rack()
+  std::string rack = {};  // as returned by parse_rack()
 };
 
 // The assignment of ranks to hosts. Hosts are numbered in the order of their first ranks.
 class Hosts {
  public:
-  Hosts() = default;  // no ranks
+  Hosts() = default;  // makes an assignment without ranks
   static Hosts of(std::span<const Place> ranks);
-  // Assigns `each` consecutive ranks to each host; the last one may have fewer.
+  // Assigns `each` consecutive ranks to each host; the last host may have fewer.
   static Hosts equal(int ranks, int each);
 
   int count() const { return static_cast<int>(ranks_on_.size()); }
   int ranks() const { return static_cast<int>(spots_.size()); }
   int host_of(int rank) const { return spots_[static_cast<size_t>(rank)].host; }
-  // The index among the ranks of its host, from 0.
+  // Returns the rank's index among the ranks of its host, from 0.
   int position_of(int rank) const { return spots_[static_cast<size_t>(rank)].position; }
   int ranks_on(int host) const { return ranks_on_[static_cast<size_t>(host)]; }
   int largest() const { return largest_; }  // maximum number of ranks on a host

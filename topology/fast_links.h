@@ -1,4 +1,5 @@
-// NVLink and xGMI links as declared by the GPUs of a file: both ends declare the same links.
+// NVLink and xGMI links as the GPUs of a topology file declare them. Usually both ends declare the
+// same links.
 #pragma once
 
 #include <functional>
@@ -12,13 +13,14 @@ namespace tutti {
 
 class FastLinks {
  public:
-  // Adds one declaration. Several to the same end add up, one per NVLink switch.
+  // Adds what one GPU declares. Several declarations with the same other end add up, one per NVLink
+  // switch.
   void add(int gpu, int other, LinkClass kind, int count, double GBps_of_each);
   // Returns true if either end declares a link.
   bool has(int gpu) const;
   int links_of(int gpu) const;
-  // GPUs that declare more links than they have ports are attached to a switch: they reach all
-  // others with the bandwidth of all ports.
+  // GPUs that declare more links than they have ports are attached to a switch: each reaches all
+  // others with the bandwidth of all of its ports.
   struct Switched {
     int gpu = 0;
     int ports = 0;

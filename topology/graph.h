@@ -8,9 +8,9 @@
 //     gpu0   nic0      gpu1   nic1 --- network --- network_switch --- nic0 of host1
 //      `---- nvlink ----'
 //
-// A value that everything reads: routes (route.h) and channels (channels.h) are found on it, it is
-// drawn, priced and simulated. It comes from probing, from files, or from a description
-// (graph_sources.h), and is the same on all ranks that read the same.
+// Routes (route.h) and channels (channels.h) are found on the graph; it is also drawn, given costs
+// and simulated. It comes from probing, from files, or from a description (graph_sources.h), and is
+// the same on all ranks that read the same source.
 #pragma once
 
 #include <cstdint>
@@ -79,8 +79,8 @@ using Arc = int;
 
 class Graph {
  public:
-  // Return the index of the new node or link. The ends of a link must exist and differ; the
-  // bandwidth must be positive. Throw Error(invalid_argument) otherwise.
+  // Adds a node or a link and returns its index. The ends of a link must exist and differ, and its
+  // bandwidth must be positive; otherwise Error(invalid_argument) is thrown.
   int add(GraphNode node);
   int connect(GraphLink link);
   // Sets the number and name of a node, once all nodes are known.
@@ -93,17 +93,17 @@ class Graph {
   int arcs() const { return 2 * static_cast<int>(links_.size()); }
   int tail(Arc arc) const { return arc % 2 == 0 ? link_of(arc).from : link_of(arc).to; }
   int head(Arc arc) const { return arc % 2 == 0 ? link_of(arc).to : link_of(arc).from; }
-  // Arcs that leave a node, in the order in which they were connected.
+  // Returns the arcs that leave a node, in the order in which they were connected.
   std::span<const Arc> arcs_from(int node) const { return out_[static_cast<size_t>(node)]; }
 
-  // Returns true if routes may pass through GPUs, cores and hosts: in rings and meshes of them,
-  // which have no other nodes.
+  // Returns true if routes may pass through GPUs, cores and hosts. This holds in rings and meshes
+  // of them, which have no other nodes.
   bool ends_forward() const { return ends_forward_; }
   void let_ends_forward() { ends_forward_ = true; }
 
   int hosts() const { return hosts_; }
-  // Nodes of the ranks, by rank: the GPUs, by host and number; without GPUs the cores, without
-  // cores the hosts.
+  // Returns the nodes of the ranks, by rank: the GPUs in order of host and number; without GPUs the
+  // cores; without cores the hosts.
   std::vector<int> rank_nodes() const;
 
  private:

@@ -14,8 +14,8 @@ namespace tutti {
 
 // Returns an object with "nodes" and "links".
 Json to_json(const Graph& graph);
-// Ignores other members. `file`: its name in messages. Throws Error(invalid_argument) that names
-// the position.
+// Parses a graph; members that to_json() does not write are ignored. `file`: its name in messages.
+// Throws Error(invalid_argument) that names the position.
 Graph parse_graph_json(std::string_view json, const std::string& file);
 
 }  // namespace tutti

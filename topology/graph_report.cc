@@ -44,7 +44,7 @@ std::string parts_of(const Graph& graph, int host) {
   return text;
 }
 
-// Returns the node of a kind that these routes reach by the nearest path; -1: none.
+// Returns the node of this kind that the routes reach by the nearest path; -1 if there is none.
 int nearest(const Graph& graph, std::span<const int> nodes, std::span<const Route> ways,
             NodeKind kind) {
   int best = -1;
@@ -57,7 +57,7 @@ int nearest(const Graph& graph, std::span<const int> nodes, std::span<const Rout
   return best;
 }
 
-// Names the links that all channels together saturate.
+// Returns words for the links that all channels together saturate.
 std::string bounds_of(const Graph& graph, const Channels& channels) {
   const std::vector<double> use = use_of_arcs(graph, channels);
   std::map<std::string, int> full;  // count by class and bandwidth

@@ -16,13 +16,14 @@ std::string summary(const Graph& graph);
 // Returns a line per rank: its node, and its nearest NUMA node and card.
 std::string table_of_ranks(const Graph& graph, std::span<const int> ranks);
 
-// Returns path types between ranks, and between ranks and cards, as `nvidia-smi topo -m` does.
+// Returns the path types between each two ranks, and between ranks and cards, as `nvidia-smi topo
+// -m` does.
 std::string matrix_of_paths(const Graph& graph, std::span<const int> ranks);
 
 // Returns a line that names the cards with unknown bandwidth; empty if there are none.
 std::string unknown_speeds(const Graph& graph);
 
-// Returns a line per channel, their bounds, and the steps of the search.
+// Returns a line per channel, the bounds on the channels, and the steps of the search.
 std::string describe(const Graph& graph, std::span<const int> ranks, const ChannelSearch& search);
 
 // Returns a picture of the machine (SVG), with rings and trees in colours below their ranks. Shows

@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Returns true if the beginning of the text is that of a format that parse_graph() reads.
+// Returns true if `text` begins as a file of a format that parse_graph() reads.
 bool is_graph_file(std::string_view text);
 
 // Parses a file's text; its format is detected from the content: NCCL's topology XML, hwloc's XML,
@@ -16,7 +16,7 @@ bool is_graph_file(std::string_view text);
 // messages. Throws Error(invalid_argument) that names file and line.
 Graph parse_graph(const std::string& text, const std::string& file);
 
-// Reads such a file. Also throws Error(system) if it cannot be read.
+// Reads a graph file. Throws as parse_graph() does, and Error(system) if the file cannot be read.
 Graph load_graph(const std::string& path);
 
 // Returns `hosts` copies of the first host of `host`, on one network.

@@ -115,9 +115,9 @@ class Picture {
     return it.kind != NodeKind::core || (!hide_cores_ || rank_of_.contains(node));
   }
 
-  // ---- placement: each host is a forest, whose roots are its NUMA nodes
+  // ---- positions: each host is a forest, whose roots are its NUMA nodes
 
-  // Follows PCI and memory links, downwards from the roots.
+  // Places the hosts, following PCI and memory links downwards from the roots.
   void place_hosts() {
     double x = kMargin;
     for (int host = 0; host < std::min(graph_.hosts(), kMostHosts); ++host) {
@@ -295,7 +295,7 @@ class Picture {
   }
 
   double draw_legend(double y) {
-    std::map<LinkClass, double> classes;  // widest known bandwidth per class
+    std::map<LinkClass, double> classes;  // by class: widest known bandwidth
     for (const GraphLink& link : graph_.links()) {
       double& widest = classes[link.kind];
       if (!link.assumed) widest = std::max(widest, link.GBps);
@@ -317,7 +317,7 @@ class Picture {
   bool hide_cores_ = false;
   std::map<int, int> rank_of_;                    // by node
   std::map<int, Spot> spots_;                     // by node
-  std::vector<std::pair<double, double>> hosts_;  // horizontal extents
+  std::vector<std::pair<double, double>> hosts_;  // by host: horizontal extent
   double right_ = 0;
   double bottom_ = 0;
   std::ostringstream body_;

@@ -100,7 +100,7 @@ class Reader {
     }
     return *count;
   }
-  // Adds the line to errors that `read` throws.
+  // Returns what `read` returns. If `read` throws, the error gets the line.
   template <typename Read>
   double told(Read read) const {
     try {

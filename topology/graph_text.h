@@ -11,8 +11,8 @@
 //   link gpu0 gpu1 nvlink 4x20GB/s
 //   link gpu0 there network 100Gbit/s 2us
 //
-// Units are those of units.h; 4x before a bandwidth means four links. A node's number counts
-// those of its kind on its host, in the order of the file.
+// Units are those of units.h; 4x before a bandwidth means four links. Nodes of one kind on one host
+// are numbered in the order of the file.
 #pragma once
 
 #include <string>
@@ -22,7 +22,8 @@
 
 namespace tutti {
 
-// `file`: its name in messages. Throws Error(invalid_argument) that names the line.
+// Parses such a text. `file`: its name in messages. Throws Error(invalid_argument) that names the
+// line.
 Graph parse_graph_text(std::string_view text, const std::string& file);
 
 }  // namespace tutti

@@ -104,7 +104,7 @@ HostTopology read(const HwlocTopology& topology) {
   return host;
 }
 
-// Cache indices count within the last level.
+// Returns the domain of each hardware thread. Cache indices count within the last level.
 std::map<int, Domain> domains_by_pu(const HostTopology& host) {
   int last_level = 0;
   for (const Cache& cache : host.caches) last_level = std::max(last_level, cache.level);

@@ -15,9 +15,9 @@
 namespace tutti {
 
 struct Core {
-  int package = 0;               // index into HostTopology::packages
-  int numa_node = 0;             // index into HostTopology::numa_nodes; the first, if several
-  std::vector<int> pus;          // hardware threads, by their operating system numbers
+  int package = 0;       // index into HostTopology::packages
+  int numa_node = 0;     // index into HostTopology::numa_nodes; if the core has several, the first
+  std::vector<int> pus;  // hardware threads, by their operating system numbers
   std::vector<int> allowed_pus;  // the subset that this process may use
 };
 
@@ -28,7 +28,7 @@ struct Package {
 
 struct NumaNode {
   int os_index = 0;
-  uint64_t bytes = 0;  // memory size
+  uint64_t bytes = 0;  // bytes of memory
   std::vector<int> cores;
 };
 
@@ -57,21 +57,22 @@ struct HostTopology {
 
 // Reads this host's present state. Throws Error(system) if hwloc cannot read it.
 HostTopology load_host();
-// Reads a host from `lstopo host.xml`; the file states the allowed threads.
+// Reads a host from a file that `lstopo host.xml` wrote. The allowed threads are those that the
+// file states.
 HostTopology load_host_xml(const std::string& path);
 // Builds a host from hwloc's synthetic description: "package:2 numa:1 l3:2 core:4 pu:2".
 HostTopology load_host_synthetic(const std::string& description);
-// Returns this host, or the one that TUTTI_TOPOLOGY names; read once per process.
+// Returns this host, or the one that the setting TUTTI_TOPOLOGY names. It is read once per process.
 const HostTopology& this_host();
 
-// Returns the hardware threads (operating system numbers) to which each of `local_ranks` ranks is
-// bound: a contiguous, disjoint share of the allowed cores, as equal as possible, so that ranks
-// spread over packages, NUMA nodes and shared caches in that order. With more ranks than allowed
-// cores no rank is bound, and every set is empty. A pure function.
+// Returns, for each of `local_ranks` ranks, the hardware threads (operating system numbers) that it
+// should be bound to. Each rank gets a contiguous, disjoint share of the allowed cores; the shares
+// are as equal as possible, and spread over packages, then NUMA nodes, then shared caches. With
+// more ranks than allowed cores every set is empty: no rank is bound. A pure function.
 std::vector<std::vector<int>> bind_local_ranks(const HostTopology& host, int local_ranks);
 
-// Returns the domain of each rank, given the hardware threads that it is bound to; an unbound rank,
-// or one bound to threads that the host lacks, has an unknown domain. A pure function.
+// Returns the domain of each rank, given the hardware threads that it is bound to. The domain is
+// unknown for an unbound rank and for a rank bound to threads that the host lacks. A pure function.
 std::vector<Domain> domains_of(const HostTopology& host,
                                const std::vector<std::vector<int>>& bound);
 

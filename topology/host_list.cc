@@ -11,7 +11,7 @@ namespace tutti {
 
 namespace {
 
-// Longer lists are rejected as mistakes, to bound memory.
+// Maximum length of a list, to bound memory; longer ones are mistakes.
 constexpr size_t kMostHosts = 1 << 17;
 constexpr size_t kLongestName = 255;
 
@@ -20,7 +20,8 @@ Error malformed(std::string_view what, std::string_view text, std::string_view w
                {.remedy = "write hosts as node[01-03,7],other, and numbers as 2(x3),1"});
 }
 
-// Expands "01-03,7" to 01, 02, 03, 7: a range keeps the number of digits of its first value.
+// Expands "01-03,7" to 01, 02, 03, 7. The numbers of a range have as many digits as its first
+// value.
 std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view text) {
   std::vector<std::string> numbers;
   for (const std::string& range : split(ranges, ',')) {

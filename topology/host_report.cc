@@ -30,7 +30,7 @@ std::string label(const Cache& cache) {
   return cat("L", cache.level, suffix);
 }
 
-// counted(2, "core") -> "2 cores"
+// Formats a number of things: counted(2, "core") returns "2 cores".
 std::string counted(size_t count, const std::string& thing) {
   return cat(count, " ", thing, count == 1 ? "" : "s");
 }

@@ -17,12 +17,12 @@
 namespace tutti {
 namespace {
 
-// The achievable fraction of the nominal bandwidth that hwloc reports.
+// Fraction of the nominal bandwidth reported by hwloc that can be achieved.
 constexpr double kOfPci = 12 / 15.75;
-constexpr double kOfNvlink = 0.88;  // 22 of 25, 18 of 20
-constexpr double kOfXgmi = 0.75;    // 48 of 64
-// Bandwidth of a core to the memory of its NUMA node; the NUMA nodes of one package share a
-// multiple of that.
+constexpr double kOfNvlink = 0.88;  // 22 of 25 and 18 of 20 GB/s
+constexpr double kOfXgmi = 0.75;    // 48 of 64 GB/s
+// Bandwidth of a core to the memory of its NUMA node. The bandwidth between the NUMA nodes of one
+// package is a multiple of it.
 constexpr double kCoreGBps = 12;
 constexpr double kInsidePackage = 2;
 
@@ -92,8 +92,9 @@ class Builder {
 
   // ---- NUMA nodes and packages
 
-  // Returns the parents of cores and devices: the NUMA nodes (the first of several with the same
-  // cores, which have memory of another kind), or the packages if there are more of those.
+  // Returns the objects that cores and devices are linked to: the NUMA nodes or, if there are more
+  // of them, the packages. Of several NUMA nodes with the same cores, which have memory of
+  // different kinds, the first is used.
   std::vector<hwloc_obj_t> place_objects() const {
     std::vector<hwloc_obj_t> numa;
     for (hwloc_obj_t node : objects(topology_, HWLOC_OBJ_NUMANODE)) {
@@ -115,8 +116,8 @@ class Builder {
   }
 
   void add_places() {
-    std::map<hwloc_obj_t, std::vector<int>> inside;  // places by package
-    std::vector<hwloc_obj_t> packages;               // in order
+    std::map<hwloc_obj_t, std::vector<int>> inside;  // by package: places inside it
+    std::vector<hwloc_obj_t> packages;               // packages in order
     for (hwloc_obj_t object : place_objects()) {
       const int number = static_cast<int>(
           object->type == HWLOC_OBJ_NUMANODE ? object->os_index : object->logical_index);
@@ -130,7 +131,7 @@ class Builder {
       inside[package].push_back(node);
     }
     const hwloc_obj_t root = hwloc_get_root_obj(topology_.get());
-    std::vector<std::pair<int, double>> ends;  // and the bandwidth to other packages
+    std::vector<std::pair<int, double>> ends;  // node, and its bandwidth to other packages
     for (hwloc_obj_t package : packages) {
       const double GBps = between_packages_GBps(processor_of(root, package));
       const std::vector<int>& nodes = inside[package];
@@ -178,7 +179,7 @@ class Builder {
         add_below(bridge, place_of(bridge));
       }
     }
-    // Cards that hwloc reports outside all buses.
+    // Add cards that hwloc reports outside all buses.
     for (hwloc_obj_t device : objects(topology_, HWLOC_OBJ_PCI_DEVICE)) {
       if (!by_object_.contains(device) && device->parent->type != HWLOC_OBJ_BRIDGE) {
         add_device(device, place_of(device));
@@ -195,7 +196,7 @@ class Builder {
     return count;
   }
 
-  // A bridge with one device is a port, not a switch.
+  // Adds a bridge and everything below it. A bridge with one device is a port, not a switch.
   void add_below(hwloc_obj_t bridge, int above) {
     for (hwloc_obj_t child = bridge->io_first_child; child != nullptr;
          child = child->next_sibling) {
@@ -221,7 +222,8 @@ class Builder {
     std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", pci.domain, pci.bus, pci.dev, pci.func);
     return text;
   }
-  // Idle devices lower their link speed: a reported speed below one PCIe 3 lane counts as unknown.
+  // Returns true if the reported link speed is usable. Idle devices lower their link speed: a speed
+  // below one PCIe 3 lane counts as unknown.
   static bool has_speed(double linkspeed) { return linkspeed > 1; }
   static double GBps_of(double linkspeed) {
     return has_speed(linkspeed) ? linkspeed * kOfPci : kUnknownPciGBps;
@@ -240,8 +242,8 @@ class Builder {
       if (type == HWLOC_OBJ_OSDEV_OPENFABRICS) port = os->name;
       if (type == HWLOC_OBJ_OSDEV_NETWORK && port.empty()) port = os->name;
     }
-    // 3D controllers of NVIDIA and AMD, and AMD's accelerators; a board's VGA chip is not a compute
-    // GPU.
+    // 3D controllers of NVIDIA and AMD, and AMD's accelerators, are compute GPUs. The VGA chip of a
+    // board is not.
     const bool is_makers = pci.vendor_id == 0x10de || pci.vendor_id == 0x1002;
     computes |= is_makers && (pci.class_id == 0x0302 || pci.class_id == 0x0380 || kind == 0x12);
     if (computes) {
@@ -251,7 +253,7 @@ class Builder {
       if (kind == 0x01) return;  // a disk attached over a network
       add_leaf(device, above, NodeKind::nic, cards_, port.empty() ? cat("nic", cards_) : port);
       ++cards_;
-      // A port is limited by its slot; a virtual card has no slot.
+      // A port cannot exceed the bandwidth of its slot; a virtual card has no slot.
       const double port_speed = is_this_host_ ? port_GBps(port) : 0;
       const bool has_slot = has_speed(pci.linkspeed);
       const double GBps = port_speed > 0 ? port_speed
@@ -289,7 +291,8 @@ class Builder {
     return nvlink_switch();
   }
 
-  // All switches of a host form one fabric; a GPU's links to them add up.
+  // Returns the node of the NVLink switches. All switches of a host form one fabric; a GPU's links
+  // to them add up.
   int nvlink_switch() {
     if (nvlink_switch_ < 0) {
       nvlink_switch_ =
@@ -298,7 +301,7 @@ class Builder {
     return nvlink_switch_;
   }
 
-  // Returns -1 if hwloc did not report the GPU.
+  // Returns the node of the GPU with this PCI address; -1 if hwloc did not report it.
   int gpu_at(const std::string& bus) const {
     for (const auto& [object, node] : by_object_) {
       if (graph_.node(node).kind == NodeKind::gpu && address(object->attr->pcidev) == bus) {
@@ -309,7 +312,7 @@ class Builder {
   }
 
   bool add_links_of_nvml() {
-    std::map<std::pair<int, int>, double> told;  // declared bandwidth per GPU and end
+    std::map<std::pair<int, int>, double> told;  // bandwidth declared, by GPU and other end
     for (const NvmlGpu& gpu : probe_nvml()) {
       const int node = gpu_at(gpu.bus);
       for (const NvmlLink& link : gpu.links) {
@@ -318,7 +321,7 @@ class Builder {
         told[{node, other}] += link.count * nvlink_GBps(gpu.compute_capability);
       }
     }
-    std::map<std::pair<int, int>, double> links;  // both GPUs declare the same links
+    std::map<std::pair<int, int>, double> links;  // by pair: both GPUs declare the same links
     for (const auto& [ends, GBps] : told) links[std::minmax(ends.first, ends.second)] = GBps;
     for (const auto& [ends, GBps] : links) {
       connect(ends.first, ends.second, LinkClass::nvlink, GBps);
@@ -355,7 +358,7 @@ class Builder {
 
   const HwlocTopology& topology_;
   bool is_this_host_;
-  Bitmap allowed_;  // null: all are allowed
+  Bitmap allowed_;  // null: all processors are allowed
   Graph graph_;
   std::vector<Place> places_;
   std::map<hwloc_obj_t, int> by_object_;  // graph nodes of GPUs and cards

@@ -9,12 +9,13 @@
 
 namespace tutti {
 
-// Reads this host's present state, including card speeds, with all of its cores or only those that
-// this process may use. Throws Error(system).
+// Reads this host's present state, including card speeds. Cores::all includes all cores,
+// Cores::allowed only those that this process may use. Throws Error(system) if hwloc cannot read
+// the host.
 enum class Cores { all, allowed };
 Graph graph_of_this_host(Cores cores);
-// Reads a file from `lstopo file.xml`. `file`: its name in messages. Throws
-// Error(invalid_argument).
+// Reads the XML that `lstopo file.xml` writes. `file`: its name in messages. Throws
+// Error(invalid_argument) for malformed XML.
 Graph parse_hwloc_xml(std::string_view xml, const std::string& file);
 // Builds a graph from hwloc's synthetic description, "package:2 numa:1 core:4 pu:2". Throws
 // Error(invalid_argument).

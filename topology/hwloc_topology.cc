@@ -19,14 +19,15 @@ namespace tutti {
 namespace {
 
 constexpr unsigned kReadWithin_s = 30;
-// Limit for processor and NUMA node numbers: hwloc's sets have a bit for each smaller number.
+// Limit on the numbers of processors and NUMA nodes. hwloc's sets have a bit for each smaller
+// number.
 constexpr unsigned kLargestIndex = 1 << 20;
 
 HwlocTopology make_topology(Devices devices) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw system_error("hwloc_topology_init", errno);
   HwlocTopology topology(raw);
-  // Loads the whole machine; callers select the allowed part later.
+  // The whole machine is loaded; callers select the allowed part later.
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   if (devices == Devices::include) {
     hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
@@ -40,7 +41,7 @@ void load(const HwlocTopology& topology, const std::string& source) {
   }
 }
 
-// hwloc 3 encodes an OS device's types as bits, hwloc 2 as one number.
+// Converts the types of an OS device to hwloc 2's single number. hwloc 3 encodes them as bits.
 int osdev_type_of_2(unsigned bits) {
   if ((bits & 32) != 0) return 3;  // OpenFabrics
   if ((bits & 16) != 0) return 2;  // network
@@ -50,7 +51,8 @@ int osdev_type_of_2(unsigned bits) {
   return 0;                        // storage
 }
 
-// Checks a number as hwloc parses it: -1 becomes a very large value, and so does a missing number.
+// Checks a number before hwloc parses it: -1 would become a very large value, and so would a
+// missing number.
 void check_number(const XmlFile& file, pugi::xml_node object) {
   const pugi::xml_attribute number = object.attribute("os_index");
   if (!number) file.refuse(object, "a numbered <object> lacks os_index");
@@ -97,7 +99,8 @@ HwlocTopology load_text(const std::string& text, const std::string& file, Device
   return topology;
 }
 
-// hwloc trusts its input, and some damaged files crash it: a child process reads them first.
+// Reads the text in a child process first, because hwloc trusts its input, and some damaged files
+// crash it.
 void try_in_a_child(const std::string& text, const std::string& file, Devices devices) {
   const pid_t child = ::fork();
   if (child < 0) throw system_error("fork", errno);
@@ -135,7 +138,8 @@ Bitmap allowed_set(const HwlocTopology& topology) {
 }
 
 HwlocTopology open_this_host(Devices devices) {
-  // hwloc would neither name the file nor read one of another version.
+  // The file is read here, because hwloc would neither name the file in errors nor read one of
+  // another version.
   const char* const file = std::getenv("HWLOC_XMLFILE");
   if (file != nullptr && *file != '\0') {
     return open_hwloc_xml(file_text(file, FileKind::graph, {.where = "HWLOC_XMLFILE"}), file,

@@ -16,15 +16,16 @@ struct TopologyDeleter {
 };
 using HwlocTopology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
 
-// Discovery of I/O devices (PCI, GPUs, NICs). `skip` saves the time of bus probing, during which
-// hwloc plugins may initialize device drivers.
+// Says if I/O devices (PCI, GPUs, NICs) are discovered. `skip` saves the time of bus probing,
+// during which hwloc plugins may initialise device drivers.
 enum class Devices { skip, include };
 
-// The result includes what this process is not allowed to use. If HWLOC_XMLFILE names a file, that
-// one is read. Throw Error(system) if hwloc cannot read it, Error(invalid_argument) for a bad file
-// or description; for malformed XML the error names the line.
+// Opens a topology. It includes processors that this process may not use. If HWLOC_XMLFILE names a
+// file, open_this_host() reads that file. Throws Error(system) if hwloc cannot read the host, and
+// Error(invalid_argument) for a bad file or description; for malformed XML the error names the
+// line.
 HwlocTopology open_this_host(Devices devices);
-// `file`: its name in messages. hwloc 2 builds read files of hwloc 3 as well.
+// Opens an XML text. `file`: its name in messages. hwloc 2 builds read files of hwloc 3 as well.
 HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file, Devices devices);
 HwlocTopology open_synthetic_host(const std::string& description);
 

@@ -16,7 +16,7 @@ namespace {
 
 using Positions = std::vector<int>;
 
-// Numbers keys in the order of their first appearance.
+// Assigns numbers to keys in the order of their first appearance.
 template <typename Key>
 class Numbers {
  public:
@@ -32,8 +32,8 @@ class Numbers {
 // numbers where the level is unknown.
 using Numbered = std::vector<std::vector<int>>;
 
-// A host's rack is that of its first rank. If racks have paths of different lengths, only the
-// levels common to all are used.
+// Numbers the racks of each level. A host's rack is that of its first rank. If racks have paths of
+// different lengths, only the levels that all have are used.
 Numbered number_racks(std::span<const Place> ranks, const std::vector<int>& host) {
   std::vector<std::vector<std::string>> ways;  // rack paths by host
   size_t levels = ranks.empty() ? 0 : std::string::npos;
@@ -54,11 +54,11 @@ Numbered number_racks(std::span<const Place> ranks, const std::vector<int>& host
   return numbered;
 }
 
-// Numbers domains on hosts where all ranks know theirs. A node contains its caches, so caches are
-// numbered within it.
+// Numbers the domains of hosts on which all ranks know theirs. A node contains its caches, so
+// caches are numbered within it.
 std::vector<int> number_domains(std::span<const Place> ranks, const std::vector<int>& host,
                                 int Domain::*member) {
-  std::map<int, bool> known;  // by host
+  std::map<int, bool> known;  // by host: true if all ranks know it
   for (size_t r = 0; r < ranks.size(); ++r) {
     const auto entry = known.try_emplace(host[r], true).first;
     entry->second = entry->second && ranks[r].domain.*member >= 0;
@@ -86,7 +86,8 @@ Numbered number_places(std::span<const Place> ranks) {
 std::vector<int> sorted_by(const Numbered& numbered) {
   std::vector<int> rank_at(numbered.front().size());
   std::iota(rank_at.begin(), rank_at.end(), 0);
-  // Sorts by the innermost level first; stable sorts by outer levels preserve that order.
+  // The sort by the innermost level comes first; the stable sorts by outer levels preserve its
+  // order.
   for (auto number = numbered.rbegin(); number != numbered.rend(); ++number) {
     std::ranges::stable_sort(rank_at, {},
                              [&](int rank) { return (*number)[static_cast<size_t>(rank)]; });
@@ -94,7 +95,8 @@ std::vector<int> sorted_by(const Numbered& numbered) {
   return rank_at;
 }
 
-// Positions where the number changes along the order, or a group of the level outside ends.
+// Returns the positions at which the number changes along the order, or a group of the level
+// outside ends.
 Positions starts_of(const std::vector<int>& rank_at, const std::vector<int>& number,
                     const Positions& outside) {
   Positions starts;
@@ -135,7 +137,7 @@ Layout Layout::of(std::span<const Place> ranks) {
   Tree tree;
   tree.rank_at = sorted_by(numbered);
   Positions outside;
-  constexpr size_t kOnHost = 3;  // host, node, cache
+  constexpr size_t kOnHost = 3;  // number of levels on a host: host, node, cache
   for (size_t level = 0; level < numbered.size(); ++level) {
     outside = starts_of(tree.rank_at, numbered[level], outside);
     add_level(tree.starts, outside);

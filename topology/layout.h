@@ -1,11 +1,10 @@
-// An order of the ranks in which neighbours are near each other, and the groups that they form
-// there.
+// An order of the ranks in which neighbours are near each other, and nested groups of near ranks.
 //
 //   ranks       0 1 2 3 4                       level 0   hosts      0 2 | 1 3 4
 //   on hosts    a b a b b     order 0 2 1 3 4   level 1   caches     0 2 | 1 3 | 4
 //   in caches   0 0 0 0 1
 //
-// A position is a place in this order. Groups are runs of positions; those of a level are cut from
+// A position is an index in this order. A group is a run of positions; the groups of a level divide
 // those of the level outside it.
 #pragma once
 
@@ -19,24 +18,25 @@
 
 namespace tutti {
 
-// An immutable value, cheap to copy. Levels are numbered from 0, the outermost; each has at least
-// two groups, and some group with several ranks.
+// An immutable value, cheap to copy. Levels are numbered from 0, the outermost. Each level has at
+// least two groups, at least one of which has several ranks.
 class Layout {
  public:
-  Layout() = default;  // the ranks in their order, without groups
-  // Orders ranks by the switches above the hosts, as far as these are known for all, then by host,
-  // by NUMA node, and by last-level cache; a level that is unknown for some rank of a host does not
-  // divide that host. Racks, hosts, and places on a host come in the order of their first ranks.
+  Layout() = default;  // the ranks in rank order, without groups
+  // Orders the ranks by the switches above their hosts (as far as these are known for all), then by
+  // host, NUMA node and last-level cache. A level that is unknown for some rank of a host does not
+  // divide that host. Within each group, racks, hosts and caches come in the order of their first
+  // ranks.
   static Layout of(std::span<const Place> ranks);
   // Groups `each` consecutive ranks; the last group may have fewer.
   static Layout equal(int ranks, int each);
   static Layout of_sizes(std::span<const int> sizes);
 
-  // Returns true if every rank is at the position of its number.
+  // Returns true if each rank's position equals its number.
   bool in_order() const { return !tree_ || tree_->rank_at.empty(); }
   int rank_at(int position) const { return in_order() ? position : find(tree_->rank_at, position); }
   int position_of(int rank) const { return in_order() ? rank : find(tree_->position_of, rank); }
-  // Returns the same groups for ranks whose numbers are the positions.
+  // Returns the layout of positions: this one, with each rank replaced by its position.
   Layout of_positions() const;
   // Returns this layout if it is in rank order, otherwise one without groups.
   Layout in_rank_order() const { return in_order() ? *this : Layout(); }
@@ -49,10 +49,9 @@ class Layout {
   int smallest(int level) const;
   int largest(int level) const;
   bool even(int level) const { return smallest(level) == largest(level); }
-  // Drops the levels above the hosts, and keeps the order.
+  // Returns this layout without the levels above the hosts; the order is kept.
   Layout of_hosts() const;
-  // Returns the layout of one representative per group of `level`: the division by the levels
-  // outside it.
+  // Returns the layout of one rank per group of `level`, divided by the levels outside that level.
   Layout outside(int level) const;
 
   bool operator==(const Layout& other) const;
@@ -61,7 +60,7 @@ class Layout {
   struct Tree {
     std::vector<int> rank_at;  // by position; empty: in order
     std::vector<int> position_of;
-    // By level: the first position of each group, and the end.
+    // By level: the first position of each group, followed by the number of ranks.
     std::vector<std::vector<int>> starts;
     int above_hosts = 0;  // number of levels above the hosts
     bool operator==(const Tree&) const = default;

@@ -7,7 +7,8 @@ double nvlink_GBps(int compute_capability) {
   if (compute_capability >= 90) return 20.6;
   if (compute_capability == 86) return 12;
   if (compute_capability >= 80) return 20;
-  // NCCL used 22 up to 2.12 and 20 since; all-reduce over the six links of a V100 reaches 130.
+  // NCCL used 22 up to version 2.12, and 20 since. An all-reduce over the six links of a V100
+  // reaches 130.
   if (compute_capability >= 70) return 22;
   return 18;
 }

@@ -25,14 +25,14 @@ struct Best {
 Graph measured_graph(const std::vector<std::string>& host_of,
                      const std::vector<MeasuredPair>& pairs) {
   std::vector<std::string> hosts;
-  std::vector<size_t> index;  // index of a rank's host
+  std::vector<size_t> index;  // by rank: index of its host
   for (const std::string& host : host_of) {
     index.push_back(static_cast<size_t>(std::ranges::find(hosts, host) - hosts.begin()));
     if (index.back() == hosts.size()) hosts.push_back(host);
   }
-  std::vector<Best> inside(host_of.size());  // by rank, to others on its host
-  std::vector<Best> within(hosts.size());    // by host, among its ranks
-  std::vector<Best> outside(hosts.size());   // by host, to other hosts
+  std::vector<Best> inside(host_of.size());  // best to others on its host, by rank
+  std::vector<Best> within(hosts.size());    // best among the host's ranks, by host
+  std::vector<Best> outside(hosts.size());   // best to other hosts, by host
   double widest = 0;
   for (const MeasuredPair& pair : pairs) {
     const auto from = static_cast<size_t>(pair.from);
@@ -62,7 +62,7 @@ Graph measured_graph(const std::vector<std::string>& host_of,
                                 .host = static_cast<int>(index[rank]),
                                 .number = static_cast<int>(rank),
                                 .name = cat("rank", rank)});
-    // A rank alone on its host is bounded by the card only.
+    // A rank that is alone on its host is limited by the card only.
     graph.connect({node, centres[index[rank]], LinkClass::memory,
                    best.is_known() ? best.GBps : std::max(2 * widest, 1.0),
                    best.is_known() ? best.latency_us / 2 : 0});
@@ -78,7 +78,7 @@ Graph measured_graph(const std::vector<std::string>& host_of,
                                 .number = 0,
                                 .name = cat(hosts[host], " card")});
     graph.connect({card, centres[host], LinkClass::pci, std::max(2 * widest, 1.0), 0});
-    // A path to another host begins and ends like one to a neighbour.
+    // A path to another host is assumed to begin and end like a path to a neighbour.
     const double own = within[host].is_known() ? within[host].latency_us : 0;
     graph.connect(
         {card, network, LinkClass::network, best.GBps, std::max(0.0, best.latency_us - own) / 2});

@@ -15,9 +15,10 @@ struct MeasuredPair {
   double GBps = 0;
 };
 
-// Each host is a node to which its ranks ("rank0", ...) are linked; with several hosts, a card
-// links each to one network. A rank's link has the best bandwidth it reached on its host, a card's
-// the best that any rank of the host reached elsewhere. `host_of`: host names, by rank.
+// Builds a graph from measurements. `host_of`: host names, by rank. Each host is a node that its
+// ranks ("rank0", ...) are linked to; several hosts are each linked by a card to one network. The
+// bandwidth of a rank's link is the best that the rank reached on its host, that of a card the best
+// that any rank of the host reached to another host.
 Graph measured_graph(const std::vector<std::string>& host_of,
                      const std::vector<MeasuredPair>& pairs);
 

@@ -31,18 +31,20 @@ class NcclFile : public XmlFile {
     }
     return *value;
   }
-  // Like number_or; writers of these files write -1 for unknown.
+  // Returns the attribute's value as number_or() does, or `unknown` if it is -1, which writers of
+  // these files use for unknown.
   template <typename Number>
   Number known_or(const pugi::xml_node& node, const char* attribute, Number unknown) const {
     const auto value = number_or<Number>(node, attribute, unknown);
     return value == Number{-1} ? unknown : value;
   }
   std::string bus(const pugi::xml_node& node, const char* attribute) const;
-  // The PCI class: "0x030200", also without "0x" or in capitals. 0: unknown.
+  // Parses a PCI class: "0x030200", with or without "0x", in either case. Returns 0 if it is
+  // unknown.
   uint32_t pci_class(const pugi::xml_node& node, const char* attribute) const;
   int natural_or(const pugi::xml_node& node, const char* attribute, int absent) const;
-  // Parses "16 GT/s", "16.0 GT/s PCIe", "16GT/s"; returns the default if the file does not state
-  // it. An unknown width is 0, -1 or, from the kernel, 255.
+  // Parses "16 GT/s", "16.0 GT/s PCIe", "16GT/s"; returns `unknown` if the file does not state the
+  // speed. Writers of these files use 0 or -1 for an unknown width, and the kernel uses 255.
   double pci_speed(const pugi::xml_node& pci, double unknown) const;
   void warn(const pugi::xml_node& node, const std::string& what) const;
 };

@@ -62,7 +62,7 @@ class NcclReader {
   };
   struct Gpu {
     int node = 0;
-    int cpu = 0;  // node
+    int cpu = 0;  // node of its processor
     std::string bus;
     int capability = 0;
     std::string gcn;
@@ -109,7 +109,7 @@ class NcclReader {
         read_pci(child, node, cpu, depth);
       } else if (kind == "nic") {
         read_nic(child, node, kUnknownPciGBps);
-      } else if (kind != "gpu") {  // elements of other versions that do not affect routes
+      } else if (kind != "gpu") {  // elements of other versions, which do not affect routes
         continue;
       } else {
         xml_.refuse(child, "<gpu> outside of a <pci>");
@@ -136,7 +136,8 @@ class NcclReader {
     }  // otherwise a disk or an unrelated device
   }
 
-  // Several GPUs that are one PCI device, such as the two halves of a module, share its slot.
+  // Adds GPUs. Several GPUs that are one PCI device, such as the two halves of a module, share its
+  // slot.
   void read_gpus(const pugi::xml_node& pci, const pugi::xml_node& first, int above, int cpu) {
     const auto gpus = pci.children("gpu");
     if (std::distance(gpus.begin(), gpus.end()) < 2) return read_gpu(pci, first, above, cpu);
@@ -176,7 +177,7 @@ class NcclReader {
     gpus_.push_back(std::move(added));
   }
 
-  // The ports of a card share its slot.
+  // Adds the ports of a card, which share its slot.
   void read_card(const pugi::xml_node& pci, const pugi::xml_node& nic, int above) {
     const double slot = xml_.pci_speed(pci, kUnknownPciGBps);
     const auto ports = std::distance(nic.children("net").begin(), nic.children("net").end());
@@ -187,7 +188,7 @@ class NcclReader {
       read_nic(nic, card, slot);
     } else if (ports == 1) {
       read_nic(nic, above, slot);
-    } else {  // a cloud's file, which leaves the rest to probing
+    } else {  // the file of a cloud provider, which leaves this to probing
       const int host = graph_.node(above).host;
       const int card =
           add(pci, NodeKind::nic, host, unnamed_cards_++, cat("nic ", xml_.bus(pci, "busid")));
@@ -274,7 +275,7 @@ class NcclReader {
     }
   }
 
-  // Rejects impossible links, and warns about missing ones.
+  // Rejects impossible links, and warns if links are missing.
   void check_fast_links() {
     std::vector<FastLinks::Switched> switched;
     for (const Gpu& gpu : gpus_) {
@@ -330,10 +331,10 @@ class NcclReader {
       other = peer->node;
     } else if (type == kNvlinkSwitch || nvlink_switch_buses_.contains({host, target})) {
       other = nvlink_switch(link, host);
-    } else if (type == kPowerBridge) {  // POWER: to the processor
+    } else if (type == kPowerBridge) {  // on POWER: a link to the processor
       other = gpu.cpu;
     }
-    // The link ends at the GPU itself, or at one outside the file, so it is unusable.
+    // The link ends at the GPU itself, or at a GPU that the file lacks, so it is unusable.
     if (other < 0 || other == gpu.node) return;
     fast_.add(gpu.node, other, kind, count, each);
   }
@@ -369,15 +370,16 @@ class NcclReader {
 
   NcclFile xml_;
   Graph graph_;
-  std::map<std::string, int> hosts_;  // by host_hash
+  std::map<std::string, int> hosts_;  // numbers of hosts by host_hash
   std::map<std::pair<int, int>, int32_t> cpu_numbers_;
   std::vector<Cpu> cpus_;
   std::vector<Gpu> gpus_;
   std::map<std::tuple<int, int, std::string>, int> nets_;
   FastLinks fast_;
-  std::set<std::pair<int, std::string>> shared_slots_;         // host and PCI address
-  std::map<int, int> nvlink_switches_;                         // by host
-  std::set<std::pair<int, std::string>> nvlink_switch_buses_;  // host and PCI address
+  std::set<std::pair<int, std::string>> shared_slots_;  // slots in use: host and PCI address
+  std::map<int, int> nvlink_switches_;                  // switch nodes by host
+  // Buses of NVLink switches: host and PCI address.
+  std::set<std::pair<int, std::string>> nvlink_switch_buses_;
   int unnamed_cards_ = 0;
   int network_ = -1;
 };

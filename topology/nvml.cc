@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// The used part of nvml.h (its ABI is stable).
+// The part of nvml.h that is used (its ABI is stable).
 using Device = void*;
 constexpr int kSuccess = 0;
 constexpr unsigned kMostLinks = 36;
@@ -20,7 +20,7 @@ constexpr unsigned kMostLinks = 36;
 constexpr int kGpu = 0;
 constexpr int kSwitch = 2;
 
-struct PciInfo {  // nvmlPciInfo_t
+struct PciInfo {  // as nvmlPciInfo_t
   char bus_id_legacy[16];
   unsigned domain;
   unsigned bus;
@@ -41,7 +41,8 @@ class Library {
                 find(capability, "nvmlDeviceGetCudaComputeCapability") &&
                 find(link_state, "nvmlDeviceGetNvLinkState") &&
                 find(link_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2") && init() == kSuccess;
-    if (is_ready_) find(link_type, "nvmlDeviceGetNvLinkRemoteDeviceType");  // newer drivers only
+    // Exists in newer drivers only.
+    if (is_ready_) find(link_type, "nvmlDeviceGetNvLinkRemoteDeviceType");
   }
   ~Library() {
     if (is_ready_) shutdown();
@@ -117,7 +118,7 @@ std::vector<NvmlGpu> probe_nvml(const std::string& library) {
       gpus.push_back(gpu_of(nvml, device, pci));
     }
   }
-  // Older drivers report only an address: if no GPU has it, it belongs to a switch.
+  // Older drivers report only an address. If no GPU has it, it is the address of a switch.
   for (NvmlGpu& gpu : gpus) {
     for (NvmlLink& link : gpu.links) {
       if (link.peer != NvmlPeer::other) continue;

@@ -1,5 +1,5 @@
-// NVLinks of this host, as NVIDIA's management library reports them. The driver provides the
-// library; it is opened on use, so building needs nothing of it.
+// NVLinks of this host, as NVIDIA's management library (NVML) reports them. The driver provides the
+// library; it is opened at run time, so building does not need it.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace tutti {
 enum class NvmlPeer { gpu, nvlink_switch, other };
 
 struct NvmlLink {
-  NvmlPeer peer = NvmlPeer::gpu;  // `other` is internal to the probing
-  std::string bus;                // of the GPU at the other end, as in NvmlGpu
+  NvmlPeer peer = NvmlPeer::gpu;  // kind of the other end; probe_nvml() never returns `other`
+  std::string bus;                // PCI address of the GPU at the other end, as in NvmlGpu
   int count = 0;                  // number of links to it
 };
 
@@ -21,7 +21,8 @@ struct NvmlGpu {
   std::vector<NvmlLink> links;
 };
 
-// Returns GPUs in the library's order; none without library, driver or GPU.
+// Returns the GPUs in the library's order. Returns none if the library, the driver or a GPU is
+// missing.
 std::vector<NvmlGpu> probe_nvml(const std::string& library = "libnvidia-ml.so.1");
 
 }  // namespace tutti

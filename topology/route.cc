@@ -10,8 +10,9 @@
 namespace tutti {
 namespace {
 
-// A card leads from the host where the route began into the network, or from the network into the
-// host where it ends; a route that has left a host does not pass through others.
+// Returns true if a route from node `from` that arrived by `in` may continue by `out`. A card leads
+// from the host where the route began into the network, or from the network into the host where it
+// ends; a route that has left a host does not pass through others.
 bool may_pass(const Graph& graph, int from, Arc in, Arc out) {
   const int node = graph.tail(out);
   const int home = graph.node(from).host;

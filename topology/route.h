@@ -1,4 +1,4 @@
-// Routes through a graph, and the distance class of two nodes.
+// Routes through a graph, and the distance class of a pair of nodes.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// Distance class of a route: the farthest component that it crosses. Names and order are those of
-// `nvidia-smi topo -m` and NCCL.
+// Distance class of a route: the kind of the farthest component that it crosses. Names and order
+// are those of `nvidia-smi topo -m` and NCCL.
 enum class PathType : uint8_t {
   LOC,  // the same node
   NVL,  // NVLink or xGMI, also through an NVLink switch
@@ -29,21 +29,22 @@ std::string_view name(PathType type);
 struct Route {
   std::vector<Arc> arcs;  // in order; empty from a node to itself, and if unconnected
   PathType type = PathType::DIS;
-  double GBps = 0;  // of the narrowest link; infinite to itself
+  double GBps = 0;  // bandwidth of the narrowest link; infinite from a node to itself
   double latency_us = 0;
 };
 
 PathType path_type(const Graph& graph, int from, std::span<const Arc> arcs);
 
-// Returns true if routes pass through a node; through a card, only between its host and the
-// network.
+// Returns true if routes may pass through this node. Through a card they pass only between its host
+// and the network.
 bool forwards(const Graph& graph, int node);
 
-// Finds routes from one node to others, in their order: over the fewest links, then the widest,
-// then the first. Routes do not pass through GPUs, cores or hosts (unless Graph::ends_forward()),
-// nor over the cards of a third host.
+// Returns the routes from one node to each of `to`, in that order: with the fewest links; of those,
+// the widest; of those, the first found. Routes do not pass through GPUs, cores or hosts (unless
+// Graph::ends_forward()), nor over the cards of a third host.
 std::vector<Route> routes_from(const Graph& graph, int from, std::span<const int> to);
-// Like routes_from(), but throws Error(invalid_argument) that names an unconnected node.
+// Returns the same as routes_from(). Throws Error(invalid_argument) that names the node if one is
+// not connected.
 std::vector<Route> ways_from(const Graph& graph, int from, std::span<const int> to);
 // Returns the route to one node.
 Route route(const Graph& graph, int from, int to);

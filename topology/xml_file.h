@@ -1,4 +1,4 @@
-// An untrusted XML file: parsed, with the line of every element for error messages.
+// An untrusted XML file: its parsed tree, and the line of every element for error messages.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace tutti {
 
 class XmlFile {
  public:
-  // `file`: its name in messages. Throws Error(invalid_argument) that names the line if the text is
-  // not XML, or is truncated.
+  // Parses `xml`. `file`: its name in messages. Throws Error(invalid_argument) that names the line
+  // if the text is not XML, or is truncated.
   XmlFile(std::string_view xml, std::string file);
 
   const std::string& name() const { return file_; }
   pugi::xml_node child(const char* name) const { return document_.child(name); }
-  // Counted from 1.
+  // Returns the line of an element, counted from 1.
   int32_t line_of(const pugi::xml_node& node) const;
 
-  // Throws Error(invalid_argument) that names file and line.
+  // Throws Error(invalid_argument) that says `problem` and names file and line.
   [[noreturn]] void refuse(const pugi::xml_node& node, std::string_view problem,
                            std::string_view remedy = {}) const;
 

@@ -1,4 +1,5 @@
-// The training layer, for programs: a Trainer, its options, and the parts that they name.
+// Includes the headers of the training layer that programs need: a Trainer, its options, and the
+// types that they name.
 #pragma once
 
 #include "training/run/trainer.h"

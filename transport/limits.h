@@ -6,7 +6,8 @@
 
 namespace tutti {
 
-// The longest payload of one message: of a collective, and of a point-to-point call.
+// The maximum payload of one message, in bytes: `bytes` for collectives, `p2p_bytes` for
+// point-to-point calls.
 struct MessageLimits {
   size_t bytes = 0;
   size_t p2p_bytes = 0;
@@ -14,18 +15,18 @@ struct MessageLimits {
   bool operator==(const MessageLimits&) const = default;
 };
 
-// The limits that all ranks of a communicator agree on, whatever a single transport could do beyond
-// them.
+// The limits that all ranks of a communicator agree on, even if one of its transports could do
+// more.
 struct Limits {
   int lanes = 1;
   int slots = 1;
   MessageLimits near;  // between ranks that share memory
   MessageLimits far;   // between all others
-  // Collective messages are not split below this size to keep all lanes busy: then the cost per
-  // message exceeds that of its bytes.
+  // Minimum size to which collective messages are split in order to use all lanes. Below this size
+  // the cost per message exceeds the cost of its bytes.
   size_t least_bytes = 16 << 10;
 
-  // Applies to collectives, whose slices go to near and far ranks alike.
+  // Returns the limit of collectives, whose slices travel to near and far ranks alike.
   size_t collective_bytes() const { return std::min(near.bytes, far.bytes); }
 
   bool operator==(const Limits&) const = default;

@@ -16,8 +16,9 @@ struct MessageHeader {
   uint32_t call = 0;   // number of the call on this communicator, from 1 (point-to-point: per pair)
   uint32_t slice = 0;  // slice of the call
   uint32_t step = 0;   // step of the sender's program, for diagnostics
-  uint32_t bytes = 0;  // payload size
-  // Describes the caller's request: opaque here, compared by the collective layer.
+  uint32_t bytes = 0;  // payload size in bytes
+  // Describes the caller's request. The transport does not interpret it; the collective layer
+  // compares it.
   std::array<uint64_t, 2> signature = {};
 };
 static_assert(sizeof(MessageHeader) == 32 && std::is_trivially_copyable_v<MessageHeader>);

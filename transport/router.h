@@ -1,5 +1,5 @@
 // Sends each message by the transport that reaches its reader: shared memory within the host, TCP
-// or a fabric to other hosts. A message to readers of both kinds uses a slot of each.
+// or a fabric to other hosts. A message to readers of both kinds uses a slot of each transport.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace tutti {
 
 class Router final : public Transport {
  public:
-  // near_rank[peer] is the peer's rank within `near`, or -1 for peers that are reached through
-  // `far` (which uses the communicator's ranks).
+  // Joins two transports. near_rank[peer] is the peer's rank within `near`, or -1 for peers that
+  // are reached through `far` (which uses the communicator's ranks).
   Router(std::unique_ptr<Transport> near, std::vector<int> near_rank,
          std::unique_ptr<Transport> far);
   // Combines the limits of the two paths.
@@ -51,7 +51,8 @@ class Router final : public Transport {
     int rank;
     int lane;
   };
-  // The point-to-point lane has different numbers in the two transports.
+  // Returns the transport, rank and lane that reach a peer. The point-to-point lane has different
+  // numbers in the two transports.
   Path path(int peer, int lane) const;
 
   const std::unique_ptr<Transport> near_;

@@ -1,6 +1,6 @@
 // Messages between the ranks of one communicator. A transport does not know about collectives.
 //
-// Between every two ranks there are lanes() + 1 lanes in each direction, each a FIFO of its own:
+// Between every two ranks there are lanes() + 1 lanes in each direction, each of which is a FIFO:
 // lanes 0 .. lanes() - 1 carry collectives, lane lanes() carries point-to-point calls. A connection
 // is one lane from one rank to another; it opens on first use.
 //
@@ -18,8 +18,8 @@
 // Threads: one call at a time; the thread may change.
 //
 // Failure: nothing throws after construction. A broken path is reported once to the owner of the
-// transport (Paths::Events). From then on its messages do not arrive; reserve() and other calls may
-// continue to succeed, but what they publish is dropped.
+// transport (Paths::Events). From then on no messages arrive on that path. reserve() and other
+// calls may continue to succeed, but messages that they publish there are dropped.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@
 
 namespace tutti {
 
-// How received bytes are stored: normally, or bypassing the caches (base/stream_copy.h) if they
-// must be copied anyway.
+// Says how received bytes are stored if they must be copied: normally, or bypassing the caches
+// (base/stream_copy.h).
 enum class Store : uint8_t { cached, streamed };
 
 // Constant properties of a transport.
@@ -41,7 +41,7 @@ struct Traits {
   Limits limits;  // `slots`: collective messages in flight from a rank, over all connections
   // false: a futex word (WaitSet::add_word) is enough to wake this transport
   bool needs_descriptors = false;
-  bool wakes_slowly = false;  // waking takes longer than most messages do
+  bool wakes_slowly = false;  // waking a sleeper takes longer than most messages do
 };
 
 class Transport {
@@ -70,9 +70,9 @@ class Transport {
   virtual bool write(int peer, int lane, const MessageHeader& header,
                      std::span<const std::byte> payload, int credit) = 0;
 
-  // True if a payload can be read in place, in memory that all of `peers` can access, without a
-  // copy. The memory is lent: it must neither change nor be freed until take_back() has returned
-  // true or revoke() has returned.
+  // Returns true if all of `peers` can read this payload in place, without a copy. The memory is
+  // then lent: it must neither change nor be freed until take_back() has returned true or revoke()
+  // has returned.
   virtual bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const = 0;
   // Sends a payload that can be lent, of any length. Returns a number for take_back(), or -1 if
   // there is no room now.
@@ -81,11 +81,12 @@ class Transport {
   // Returns true, once, when all readers have released the loan.
   virtual bool take_back(int loan) = 0;
   // Ends all loans without asking their readers. On return the lender may write the memory again:
-  // readers discard later reads, and earlier ones that they have not released (epoch check).
+  // readers discard data that they read later, and data read earlier that they have not released
+  // (epoch check).
   virtual void revoke() = 0;
 
-  // True once every committed message reaches its readers without further calls by this rank. A
-  // call must not complete earlier.
+  // Returns true once every committed collective message reaches its readers without further calls
+  // by this rank. A collective must not complete earlier.
   virtual bool collectives_sent() const = 0;
   virtual bool p2p_sent(int peer) const = 0;
   // Returns the readers of unsent collective messages that have not left yet.
@@ -95,38 +96,40 @@ class Transport {
 
   // ---- inbox
 
-  // Returns null while there is no message. The header may arrive before the payload.
+  // Returns the header of the oldest message; null while there is none. The header may arrive
+  // before the payload.
   virtual const MessageHeader* front(int peer, int lane) = 0;
-  // Returns null until the whole payload has arrived. Valid until release().
+  // Returns the payload; null until all of it has arrived. Valid until release().
   virtual const std::byte* payload(int peer, int lane) = 0;
   // Copies the payload into `destination` (header.bytes long). Returns false while it is
   // incomplete: call again with the same destination, which may be partly written and must live
   // until then. Must not be mixed with payload() for one message.
   virtual bool read(int peer, int lane, std::span<std::byte> destination, Store store) = 0;
   // Declares that the reader no longer needs the payload before `bytes`. Calling this block by
-  // block, while the data is still in the cache, saves time (ShmTransport); release() covers the
-  // rest.
+  // block, while the data is still in the cache, saves time (ShmTransport); release() implies it
+  // for the rest.
   virtual void used(int peer, int lane, size_t bytes) = 0;
-  // Returns false if the payload was lent and its owner has revoked it: the data read is invalid,
-  // and the message stays at the front, unreadable.
+  // Releases the message. Returns false if the payload was lent and its owner has revoked it: the
+  // data read is invalid, and the message stays at the front, unreadable.
   virtual bool release(int peer, int lane) = 0;
-  // For a peer that has stopped sending: true once everything it sent on this connection has been
-  // released. Check for a message first.
+  // Returns true once everything that a peer sent on this connection has been released. It applies
+  // to a peer that has stopped sending; check front() first.
   virtual bool ended(int peer, int lane) const = 0;
 
   // ---- waiting
 
   // Drives I/O for transports that need polling (sockets). Returns true if anything progressed.
   virtual bool progress() = 0;
-  // The protocol of a sleep: arm(), then try every wanted operation once more; if nothing
-  // progressed, watch() adds the events that end the sleep: a message that arrived or a slot that
-  // became free since arm(). disarm() in any case. `set` has begun; spurious wakes are allowed.
+  // Prepare and end a sleep: call arm(), then try every wanted operation once more. If nothing
+  // progressed, watch() adds the events that end the sleep: a message that arrived, or a slot that
+  // became free, since arm(). Call disarm() in any case. `set` has begun; spurious wakes are
+  // allowed.
   virtual void arm(WaitSet& set) = 0;
   virtual void watch(WaitSet& set) = 0;
   virtual void disarm() = 0;
 
  protected:
-  // write() by reserve(), copy and commit().
+  // Implements write() by reserve(), copy and commit().
   bool write_by_copy(int peer, int lane, const MessageHeader& header,
                      std::span<const std::byte> payload, int credit);
 

@@ -29,7 +29,7 @@ struct Address {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&name); }
 };
 
-// An address in the abstract namespace.
+// Returns an address in the abstract namespace.
 Address address_of(const std::string& name) {
   Address address;
   address.name.sun_family = AF_UNIX;
@@ -86,7 +86,7 @@ bool WaitSet::sleep(std::chrono::microseconds at_most) {
   return on_word ? sleep_on_word(at_most) : sleep_on_descriptors(at_most);
 }
 
-// Only the sleeper changes word_ and value_.
+// Sleeps on the word. Only the sleeper changes word_ and value_.
 bool WaitSet::sleep_on_word(std::chrono::microseconds at_most) {
   const timespec timeout = to_timespec(at_most);
   return ::syscall(SYS_futex, word_, FUTEX_WAIT, value_, &timeout, nullptr, 0) == 0 ||

@@ -1,9 +1,10 @@
-// The events on which a rank sleeps while it waits for others; one object for all its communicators
-// and transports.
+// The events on which a rank sleeps while it waits for others. There is one object for all
+// communicators and transports of the rank.
 //
-// If everything awaited comes through one region of shared memory, this is a futex word there.
-// Otherwise it is a ppoll() on descriptors: the sockets or other providers' descriptors, and one
-// datagram socket through which the peers in shared memory ring, for any region.
+// If all awaited events come through one region of shared memory, the rank sleeps on a futex word
+// there. Otherwise it sleeps in ppoll() on descriptors: the sockets or other providers'
+// descriptors, and one datagram socket through which peers in shared memory wake it, for any
+// region.
 //
 // One thread sleeps at a time: begin(), then add the events, sleep(), end(). Any thread may wake
 // it.
@@ -25,13 +26,13 @@ namespace tutti {
 
 class WaitSet {
  public:
-  // `name`: an abstract unix socket, by which peers ring. Without a name there are no peers and no
-  // thread sleeps.
+  // Creates the set. `name`: an abstract unix socket, by which peers ring. Without a name there are
+  // no peers and no thread sleeps.
   explicit WaitSet(const std::string& name);
 
   const std::string& name() const { return name_; }
 
-  // From here on wake() is not lost.
+  // Prepares a sleep: from here on wake() is not lost.
   void begin();
   // Selects the kind of events that transports must add; descriptors by default.
   void choose(bool on_descriptors) { on_descriptors_ = on_descriptors; }
@@ -39,13 +40,13 @@ class WaitSet {
   void add(int fd, short events) { descriptors_.push_back({fd, events, 0}); }
   // Bounds the sleep, for events without a descriptor.
   void no_longer_than(std::chrono::microseconds time) { longest_ = std::min(longest_, time); }
-  // Sleeps on this word only; a waker increments it.
+  // Makes the thread sleep on this word only, while it has `value`; a waker increments the word.
   void add_word(std::atomic<uint32_t>& word, uint32_t value);
-  // Returns false if `at_most` passed without an event.
+  // Sleeps until an event. Returns false if `at_most` passed without one.
   bool sleep(std::chrono::microseconds at_most);
   void end();
 
-  // Thread-safe. Costs one read if no thread sleeps.
+  // Wakes the sleeper. Thread-safe. Costs one read if no thread sleeps.
   void wake();
   bool in_use() const { return in_use_.load(); }
   // Wakes the present or next sleep of the wait set with that name. Errors are ignored.
@@ -58,7 +59,7 @@ class WaitSet {
   Fd bell_;  // datagram socket
   const std::string name_;
   std::atomic<bool> in_use_{false};
-  bool on_descriptors_ = true;  // used by the sleeper only, like the next
+  bool on_descriptors_ = true;  // used by the sleeping thread only, like longest_
   std::vector<pollfd> descriptors_;
   std::chrono::microseconds longest_ = std::chrono::microseconds::max();
 

@@ -1,7 +1,7 @@
-// The used part of CUDA's driver API: types and constants with the names and values of cuda.h, so
-// that nothing of CUDA is needed to build. The values were checked against cuda.h of CUDA 13.0; all
-// of it has been the same since CUDA 11.7, or since the CUDA that brought it (12.1 multicast, 12.4
-// fabric handles).
+// The part of CUDA's driver API that Tutti uses: types and constants with the names and values of
+// cuda.h, so that nothing of CUDA is needed to build. The values were checked against cuda.h of
+// CUDA 13.0; all of it has been the same since CUDA 11.7, or since the CUDA that brought it (12.1
+// multicast, 12.4 fabric handles).
 //
 // The handles are pointers to the same (opaque) types as cuda.h's: a caller's cudaStream_t is a
 // CUstream.
@@ -129,7 +129,7 @@ enum CUmemAllocationType : int {
   CU_MEM_ALLOCATION_TYPE_PINNED = 1,
 };
 
-enum CUmemAllocationHandleType : int {  // bits
+enum CUmemAllocationHandleType : int {  // a mask of bits
   CU_MEM_HANDLE_TYPE_NONE = 0,
   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
   CU_MEM_HANDLE_TYPE_FABRIC = 8,
@@ -163,8 +163,8 @@ inline constexpr unsigned CU_MEMHOSTALLOC_DEVICEMAP = 2;
 inline constexpr unsigned CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1;
 inline constexpr size_t CU_IPC_HANDLE_SIZE = 64;
 
-// Special stream handles that are not pointers: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD. 0 also
-// names the legacy stream.
+// Return special stream handles, which are not pointers: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
+// 0 also names the legacy stream.
 inline CUstream legacy_stream() { return reinterpret_cast<CUstream>(1); }
 inline CUstream per_thread_stream() { return reinterpret_cast<CUstream>(2); }
 

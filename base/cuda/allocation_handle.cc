@@ -1,5 +1,6 @@
-// Descriptors are transferred by pidfd_getfd (Linux 5.6): the exported bytes name a process and its
-// descriptor. Opening /proc/PID/fd/N would open NVIDIA's device again, without the memory.
+// Passes memory between processes. Descriptors are transferred by pidfd_getfd (Linux 5.6): the
+// exported bytes name a process and its descriptor. Opening /proc/PID/fd/N instead would open
+// NVIDIA's device again, without the memory.
 #include "base/cuda/allocation_handle.h"
 
 #include <sys/mman.h>
@@ -23,8 +24,8 @@ namespace {
 
 // The content of a ShareableHandle that names a file descriptor.
 struct DescriptorPlace {
-  uint64_t process;        // this_process(), and
-  uint64_t serial;         // the serial number of the export: descriptor numbers are reused
+  uint64_t process;        // result of this_process()
+  uint64_t serial;         // serial number of the export, because descriptor numbers are reused
   uint64_t pid_namespace;  // the namespace in which `pid` is valid
   int32_t pid;
   int32_t descriptor;
@@ -42,7 +43,8 @@ Fd take_descriptor(int pid, int descriptor) {
   return Fd(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), descriptor, 0)));
 }
 
-// Yama forbids access between unrelated processes; seccomp may forbid the system call.
+// Returns true if this process can take descriptors of others. Yama forbids access between
+// unrelated processes; seccomp may forbid the system call.
 bool descriptors_can_be_taken() {
   int scope = 0;
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;

@@ -43,8 +43,8 @@ class AllocationHandle {
   Cleanup release_;
 };
 
-// Returns the handle that a device pointer is mapped from; empty if the pointer does not come from
-// virtual memory management.
+// Returns the handle that the device address `mapped` is mapped from. The handle is empty if the
+// memory does not come from CUDA's virtual memory management.
 AllocationHandle handle_of(const Context& context, const void* mapped);
 // Returns the ways of sharing (`fabric`, `descriptor`) with which the handle was created, best
 // first.
@@ -53,7 +53,7 @@ std::vector<Sharing> sharings_of(const AllocationHandle& handle);
 // Returns the ways of sharing (`fabric`, `descriptor`) that the device, the driver and the system
 // allow, best first.
 std::vector<Sharing> sharings_of(int device);
-CUmemAllocationHandleType handle_type(Sharing sharing);  // undefined for ipc
+CUmemAllocationHandleType handle_type(Sharing sharing);  // must not be called for ipc
 // Returns true if CUDA refuses a way of sharing that its device claims to support; another may
 // work. A fabric handle needs an IMEX channel of this user, which only the creating call looks for.
 bool is_refused(CUresult result);
@@ -79,7 +79,7 @@ AllocationHandle import_handle(const Context& context, const ShareableHandle& sh
 class Mapping {
  public:
   Mapping() = default;
-  // `bytes`: size of the whole handle; `alignment`: its granularity, or 0.
+  // Maps the handle. `bytes`: size of the whole handle; `alignment`: its granularity, or 0.
   Mapping(const Context& context, const AllocationHandle& handle, size_t bytes, size_t alignment);
   std::byte* data() const { return data_; }
 

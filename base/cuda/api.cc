@@ -144,7 +144,7 @@ const Api& api() {
   static constinit std::atomic<bool> is_ready{false};
   const Api& table = loaded<Api>();
   if (!is_ready.load(std::memory_order_acquire)) {
-    table.init(0);  // may be called repeatedly
+    table.init(0);  // may be called several times
     is_ready.store(true, std::memory_order_release);
   }
   return table;

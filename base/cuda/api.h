@@ -19,10 +19,10 @@ namespace tutti::cuda {
 // libcuda.so.1, which stays loaded for the life of the process.
 class Library {
  public:
-  // `oldest`: the CUDA version whose driver has all required functions. Throws Error(unsupported)
-  // that says what to install.
+  // Loads the library. `oldest`: the CUDA version whose driver has all required functions. Throws
+  // Error(unsupported) that says what to install.
   explicit Library(const char* oldest);
-  void* find(const char* name) const;  // throws Error(unsupported) if the driver is too old
+  void* find(const char* name) const;  // Throws Error(unsupported) if the driver is too old.
 
  private:
   const char* oldest_;
@@ -43,7 +43,8 @@ class Call {
     const CUresult result = function_(arguments...);
     if (result != CUDA_SUCCESS) throw failure(name_, result);
   }
-  // For calls whose failure is expected, and for destructors.
+  // Calls the function and returns its result instead of throwing: for calls whose failure is
+  // expected, and for destructors.
   CUresult result(Arguments... arguments) const noexcept { return function_(arguments...); }
   const char* name() const { return name_; }
 
@@ -180,7 +181,7 @@ class MulticastApi {
 // Loads and initialises the driver on first use. Thread-safe. Throws Error(unsupported) if the
 // driver is missing or unusable; a later call tries again.
 const Api& api();
-const MulticastApi& multicast_api();  // throws likewise
+const MulticastApi& multicast_api();  // Throws as api() does.
 
 // Returns true if the driver is installed, works, and has a device. The answer is cached per
 // process.

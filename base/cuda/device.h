@@ -73,9 +73,9 @@ class CurrentContext {
   CurrentContext& operator=(const CurrentContext&) = delete;
 };
 
-// A cleanup that frees a resource of a context and keeps the context alive until then. `free` runs
-// with the context current, at process exit possibly after the driver's shutdown; it must not
-// throw.
+// Returns a cleanup that frees a resource of a context and keeps the context alive until then.
+// `free` runs with the context current, at process exit possibly after the driver's shutdown; it
+// must not throw.
 Cleanup freed_in(const Context& context, std::function<void()> free);
 
 // Blocks until all work in the context has completed.

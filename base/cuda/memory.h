@@ -34,7 +34,7 @@ class PinnedMemory {
   PinnedMemory(const Context& context, size_t bytes);
 
   std::byte* data() const { return data_; }
-  std::byte* device_data() const { return device_data_; }  // the address in kernels
+  std::byte* device_data() const { return device_data_; }  // the address by which kernels access it
   size_t size() const { return size_; }
 
  private:

@@ -10,22 +10,24 @@
 namespace tutti::cuda {
 
 struct FunctionInfo {
-  int registers = 0;        // per thread
-  size_t local_bytes = 0;   // per thread; above 0, registers are spilled to memory
-  size_t shared_bytes = 0;  // per block, beside those that a launch asks for
-  int most_threads = 0;     // per block
+  int registers = 0;        // registers per thread
+  size_t local_bytes = 0;   // bytes per thread; above 0, registers are spilled to memory
+  size_t shared_bytes = 0;  // bytes per block, besides those that a launch asks for
+  int most_threads = 0;     // maximum threads per block
 };
 
 FunctionInfo function_info(CUfunction function);
-// Must be called once before launches that ask for more than 48 KiB per block.
+// Lets blocks of this kernel use `bytes` of shared memory. It must be called once before a launch
+// that asks for more than 48 KiB per block.
 void allow_shared_bytes(CUfunction function, size_t bytes);
 
 // Code loaded into one context; it is unloaded on destruction.
 class Module {
  public:
-  // `image`: a cubin, fat binary or PTX. Throws Error(unsupported) if it has no code for this GPU.
+  // Loads the code. `image`: a cubin, fat binary or PTX. Throws Error(unsupported) if it has no
+  // code for this GPU.
   Module(const Context& context, const void* image);
-  // Throws Error(unsupported) if the module has no function of that name.
+  // Returns the kernel `name`. Throws Error(unsupported) if the module has none of that name.
   CUfunction function(const char* name) const;
 
  private:
@@ -36,12 +38,12 @@ class Module {
 
 struct Grid {
   unsigned blocks = 1;
-  unsigned threads = 32;  // per block
+  unsigned threads = 32;  // threads per block
   unsigned shared_bytes = 0;
 };
 
-// `parameters` has a pointer to each parameter; they are copied before this returns. The stream's
-// context must be current.
+// Launches a kernel. `parameters` has a pointer to each parameter; the parameters are copied before
+// this returns. The stream's context must be current.
 void launch(CUfunction function, const Grid& grid, CUstream stream, void** parameters);
 
 // Launches a kernel that has one parameter.

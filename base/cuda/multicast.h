@@ -13,7 +13,8 @@
 //                    ... all kernels have ended; barrier
 //                    every rank destroys its Multicast, then its memory
 //
-// The driver blocks in bind() until all devices have been added: hence the first barrier.
+// The first barrier is needed because the driver blocks in bind() until all devices have been
+// added.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +37,7 @@ struct ExportedMulticast {
 };
 static_assert(std::is_trivially_copyable_v<ExportedMulticast>);
 
-// Rounds up to a size at which memory of the context's device can be bound.
+// Rounds `bytes` up to a size at which memory of the context's device can be bound.
 size_t round_up_for_multicast(const Context& context, size_t bytes);
 
 class Multicast {

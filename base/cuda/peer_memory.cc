@@ -80,7 +80,7 @@ OpenedTable& opened_table() {
   return table;
 }
 
-// Enables peer access to memory of this process.
+// Enables the context's access to memory that another device has in this process.
 void let_reach(const Context& context, const ExportedMemory& exported) {
   const std::byte* const memory = pointer(exported.pointer);
   if (exported.handle.sharing != Sharing::ipc) {

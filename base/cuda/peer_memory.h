@@ -18,10 +18,10 @@
 
 namespace tutti::cuda {
 
-// The description of a location in a rank's GPU memory, as plain bytes. The memory must stay
-// allocated until every importer has closed it; CUDA leaves the opposite undefined.
+// The location of a pointer into a rank's GPU memory, as plain bytes. The exporter must keep the
+// memory allocated until every importer has closed it; otherwise CUDA's behaviour is undefined.
 struct ExportedMemory {
-  uint64_t process = 0;  // this_process()
+  uint64_t process = 0;  // result of this_process()
   uint64_t pointer = 0;  // address in the exporting process
   uint64_t offset = 0;   // offset of the pointer in its allocation
   uint64_t size = 0;     // bytes of the allocation, from its base
@@ -38,11 +38,13 @@ ExportedMemory export_memory(const void* device_pointer);
 // was mapped from. It must live until the last rank has imported it.
 class OfferedMemory {
  public:
-  // Throws Error(unsupported) if the memory was allocated in a way that cannot be shared.
+  // Exports the memory at `device_pointer`. Throws Error(unsupported) if it was allocated in a way
+  // that cannot be shared.
   OfferedMemory(const Context& context, const void* device_pointer);
 
   const ExportedMemory& exported() const { return exported_; }  // refers to the pointer passed in
-  // Empty if the memory does not come from virtual memory management.
+  // Returns the handle that the memory is mapped from; it is empty if the memory does not come from
+  // virtual memory management.
   const AllocationHandle& handle() const { return handle_; }
 
  private:
@@ -60,7 +62,8 @@ class SharedMemory {
   std::byte* data() const;
   size_t size() const { return exported_.size; }
   const ExportedMemory& exported() const { return exported_; }  // refers to data()
-  // Empty if the memory does not come from virtual memory management.
+  // Returns the handle of the memory; it is empty if the memory does not come from virtual memory
+  // management.
   const AllocationHandle& handle() const { return handle_; }
 
  private:

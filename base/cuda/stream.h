@@ -12,7 +12,7 @@
 
 namespace tutti::cuda {
 
-// A stream owned by Tutti, which does not synchronise with the legacy stream.
+// A stream owned by Tutti. It does not synchronise with the legacy stream.
 class Stream {
  public:
   explicit Stream(const Context& context);
@@ -28,11 +28,12 @@ bool is_done(CUstream stream);
 // Calls `function` on a thread of the driver once all earlier work has completed; later work waits
 // for it. The function must not call CUDA. In a captured stream, each replay calls it.
 void call_on_host(CUstream stream, CUhostFn function, void* user_data);
-// Makes later work wait until the word is `least` or more. The word is in device memory, or in
-// pinned memory at its device address.
+// Makes later work on `stream` wait until the word at `device_word` is at least `least`. The word
+// is in device memory, or in pinned memory at its device address.
 void wait_for_word(CUstream stream, const uint32_t* device_word, uint32_t least);
-// Writes the word once all earlier work has completed and is visible to readers of the word. The
-// word is in the same kinds of memory, or in that of a peer device that this one can access.
+// Writes `value` to the word at `device_word` once all earlier work on `stream` has completed and
+// is visible to readers of the word. The word is in device memory of this device or of a peer that
+// it can access, or in pinned memory at its device address.
 void write_word(CUstream stream, uint32_t* device_word, uint32_t value);
 
 // A point in a stream's work.
@@ -55,9 +56,10 @@ class Event {
   Cleanup destroy_;
 };
 
-// Orders calls after each other, whichever streams they are enqueued on. (The driver reuses stream
-// handles, so equal handles are not enough.) A captured call follows the calls captured before it
-// in the same graph; the launches of a graph follow each other in stream order.
+// Makes each call wait for the call before it, whichever streams the two are enqueued on. (The
+// driver reuses stream handles, so equal handles do not prove one stream.) A captured call follows
+// the calls captured before it in the same graph; the launches of a graph follow each other in
+// stream order.
 class CallOrder {
  public:
   explicit CallOrder(const Context& context) : ended_(context) {}
@@ -86,8 +88,9 @@ class Graph {
   Cleanup destroy_;
 };
 
-// While it lives, work that this thread enqueues on the stream is recorded, not run; so is work of
-// other streams that wait for events of it. The stream must wait for those streams before the end.
+// Records the work that this thread enqueues on the stream while this object lives, instead of
+// running it. Work that other streams enqueue after waiting for an event of this stream is recorded
+// too; this stream must wait for those streams before end().
 class Capture {
  public:
   Capture(const Context& context, CUstream stream);
@@ -103,8 +106,8 @@ class Capture {
   bool is_over_ = false;
 };
 
-// While it lives, this thread may allocate and synchronise although a stream is being captured: for
-// work that does not belong to the graph.
+// Lets this thread allocate and synchronise while a stream is being captured, for work that does
+// not belong to the graph. It lasts as long as this object lives.
 class BesideCaptures {
  public:
   BesideCaptures();

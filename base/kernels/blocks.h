@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kInt8Values = 256;
 constexpr size_t kSignValues = 256;
 
-// The floats of one block of an array, without alignment.
+// Loads the floats of block number `block` of an array, without requiring alignment.
 template <size_t kCount>
 inline void load_block(const void* values, size_t block, float* to) {
   constexpr size_t kBytes = kCount * sizeof(float);
@@ -136,7 +136,7 @@ void encode_sign(void* blocks, const void* values, size_t count) {
     const float scale = there < kSignValues ? -mean : mean;
     __builtin_memcpy(to, &scale, sizeof(scale));
     uint8_t* const signs = to + sizeof(scale);
-    // Branch-free, because signs are as good as random.
+    // The code is branch-free, because the processor could not predict random signs.
     for (size_t first = 0; first < kSignValues; first += 8) {
       uint32_t eight = 0;
       for (size_t i = 0; i < 8; ++i) eight |= uint32_t{at[first + i] < 0} << i;

@@ -15,7 +15,8 @@ using MeanKernel = void (*)(void* dst, const void* a, const void* b, size_t coun
 using Convert = void (*)(void* to, const void* from, size_t count);
 using Scale = void (*)(void* dst, const void* src, size_t count, double factor);
 
-// Entries are null if the operation does not exist for the type. avg and premul_sum map to sum.
+// The kernels of one instruction set. An entry is null if the operation does not exist for the
+// type. avg and premul_sum use the kernel of sum.
 struct Kernels {
   Reduce (*reduce)(DType type, ReduceOp op);
   MeanKernel (*mean)(DType type);

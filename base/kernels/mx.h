@@ -13,8 +13,8 @@ constexpr uint8_t kNanScale = 0xff;
 constexpr int kScaleBias = 127;  // bias of E8M0
 constexpr size_t kMxValues = 32;
 
-// Returns the bits of the largest magnitude: as integers, bits of unsigned floats order like the
-// values, with NaNs last.
+// Returns the bits of the largest magnitude among `values`. Bits of floats without the sign order
+// like the values when compared as integers; NaNs are the largest.
 template <size_t kCount>
 inline uint32_t largest_bits(const float* values) {
   uint32_t most = 0;
@@ -30,7 +30,8 @@ inline float power_of_two(int exponent) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// Returns the E8M0 scale of a block whose largest value has these bits.
+// Returns the E8M0 scale of a block, given the bits of its largest magnitude and the largest
+// exponent of an element.
 inline uint8_t mx_scale(uint32_t largest, int most_exponent) {
   if (largest >= kInfinityBits) return kNanScale;
   if (largest == 0) return 0;
@@ -54,8 +55,8 @@ inline float clamped(float value, float most) {
   return above > most ? most : above;
 }
 
-// Divides the values by their block's scale, which it returns, and clamps them to +-most. The
-// values of a block with a NaN or an infinity become zeros.
+// Divides the values by their block's scale and clamps them to +-most. Returns the scale. If a
+// value is NaN or infinite, all values become zeros.
 inline uint8_t scale_down(float* values, int most_exponent, float most) {
   const uint8_t scale = mx_scale(largest_bits<kMxValues>(values), most_exponent);
   if (scale == kNanScale) {

@@ -66,7 +66,7 @@ struct Prod {
   }
 };
 
-// A NaN wins; of equal values (-0 and 0) the right one is taken.
+// Returns NaN if either value is NaN; of equal values (-0 and 0), the right one.
 struct Min {
   template <typename E>
   static constexpr typename E::Value apply(typename E::Value a, typename E::Value b) {
@@ -102,9 +102,8 @@ struct Xor {
   }
 };
 
-// Returns the mean of `ranks` >= 2 values, some of which add up to a and the others to b. If a + b
-// overflows although neither a nor b does, half of the sum is divided: the mean is finite wherever
-// a and b are.
+// Returns the mean of `ranks` >= 2 values, whose sum is a + b. If a + b overflows although neither
+// a nor b does, half of the sum is divided, so that the mean is finite wherever a and b are.
 struct Mean {
   template <typename E>
   static constexpr typename E::Value apply(typename E::Value a, typename E::Value b, int ranks) {
@@ -122,7 +121,8 @@ struct Mean {
   template <typename E>
   static constexpr typename E::Value apply(typename E::Value sum, int ranks) {
     using Value = typename E::Value;
-    if constexpr (E::kBitwise && sizeof(Value) < sizeof(int)) {  // `ranks` may not fit
+    // The type may be too small for `ranks`.
+    if constexpr (E::kBitwise && sizeof(Value) < sizeof(int)) {
       return static_cast<Value>(sum / ranks);
     } else {
       return sum / static_cast<Value>(ranks);
@@ -138,8 +138,8 @@ struct Pair {
   using Index = I;
 };
 
-// Returns true if a's pair is taken: of two NaNs, or two equal values, the one with the lower
-// index.
+// Returns true if the pair of `a` is the result. Between two NaNs or two equal values, the lower
+// index decides.
 template <bool kMax, typename V, typename I>
 constexpr bool takes_left(V a, I a_index, V b, I b_index) {
   const bool a_is_nan = a != a;  // NOLINT

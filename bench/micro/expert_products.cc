@@ -1,5 +1,5 @@
-// The products of a mixture of experts beside one product of as much work, in turn, medians:
-// 8 experts x 256 tokens, forward, each with a weight of its own.
+// Compares the products of a mixture of experts with one product of as much work: 8 experts x 256
+// tokens, forward, each with its own weight. Times them in turn, and prints medians.
 //
 //   expert_products [WIDTH] [HIDDEN] [THREADS]
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace tutti::training {
 namespace {
 
 constexpr int64_t kExperts = 8;
-constexpr int64_t kTokens = 256;  // per expert
+constexpr int64_t kTokens = 256;  // tokens per expert
 constexpr int kTurns = 41;
 
 struct Matrix {

@@ -4,14 +4,14 @@
 //   fragmentation [--steps 40] [--layers 24] [--width 256]
 //
 // The requests are those of a decoder with recomputation, whose steps have sequences of different
-// lengths: each block's output is kept until backward, all else is freed at the block's end. So
-// what is kept lies between what is freed (Rajbhandari et al., ZeRO, 2020, section 6.3). The
-// allocator is that of a framework: the best fit among the free blocks, split and merged within
-// segments, which are never given back.
+// lengths. Each block's output is kept until backward, and all other memory is freed at the block's
+// end, so that kept memory separates freed memory (Rajbhandari et al., ZeRO, 2020, section 6.3).
+// The allocator is that of a framework: it takes the best fit among the free blocks, which are
+// split and merged within segments, and never returns segments.
 //
-// Prints bytes in MB: asked (the most that were in use at once), reserved, the largest block that
-// is free in the middle of the last forward pass, and the share of what is reserved that was never
-// of use at once.
+// Prints sizes in MB: asked (the maximum in use at once), reserved, the largest block that is free
+// in the middle of the last forward pass, and the fraction of the reserved memory that was never in
+// use at once.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -94,10 +94,11 @@ class BestFit {
   size_t reserved_ = 0;
 };
 
-// Tokens of a step: 512 to 1 024, in an order that repeats after 16 steps.
+// Returns the tokens of a step: 512 to 1 024, in an order that repeats after 16 steps.
 int64_t tokens_of(int64_t step) { return 512 + 32 * (step * 7 % 17); }
 
-// Floats that a block needs besides its output: queries, keys and values, scores, hidden values.
+// Returns the floats that a block needs besides its output: queries, keys and values, scores,
+// hidden values.
 std::vector<int64_t> temporaries(const Options& o, int64_t tokens) {
   constexpr int64_t kHeads = 4;
   return {3 * tokens * o.width, kHeads * tokens * tokens, tokens * o.width, 4 * tokens * o.width};
@@ -151,7 +152,7 @@ Figures by_arena(const Options& o) {
     const ArenaScope scope(arena);
     for (const int64_t floats : temporaries(o, tokens)) arena.take(DType::f32, 1, floats);
   };
-  size_t half = 0;  // in use in the middle of the last forward pass
+  size_t half = 0;  // bytes in use in the middle of the last forward pass
   for (int64_t step = 0; step < o.steps; ++step) {
     const ArenaScope whole(arena);
     const int64_t tokens = tokens_of(step);

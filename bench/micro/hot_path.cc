@@ -1,5 +1,6 @@
-// One rank's part of an all-reduce whose other message has arrived. bench/micro/count_instructions
-// runs it under callgrind, which counts the instructions within counted_call().
+// Runs one rank's part of an all-reduce whose other message has arrived.
+// bench/micro/count_instructions runs it under callgrind, which counts the instructions within
+// counted_call().
 //
 //   hot_path BYTES CALLS
 #include <cstdio>

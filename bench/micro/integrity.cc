@@ -1,6 +1,6 @@
-// The processor time of all-reduces and messages over TCP on loopback, by a pair of ranks that
-// verify hashes and by one that does not, call by call in turn. One thread drives both ranks of a
-// pair: nobody waits, and other programs on the machine do not count.
+// Measures the processor time of all-reduces and messages over TCP on loopback, of a pair of ranks
+// that verify hashes and of a pair that does not, in alternation. One thread drives both ranks of a
+// pair, so that no rank waits, and other programs on the machine do not affect the result.
 #include <time.h>
 
 #include <algorithm>

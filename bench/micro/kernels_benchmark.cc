@@ -1,5 +1,5 @@
-// The reduction kernels of base/reduce.h: operator/type/instruction set/bytes of each array. What
-// is said per second is the bytes of the result; twice as many are read.
+// Measures the reduction kernels of base/reduce.h: operator/type/instruction set/bytes of each
+// array. The rate shown is that of the result's bytes; twice as many are read.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// Has the alignment of a transport's slots.
+// A line with the alignment of a transport's slots.
 struct alignas(64) Line {
   std::byte bytes[64];
 };

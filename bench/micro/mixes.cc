@@ -1,14 +1,15 @@
-// Steps of a network in every mix of batch-, model- and, of convolutions, domain-parallel layers
-// (training/models/mix.h), in turn, beside what costs predict; and how much longer the mix that
-// they choose takes than the fastest one.
+// Times steps of a network in every mix of batch-, model- and, for convolutions, domain-parallel
+// layers (training/models/mix.h), in turn, and compares them with predicted costs. Also shows how
+// much longer the mix with the lowest predicted cost takes than the fastest one.
 //
 //   tutti run -n 2 mixes [ROUNDS [OPTIONS of tutti train]]
 //   tutti run -n 2 mixes 20 --model convnet --filters 16 32 --widths 64 --micro-batch 64 --batch 64
 //
-// In each round each mix trains some steps, in a random order, after one that does not count. A
-// step's time is that of its slowest rank. Beside the median stands the fastest tenth's slowest
-// step: on a host that others use, too, most of the rest measures them. Images are random, 28 x 28,
-// of 10 classes. Without options the network is a perceptron of 5 layers, and the batch 256.
+// In each round each mix trains some steps, in a random order, after one step that does not count.
+// A step's time is that of its slowest rank. Beside the median, the slowest step of the fastest
+// tenth is printed: on a host with other load, most of the other steps measure that load. Images
+// are random, 28 x 28, of 10 classes. Without options the network is a perceptron of 5 layers, and
+// the batch 256.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -35,7 +36,7 @@
 namespace tutti::training {
 namespace {
 
-constexpr int kStepsOfATurn = 4;  // the first does not count
+constexpr int kStepsOfATurn = 4;  // number of steps, of which the first does not count
 
 constexpr uint64_t kSide = 28;
 constexpr int kClasses = 10;
@@ -99,7 +100,7 @@ std::vector<std::vector<double>> measured(Communicator& world, const RunOptions&
   std::vector<std::vector<double>> times(mixes.size());
   std::vector<size_t> order(mixes.size());
   std::iota(order.begin(), order.end(), 0);
-  std::mt19937 chance(1);  // the same on all ranks
+  std::mt19937 chance(1);  // random numbers that are the same on all ranks
   for (int round = 0; round < rounds; ++round) {
     std::ranges::shuffle(order, chance);
     for (const size_t mix : order) {
@@ -117,7 +118,7 @@ double tenth(std::vector<double> times) {
   return times[times.size() / 10];
 }
 
-// Excess of a mix's time over that of the fastest mix, in percent.
+// Returns by how much a mix's time exceeds that of the fastest mix, in percent.
 double excess(const std::vector<double>& seconds, size_t mix) {
   return 100 * (seconds[mix] / std::ranges::min(seconds) - 1);
 }

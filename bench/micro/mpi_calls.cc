@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kBatches = 31;
 
-// Median over batches of the slowest rank's time per call.
+// Returns the median over batches of the slowest rank's time per call.
 double median_microseconds(int calls, const std::function<void()>& call) {
   std::array<double, kBatches> times{};
   for (int i = 0; i < calls; ++i) call();

@@ -2,9 +2,9 @@
 //
 //   tutti run -n 2 -- one_sided [--messages | --send | --computing | --computing-messages]
 //
-// --messages: the window's memory is no shared one. --send: messages of the same lengths, each
-// answered by an empty one, in place of put and flush. --computing: how long rank 0 waits for rank
-// 1, which computes for a second without a call (TUTTI_PROGRESS_THREAD=1).
+// --messages: the window's memory is not shared. --send: times messages of the same lengths, each
+// answered by an empty one, instead of put and flush. --computing: shows how long rank 0 waits for
+// rank 1, which computes for a second without a call (TUTTI_PROGRESS_THREAD=1).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -22,7 +22,7 @@ namespace {
 
 using tutti::bench::kLargestPart;
 
-// The receiver only waits inside a call.
+// Times messages; the receiver waits only inside its calls.
 void time_sends(tutti::Communicator& world) {
   std::vector<std::byte> memory(kLargestPart);
   if (world.rank() == 0) {
@@ -77,8 +77,8 @@ double computed_in(std::chrono::seconds time) {
   return rounds;
 }
 
-// Meanwhile rank 0 reads 4 KiB every 100 us. Prints its wait times, and the work of rank 1 relative
-// to an undisturbed run.
+// Makes rank 1 compute while rank 0 reads 4 KiB every 100 us. Prints rank 0's wait times, and the
+// work of rank 1 relative to an undisturbed run.
 void time_while_computing(tutti::Communicator& world, bool shared) {
   constexpr size_t kBytes = 4096;
   constexpr std::chrono::seconds kLong{1};
@@ -95,7 +95,7 @@ void time_while_computing(tutti::Communicator& world, bool shared) {
     return;
   }
   window.fence();
-  std::vector<double> waits;  // milliseconds
+  std::vector<double> waits;  // in milliseconds
   std::vector<std::byte> own(kBytes);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + std::chrono::milliseconds(900);

@@ -1,5 +1,5 @@
-// The same one-sided calls for Tutti and for MPI: rank 0 makes each call, and a flush after it,
-// with rank 1's memory.
+// Times the same one-sided calls for Tutti and for MPI: rank 0 makes each call on rank 1's memory,
+// and a flush after it.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace tutti::bench {
 
-inline constexpr size_t kLargestPart = 4 << 20;  // bytes
+inline constexpr size_t kLargestPart = 4 << 20;  // in bytes
 
-// call(bytes) by name: "put", "get", "accumulate" (f32, sum). Prints "put 8 0.012" in microseconds:
-// the median of the repeats.
+// Times call(bytes), whose name is "put", "get" or "accumulate" (f32, sum), for several sizes.
+// Prints lines such as "put 8 0.012": bytes and the median of the repeats in microseconds.
 template <typename Call>
 void time_calls(const char* name, const Call& call) {
   using Clock = std::chrono::steady_clock;

@@ -1,5 +1,5 @@
-// Times the start of a message while many others are outstanding, which should not depend on how
-// many they are:
+// Times the start of a message while many others are outstanding. The time should not depend on
+// their number:
 //
 //   bazel-bin/bench/micro/outstanding
 #include <cstdint>

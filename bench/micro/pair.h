@@ -1,5 +1,5 @@
-// Two ranks in one process, both driven by the calling thread, so that one rank's part of a call
-// can be measured without a wait for the other.
+// Two ranks in one process. The calling thread drives both, so that one rank's part of a call can
+// be measured without waiting for the other.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// A message through shared memory, by payload bytes: written by one rank, then found, read and
-// released by the other. One thread does both, so no line moves between caches: what is left is the
-// work itself.
+// Measures a message through shared memory, by payload bytes: one rank writes it; the other finds,
+// reads and releases it. One thread does both, so no line moves between caches and only the work
+// itself is measured.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>

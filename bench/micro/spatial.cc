@@ -1,11 +1,11 @@
-// A 3x3 convolution of images that are cut over all ranks, one above the other, beside the same of
-// whole images on one rank, in turn, medians of the slowest rank:
+// Compares a 3x3 convolution of images that are divided over all ranks, one above the other, with
+// one of whole images on one rank. Times them in turn, and prints medians of the slowest rank:
 //
 //   tutti run -n 2 -- spatial [--batch 4] [--channels 16] [--turns 15] [SIZE...]
 //
 // For each size: milliseconds of forward, and of backward (the input's gradient and the weights'),
-// on one rank and on all; the gain; how long a halo takes by itself, and the share of it that is
-// hidden behind the tile's interior.
+// on one rank and on all; the gain; how long a halo exchange takes by itself, and the fraction of
+// it that overlaps with the tile's interior.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -42,7 +42,7 @@ double seconds_of(const std::function<void()>& work) {
 
 const HaloExchange kHalos(Axis::spatial);
 
-// A layer, whole or cut, with all that it needs.
+// A layer of whole or divided images, with its data.
 class Layer {
  public:
   Layer(const Options& options, int64_t size, const Spatial& spatial, Mesh* mesh)
@@ -73,7 +73,7 @@ class Layer {
   double backward() {
     return seconds_of([&] { convolution_.backward(pass_, matrix(dy_, batch_.samples), saved_); });
   }
-  // Time of a halo exchange without computation.
+  // Returns the time of a halo exchange without computation.
   double halo() {
     return seconds_of([&] {
       const auto exchange = start_halo(pass_, spatial_, windows_, matrix(x_, batch_.samples));

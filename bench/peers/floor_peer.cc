@@ -9,15 +9,15 @@
 //   all_reduce             the whole buffer, from the rank before (p - 1 before 0)
 //   reduce                 the same, on the root only
 //   reduce_scatter         its block, from the rank before
-//   scan, exscan           the whole buffer, from the rank before; nothing where there is none
+//   scan, exscan           the whole buffer, from the rank before; nothing if there is none
 //   broadcast              the whole buffer, from the root; nothing on the root
 //   scatter                its block, from the root; nothing on the root
 //   all_gather             every other rank's block
 //   gather                 the same, on the root only
 //   all_to_all             its block of every other rank
 //
-// Up to 32 bytes, and for barrier: each rank writes one cache line, with the bytes and a sequence
-// number, and waits for that of the next rank.
+// For up to 32 bytes, and for barrier, each rank instead writes one cache line, with the bytes and
+// a sequence number, and waits for that of the next rank.
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -39,7 +39,7 @@ namespace tutti::bench {
 
 namespace {
 
-constexpr uint64_t kLineBytes = 32;  // of payload
+constexpr uint64_t kLineBytes = 32;  // maximum bytes of payload in a line
 
 // 128 bytes, because processors fetch cache lines in pairs.
 struct alignas(128) Line {
@@ -106,7 +106,7 @@ class FloorRank {
  public:
   FloorRank(const Shared& shared, int rank) : shared_(shared), rank_(rank) {}
 
-  // Returns the times of the slowest rank.
+  // Runs an order. Returns the times of the slowest rank.
   std::vector<double> run(const Order& order);
 
  private:
@@ -149,7 +149,7 @@ std::vector<Copy> FloorRank::copies(const Layout& layout, const Mapping& mapping
   std::vector<Copy> list;
   auto* to = static_cast<std::byte*>(output);
   for (const Part& part : output_parts(layout, rank_)) {
-    // For a reduction, copy the data of the previous rank among those that are reduced.
+    // For a reduction, copies the data of the previous rank among those that are reduced.
     const int from = part.combined == 0 ? part.rank : (rank_ + part.combined - 1) % part.combined;
     const size_t bytes = part.count * sizeof(float);
     if (from != rank_) {

@@ -70,7 +70,7 @@ Context meet(int rank, int ranks, const MeetingPlace& place) {
   gloo::rendezvous::FileStore store(place.path());
   context->connectFullMesh(store, device);
   barrier(context);
-  if (rank == 0) place.remove();  // all ranks are connected; leaves no file behind
+  if (rank == 0) place.remove();  // all ranks are connected, so the files are no longer needed
   return context;
 }
 
@@ -138,12 +138,13 @@ std::vector<double> slowest(const Context& context, std::vector<double> times) {
 
 std::vector<double> run(const Context& context, const Order& order) {
   Buffers buffers(order.layout, context->rank);
-  // In Gloo every rank reduces in its output.
+  // In Gloo every rank reduces into its output.
   if (order.layout.collective == Collective::reduce) buffers.output.resize(order.layout.count);
   const std::function<void()> call = prepare(context, order.layout, buffers);
   const std::vector<double> times = time_calls(
       order, [&] { buffers.rewrite_input(); }, [&] { barrier(context); }, call);
-  if (order.layout.collective == Collective::reduce_scatter) {  // in place
+  // Gloo's reduce_scatter works in place
+  if (order.layout.collective == Collective::reduce_scatter) {
     std::copy_n(buffers.input.begin(), order.layout.count, buffers.output.begin());
   }
   buffers.output.resize(order.layout.outputs(context->rank));
@@ -160,7 +161,7 @@ int main(int argc, char** argv) {
   const int ranks = argc == 3 ? std::atoi(argv[2]) : 0;
   if (ranks < 1) return 2;
   const MeetingPlace place;
-  // Ranks are not bound, because each has a second thread for its sockets.
+  // Ranks are not bound to cores, because each has a second thread for its sockets.
   return run_ranks(ranks, {}, [&](int rank) {
     Orders orders(argv[1], rank, ranks);
     const Context context = meet(rank, ranks, place);

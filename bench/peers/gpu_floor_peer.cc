@@ -1,6 +1,6 @@
 // A lower bound for `tutti bench --device cuda`: the time in which the GPUs' copy engines write
 // each rank's output from the ranks' inputs. For a reduction the data of the previous rank is
-// copied, since a sum reads at least that much. Times are measured by GPU events.
+// copied, because a sum reads at least that much. Times are measured by GPU events.
 //
 //   gpu_floor_peer SOCKET-NAME RANKS
 #include <cstdio>
@@ -52,7 +52,7 @@ class FloorRank {
       const double time = device.end_timing();
       if (i >= order.warm_up) times.push_back(time);
     }
-    ranks_.meet();  // before an input that others read is freed
+    ranks_.meet();  // waits before an input that others read is freed
     return times;
   }
 

@@ -31,7 +31,7 @@ void call(const Layout& layout, const float* in, float* out) {
     case Collective::reduce_scatter:
       MPI_Reduce_scatter_block(in, out, count, MPI_FLOAT, MPI_SUM, kWorld);
       return;
-    case Collective::broadcast:  // out is the buffer, on the root too
+    case Collective::broadcast:  // `out` is the buffer, on the root too
       MPI_Bcast(out, count, MPI_FLOAT, 0, kWorld);
       return;
     case Collective::reduce:

@@ -63,7 +63,7 @@ class Nccl {
   }
 };
 
-// State shared by the ranks.
+// State that the ranks share.
 struct Shared {
   explicit Shared(int count) : ranks(count) { nccl.require(nccl.get_unique_id(&id)); }
   RankThreads ranks;

@@ -90,20 +90,22 @@ const std::vector<Peer>& all_peers() {
   return peers;
 }
 
-// Returns the name of the first installed program, not its path: given a path, Open MPI looks for
-// all its files relative to it.
+// Returns the name of the first installed program, or "". Returns no path: if Open MPI is started
+// by a path, it looks for all its files relative to it.
 std::string first_installed(const Words& programs) {
   const auto found = std::ranges::find_if(
       programs, [](const std::string& program) { return !find_program(program).empty(); });
   return found == programs.end() ? "" : *found;
 }
 
-// The library stays loaded, since GPU libraries do not support unloading.
+// Returns true if the library can be loaded. The library stays loaded, because GPU libraries do not
+// support unloading.
 bool can_be_loaded(const std::string& library) {
   return library.empty() || ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
 }
 
-// Beside this program when installed, in the build tree otherwise.
+// Returns the path of a peer's program: beside this program if it is installed, in the build tree
+// otherwise.
 std::string peer_program(const std::string& name) {
   namespace fs = std::filesystem;
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
@@ -132,7 +134,7 @@ std::vector<std::string> Peer::command(int ranks, const std::string& transport) 
     throw Error(
         ErrorCode::unsupported,
         cat(title, " was not installed when this program was built, or is not installed now"),
-        {.cause = "or tools/quickstart built only the program",
+        {.cause = "tools/quickstart, for example, builds only the program",
          .remedy = cat(install,
                        "bazel sync --configure && bazel build -c opt "
                        "//tools:tutti")});

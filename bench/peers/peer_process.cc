@@ -28,10 +28,10 @@ constexpr int kStartTimeoutMs = 30'000;
 constexpr int kRunTimeoutMs = 600'000;
 constexpr int kEndTimeoutMs = 5'000;
 
-// Runs in the child process.
+// Replaces the child process by the program.
 [[noreturn]] void become(const std::vector<char*>& arguments) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // launchers clean up on SIGTERM
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // SIGTERM, on which launchers clean up
   // This rank may be bound to a core, which the peer's ranks must not inherit.
   cpu_set_t all;
   CPU_ZERO(&all);
@@ -44,8 +44,8 @@ constexpr int kEndTimeoutMs = 5'000;
   ::_exit(127);
 }
 
-// Random, because a process of another container may have the same pid in the same network
-// namespace.
+// Returns a random name, because a process of another container may have the same pid in the same
+// network namespace.
 std::string unused_name(std::string_view peer) {
   std::random_device random;
   return cat("tutti-bench-", random(), "-", random(), "-", peer);
@@ -109,7 +109,7 @@ void PeerProcess::accept_rank(int arrived) {
 }
 
 PeerProcess::~PeerProcess() {
-  sockets_.clear();  // end of file tells its ranks to exit
+  sockets_.clear();  // the end of file makes its ranks exit
   if (pid_ < 0) return;
   pollfd ended{pidfd_.get(), POLLIN, 0};
   if (::poll(&ended, 1, kEndTimeoutMs) != 1) ::kill(-pid_, SIGKILL);

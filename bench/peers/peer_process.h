@@ -1,6 +1,6 @@
-// Another library's benchmark processes, which are timed in alternation with Tutti.
+// Runs another library's benchmark processes, which are timed in alternation with Tutti.
 //
-// A peer program is started once and receives its orders over a socket (peer_program.h); between
+// A peer program is started once and receives its orders over a socket (peer_program.h). Between
 // its turns its ranks block in read() and use no processor.
 #pragma once
 
@@ -17,16 +17,16 @@ namespace tutti::bench {
 
 class PeerProcess {
  public:
-  // `transport`: "shm" or "tcp". Throws Error(unsupported) that names the packages to install if
-  // the peer is missing on this machine.
+  // Starts the peer's ranks. `transport`: "shm" or "tcp". If the peer is missing on this machine,
+  // throws Error(unsupported) that names the packages to install.
   PeerProcess(const Peer& peer, int ranks, const std::string& transport);
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
   ~PeerProcess();
 
   const Peer& peer() const { return peer_; }
-  // Returns the times of the slowest rank in microseconds (f32, sum). `count`: element_count(). The
-  // peer must support the collective.
+  // Times a collective (f32, sum). Returns the times of the slowest rank in microseconds. `count`:
+  // element_count(). The peer must support the collective.
   std::vector<double> run(Collective collective, uint64_t count, int warm_up, int timed);
 
  private:

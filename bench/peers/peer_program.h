@@ -25,7 +25,7 @@ struct Order {
   int timed = 0;
 };
 
-// The connection to `tutti bench`. All methods throw Error.
+// The connection to `tutti bench`, over which orders arrive. All methods throw Error.
 class Orders {
  public:
   Orders(const std::string& socket_name, int rank, int ranks);
@@ -50,7 +50,7 @@ struct Buffers {
   std::vector<float> output;
 };
 
-// Returns this rank's times in microseconds.
+// Times the calls of an order, and returns this rank's times in microseconds.
 template <typename Rewrite, typename Barrier, typename Call>
 std::vector<double> time_calls(const Order& order, Rewrite rewrite, Barrier barrier, Call call) {
   std::vector<double> times;
@@ -65,7 +65,7 @@ std::vector<double> time_calls(const Order& order, Rewrite rewrite, Barrier barr
   return times;
 }
 
-// Starts a process per rank, for libraries without a launcher. A rank that fails ends all.
+// Starts a process per rank, for libraries without a launcher. If a rank fails, ends all.
 // `binding`: hardware threads of each rank; empty: no binding. Returns the exit code.
 int run_ranks(int ranks, const std::vector<std::vector<int>>& binding,
               const std::function<void(int rank)>& body);

@@ -1,4 +1,4 @@
-// The ranks of a GPU peer: threads of one process, with one GPU each if there are enough.
+// Runs the ranks of a GPU peer as threads of one process, with one GPU each if there are enough.
 #pragma once
 
 #include <barrier>
@@ -11,19 +11,19 @@ namespace tutti::bench {
 
 class RankThreads {
  public:
-  // Runs an order on one rank and returns the microseconds of each timed call.
+  // Function that runs an order on one rank and returns the microseconds of each timed call.
   using Runner = std::function<std::vector<double>(const Order&)>;
 
   explicit RankThreads(int ranks)
       : ranks_(ranks), barrier_(ranks), times_(static_cast<size_t>(ranks)) {}
 
   int size() const { return ranks_; }
-  // Returns once all ranks have called it.
+  // Blocks until all ranks have called it.
   void meet() { barrier_.arrive_and_wait(); }
 
-  // Serves orders until there are no more, and replies with the times of the slowest rank.
-  // `make(rank)` is called in that rank's thread. A rank that throws ends the process with 1, since
-  // the others may wait for it. Returns the exit code.
+  // Serves orders until there are no more, and replies with the times of the slowest rank. Calls
+  // `make(rank)` in that rank's thread. A rank that throws ends the process with code 1, because
+  // the others may be waiting for it. Returns the exit code.
   int serve(const char* socket, const std::function<Runner(int rank)>& make);
 
  private:

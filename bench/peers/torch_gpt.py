@@ -6,8 +6,9 @@
     python3 bench/peers/torch_gpt.py --profile
 
 Prints one JSON line per timed step ("step", "loss", "tokens_per_s" of all ranks together,
-"processor_s" of the first rank) and then a summary. A step is all of it: batch, forward, backward, all-reduce of the gradients, AdamW, and
-the loss's value. With two ranks or more they are processes under DistributedDataParallel over Gloo.
+"processor_s" of the first rank) and then a summary. A step consists of reading the batch, forward,
+backward, the all-reduce of the gradients, AdamW, and reading the loss. Two or more ranks are processes that use
+DistributedDataParallel over Gloo.
 """
 
 import argparse
@@ -50,7 +51,7 @@ class Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """A GPT-2 without dropout and with tied embeddings. forward() returns the mean loss."""
+    """Computes a GPT-2 without dropout and with tied embeddings. forward() returns the mean loss."""
 
     def __init__(self, options):
         super().__init__()
@@ -76,7 +77,7 @@ class Gpt2(nn.Module):
 
 
 class MasterCopies:
-    """AdamW on float32 copies of bfloat16 parameters, or directly on float32 parameters."""
+    """Updates float32 parameters, or the float32 copies of bfloat16 parameters, by AdamW."""
 
     def __init__(self, parameters, implementation):
         self.parameters = list(parameters)
@@ -235,17 +236,17 @@ def parse():
     for name, default in [("layers", 4), ("heads", 4), ("width", 256), ("context", 256),
                           ("vocab", 256), ("steps", 10), ("warmup", 3)]:
         parser.add_argument("--" + name, type=int, default=default, help=f"({default})")
-    parser.add_argument("--batch", type=int, default=8, help="sequences per rank (8)")
+    parser.add_argument("--batch", type=int, default=8, help="sequences per rank and step (default: 8)")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--bf16-mode", choices=["autocast", "pure"], default="autocast",
                         help="pure: bfloat16 parameters and activations, float32 master copies")
     parser.add_argument("--adamw", choices=["fused", "foreach", "loop"], default="fused")
-    parser.add_argument("--ranks", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1, help="of each rank (1)")
-    parser.add_argument("--data", help="a file of bytes to train on; random tokens without")
+    parser.add_argument("--ranks", type=int, default=1, help="number of ranks (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each rank (default: 1)")
+    parser.add_argument("--data", help="file whose bytes are the tokens to train on (default: random tokens)")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     parser.add_argument("--profile", action="store_true",
-                        help="print where the time of the steps goes instead; one rank")
+                        help="print the time of each operation instead; only with one rank")
     options = parser.parse_args()
     if options.data and options.vocab < 256:
         parser.error("--data is bytes: it needs --vocab 256 or more")

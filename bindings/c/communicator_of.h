@@ -1,4 +1,5 @@
-// Converts C handles to C++ objects, for code that is built with the shared library it runs with.
+// Converts C handles to C++ objects, for code that is built with the shared library with which it
+// runs.
 #pragma once
 
 #include "bindings/c/tutti.h"
@@ -6,7 +7,7 @@
 
 namespace tutti {
 
-// Returns the communicator behind a handle; it stays valid after the handle is freed. Throws
+// Returns the communicator of a handle; it stays valid after the handle is freed. Throws
 // Error(invalid_argument) for NULL.
 Communicator communicator_of(tutti_comm_t* comm);
 

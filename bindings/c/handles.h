@@ -85,7 +85,7 @@ Options known_part(const Options* given, const char* what) {
   Options options{};
   if (given == nullptr) return options;
   const size_t size = given->size;
-  constexpr size_t kMost = 4096;  // limit above the size in any version
+  constexpr size_t kMost = 4096;  // above the size of the options in any version
   if (size < sizeof(size_t) || size > kMost) {
     invalid(cat(what, "->size is ", size, ", which is not the size of the struct"));
   }
@@ -116,7 +116,8 @@ class OptionsOfCall {
   CallOptions options_;
 };
 inline OptionsOfCall options_of(const tutti_call_options_t* given) { return OptionsOfCall(given); }
-// Checks the caller's destination for a message. Throws Error(invalid_argument, unsupported).
+// Returns the caller's destination for a message after checking it. Throws Error(invalid_argument,
+// unsupported).
 tutti_message_t& checked_message(tutti_message_t* message);
 void tell(const MessageInfo& info, tutti_message_t& message);
 Buffer buffer_from(const tutti_buffer_t& given);

@@ -1,4 +1,4 @@
-// The C interface on top of Communicator: joining a job.
+// The C interface on top of Communicator: how a program joins a job.
 #include <array>
 #include <cstring>
 #include <memory>

@@ -36,7 +36,8 @@ const char* tutti_error_text(void) { return tutti::c::last_error().text.c_str();
 int32_t tutti_error_rank(void) { return tutti::c::last_error().rank; }
 
 const char* tutti_error_name(tutti_status_t status) {
-  return tutti::name(static_cast<tutti::ErrorCode>(status)).data();  // points to a literal
+  // The name is a literal, so it ends with a zero.
+  return tutti::name(static_cast<tutti::ErrorCode>(status)).data();
 }
 
 // ---- communicators ----
@@ -77,7 +78,7 @@ tutti_status_t tutti_agree(tutti_comm_t* comm, uint64_t* flags, int32_t* living,
 void tutti_destroy(tutti_comm_t* comm) {
   const std::unique_ptr<tutti_comm> owned(comm);
   if (owned == nullptr) return;
-  // Ends the calls first: until the communicator is gone they may still write to the memory.
+  // The calls are ended first, because they may still write to the memory.
   owned->communicator = {};
   owned->allocations.clear();
   owned->registrations.clear();

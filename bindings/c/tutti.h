@@ -60,8 +60,8 @@
 #define TUTTI_API
 #endif
 
-/* The function stores the address without reading through it, so compilers need not warn of
- * uninitialized memory. */
+/* Tells the compiler that the function stores the address without reading through it, so that there
+ * is no warning of uninitialized memory. */
 #if defined(__has_attribute)
 #if __has_attribute(access)
 #define TUTTI_ADDRESS_ONLY(parameter) __attribute__((access(none, parameter)))
@@ -232,16 +232,16 @@ typedef struct tutti_message {
   { sizeof(tutti_message_t), 0, 0, 0, 0 }
 
 /* A store of small texts by key, supplied by the caller, that all ranks can reach (MPI's or PMIx's
- * key exchange, a Redis, torch's Store). Ranks meet in it: it holds one value, the address of rank
- * 0. Functions return a negative number on failure; a failed get() is repeated until the timeout,
- * so a store may recover. They are called by tutti_init(), or by a thread of the library until
- * tutti_init_end() returns. */
+ * key exchange, a Redis, torch's Store). Ranks find each other by it: it holds one value, the
+ * address of rank 0. Functions return a negative number on failure; a failed get() is repeated
+ * until the timeout, so a store may recover. They are called by tutti_init(), or by a thread of the
+ * library until tutti_init_end() returns. */
 #define TUTTI_STORE_VALUE 1024
 typedef struct tutti_store {
   size_t size; /* sizeof(tutti_store_t) */
   int (*set)(const char* key, const char* value, void* context);
-  /* Returns 1 after writing the value into `value` (at most `bytes` bytes, terminator included), 0
-   * if it is not set yet. Must not block: the library polls. */
+  /* Writes the key's value into `value` (at most `bytes` bytes, terminator included) and returns 1;
+   * returns 0 if the key is not set yet. It must not block, because the library polls. */
   int (*get)(const char* key, char* value, size_t bytes, void* context);
   void (*remove)(const char* key, void* context); /* may be NULL: the value then stays */
   void* context;
@@ -310,8 +310,9 @@ TUTTI_API const char* tutti_version(void);
  * thread's next error. A successful call does not change it. */
 TUTTI_API const char* tutti_error_text(void);
 
-/* Returns the job's rank that the calling thread's last error concerns: the one that died, aborted,
- * is waited for first, or made the other call; -1 if no single rank is concerned. */
+/* Returns the rank of the job that the calling thread's last error is about: the rank that died,
+ * aborted, is waited for first, or made the other call; -1 if the error is not about a single
+ * rank. */
 TUTTI_API int32_t tutti_error_rank(void);
 
 /* Returns a status's name: "rank died"; "unknown error" for a number that is not a status. */
@@ -320,7 +321,7 @@ TUTTI_API const char* tutti_error_name(tutti_status_t status);
 /* ---- communicators ---- */
 
 /* Joins the job and sets *comm to the communicator of all its ranks. Blocks until all ranks have
- * joined, at most options->timeout seconds. With NULL options, or ranks = 0, the environment
+ * joined, for at most options->timeout seconds. With NULL options, or ranks = 0, the environment
  * determines rank and job: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as `tutti run` and
  * torchrun set them), or RANK, WORLD_SIZE and TUTTI_RENDEZVOUS=file:/PATH, or the variables of
  * Slurm, Open MPI, MPICH, PMIx or Kubernetes (`tutti info` names the source); without any of them
@@ -329,11 +330,11 @@ TUTTI_API const char* tutti_error_name(tutti_status_t status);
  * exited meanwhile. */
 TUTTI_API tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* options);
 
-/* As tutti_init(), in two steps, so that one thread can drive several ranks: it begins for each of
- * them, ends each, and makes their calls in groups. tutti_init_begin() does not block.
- * tutti_init_end() blocks, frees `joining`, and sets *comm as tutti_init() does, or to NULL on
- * error. Each handle must be ended. Destroy the highest rank first: a leaving rank waits up to two
- * seconds for the ranks below it in the control tree. */
+/* Join the job as tutti_init() does, but in two steps, so that one thread can drive several ranks:
+ * it begins for each of them, ends each, and makes their calls in groups. tutti_init_begin() does
+ * not block. tutti_init_end() blocks, frees `joining`, and sets *comm as tutti_init() does, or to
+ * NULL on error. Each handle must be ended. Destroy the highest rank first: a leaving rank waits up
+ * to two seconds for the ranks below it in the control tree. */
 typedef struct tutti_joining tutti_joining_t;
 TUTTI_API tutti_status_t tutti_init_begin(tutti_joining_t** joining,
                                           const tutti_init_options_t* options);
@@ -347,24 +348,24 @@ TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t 
 /* Leaves the communicator and frees it and its tutti_alloc() memory. Calls in flight are abandoned:
  * on return nothing accesses their host buffers any more. No other thread may be inside a call on
  * the communicator (end such calls with tutti_abort() first). Works and prepared calls do not keep
- * the communicator and must still be freed: a work whose call was in flight has failed with
+ * the communicator alive and must still be freed: a work whose call was in flight has failed with
  * TUTTI_ABORTED, and a prepared call can no longer be started (TUTTI_INVALID_ARGUMENT). NULL is
  * allowed. */
 TUTTI_API void tutti_destroy(tutti_comm_t* comm);
 
-/* Opens queues 1 to `count` besides queue 0. The collectives of one queue run in order, those of
- * different queues concurrently; options->queue selects the queue. The order of calls within each
- * queue must be equal on all ranks; each queue has messages of its own. A failure aborts the whole
- * communicator. Collective; blocks. TUTTI_INVALID_ARGUMENT if `count` exceeds TUTTI_MOST_QUEUES or
- * is below the number of open queues. */
+/* Opens queues, so that there are queues 0 to `count`. The collectives of one queue run in order,
+ * those of different queues concurrently; options->queue selects the queue. The order of calls
+ * within each queue must be equal on all ranks; messages of different queues never match. A failure
+ * aborts the whole communicator. Collective; blocks. TUTTI_INVALID_ARGUMENT if `count` exceeds
+ * TUTTI_MOST_QUEUES or is below the number of open queues. */
 #define TUTTI_MOST_QUEUES 16
 TUTTI_API tutti_status_t tutti_open_queues(tutti_comm_t* comm, int32_t count);
 
 /* Creates a communicator of `count` ranks of this one, in the given order. Collective among these
  * ranks only; blocks. Threads may create communicators of different ranks concurrently; `tag` (0 to
- * TUTTI_LARGEST_TAG) distinguishes concurrent ones of the same ranks. TUTTI_INVALID_ARGUMENT if the
- * list is invalid or lacks this rank; TUTTI_MISMATCH if the lists differ in order; TUTTI_TIMEOUT if
- * one of the ranks does not call. */
+ * TUTTI_LARGEST_TAG) distinguishes concurrent calls with the same ranks. TUTTI_INVALID_ARGUMENT if
+ * the list is invalid or lacks this rank; TUTTI_MISMATCH if the lists differ in order;
+ * TUTTI_TIMEOUT if one of the ranks does not call. */
 TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t count,
                                       int32_t tag, tutti_comm_t** created);
 
@@ -372,10 +373,11 @@ TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, 
  * MPIX_Comm_shrink). `comm` may be aborted or working. Collective among the survivors, any of which
  * may die meanwhile, rank 0 included; blocks. A quorum must take part: more than half of the
  * members, or half of them including the first one; or any number once all others have certainly
- * ended, as tutti run --min-ranks sees it. So at most one side of a partitioned job continues.
- * TUTTI_CONNECTION_LOST: this rank is outside the quorum, or was excluded because its host cannot
- * reach another one. TUTTI_TIMEOUT: a rank did not call within the setting TUTTI_TIMEOUT; the same
- * call may be repeated, and resumes. The old communicator must still be destroyed. */
+ * ended (`tutti run --min-ranks` saw it, or they have left the job). So at most one side of a
+ * partitioned job continues. TUTTI_CONNECTION_LOST: this rank is outside the quorum, or was
+ * excluded because its host cannot reach another one. TUTTI_TIMEOUT: a rank did not call within the
+ * setting TUTTI_TIMEOUT; the same call may be repeated, and then continues the interrupted one. The
+ * old communicator must still be destroyed. */
 TUTTI_API tutti_status_t tutti_shrink(tutti_comm_t* comm, tutti_comm_t** left);
 
 /* Creates a communicator of all surviving ranks of the job, which must be in `comm`, followed by up
@@ -385,15 +387,15 @@ TUTTI_API tutti_status_t tutti_shrink(tutti_comm_t* comm, tutti_comm_t** left);
 TUTTI_API tutti_status_t tutti_grow(tutti_comm_t* comm, int32_t count, tutti_comm_t** grown);
 
 /* Agrees on flags among the survivors: on return *flags is the bitwise AND of the flags of all of
- * them (MPIX_Comm_agree). `living` (NULL, or an array of tutti_size() ranks) and *count receive the
- * ranks that took part, ascending; the same on all of them. Collective among the survivors; blocks.
- * Errors as tutti_shrink(). */
+ * them (MPIX_Comm_agree). `living` (NULL, or an array of tutti_size() ranks) receives the ranks
+ * that took part, ascending, and *count their number. The results are the same on all survivors.
+ * Collective among the survivors; blocks. Errors as tutti_shrink(). */
 TUTTI_API tutti_status_t tutti_agree(tutti_comm_t* comm, uint64_t* flags, int32_t* living,
                                      size_t* count);
 
-/* Sets a hook that is invoked repeatedly, at least every millisecond, while a thread of this
- * process waits for a call and nothing progresses: for programs whose peers depend on other
- * communication as well. It must not block for long. It applies to all communicators of the job;
+/* Sets a hook, for programs whose peers depend on other communication as well. It is invoked
+ * repeatedly, at least every millisecond, while a thread of this process waits for a call and
+ * nothing progresses. The hook must not block for long. It applies to all communicators of the job;
  * NULL removes it. */
 typedef void (*tutti_hook_t)(void* context);
 TUTTI_API tutti_status_t tutti_while_waiting(tutti_comm_t* comm, tutti_hook_t hook, void* context);
@@ -412,24 +414,23 @@ TUTTI_API tutti_status_t tutti_comm_status(const tutti_comm_t* comm);
 TUTTI_API int32_t tutti_rank(const tutti_comm_t* comm);
 TUTTI_API int32_t tutti_size(const tutti_comm_t* comm);
 
-/* Allocates zeroed memory that the other ranks of the host read in place, so that collectives need
- * no copy. Local. It is owned by the communicator, and is freed by tutti_free(), or with the
+/* Allocates zeroed memory that the other ranks of the host can read in place, so that collectives
+ * need no copy. Local. It is owned by the communicator, and is freed by tutti_free(), or with the
  * communicator. tutti_free() of NULL is allowed. TUTTI_SYSTEM if memory is exhausted. */
 TUTTI_API tutti_status_t tutti_alloc(tutti_comm_t* comm, size_t bytes, void** data);
 TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
 
-/* Makes existing memory readable in place by the other ranks of the host: its whole pages keep
- * address and contents, but are replaced by shared ones, until tutti_deregister() of the same
- * pointer, or until the communicator is destroyed. Local. No thread may access the memory during
- * either call. Free it only after the registration has ended (memory freed earlier is no longer
- * lent, nor is private memory mapped at its address). TUTTI_INVALID_ARGUMENT if it is not plain
- * private memory (malloc), is locked (mlock), or is already registered; TUTTI_SYSTEM if there is no
- * room.
+/* Makes existing memory readable in place by the other ranks of the host, until tutti_deregister()
+ * of the same pointer, or until the communicator is destroyed. The whole pages of the range keep
+ * their addresses and contents, but become shared pages. Local. No thread may access the memory
+ * during either call. Free it only after the registration has ended (memory freed earlier is no
+ * longer lent, nor is private memory mapped at its address). TUTTI_INVALID_ARGUMENT if it is not
+ * plain private memory (malloc), is locked (mlock), or is already registered; TUTTI_SYSTEM if there
+ * is no room.
  *
- * Because the pages are replaced, a device that had pinned them (cudaHostRegister, ibv_reg_mr)
- * would silently keep using the old ones: pin memory after its registration, and unpin it before
- * tutti_deregister(). A forked child sees the parent's later writes, except in pages that it has
- * written itself. */
+ * A device that had pinned the pages (cudaHostRegister, ibv_reg_mr) would silently keep using the
+ * old ones: pin memory after its registration, and unpin it before tutti_deregister(). A forked
+ * child sees the parent's later writes, except in pages that the child has written itself. */
 TUTTI_API tutti_status_t tutti_register(tutti_comm_t* comm, void* data, size_t bytes);
 TUTTI_API tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data);
 
@@ -479,49 +480,52 @@ TUTTI_API void tutti_window_destroy(tutti_window_t* window);
 TUTTI_API tutti_status_t tutti_window_abort(tutti_window_t* window, const char* reason);
 /* Returns this rank's part. */
 TUTTI_API void* tutti_window_memory(const tutti_window_t* window);
-/* Returns the bytes of a rank's part; 0 if there is no such rank. */
+/* Returns the size in bytes of the part of `rank`; 0 if there is no such rank. */
 TUTTI_API uint64_t tutti_window_bytes(const tutti_window_t* window, int32_t rank);
 
 TUTTI_API tutti_status_t tutti_put(tutti_window_t* window, tutti_buffer_t from, int32_t rank,
                                    uint64_t offset);
-/* Reads from a rank's part; blocks until the data has arrived. */
+/* Reads from byte `offset` of the part of `rank`; blocks until the data has arrived. */
 TUTTI_API tutti_status_t tutti_get(tutti_window_t* window, tutti_buffer_t into, int32_t rank,
                                    uint64_t offset);
-/* Computes window[i] = window[i] op from[i]; not TUTTI_AVG. Returns once `from` may be changed. */
+/* Computes window[i] = window[i] op from[i], from byte `offset` of the part of `rank` on; `op` must
+ * not be TUTTI_AVG. Returns once `from` may be changed. */
 TUTTI_API tutti_status_t tutti_accumulate(tutti_window_t* window, tutti_buffer_t from, int32_t rank,
                                           uint64_t offset, tutti_op_t op);
-/* Writes `desired` if the integer there equals `expected`; *found is the previous value. 32- and
- * 64-bit integers, in the low bits. Blocks. */
+/* Writes `desired` if the integer at byte `offset` of the part of `rank` equals `expected`; sets
+ * *found to the previous value. The integer has 32 or 64 bits (`dtype`); values are in the low bits
+ * of the arguments. Blocks. */
 TUTTI_API tutti_status_t tutti_compare_and_swap(tutti_window_t* window, tutti_dtype_t dtype,
                                                 uint64_t expected, uint64_t desired, int32_t rank,
                                                 uint64_t offset, uint64_t* found);
-/* Adds `count` to a rank's counter `slot` (0 to 63), ordered after all earlier calls of this rank
- * to it. */
+/* Adds `count` to counter `slot` (0 to 63) of `rank`, after all earlier calls of this rank to it
+ * have taken effect. */
 TUTTI_API tutti_status_t tutti_signal(tutti_window_t* window, int32_t rank, int32_t slot,
                                       uint64_t count);
-/* Blocks until this rank's counter is at least `count`, and subtracts `count`. */
+/* Blocks until counter `slot` of this rank is at least `count`, and subtracts `count`. */
 TUTTI_API tutti_status_t tutti_wait_signal(tutti_window_t* window, int32_t slot, uint64_t count);
-/* Blocks until the rank's memory has everything that this rank sent before; -1: for all ranks. */
+/* Blocks until all earlier calls of this rank to `rank` have taken effect there; -1: to all
+ * ranks. */
 TUTTI_API tutti_status_t tutti_flush(tutti_window_t* window, int32_t rank);
 /* Flushes to all ranks, then performs a barrier. Collective; blocks. */
 TUTTI_API tutti_status_t tutti_fence(tutti_window_t* window);
 
 /* ---- blocking calls: complete when they return ---- */
 
-/* Combines all ranks' inputs element by element; every rank gets the result. Input and output: n
- * elements, equal on all ranks. */
+/* Combines all ranks' inputs element by element; every rank gets the result. Input and output have
+ * n elements, the same number on all ranks. */
 TUTTI_API tutti_status_t tutti_all_reduce(tutti_comm_t* comm, tutti_buffer_t input,
                                           tutti_buffer_t output, tutti_op_t op,
                                           const tutti_call_options_t* options);
 
-/* Gathers every rank's input on every rank. input: n elements; output: size * n, rank r's input at
- * element r * n. */
+/* Gathers every rank's input on every rank. `input` has n elements, `output` size * n, with rank
+ * r's input at element r * n. */
 TUTTI_API tutti_status_t tutti_all_gather(tutti_comm_t* comm, tutti_buffer_t input,
                                           tutti_buffer_t output,
                                           const tutti_call_options_t* options);
 
-/* Combines all ranks' inputs and scatters the result. input: size * n elements; output: n, the
- * combination of all ranks' elements from rank * n on. */
+/* Combines all ranks' inputs and scatters the result. `input` has size * n elements; `output` has
+ * n, the combination of all ranks' elements from rank * n on. */
 TUTTI_API tutti_status_t tutti_reduce_scatter(tutti_comm_t* comm, tutti_buffer_t input,
                                               tutti_buffer_t output, tutti_op_t op,
                                               const tutti_call_options_t* options);
@@ -532,31 +536,32 @@ TUTTI_API tutti_status_t tutti_broadcast(tutti_comm_t* comm, tutti_buffer_t inpu
                                          tutti_buffer_t output, int32_t root,
                                          const tutti_call_options_t* options);
 
-/* As all_reduce, but only the root's output is written (elsewhere its data may be NULL). */
+/* Combines all ranks' inputs as tutti_all_reduce() does, but writes only the root's output (on
+ * other ranks its data may be NULL). */
 TUTTI_API tutti_status_t tutti_reduce(tutti_comm_t* comm, tutti_buffer_t input,
                                       tutti_buffer_t output, tutti_op_t op, int32_t root,
                                       const tutti_call_options_t* options);
 
-/* Gathers every rank's input at the root. input: n elements; output, at the root only: size * n,
- * rank r's input at element r * n. */
+/* Gathers every rank's input at the root. `input` has n elements; `output`, used at the root only,
+ * has size * n, with rank r's input at element r * n. */
 TUTTI_API tutti_status_t tutti_gather(tutti_comm_t* comm, tutti_buffer_t input,
                                       tutti_buffer_t output, int32_t root,
                                       const tutti_call_options_t* options);
 
-/* Distributes the root's input. input, at the root only: size * n elements, those from r * n on for
- * rank r; output: n. */
+/* Distributes the root's input. `input`, used at the root only, has size * n elements, those from r
+ * * n on for rank r; `output` has n. */
 TUTTI_API tutti_status_t tutti_scatter(tutti_comm_t* comm, tutti_buffer_t input,
                                        tutti_buffer_t output, int32_t root,
                                        const tutti_call_options_t* options);
 
-/* Exchanges blocks between all ranks: size * n elements each; input block r goes to rank r, output
- * block r comes from rank r. */
+/* Exchanges blocks of n elements between all ranks: input block r goes to rank r, output block r
+ * comes from rank r. Both buffers have size * n elements. */
 TUTTI_API tutti_status_t tutti_all_to_all(tutti_comm_t* comm, tutti_buffer_t input,
                                           tutti_buffer_t output,
                                           const tutti_call_options_t* options);
 
-/* Prefix reductions: the output combines the inputs of ranks 0 to this one (scan), or to the one
- * before it (exscan, which does not write rank 0's output). */
+/* Compute prefix reductions: the output combines the inputs of ranks 0 to this one (tutti_scan()),
+ * or to the one before it (tutti_exscan(), which does not write rank 0's output). */
 TUTTI_API tutti_status_t tutti_scan(tutti_comm_t* comm, tutti_buffer_t input, tutti_buffer_t output,
                                     tutti_op_t op, const tutti_call_options_t* options);
 TUTTI_API tutti_status_t tutti_exscan(tutti_comm_t* comm, tutti_buffer_t input,
@@ -579,8 +584,8 @@ TUTTI_API tutti_status_t tutti_send(tutti_comm_t* comm, tutti_buffer_t buffer, i
 TUTTI_API tutti_status_t tutti_recv(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
                                     const tutti_call_options_t* options);
 
-/* As tutti_recv(), and writes the envelope of the message to *message. Not allowed between
- * tutti_group_begin() and tutti_group_end(). */
+/* Receives as tutti_recv() does, and writes the envelope of the message to *message. Not allowed
+ * between tutti_group_begin() and tutti_group_end(). */
 TUTTI_API tutti_status_t tutti_recv_message(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
                                             const tutti_call_options_t* options,
                                             tutti_message_t* message);
@@ -588,7 +593,7 @@ TUTTI_API tutti_status_t tutti_recv_message(tutti_comm_t* comm, tutti_buffer_t b
  * envelope to *message, and leaves it there. */
 TUTTI_API tutti_status_t tutti_probe(tutti_comm_t* comm, int32_t from, int32_t tag,
                                      tutti_message_t* message);
-/* As tutti_probe(), but never blocks: *found is 0 if there is no such message. */
+/* Does the same without blocking: *found is 0 if there is no such message. */
 TUTTI_API tutti_status_t tutti_probe_now(tutti_comm_t* comm, int32_t from, int32_t tag, int* found,
                                          tutti_message_t* message);
 
@@ -650,18 +655,18 @@ TUTTI_API tutti_status_t tutti_start(tutti_comm_t* comm, const tutti_request_t* 
                                      const tutti_call_options_t* options, tutti_work_t** work);
 
 /* Plans a call once, to be started many times; one start must be complete before the next. The
- * request's buffers are those of every start. A prepared call does not keep the communicator: once
- * that is destroyed it cannot be started (TUTTI_INVALID_ARGUMENT). TUTTI_UNSUPPORTED for device
- * memory. */
+ * request's buffers are those of every start. A prepared call does not keep the communicator alive:
+ * once the communicator is destroyed, the call cannot be started (TUTTI_INVALID_ARGUMENT).
+ * TUTTI_UNSUPPORTED for device memory. */
 TUTTI_API tutti_status_t tutti_prepare(tutti_comm_t* comm, const tutti_request_t* request,
                                        const tutti_call_options_t* options,
                                        tutti_prepared_t** prepared);
 TUTTI_API tutti_status_t tutti_prepared_start(tutti_prepared_t* prepared, tutti_work_t** work);
 TUTTI_API void tutti_prepared_free(tutti_prepared_t* prepared);
 
-/* Between the two, no call of this thread blocks, whatever its form and communicator;
- * tutti_group_end() blocks until all of them have ended, and returns the first failure. So sends
- * and receives may be issued in any order. Groups nest. */
+/* Begin and end a group. Between the two, no call of this thread blocks, whatever its form and
+ * communicator; tutti_group_end() blocks until all of these calls have ended, and returns the first
+ * failure. So sends and receives may be issued in any order. Groups nest. */
 TUTTI_API tutti_status_t tutti_group_begin(void);
 TUTTI_API tutti_status_t tutti_group_end(void);
 
@@ -688,7 +693,8 @@ TUTTI_API tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_functio
  * other calls. */
 TUTTI_API tutti_status_t tutti_work_message(const tutti_work_t* work, tutti_message_t* message);
 
-/* As tutti_wait(), for at most `seconds`; after that *done is 0 and the call continues. */
+/* Waits as tutti_wait() does, for at most `seconds`. If the call has not ended by then, *done is 0
+ * and the call continues. */
 TUTTI_API tutti_status_t tutti_wait_for(tutti_work_t* work, double seconds, int* done);
 
 /* Aborts the call's communicator on all its ranks unless the call is complete. */

@@ -14,7 +14,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// Returns the bytes of an element of common types; 0 for any other type.
+// Returns the bytes of an element of a common type; 0 for any other type.
 inline uint64_t common_size(MPI_Datatype type) {
   if (type == MPI_BYTE || type == MPI_CHAR) return 1;
   if (type == MPI_DOUBLE) return 8;
@@ -24,7 +24,7 @@ inline uint64_t common_size(MPI_Datatype type) {
 bool is_refused_target(const ServedWindow& window, const Target& target) {
   if (target.rank < 0 || target.rank >= window.size()) return true;
   if (target.count < 0 || target.type == MPI_DATATYPE_NULL) return true;
-  char somewhere = 0;  // the window determines the location
+  char somewhere = 0;  // the MPI library needs an address, but the window determines the location
   return common_size(target.type) == 0 && is_refused(&somewhere, target.count, target.type);
 }
 
@@ -52,7 +52,8 @@ bool is_refused_elements(const Elements& elements) {
                      cat(bytes, " bytes do not match the target's ", others, " bytes"));
 }
 
-// Returns the offset in bytes from the start of the part, of which the access uses [low, high).
+// Returns the offset in bytes from the start of the part. The access uses [low, high) relative to
+// it. Throws if that is outside the part.
 int64_t checked_offset(const ServedWindow& window, const Target& target, int64_t low,
                        int64_t high) {
   const Part& part = window.part(target.rank);
@@ -64,7 +65,7 @@ int64_t checked_offset(const ServedWindow& window, const Target& target, int64_t
   return offset;
 }
 
-// Returns the bytes of the target's elements, each of `size` bytes.
+// Returns the number of bytes of the target's elements, each of `size` bytes.
 int64_t bytes_of(const ServedWindow& window, const Target& target, uint64_t size) {
   int64_t bytes = 0;
   if (__builtin_mul_overflow(target.count, size, &bytes)) refuse_range(window, target);
@@ -109,7 +110,7 @@ void move(Run from, Run to) {
 
 // ---- reductions
 
-// Returns the predefined type of which a type's elements consist; null: there are several, or it is
+// Returns the predefined type that all elements of a type have; null if there are several, or it is
 // unknown.
 MPI_Datatype base_of(MPI_Datatype type) {
   int integers = 0;
@@ -142,7 +143,7 @@ MPI_Datatype combined_type(MPI_Datatype type) {
   return base;
 }
 
-// Contiguous elements of a base type: in place, or in a temporary copy.
+// Contiguous elements of a base type, in the caller's memory or in a temporary copy.
 class Row {
  public:
   Row(const void* data, int64_t count, MPI_Datatype type, MPI_Datatype base)
@@ -150,7 +151,8 @@ class Row {
     const uint64_t bytes = run_.input().count;
     size_ = bytes / size_of_type(base);
     if (type == base) {
-      data_ = static_cast<std::byte*>(const_cast<void*>(data));  // inputs are only read
+      // Safe, because inputs are only read.
+      data_ = static_cast<std::byte*>(const_cast<void*>(data));
       return;
     }
     run_.pack();
@@ -160,7 +162,7 @@ class Row {
     if (bytes > 0) std::memcpy(row.output().data, run_.input().data, bytes);
     row.unpack();
   }
-  // Writes the copy back.
+  // Writes the copy back to the caller's memory.
   void store() {
     if (aside_.empty()) return;
     Run row(data_, size_, base_);
@@ -189,7 +191,7 @@ class Update {
         base_(base),
         op_(op),
         bytes_(static_cast<uint64_t>(extent_of(base))) {
-    // Fortran has types of 16 bytes, which only the MPI library reduces.
+    // Size from which only the MPI library reduces elements: Fortran has types of 16 bytes.
     constexpr uint64_t kLarge = 16;
     const bool is_possible =
         keeps_ || replaces_ ||
@@ -200,7 +202,7 @@ class Update {
   }
 
   bool keeps() const { return keeps_; }
-  // True if accumulate() of Tutti's windows supports the operator.
+  // Returns true if accumulate() of Tutti's windows supports the operator.
   bool has_kernel() const { return kind_ != nullptr && kind_->op.op != ReduceOp::user; }
   const Reducible& kind() const { return *kind_; }
 
@@ -211,7 +213,7 @@ class Update {
     } else if (has_kernel()) {
       reduce_kernel(kind_->dtype, kind_->op.op)(to, to, from, elements, {});
     } else if (kind_ == nullptr) {
-      constexpr uint64_t kMost = 1 << 30;  // elements per call
+      constexpr uint64_t kMost = 1 << 30;  // maximum number of elements per call
       for (uint64_t done = 0; done < elements; done += kMost) {
         PMPI_Reduce_local(from + done * bytes_, to + done * bytes_,
                           static_cast<int>(std::min(kMost, elements - done)), base_, op_);

@@ -1,6 +1,6 @@
 // Implements the one-sided calls on windows that Tutti serves, for counts of any integer type. The
-// last argument calls the MPI library's own function with the caller's arguments: for windows of
-// the MPI library, and for arguments that it rejects.
+// last argument, `theirs`, calls the MPI library's own function with the caller's arguments. It is
+// used for windows of the MPI library, and for arguments that the MPI library rejects.
 #pragma once
 
 #include <mpi.h>
@@ -12,14 +12,14 @@
 
 namespace tutti::mpi {
 
-// Elements in this rank's memory.
+// Elements in this rank's memory, the origin of an access.
 struct Elements {
   const void* data;
   int64_t count;
   MPI_Datatype type;
 };
 
-// Elements in a rank's part of a window.
+// Elements in a rank's part of a window, the target of an access.
 struct Target {
   int rank;
   int64_t displacement;
@@ -27,8 +27,8 @@ struct Target {
   MPI_Datatype type;
 };
 
-// Each returns once the access is complete; false: the MPI library rejects an argument. They throw
-// ClassedError(MPI_ERR_RMA_RANGE) for locations outside the part.
+// Access a window. Each returns once the access is complete; false if the MPI library rejects an
+// argument. They throw ClassedError(MPI_ERR_RMA_RANGE) for locations outside the part.
 bool put(ServedWindow& window, const Elements& origin, const Target& target);
 bool get(ServedWindow& window, const Elements& result, const Target& target);
 bool accumulate(ServedWindow& window, const Elements& origin, const Target& target, MPI_Op op);
@@ -59,8 +59,8 @@ int on_window(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   return MPI_SUCCESS;
 }
 
-// As above for uncounted calls: within epochs, and at their ends. `call`: the call that opened the
-// epoch.
+// Executes an uncounted call, as on_window() does: one within an epoch or at its end. `call`: the
+// call that opened the epoch.
 template <typename Theirs, typename Ours>
 int in_epoch(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   ServedWindow* const window = served(win);
@@ -72,7 +72,7 @@ int in_epoch(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   }
 }
 
-// As above for calls with a request.
+// Executes a call with a request, as on_window() does.
 template <typename Theirs, typename Ours>
 int on_window(Call call, MPI_Win win, MPI_Request* request, Theirs theirs, Ours ours) {
   bool is_ours = false;

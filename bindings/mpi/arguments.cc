@@ -8,11 +8,12 @@ namespace tutti::mpi {
 
 namespace {
 
-// Valid from MPI_Init to MPI_Finalize.
+// The QuietComm's communicator, valid from MPI_Init to MPI_Finalize.
 MPI_Comm quiet = MPI_COMM_NULL;
 bool refuses_aliases = false;
 
-// MPI has no query for this; MPI_Pack of no elements rejects an uncommitted type.
+// Returns true if the type is committed. MPI has no query for this, but MPI_Pack of no elements
+// rejects an uncommitted type.
 bool is_committed(MPI_Datatype type) {
   if (is_common(type) || is_named(type)) return true;
   char byte = 0;
@@ -33,7 +34,9 @@ bool begins_at_its_address(MPI_Datatype type) {
 QuietComm::QuietComm() {
   PMPI_Comm_dup(MPI_COMM_SELF, &quiet);
   PMPI_Comm_set_errhandler(quiet, MPI_ERRORS_RETURN);
-  // Open MPI reports this error to the world's handler, and ignores a single element.
+  // Tests whether the library refuses equal send and receive buffers. Open MPI reports that error
+  // to the error handler of MPI_COMM_WORLD, so that handler is replaced meanwhile; and it reports
+  // none for a single element, so the test reduces two.
   MPI_Errhandler worlds = MPI_ERRHANDLER_NULL;
   PMPI_Comm_get_errhandler(MPI_COMM_WORLD, &worlds);
   PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

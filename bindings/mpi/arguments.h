@@ -1,6 +1,6 @@
 // Detects arguments that the MPI library rejects, as far as one rank can. Such a call is left to
 // the MPI library: the program gets the expected error class, text and handler, and Tutti has
-// exchanged nothing.
+// exchanged nothing yet.
 #pragma once
 
 #include <mpi.h>
@@ -9,8 +9,8 @@
 
 namespace tutti::mpi {
 
-// A communicator of this rank alone that returns errors, for queries whose answer is an error. One
-// object exists from MPI_Init to MPI_Finalize.
+// A communicator of this rank alone whose error handler returns errors, for queries whose answer is
+// an error. One object exists from MPI_Init to MPI_Finalize.
 class QuietComm {
  public:
   QuietComm();
@@ -18,28 +18,29 @@ class QuietComm {
   QuietComm(const QuietComm&) = delete;
   QuietComm& operator=(const QuietComm&) = delete;
 };
-// Returns MPI_COMM_SELF if there is no QuietComm.
+// Returns the communicator of QuietComm; MPI_COMM_SELF if there is none.
 MPI_Comm quiet_comm();
 
-// True if `rank` is a rank of the communicator; false for MPI_ROOT.
+// Returns true if `rank` is a rank of the communicator; false for MPI_ROOT.
 bool has_rank(MPI_Comm comm, int rank);
-// True if `rank` is the calling rank.
+// Returns true if `rank` is the calling rank.
 bool is_own_rank(MPI_Comm comm, int rank);
 
-// True if `data` is invalid for `count` elements of the type: MPI_IN_PLACE, or null (unless the
-// type has absolute addresses).
+// Returns true if `data` is invalid for `count` elements of the type: MPI_IN_PLACE, or null (unless
+// the type has absolute addresses).
 bool is_refused_place(const void* data, int64_t count, MPI_Datatype type);
-// Also true if `count` is negative, or the type is null or not committed.
+// Returns true if is_refused_place() does, `count` is negative, or the type is null or not
+// committed.
 bool is_refused(const void* data, int64_t count, MPI_Datatype type);
-// As above, but `data` may be MPI_IN_PLACE.
+// Returns true if is_refused() does, except for MPI_IN_PLACE, which is valid here.
 inline bool is_refused_apart(const void* data, int64_t count, MPI_Datatype type) {
   return data != MPI_IN_PLACE && is_refused(data, count, type);
 }
-// For the own buffer of a call with a root: the root may pass MPI_IN_PLACE.
+// Checks this rank's own buffer of a call with a root: only the root may pass MPI_IN_PLACE.
 inline bool is_refused_own(bool is_root, const void* data, int64_t count, MPI_Datatype type) {
   return is_root ? is_refused_apart(data, count, type) : is_refused(data, count, type);
 }
-// For one block of elements per rank.
+// Checks a buffer with one block per rank; block i has counts[i] elements.
 template <typename Count>
 bool is_refused(const void* data, const Count* counts, int blocks, MPI_Datatype type) {
   int64_t total = 0;
@@ -49,7 +50,7 @@ bool is_refused(const void* data, const Count* counts, int blocks, MPI_Datatype 
   }
   return is_refused(data, total, type);
 }
-// True if the MPI library rejects equal input and output addresses (MPICH does).
+// Returns true if the MPI library rejects equal input and output addresses (MPICH does).
 bool are_refused_aliases(const void* in, const void* out, int64_t count);
 
 }  // namespace tutti::mpi

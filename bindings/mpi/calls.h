@@ -1,9 +1,10 @@
 // Tutti's implementation of each MPI call, for counts of any integer type. The first argument
-// selects blocking or not (session.h); the last calls the MPI library's own function with the
-// caller's arguments, for calls that fall through.
+// selects blocking or not (session.h). The last, `theirs`, calls the MPI library's own function
+// with the caller's arguments, for calls that fall through.
 //
-// For data movements the decision depends on bytes, which MPI requires to be equal on all ranks; if
-// a rank knows only its own (v-calls with roots, alltoallv), it depends on nothing.
+// For data movements the decision depends on the number of bytes, which MPI requires to be equal on
+// all ranks. If a rank knows only its own number (v-calls with roots, alltoallv), the decision does
+// not depend on it.
 #pragma once
 
 #include <mpi.h>
@@ -27,7 +28,8 @@ inline Decision of_bytes(int64_t count, MPI_Datatype type) {
   return {.bytes = static_cast<uint64_t>(count) * size_of_type(type)};
 }
 
-// Uses whichever buffer is significant on this rank, for example at the root in place.
+// Returns the decision by whichever buffer is significant on this rank, for example at the root in
+// place.
 inline Decision of_either(bool first, int64_t count, MPI_Datatype type, int64_t other_count,
                           MPI_Datatype other_type) {
   return first ? of_bytes(count, type) : of_bytes(other_count, other_type);
@@ -52,7 +54,7 @@ struct PlainTask {
   void finish() {}
 };
 
-// A reduction into a temporary buffer, which is copied to the program's buffer at the end.
+// A reduction into a temporary buffer, which is copied to the program's buffer on completion.
 struct TaskAside {
   std::vector<std::byte> aside;
   void* out = nullptr;
@@ -67,7 +69,7 @@ struct ReductionOf {
   const Reducible* kind;
   Decision decision;
 
-  // `in` and `out`: this rank's buffers that the call reads and writes.
+  // Prepares a reduction. `in` and `out`: this rank's buffers that the call reads and writes.
   ReductionOf(const void* in, const void* out, int64_t count, MPI_Datatype type, MPI_Op op)
       : kind(reducible(type, op)) {
     if (kind == nullptr) {
@@ -90,7 +92,7 @@ struct ReductionOf {
   }
 };
 
-// For MPI_IN_PLACE, the input is in the output buffer.
+// Returns the input. For MPI_IN_PLACE it is in the output buffer.
 inline const void* input_of(const void* in, const void* out) {
   return in == MPI_IN_PLACE ? out : in;
 }
@@ -141,8 +143,8 @@ int exscan(How how, const void* in, void* out, int64_t count, MPI_Datatype type,
   });
 }
 
-// In place, the input is the whole output buffer, and the result goes to its start. Tutti puts a
-// rank's result at its block, so it uses a temporary buffer.
+// Returns a task with a temporary buffer, for reduce_scatter in place. MPI's input is then the
+// whole output buffer, and the result goes to its start; Tutti would put it at the rank's block.
 inline TaskAside task_aside(const void* in, void* out, uint64_t bytes) {
   return {.aside = std::vector<std::byte>(in == MPI_IN_PLACE ? bytes : 0), .out = out};
 }
@@ -175,7 +177,7 @@ int reduce_scatter(How how, const void* in, void* out, const Count* counts, MPI_
                    MPI_Op op, MPI_Comm comm, Theirs theirs) {
   const int size = blocks_of(comm);
   const int64_t total = std::accumulate(counts, counts + size, int64_t{0});
-  // A rank without a result may pass no buffer.
+  // A rank without a result may pass no output buffer.
   const void* const read = input_of(in, out);
   ReductionOf reduction(read, size > 0 && own_count(comm, counts) == 0 ? read : out, total, type,
                         op);
@@ -228,14 +230,16 @@ int broadcast(How how, void* data, int64_t count, MPI_Datatype type, int root, M
   });
 }
 
-// This rank's own contribution or result: a separate buffer, or in place its block of the whole.
+// Returns this rank's own contribution or result: a separate buffer or, in place, its block of
+// `blocks`.
 inline Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const void* blocks,
                    int rank, int64_t count, MPI_Datatype type) {
   return own == MPI_IN_PLACE ? block_run(blocks, rank, count, type)
                              : Run(own, static_cast<uint64_t>(own_count), own_type);
 }
 
-// Unless in place, counts and displacements may be invalid.
+// Returns this rank's own contribution or result in a v-call. `counts` and `displacements` are
+// those of `blocks`, and are used only if the call is in place.
 template <typename Count, typename Displacement>
 Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const void* blocks, int rank,
             const Count* counts, const Displacement* displacements, MPI_Datatype type) {
@@ -316,7 +320,7 @@ int gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type, voi
   });
 }
 
-// In place the root's own block stays where it is, and Tutti receives its address.
+// Executes a scatter. In place the root's own block is not moved, and Tutti receives its address.
 template <typename How, typename Theirs>
 int scatter(How how, const void* in, int64_t count, MPI_Datatype type, void* out, int64_t out_count,
             MPI_Datatype out_type, int root, MPI_Comm comm, Theirs theirs) {

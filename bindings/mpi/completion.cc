@@ -1,5 +1,5 @@
-// The test and wait functions: they forward to the MPI library while no Tutti call is in flight.
-// Otherwise they progress Tutti's calls, and wait by testing.
+// The test and wait functions. They forward to the MPI library while no Tutti call is in flight.
+// Otherwise they make progress on Tutti's calls, and wait by testing.
 #include <mpi.h>
 
 #include "bindings/mpi/requests.h"
@@ -50,7 +50,7 @@ int MPI_Waitany(int count, MPI_Request all[], int* index, MPI_Status* status) {
   return test_until_done([&](int& done) { return PMPI_Testany(count, all, index, &done, status); });
 }
 
-// Returns the number of completed requests; 0: none yet, MPI_UNDEFINED: nothing to wait for.
+// Sets `done` to the number of completed requests; MPI_UNDEFINED if there is nothing to wait for.
 int MPI_Waitsome(int count, MPI_Request all[], int* done, int indices[], MPI_Status statuses[]) {
   if (!Requests::any()) return PMPI_Waitsome(count, all, done, indices, statuses);
   return test_until_done([&](int& any) {

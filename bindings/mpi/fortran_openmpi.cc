@@ -1,7 +1,7 @@
-// Intercepts Open MPI's Fortran functions, which do not call C functions that could be intercepted.
-// Those of mpif.h and `use mpi` are mpi_allreduce_ and so on; those of `use mpi_f08` call
-// ompi_allreduce_f. Fortran's non-blocking calls are left to the MPI library, which also waits for
-// them.
+// Intercepts Open MPI's Fortran functions, because they do not call C functions that could be
+// intercepted. The functions of mpif.h and `use mpi` are mpi_allreduce_ and so on; those of `use
+// mpi_f08` call ompi_allreduce_f. Fortran's non-blocking calls are left to the MPI library, which
+// also waits for them.
 #include <dlfcn.h>
 #include <mpi.h>
 
@@ -9,7 +9,8 @@
 
 namespace {
 
-// Fortran's MPI_IN_PLACE and MPI_BOTTOM are addresses of variables in the library.
+// Returns the C address. Fortran's MPI_IN_PLACE and MPI_BOTTOM are addresses of variables in the
+// library.
 void* buffer(void* given) {
   static const std::array<void*, 2> known = {::dlsym(RTLD_DEFAULT, "mpi_fortran_in_place_"),
                                              ::dlsym(RTLD_DEFAULT, "mpi_fortran_bottom_")};

@@ -15,7 +15,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// Handles are integers in MPICH and pointers in Open MPI.
+// Returns a handle as a number. Handles are integers in MPICH and pointers in Open MPI.
 template <typename Handle>
 uintptr_t key_of(Handle handle) {
   return (uintptr_t)handle;  // NOLINT: no C++ cast takes both
@@ -32,7 +32,8 @@ struct HashOfBoth {
   }
 };
 
-// An operator without a Tutti kernel, applied element by element; `dst` may alias either input.
+// Makes an operator without a Tutti kernel, which is applied element by element; `dst` may alias
+// either input.
 template <typename T, typename Combine>
 Reduction by_elements(Combine combine) {
   const auto all = [combine](void* dst, const void* a, const void* b, uint64_t bytes, DType) {
@@ -50,7 +51,8 @@ Reduction by_elements(Combine combine) {
       std::make_shared<const UserOp>(UserOp{.combine = all, .width = sizeof(T)}));
 }
 
-// Omits C's check for infinities behind a NaN, which takes longer than the product.
+// Returns the product, without C's check for infinities behind a NaN, which takes longer than the
+// product.
 template <typename T>
 std::complex<T> product_of(const std::complex<T>& a, const std::complex<T>& b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
@@ -90,7 +92,8 @@ class Predefined {
     add(type, MPI_BXOR, dtype, ReduceOp::bxor);
   }
 
-  // True is 1, in C and in the Fortran compilers with which these MPI libraries are built.
+  // Adds the logical operators. True is 1, in C and in the Fortran compilers with which these MPI
+  // libraries are built.
   template <typename T>
   void add_logical(MPI_Datatype type) {
     static const Reduction both = by_elements<T>([](T a, T b) -> T { return a && b ? 1 : 0; });
@@ -113,8 +116,9 @@ class Predefined {
     add_logical<T>(type);
   }
 
-  // MPI_CHAR and MPI_WCHAR are text, which MPI does not reduce; MPI_BYTE supports bitwise operators
-  // only. The width of Fortran's own types was fixed when the MPI library was built.
+  // Adds the integer types. MPI_CHAR and MPI_WCHAR are text, which MPI does not reduce; MPI_BYTE
+  // supports bitwise operators only. The width of Fortran's own types was fixed when the MPI
+  // library was built.
   void add_integers() {
     add_integer<signed char>(MPI_SIGNED_CHAR);
     add_integer<unsigned char>(MPI_UNSIGNED_CHAR);
@@ -192,7 +196,7 @@ class Predefined {
     add_complex<Long>(MPI_CXX_LONG_DOUBLE_COMPLEX);
   }
 
-  // Ties go to the lower index.
+  // Adds a type of pairs. Of equal values, the lower index is taken.
   template <typename Value, typename Index>
   void add_pair(MPI_Datatype type) {
     struct Pair {
@@ -238,8 +242,8 @@ bool is_predefined(MPI_Op op) {
   return false;
 }
 
-// True unless elements are contiguous without gaps, so that Tutti may write every byte. (C's pair
-// types may contain padding, which belongs to them.)
+// Returns false if elements are contiguous without gaps, so that Tutti may write every byte. (C's
+// pair types may contain padding, which belongs to them.)
 bool has_gaps(MPI_Datatype type) {
   MPI_Aint low = 0;
   MPI_Aint extent = 0;
@@ -251,8 +255,8 @@ bool has_gaps(MPI_Datatype type) {
   return size_of_type(type) != static_cast<uint64_t>(extent) && !is_named(type);
 }
 
-// The program's own function, called through the MPI library, which knows its language and count
-// type.
+// The program's own function. It is called through the MPI library, which knows its language and
+// count type.
 class ProgramsFunction {
  public:
   ProgramsFunction(MPI_Datatype type, MPI_Op op, uint64_t element)
@@ -266,7 +270,7 @@ class ProgramsFunction {
       apply(a, dst, bytes);
       return;
     }
-    // operator new aligns for all C types.
+    // The copy is aligned for all C types, because operator new is.
     const std::vector<std::byte> left(static_cast<const std::byte*>(a),
                                       static_cast<const std::byte*>(a) + bytes);
     std::vector<std::byte> right(static_cast<const std::byte*>(b),
@@ -288,8 +292,9 @@ class ProgramsFunction {
   uint64_t element_;
 };
 
-// The thread's last result is cached, so that repeated calls are planned once. A handle may have
-// been reused, so the properties that the function depends on are compared.
+// Returns the operator of the program. The thread's last result is cached, so that repeated calls
+// are planned once. A handle may have been reused, so the properties on which the function depends
+// are compared.
 const Reducible* programs(MPI_Datatype type, MPI_Op op) {
   struct Last {
     MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -308,7 +313,7 @@ const Reducible* programs(MPI_Datatype type, MPI_Op op) {
     const auto width = static_cast<uint64_t>(element);
     last.type = type;
     last.op = op;
-    // GCC 12 zeroes these members if they have initialisers.
+    // These members have no initialisers, because GCC 12 would zero them each time.
     last.reducible.dtype = DType::u8;
     last.reducible.is_programs = true;
     last.reducible.op = Reduction::user(

@@ -1,5 +1,6 @@
-// The sizes for which Tutti handles a call, unless TUTTI_MPI_SMALLEST overrides them: those at
-// which it measured no slower than the MPI library. Each library has a file with its numbers.
+// The sizes for which Tutti handles a call, unless TUTTI_MPI_SMALLEST overrides them. At these
+// sizes it measured no slower than the MPI library. There is a file of numbers for each MPI
+// library.
 #pragma once
 
 #include <array>
@@ -10,13 +11,13 @@
 namespace tutti::mpi {
 
 // The size on which a call's decision depends: bytes of one block, or of the buffer if there are no
-// blocks; 0 for a barrier; bytes of a window's largest part. Calls in which ranks know only their
-// own blocks have kUnknown bytes.
+// blocks; 0 for a barrier; bytes of a window's largest part. If ranks know only their own blocks,
+// the size is kUnknown.
 inline constexpr uint64_t kUnknown = UINT64_MAX;
 
 struct Range {
   uint64_t from;
-  uint64_t to;  // inclusive
+  uint64_t to;  // inclusive, in bytes
   bool has(uint64_t bytes) const { return bytes >= from && bytes <= to; }
 };
 inline constexpr Range kAlways = {0, kUnknown};
@@ -24,12 +25,12 @@ inline constexpr Range kNever = {1, 0};
 constexpr Range from(uint64_t bytes) { return {bytes, kUnknown}; }
 constexpr Range up_to(uint64_t bytes) { return {0, bytes}; }
 
-// Indexed by Call, one for each Form.
+// Ranges indexed by Call, one for each Form.
 using Ranges = std::array<Range, kRangedCalls>;
 using RangesOfForms = std::array<Ranges, kForms>;
 extern const RangesOfForms kMeasured;
-// Additional ranges for reductions without a Tutti kernel: by a function of operators.cc, and by
-// the program's.
+// Additional ranges for reductions without a Tutti kernel: by a function of operators.cc, and by a
+// function of the program.
 extern const Range kMeasuredFunctions;
 extern const Range kMeasuredPrograms;
 

@@ -4,7 +4,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// Measured with MPICH 4.0, two ranks on one host (README.md).
+// Ranges for blocking calls, measured with MPICH 4.0, two ranks on one host (README.md).
 const Ranges kBlocking = {{
     kAlways,       // allreduce
     kAlways,       // reduce

@@ -4,7 +4,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// Measured with Open MPI 4.1, two ranks on one host (README.md).
+// Ranges for blocking calls, measured with Open MPI 4.1, two ranks on one host (README.md).
 const Ranges kBlocking = {{
     kAlways,             // allreduce
     Range{1024, 8192},   // reduce

@@ -1,5 +1,5 @@
-// Counts the program's collective and one-sided calls: the number that Tutti served, the number
-// that fell through to the MPI library, and the reasons.
+// Counts the program's collective and one-sided calls: how many Tutti served, how many fell through
+// to the MPI library, and why.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ enum class Call : uint8_t {
   exscan,
   barrier,
   win_create,
-  win_allocate,  // the last call that is selected by size (ranges.h)
+  win_allocate,  // the last of the calls that are selected by size (ranges.h)
   win_fence,
   win_lock,
   win_lock_all,
@@ -47,7 +47,7 @@ enum class Call : uint8_t {
 inline constexpr size_t kRangedCalls = 18;
 inline constexpr size_t kCalls = 33;
 
-// For example MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init.
+// Form of a call, for example MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init.
 enum class Form : uint8_t { blocking, starting, persistent };
 inline constexpr size_t kForms = 3;
 
@@ -65,12 +65,12 @@ enum class Fate : uint8_t {
 };
 inline constexpr size_t kFates = 10;
 
-// Returns "Allreduce".
+// Returns MPI's name of the call without prefix: "Allreduce".
 std::string_view name(Call call);
-// Returns "Iallreduce".
+// Returns MPI's name of the call in this form: "Iallreduce".
 std::string name(Form form, Call call);
 
-// Set once the program's threads may call MPI, and thus count(), concurrently.
+// Says if the program's threads may call MPI, and so count(), concurrently.
 void count_atomically(bool atomically);
 void count(Form form, Call call, Fate fate);
 

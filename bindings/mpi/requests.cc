@@ -10,10 +10,10 @@ namespace tutti::mpi {
 
 namespace {
 
-// Shortest pause of the helper, while calls progress.
+// Shortest pause of the helper, used while calls progress.
 constexpr std::chrono::microseconds kShortestNap(50);
 constexpr std::chrono::microseconds kLongestNap(1000);
-// A poll that takes less time has found nothing.
+// A poll that takes no longer than this has made no progress.
 constexpr std::chrono::microseconds kMoved(5);
 constexpr int kIdleNaps = 100;  // idle polls after which the helper waits for the next call
 
@@ -25,7 +25,7 @@ Pending::Pending(Call call, std::shared_ptr<Channel> channel)
 Pending::~Pending() = default;
 
 Requests& requests() {
-  // Never destroyed: a forked child that exits has no helper to wait for.
+  // The table is never destroyed, because a forked child that exits has no helper to wait for.
   static Requests& all = *std::make_unique<Requests>().release();
   return all;
 }
@@ -43,7 +43,7 @@ int Requests::release(void* pending) {
   return MPI_SUCCESS;
 }
 
-// MPI does not allow cancelling collective calls
+// Does nothing: MPI does not allow cancelling collective calls.
 int Requests::cancel(void*, int) { return MPI_SUCCESS; }
 
 void Requests::start(std::unique_ptr<Pending> pending, MPI_Request* request) {
@@ -69,7 +69,8 @@ void Requests::look_after() {
   {
     const std::lock_guard lock(mutex_);
     ++turns_;
-    if (!pending_.empty()) pending_.front()->work_.poll();  // which progresses all others
+    // Polling one call progresses all others.
+    if (!pending_.empty()) pending_.front()->work_.poll();
     std::erase_if(pending_, [&](Pending* pending) {
       if (!pending->ended_.load(std::memory_order_acquire)) return false;
       ended.push_back(pending);
@@ -79,7 +80,7 @@ void Requests::look_after() {
   for (Pending* pending : ended) end(*pending);
 }
 
-// Once the request is complete, another thread may free it.
+// Completes the request. After that another thread may free it.
 void Requests::end(Pending& pending) {
   if (pending.failure_) {
     pending.status_ = fail(pending.channel_->comm, pending.call_, *pending.failure_);
@@ -129,7 +130,7 @@ void Requests::help(const std::stop_token& stop) {
   }
 }
 
-// Progresses all calls. Returns true if something probably progressed.
+// Makes progress on all calls. Returns true if something probably progressed.
 bool Requests::poll_first() {
   const auto start = std::chrono::steady_clock::now();
   pending_.front()->work_.poll();

@@ -1,10 +1,10 @@
 // Tutti's non-blocking calls, behind requests of the MPI library.
 //
 // The program receives a generalized request of the MPI library, which may be in one array with
-// message requests. Every test or wait on any request (completion.cc) progresses Tutti's calls, and
-// completes the requests of finished ones, so that only the program's own threads call MPI. If the
-// program makes no such call for a millisecond, because it is in a receive or computes, a helper
-// thread progresses Tutti's calls, because others may wait for this rank.
+// message requests. Only the program's own threads call MPI: every test or wait on any request
+// (completion.cc) makes progress on Tutti's calls, and completes the requests of finished ones. If
+// the program makes no such call for a millisecond, because it is in a receive or computes, a
+// helper thread makes progress on Tutti's calls, because other ranks may wait for this one.
 #pragma once
 
 #include <mpi.h>
@@ -38,8 +38,9 @@ class Pending {
  private:
   friend class Requests;
   virtual Work start(Communicator& communicator) = 0;
-  // Stores the results in the program's buffers (unless the call failed), and releases all
-  // resources of the call: the request may be freed where MPI must not be called.
+  // Stores the results in the program's buffers (if `stores`: the call has not failed), and
+  // releases all resources of the call. After that the request may be freed at any time, even where
+  // MPI must not be called.
   virtual void finish(bool stores) = 0;
 
   const Call call_;
@@ -48,23 +49,23 @@ class Pending {
   MPI_Request request_ = MPI_REQUEST_NULL;
   int status_ = MPI_SUCCESS;
   std::optional<Error> failure_;     // written before ended_
-  std::atomic<bool> ended_ = false;  // Tutti's call has ended
+  std::atomic<bool> ended_ = false;  // true: Tutti's call has ended
 };
 
 // All requests of this process. Thread-safe.
 class Requests {
  public:
-  // Throws what the start of the call throws.
+  // Starts a call and creates its request. Throws what the start of the call throws.
   void start(std::unique_ptr<Pending> pending, MPI_Request* request);
   static bool any() { return under_way_.load(std::memory_order_acquire) > 0; }
-  // Progresses all calls, and completes the requests of those that have ended.
+  // Makes progress on all calls, and completes the requests of those that have ended.
   void look_after();
   // Blocks until Tutti's call behind this request has ended; returns at once if there is none.
   void wait(MPI_Request request);
-  // Suspends the helper while a function of the program may run, which only the program's threads
-  // may execute.
+  // Suspends the helper thread while a function of the program may run, because only the program's
+  // threads may execute it.
   void hold_helper(bool hold);
-  // Must be called before MPI_Finalize.
+  // Ends the helper thread. It must be called before MPI_Finalize.
   void close();
 
  private:
@@ -87,7 +88,7 @@ class Requests {
 
 Requests& requests();
 
-// Almost free while there are no calls.
+// Makes progress on the calls in flight. It takes almost no time if there are none.
 inline void look_after_requests() {
   if (Requests::any()) requests().look_after();
 }

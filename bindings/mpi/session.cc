@@ -36,11 +36,11 @@ std::string broadcast_text(const std::string& text, MPI_Comm comm) {
   return result;
 }
 
-// A rendezvous by MPI_Bcast: the bootstrap needs one value, rank 0's address.
+// A rendezvous by MPI_Bcast. The bootstrap needs one value, rank 0's address.
 class MpiRendezvous final : public Rendezvous {
  public:
   MpiRendezvous(MPI_Comm comm, int rank) : comm_(comm), rank_(rank) {}
-  // The others wait for the broadcast even if rank 0 has no value.
+  // Broadcasts if set() has not: the others wait for the broadcast even if rank 0 has no value.
   ~MpiRendezvous() override {
     if (!value_) broadcast_text("", comm_);
   }
@@ -62,8 +62,8 @@ class MpiRendezvous final : public Rendezvous {
   std::optional<std::string> value_;
 };
 
-// A receive that is never matched: testing it makes the MPI library progress its own messages. (In
-// some libraries, probing a communicator of one rank does not.)
+// Makes progress in MPI by testing a receive that is never matched. (In some libraries, probing a
+// communicator of one rank does not make progress.)
 class Progress {
  public:
   explicit Progress(MPI_Comm world) {
@@ -78,7 +78,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Only one thread may test a request at a time; one is enough.
+  // Tests the receive, unless another thread is testing it, which makes the same progress.
   void make() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     int done = 0;
@@ -106,11 +106,12 @@ class Session {
       functions_ = programs_ = from(parse_bytes(smallest));
       for (Ranges& ranges : ranges_) ranges.fill(functions_);
     }
-    // A rank may compute for hours before it calls: MPI has no deadlines.
+    // MPI has no deadlines, so by default there is none: a rank may compute for hours before it
+    // calls.
     if (settings().value("TUTTI_TIMEOUT").origin == "default") {
       settings().set("TUTTI_TIMEOUT", "inf", "MPI");
     }
-    if (world_->size == 1) return;  // no benefit
+    if (world_->size == 1) return;  // a single rank would not benefit
     progress_.emplace(MPI_COMM_WORLD);
     join();
   }
@@ -144,7 +145,7 @@ class Session {
     Channel* const found = find(comm);
     return found != nullptr ? *found : add(comm);
   }
-  // Returns null if no blocking call has used this communicator with Tutti yet.
+  // Returns the channel; null if no blocking call has used this communicator with Tutti yet.
   Channel* find(MPI_Comm comm) {
     if (comm == MPI_COMM_WORLD) return world_.get();
     void* found = nullptr;
@@ -153,17 +154,19 @@ class Session {
     return flag != 0 ? static_cast<Channel*>(found) : nullptr;
   }
 
-  // Calls in flight keep it alive until they have ended.
+  // Removes the channel. Calls in flight keep it alive until they have ended.
   void remove(void* channel) {
     static_cast<Channel*>(channel)->comm = MPI_COMM_NULL;
-    // destroyed outside the lock, because other threads create communicators
+    // `gone` is destroyed after the lock is released, so that other threads can create
+    // communicators meanwhile.
     decltype(channels_)::node_type gone;
     const std::lock_guard lock(mutex_);
     gone = channels_.extract(channel);
   }
 
  private:
-  // All ranks join or none does: calls must fall through on all ranks alike.
+  // Joins the job. All ranks join or none does, because a call must fall through on all ranks or on
+  // none.
   void join() {
     std::string problem;
     try {
@@ -196,8 +199,8 @@ class Session {
     return channel;
   }
 
-  // Gives the same result on all ranks of the communicator, which call this in their first call on
-  // it.
+  // Creates the channel, with the same result on all ranks of the communicator, which call this in
+  // their first call on it.
   void make(MPI_Comm comm, Channel& channel) {
     int is_inter = 0;
     PMPI_Comm_test_inter(comm, &is_inter);
@@ -208,11 +211,12 @@ class Session {
     const std::vector<int> ranks = ranks_in_world(comm, channel.size);
     // Ranks of a spawned or connected job are not part of this world.
     if (std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end()) return;
-    // Threads may create communicators of the same ranks concurrently, in any order.
+    // Threads may create communicators of the same ranks concurrently, in any order, so the ranks
+    // agree on a tag.
     int tag = next_tag_.fetch_add(1) % kLargestTag;
     PMPI_Bcast(&tag, 1, MPI_INT, 0, comm);
-    // The other ranks may be finished with it, and their first call may have failed: it fails here,
-    // too.
+    // If it fails, the error is kept: the other ranks may be finished with the communicator, and
+    // their first call may have failed, so it fails here, too.
     try {
       channel.communicator = world_->communicator.create(ranks, tag);
     } catch (const Error& error) {
@@ -246,8 +250,8 @@ class Session {
   std::map<void*, std::shared_ptr<Channel>> channels_;  // guarded by mutex_
 };
 
-// Exists from MPI_Init to MPI_Finalize, which no other call may overlap. A program that exits
-// without MPI_Finalize leaks it, because MPI must not be called then.
+// The session, which exists from MPI_Init to MPI_Finalize; no other call may overlap either. A
+// program that exits without MPI_Finalize leaks it, because MPI must not be called then.
 Session* session = nullptr;
 
 int forget(MPI_Comm comm, int keyval, void* value, void* extra) {
@@ -255,7 +259,8 @@ int forget(MPI_Comm comm, int keyval, void* value, void* extra) {
   return MPI_SUCCESS;
 }
 
-// The MPI error class: ranks that pass different numbers of bytes are a truncation in MPI.
+// Returns the MPI error class. If ranks pass different numbers of bytes, MPI calls that a
+// truncation.
 int class_of(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return MPI_ERR_NO_MEM;
   const auto* const classed = dynamic_cast<const ClassedError*>(&error);
@@ -292,7 +297,8 @@ void begin() {
   count_atomically(level == MPI_THREAD_MULTIPLE);
   try {
     session = std::make_unique<Session>().release();
-  } catch (const std::exception& error) {  // an invalid setting is invalid on all ranks
+    // An invalid setting is invalid on all ranks, so none of them joins.
+  } catch (const std::exception& error) {
     std::cerr << cat("tutti mpi: ", error.what(), '\n');
     PMPI_Abort(MPI_COMM_WORLD, 1);
   }
@@ -316,7 +322,8 @@ Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
   if (form == Form::starting && decision.runs_program) return fall(Fate::type_or_op);
   if (!session->takes(form, call, decision)) return fall(Fate::size);
   if (comm == MPI_COMM_NULL) return fall(Fate::argument);
-  // Creating a communicator blocks until other ranks do, which these calls must not.
+  // Creating a communicator blocks until other ranks do so as well. Calls that must not block only
+  // look for one.
   Channel* const channel =
       form == Form::starting ? session->find(comm) : &session->channel_of(comm);
   if (channel == nullptr) return fall(Fate::first_use);

@@ -2,8 +2,8 @@
 //
 // The ranks of MPI_COMM_WORLD join a Tutti job in MPI_Init, using the MPI library itself: MPI_Bcast
 // distributes rank 0's address and a fresh token. Other communicators are created on first use, by
-// their members only; until then they cost nothing. A communicator's Tutti state is attached to it
-// as an attribute, and is freed with it.
+// their members only, and cost nothing before. A communicator's Tutti state is attached to it as an
+// attribute, and is freed with it.
 #pragma once
 
 #include <mpi.h>
@@ -25,27 +25,29 @@ namespace tutti::mpi {
 
 // Tutti's counterpart of an MPI communicator.
 struct Channel : std::enable_shared_from_this<Channel> {
-  Communicator communicator;  // empty, on all of its ranks alike, if Tutti cannot serve it
-  // Null after the program has freed it, which it may do while calls are in flight.
+  Communicator communicator;  // empty, on all of its ranks, if Tutti cannot serve it
+  // The MPI communicator. It is null after the program has freed it, which may happen while calls
+  // are in flight.
   std::atomic<MPI_Comm> comm = MPI_COMM_NULL;
   int rank = 0;
   int size = 1;
   std::optional<Error> failure;  // why its creation failed although Tutti could serve it
 };
 
-// Called after PMPI_Init. Collective. Either all ranks join, or none does and all calls fall
-// through.
+// Joins the job; called after PMPI_Init. Collective. If not all ranks can join, none does, and all
+// calls fall through.
 void begin();
-// Called before PMPI_Finalize: prints the report, and leaves the job.
+// Prints the report and leaves the job; called before PMPI_Finalize.
 void end();
 
-// The inputs of a decision: only values that MPI requires to be equal on all ranks. Otherwise a
-// rank could wait in Tutti for others that wait in MPI.
+// The inputs of a decision. MPI requires all of them to be equal on all ranks: otherwise one rank
+// could wait in Tutti while others wait in MPI.
 struct Decision {
   Fate fate = Fate::through;
   uint64_t bytes = kUnknown;
-  bool by_function = false;   // a reduction without a Tutti kernel
-  bool runs_program = false;  // by a function of the program, which needs the program's thread
+  bool by_function = false;  // true: a reduction without a Tutti kernel
+  // true: by a function of the program, which needs the program's thread.
+  bool runs_program = false;
 
   // Makes the call fall through if the MPI library rejects an argument.
   Decision& refuse_if(bool is_refused) {
@@ -54,14 +56,15 @@ struct Decision {
   }
 };
 
-// Returns null if the call falls through, and counts it. Throws the error of the communicator's
-// creation.
+// Returns the channel that serves the call. If the call falls through, returns null and counts the
+// call. Throws the error of the communicator's creation.
 Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision);
 
-// Writes the error to standard error and calls the communicator's error handler, as for MPI's own
-// errors. Returns the error's class.
+// Writes the error to standard error and calls the communicator's error handler, as happens for
+// MPI's own errors. Returns the error's class.
 int fail(MPI_Comm comm, Call call, const std::exception& error);
-// As above, by the window's error handler.
+// Writes the error to standard error and calls the window's error handler. Returns the error's
+// class.
 int fail_on_window(MPI_Win win, Call call, const std::exception& error);
 
 // An error with an MPI class that Tutti's own codes lack.
@@ -75,13 +78,13 @@ class ClassedError : public Error {
   int error_class_;
 };
 
-// Returns memory that the ranks of the host share; null: Tutti does not handle windows of `bytes`
-// bytes, or could not start.
+// Returns memory that the ranks of the host share. Returns null if Tutti does not handle windows of
+// `bytes` bytes, or could not start.
 std::shared_ptr<void> allocate_for_windows(uint64_t bytes);
-// Progresses MPI while a rank waits outside Tutti's calls.
+// Makes progress in MPI while a rank waits outside Tutti's calls.
 void make_mpi_progress();
 
-// The form of a call: it returns on completion, or leaves a request.
+// Form of a call that returns on completion.
 struct Blocking {};
 struct Starting {
   MPI_Request* request;
@@ -103,8 +106,8 @@ class HelperHeld {
   const bool holds_;
 };
 
-// Counts the call with its outcome. Calls that Tutti supports on no rank, which it reports before
-// any data moves, fall through.
+// Executes one call and counts it with its outcome. If Tutti supports the call on no rank, it falls
+// through; Tutti detects this before any data moves.
 template <typename Theirs, typename Ours>
 int counted(Form form, Call call, MPI_Comm comm, Theirs theirs, Ours ours) {
   try {
@@ -134,8 +137,9 @@ int on_channel(Form form, Call call, MPI_Comm comm, const Decision& decision, Th
   return counted(form, call, comm, theirs, [&] { ours(*channel); });
 }
 
-// Executes one call: if Tutti handles it, as a task from `make` with a `request`, keep() for what
-// must outlive the call, and finish() for the work at its end; otherwise by `theirs`.
+// Executes one call. If Tutti handles it, `make` returns a task with a `request`, with keep(),
+// which keeps what must outlive the call, and with finish(), the work on completion. Otherwise
+// `theirs` executes the call.
 template <typename Theirs, typename Make>
 int route(Blocking, Call call, MPI_Comm comm, const Decision& decision, Theirs theirs, Make make) {
   return on_channel(Form::blocking, call, comm, decision, theirs, [&](Channel& channel) {

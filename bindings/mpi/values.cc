@@ -12,8 +12,8 @@ namespace tutti::mpi {
 
 namespace {
 
-// True if elements are contiguous, each without gaps and in the order of its signature: basic
-// types, and arrays of those. Others may qualify too; packing them costs time, not correctness.
+// Returns true if elements are contiguous, each without gaps and in the order of its signature:
+// basic types, and arrays of those. Other types may qualify too; then packing them only costs time.
 bool is_plain(MPI_Datatype type) {
   if (is_common(type)) return true;
   int integers = 0;
@@ -39,10 +39,10 @@ bool is_plain(MPI_Datatype type) {
   return plain;
 }
 
-// MPI_Pack counts in int: data is packed in pieces of at most this size.
+// Maximum size of a piece in which data is packed, because MPI_Pack counts in int.
 constexpr uint64_t kPiece = uint64_t{1} << 30;
 
-// Calls move(address, elements, bytes, position among the packed bytes) for each piece.
+// Calls move(address, elements, bytes, position among the packed bytes) for each piece of the data.
 template <typename Move>
 void in_pieces(std::byte* place, uint64_t count, MPI_Datatype type, Move move) {
   const uint64_t size = size_of_type(type);
@@ -56,9 +56,9 @@ void in_pieces(std::byte* place, uint64_t count, MPI_Datatype type, Move move) {
   }
 }
 
-// An address and a type of the elements there. MPI_BOTTOM, used with absolute addresses, is null,
-// which MPICH 4.0's MPI_Pack rejects: then the address is that of the first element, and the type
-// is shifted back.
+// An address and a type of the elements there. MPI_BOTTOM, which is used with absolute addresses,
+// is null, and MPICH 4.0's MPI_Pack rejects null. Then the address is that of the first element,
+// and the type is shifted back.
 class Located {
  public:
   Located(std::byte* place, MPI_Datatype type) : place_(place), type_(type) {
@@ -118,7 +118,7 @@ void unpack_elements(std::byte* to, uint64_t count, MPI_Datatype type, std::byte
 }
 
 std::byte* writable(const void* data) {
-  return static_cast<std::byte*>(const_cast<void*>(data));  // inputs are only read
+  return static_cast<std::byte*>(const_cast<void*>(data));  // safe, because inputs are only read
 }
 
 }  // namespace
@@ -187,7 +187,8 @@ Run element_run(const void* data, int64_t start, int64_t count, MPI_Datatype typ
   return {place, static_cast<uint64_t>(count), type};
 }
 
-// Tutti's blocks have nonnegative displacements; MPI's may be negative, and are then copied.
+// Finds the blocks. Tutti's blocks have nonnegative displacements; if MPI's are negative, the data
+// is copied.
 BlockRun::BlockRun(const void* data, std::vector<int64_t> counts,
                    std::vector<int64_t> displacements, MPI_Datatype type)
     : data_(writable(data)),
@@ -202,7 +203,7 @@ BlockRun::BlockRun(const void* data, std::vector<int64_t> counts,
     const uint64_t bytes = static_cast<uint64_t>(counts_[r]) * element;
     const uint64_t start = is_plain_ ? static_cast<uint64_t>(displacements_[r]) * element : size_;
     blocks_.counts.push_back(bytes);
-    // An empty block's displacement has no meaning and may be any value.
+    // The displacement of an empty block has no meaning and may be any value.
     blocks_.displacements.push_back(bytes == 0 ? 0 : start);
     if (bytes > 0) size_ = std::max(size_, start + bytes);
   }

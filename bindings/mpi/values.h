@@ -14,14 +14,14 @@
 
 namespace tutti::mpi {
 
-// Returns the bytes of one element's data, without gaps: equal on all ranks for corresponding
-// elements.
+// Returns the bytes of one element's data, without gaps. The result is equal on all ranks for
+// corresponding elements.
 uint64_t size_of_type(MPI_Datatype type);
-// Returns the distance between elements.
+// Returns the distance between elements, in bytes.
 int64_t extent_of(MPI_Datatype type);
-// True for common types: known at once, without a query to the MPI library.
+// Returns true for common types, which are recognised without a query to the MPI library.
 bool is_common(MPI_Datatype type);
-// True for predefined types, which must not be freed.
+// Returns true for predefined types, which must not be freed.
 bool is_named(MPI_Datatype type);
 
 // Keeps a type alive after the program has freed its handle.
@@ -37,13 +37,13 @@ class TypeInUse {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-// `count` elements of a type in the caller's memory, as bytes in the order of their signature: the
-// representation that ranks agree on, because one rank's type may have gaps that another's lacks.
-// The bytes are the caller's memory itself if the type allows it, otherwise a copy, which pack()
-// fills and unpack() stores.
+// `count` elements of a type in the caller's memory, as bytes in the order of their signature.
+// Ranks agree on these bytes, although one rank's type may have gaps that another's lacks. If the
+// type allows it the bytes are the caller's memory itself, otherwise a copy, which pack() fills and
+// unpack() stores.
 class Run {
  public:
-  Run() = default;  // no elements
+  Run() = default;  // has no elements
   Run(const void* data, uint64_t count, MPI_Datatype type);
   void pack();
   void unpack();
@@ -63,18 +63,18 @@ class Run {
   mutable std::vector<std::byte> aside_;
 };
 
-// As above from the `start`-th element after `data` on, in extents.
+// Returns the elements from the `start`-th after `data` on; `start` counts extents.
 Run element_run(const void* data, int64_t start, int64_t count, MPI_Datatype type);
-// Block `rank` of blocks of `count` elements.
+// Returns block `rank` of blocks of `count` elements.
 inline Run block_run(const void* data, int rank, int64_t count, MPI_Datatype type) {
   return element_run(data, rank * count, count, type);
 }
 
-// As above, for one block of elements per rank, anywhere in the caller's memory.
+// One block of elements per rank, anywhere in the caller's memory, as bytes like those of Run.
 class BlockRun {
  public:
   BlockRun() = default;
-  // Displacements are relative to `data`, in extents of the type.
+  // Creates the blocks. Displacements are relative to `data`, in extents of the type.
   template <typename Count, typename Displacement>
   BlockRun(const void* data, const Count* counts, const Displacement* displacements, int blocks,
            MPI_Datatype type)
@@ -84,7 +84,7 @@ class BlockRun {
   void keep();  // keeps the type, which the program may free before unpack()
   ConstBuffer input() const { return {bytes(), size_, DType::u8}; }
   Buffer output() { return {bytes(), size_, DType::u8}; }
-  // In bytes of the buffer.
+  // Returns the blocks, in bytes of the buffer.
   const Blocks& blocks() const { return blocks_; }
 
  private:

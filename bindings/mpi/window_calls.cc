@@ -45,7 +45,7 @@ int MPI_Win_allocate(MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm, voi
                          [&] { return PMPI_Win_allocate(bytes, unit, info, comm, base, win); });
 }
 
-// The callbacks of attributes may read the memory.
+// The window is destroyed last, because the callbacks of attributes may read the memory.
 int MPI_Win_free(MPI_Win* win) {
   ServedWindow* const window = served(*win);
   if (window == nullptr) return PMPI_Win_free(win);
@@ -58,7 +58,8 @@ int MPI_Win_free(MPI_Win* win) {
   return PMPI_Win_free(win);
 }
 
-// The handle itself has no memory, and always counts as allocated.
+// Returns an attribute. The handle has no memory, and always counts as allocated, so Tutti returns
+// base, size and flavour.
 int MPI_Win_get_attr(MPI_Win win, int key, void* value, int* flag) {
   static int created = MPI_WIN_FLAVOR_CREATE;
   ServedWindow* const window = served(win);

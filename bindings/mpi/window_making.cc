@@ -1,5 +1,5 @@
-// Creates windows: the ranks exchange what they contribute, and Tutti's window is used if all of
-// them support it. No decision depends on knowledge of one rank only.
+// Creates windows. The ranks exchange what they contribute, and Tutti's window is used if all of
+// them support it. No decision depends on values that only one rank knows.
 #include <mpi.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// A rank's contribution to the decision. The largest `fate` of all ranks counts.
+// A rank's contribution to the decision. Of all ranks' fates, the largest decides.
 struct Brought {
   int64_t bytes = 0;
   int64_t unit = 1;
@@ -36,7 +36,7 @@ bool all_agree(bool own, MPI_Comm comm) {
   return all != 0;
 }
 
-// True if the memory has the alignment that MPI 4's info key requests.
+// Returns true if the memory has the alignment that MPI 4's info key requests.
 bool is_aligned(const void* memory, MPI_Info info) {
   if (info == MPI_INFO_NULL) return true;
   constexpr int kDigits = 20;
@@ -54,7 +54,8 @@ class WindowMaking {
                const std::function<int()>& theirs)
       : call_(call), comm_(comm), info_(info), win_(win), theirs_(theirs) {}
 
-  // `program_memory`: of Win_create. `base`: receives the memory of Win_allocate.
+  // Creates the window. `program_memory`: memory of Win_create. `base`: receives the memory of
+  // Win_allocate.
   int make(const Brought& own, std::byte* program_memory, void* base) {
     if (comm_ == MPI_COMM_NULL) return fall(Fate::argument);
     int is_inter = 0;
@@ -146,7 +147,8 @@ class WindowMaking {
   std::vector<Brought> brought_;
 };
 
-// Only MPI 4's large-count functions accept units beyond `int`, and they store them.
+// Returns this rank's contribution. Only MPI 4's large-count functions accept units beyond `int`,
+// and these store them.
 Brought brought(MPI_Aint bytes, int64_t unit, Fate fate) {
   if (bytes < 0 || unit <= 0 || unit > INT32_MAX) fate = Fate::argument;
   return {.bytes = bytes, .unit = unit, .fate = static_cast<int64_t>(fate)};

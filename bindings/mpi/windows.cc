@@ -12,7 +12,7 @@
 
 namespace tutti::mpi {
 
-// Initially zero. Two counters per rank follow.
+// Control words of a part, initially zero. Two counters per rank follow.
 struct ServedWindow::Control {
   static constexpr uint64_t kExclusive = uint64_t{1} << 32;  // added to the number of shared locks
   alignas(64) std::atomic<uint64_t> lock;
@@ -35,7 +35,7 @@ constexpr uint64_t lines(int64_t bytes) {
   return (static_cast<uint64_t>(bytes) + kLine - 1) / kLine * kLine;
 }
 
-// The other ranks could not map an empty part.
+// Returns memory for a rank that has none, because the other ranks could not map an empty part.
 std::shared_ptr<void> stand_in_for(Channel& channel, int64_t bytes) {
   if (bytes > 0) return nullptr;
   return channel.communicator.allocate<std::byte>(kLine);
@@ -85,7 +85,7 @@ ServedWindow::~ServedWindow() {
 
 // ---- epochs
 
-// While ready() is false, others may need this rank's part in MPI messages.
+// Waits until ready() returns true. Meanwhile, others may need this rank's part in MPI messages.
 template <typename Ready>
 void ServedWindow::wait_until(const Ready& ready) {
   constexpr int kSpins = 100;
@@ -121,7 +121,8 @@ void ServedWindow::lock(int type, int rank, int assertion) {
       unchecked ? Held::unchecked : (exclusive ? Held::exclusive : Held::shared);
 }
 
-// Takes all locks or none: a rank that holds some while it waits could deadlock with another.
+// Takes all locks or none, because a rank that holds some while it waits could deadlock with
+// another.
 void ServedWindow::lock_all(int assertion) {
   const bool unchecked = (assertion & MPI_MODE_NOCHECK) != 0;
   const auto try_all = [&] {
@@ -155,7 +156,8 @@ void ServedWindow::unlock_all() {
   }
 }
 
-// A program may flush repeatedly until it sees another rank's write.
+// Completes all accesses, and makes progress now and then: a program may flush repeatedly until it
+// sees another rank's write.
 void ServedWindow::flush() {
   constexpr uint32_t kFlushes = 64;
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -278,7 +280,7 @@ class WindowTable {
   std::atomic<uint64_t> changes_{0};
 };
 
-// Never destroyed, as Requests.
+// The table is never destroyed, for the same reason as Requests.
 WindowTable& window_table = *std::make_unique<WindowTable>().release();
 
 }  // namespace
@@ -319,7 +321,7 @@ void* allocate_memory(MPI_Aint bytes, MPI_Info info) {
 
 bool free_memory(void* memory) {
   AllocatedMemory& all = allocated_memory();
-  decltype(all.pieces)::node_type piece;  // freed outside the lock
+  decltype(all.pieces)::node_type piece;  // destroyed, and so freed, outside the lock
   const std::lock_guard lock(all.mutex);
   piece = all.pieces.extract(static_cast<std::byte*>(memory));
   return !piece.empty();

@@ -1,9 +1,9 @@
 // MPI windows that Tutti serves: those whose memory all ranks of the window have mapped.
 //
-// A window belongs to Tutti on all ranks, or to the MPI library; its creation decides. A window of
-// Tutti's has a handle of the MPI library, a window without memory, which carries the group, the
-// attributes, the name, the info and the error handler. Tutti handles all accesses to the memory,
-// and opens, closes and completes epochs. An access is complete when its call returns.
+// Its creation decides if Tutti or the MPI library serves a window, on all ranks. For a window that
+// Tutti serves, the MPI library creates a window without memory, whose handle carries the group,
+// the attributes, the name, the info and the error handler. Tutti handles all accesses to the
+// memory, and opens, closes and completes epochs. An access is complete when its call returns.
 //
 //   Win_allocate    part of rank r   | the program's memory | control of rank r |
 //   Win_create      part of rank r   | the program's memory |    and a window of controls
@@ -35,8 +35,8 @@ struct Part {
 
 class ServedWindow {
  public:
-  // Collective among the ranks of the channel. `memory` is the program's; `own` keeps this rank's
-  // memory alive if Tutti allocated it. The window has no handle yet.
+  // Creates the window, without a handle. Collective among the ranks of the channel. `memory` is
+  // the program's; `own` keeps this rank's memory alive if Tutti allocated it.
   ServedWindow(Channel& channel, std::vector<Part> parts, std::byte* memory,
                std::shared_ptr<void> own);
   ~ServedWindow();
@@ -45,10 +45,10 @@ class ServedWindow {
   // Returns the bytes to allocate for a part with its control block.
   static uint64_t bytes_with_control(int64_t bytes, int ranks);
 
-  // True if this rank has mapped all parts.
+  // Returns true if this rank has mapped all parts.
   bool is_whole() const { return is_whole_; }
   void set_handle(MPI_Win handle);
-  // Collective: completes all accesses. Only the destructor may follow.
+  // Completes all accesses. Collective. Only the destructor may follow.
   void free() { window_.free(); }
 
   int rank() const { return window_.rank(); }
@@ -58,17 +58,17 @@ class ServedWindow {
   const Part& part(int rank) const { return parts_[static_cast<size_t>(rank)]; }
   bool is_allocated() const { return own_ != nullptr; }
   std::byte* memory() const { return memory_; }
-  MPI_Aint* bytes() { return &bytes_; }  // for MPI_WIN_SIZE
+  MPI_Aint* bytes() { return &bytes_; }  // address of the size, for the attribute MPI_WIN_SIZE
   std::byte* data(int rank) const { return data_[static_cast<size_t>(rank)]; }
 
-  // Passive target synchronisation.
+  // Implement passive target synchronisation: MPI's functions of the same names.
   void lock(int type, int rank, int assertion);
   void lock_all(int assertion);
   void unlock(int rank);
   void unlock_all();
   // Completes accesses at this rank and at the targets.
   void flush();
-  // Active target synchronisation: MPI's functions of the same names.
+  // Implement active target synchronisation: MPI's functions of the same names.
   void post(MPI_Group group);
   void start(MPI_Group group);
   void complete();
@@ -87,16 +87,16 @@ class ServedWindow {
   std::vector<int> ranks_of(MPI_Group group) const;
   void map(int ranks);
 
-  const std::shared_ptr<void> own_;  // outlives the window on it
+  const std::shared_ptr<void> own_;  // this rank's memory, which outlives the window on it
   std::byte* const memory_;
   MPI_Aint bytes_;
   const std::vector<Part> parts_;
   const std::shared_ptr<void> stand_in_;  // a part for a rank whose program passes no memory
   Window window_;
-  std::optional<Window> controls_;  // for Win_create
+  std::optional<Window> controls_;  // control blocks of a window of Win_create
   MPI_Group group_ = MPI_GROUP_NULL;
   bool is_whole_ = true;
-  std::vector<std::byte*> data_;  // by rank, as the following members
+  std::vector<std::byte*> data_;  // by rank, as are the following members
   std::vector<Control*> control_;
   std::vector<Held> held_;
   bool all_held_ = false;
@@ -105,20 +105,21 @@ class ServedWindow {
   std::atomic<uint32_t> flushes_{0};
 };
 
-// Returns null if the window belongs to the MPI library.
+// Returns the window that Tutti serves behind this handle; null if the MPI library serves it.
 ServedWindow* served(MPI_Win win);
 // Registers or unregisters the window of this handle for served().
 void add_window(MPI_Win win, std::unique_ptr<ServedWindow> window);
 std::unique_ptr<ServedWindow> remove_window(MPI_Win win);
-// Destroys the windows that the program has not freed with MPI_Win_free. Called before
+// Destroys the windows that the program has not freed with MPI_Win_free; called before
 // MPI_Finalize.
 void end_windows();
 
-// Allocates memory for MPI_Alloc_mem, which may become a window. Null: Tutti provides none.
+// Allocates memory for MPI_Alloc_mem, which may become a window. Returns null if Tutti provides
+// none.
 void* allocate_memory(MPI_Aint bytes, MPI_Info info);
-// Returns false if the memory does not come from allocate_memory().
+// Frees the memory. Returns false if it does not come from allocate_memory().
 bool free_memory(void* memory);
-// True if these bytes are the memory of one allocate_memory(), or of an allocated window.
+// Returns true if these bytes are the memory of one allocate_memory(), or of an allocated window.
 bool is_allocated_memory(const void* memory, MPI_Aint bytes);
 
 // Implement the two functions that create windows. `base` receives the memory's address.

@@ -36,7 +36,7 @@ enum ncclRedOp_t : int {
   ncclMax = 2,
   ncclMin = 3,
   ncclAvg = 4,
-  ncclNumOps = 5,  // from here on: created by ncclRedOpCreatePreMulSum
+  ncclNumOps = 5,  // from this value on: operators that ncclRedOpCreatePreMulSum created
 };
 
 enum ncclDataType_t {
@@ -60,7 +60,7 @@ enum ncclScalarResidence_t { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 }
 inline constexpr int NCCL_SPLIT_NOCOLOR = -1;
 inline constexpr int NCCL_SHRINK_DEFAULT = 0;
 
-// Their contents tune NCCL's own choices.
+// A configuration, whose contents tune NCCL's own choices.
 struct ncclConfig_t;
 struct ncclSimInfo_t;
 

@@ -1,5 +1,5 @@
-// NCCL's communication functions: each becomes a request on device memory, enqueued on the caller's
-// stream, or collected by the group.
+// NCCL's communication functions. Each becomes a request on device memory, which is enqueued on the
+// caller's stream, or collected by the group.
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -54,7 +54,7 @@ struct Call {
   void run(const Request& request) const { comm.communicator.run(request, {.stream = {stream}}); }
 };
 
-// `act` takes a Call and executes it.
+// Makes a Call from the arguments and passes it to `act`.
 template <typename Act>
 ncclResult_t call(ncclComm_t comm, ncclDataType_t type, cudaStream_t stream, const Act& act) {
   return guarded([&] {
@@ -134,7 +134,7 @@ using tutti::nccl::Use;
 
 // ---- operators
 
-// A scalar on the device is read now, not when a collective runs.
+// Creates an operator. A scalar on the device is read now, not when a collective runs.
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
                                       ncclScalarResidence_t residence, ncclComm_t comm) {
   return guarded([&] {

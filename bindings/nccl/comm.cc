@@ -19,9 +19,9 @@ namespace tutti::nccl {
 
 namespace {
 
-// The content of an ncclUniqueId.
+// The bytes of an ncclUniqueId.
 struct Place {
-  char what[8];  // equals kWhat
+  char what[8];  // has the text kWhat
   char address[64];
   uint16_t port;
   char token[33];
@@ -54,11 +54,11 @@ class Listeners {
   std::map<std::string, Fd> sockets_;
 };
 
-// The communicators of this process: by handle, and the ranks of each group of them.
+// The communicators of this process by handle, and the ranks of each group of communicators.
 class Members {
  public:
   static Members& of_process() {
-    // Never destroyed: a program that exits without ncclCommDestroy leaks nothing else.
+    // It is never destroyed; a program that exits without ncclCommDestroy leaks nothing else.
     static Members& members = *std::make_unique<Members>().release();
     return members;
   }
@@ -69,13 +69,13 @@ class Members {
     known_.emplace(handle, std::move(comm));
     return handle;
   }
-  // Returns null if it no longer exists.
+  // Returns the communicator; null if it no longer exists.
   std::shared_ptr<ncclComm> find(ncclComm_t handle) const {
     const std::lock_guard lock(mutex_);
     const auto found = known_.find(handle);
     return found == known_.end() ? nullptr : found->second;
   }
-  // Returns the communicators that are released now.
+  // Removes a communicator. Returns the communicators that are released now.
   std::vector<std::shared_ptr<ncclComm>> remove(const std::shared_ptr<ncclComm>& comm) {
     const std::lock_guard lock(mutex_);
     known_.erase(comm.get());
@@ -101,12 +101,12 @@ thread_local std::string error_text;
 
 using Actions = std::vector<std::function<void()>>;
 
-// The state that a thread's group collects.
+// State that a thread's group collects.
 struct Meetings {
   int depth = 0;
   std::map<const void*, Actions> by_rank;
-  std::vector<Use> uses;                           // of calls that the group's end makes
-  std::vector<std::shared_ptr<ncclComm>> leaving;  // at the group's end
+  std::vector<Use> uses;                           // uses by calls that the group's end makes
+  std::vector<std::shared_ptr<ncclComm>> leaving;  // communicators that leave at the group's end
 };
 thread_local Meetings meetings;
 
@@ -144,7 +144,7 @@ ncclResult_t result_of(ErrorCode code) {
       return ncclSystemError;
     case ErrorCode::internal:
       return ncclInternalError;
-    default:  // a failure caused by another rank
+    default:  // a failure that another rank caused
       return ncclRemoteError;
   }
 }

@@ -1,4 +1,4 @@
-// The object behind an ncclComm_t, the rendezvous by ncclUniqueId, and leaving.
+// The object behind an ncclComm_t, the rendezvous by ncclUniqueId, and how a rank leaves.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ struct ncclComm {
   std::atomic<int> splits = 0;
   tutti::UseGate gate;  // guards the whole object
   std::mutex mutex;
-  std::map<int, double> factors;  // of operators, by number; guarded by mutex
+  std::map<int, double> factors;  // factors of operators, by number; guarded by mutex
   int operators_made = 0;         // guarded by mutex
 };
 
@@ -33,7 +33,7 @@ struct ncclWindow_vidmem {
 namespace tutti::nccl {
 
 ncclResult_t failed(ErrorCode code, const std::string& text);
-const std::string& last_error();  // of the calling thread
+const std::string& last_error();  // error of the calling thread
 
 // Runs an action and converts its exception to a result: no exception crosses the C interface.
 template <typename Action>
@@ -62,7 +62,8 @@ T& checked(T* pointer, const char* what) {
 // destroy it, at any time.
 class Use {
  public:
-  // Throws Error(invalid_argument) if the communicator has been destroyed or aborted.
+  // Begins the use. Throws Error(invalid_argument) if the communicator has been destroyed or
+  // aborted.
   explicit Use(std::shared_ptr<ncclComm> comm);
   ncclComm& operator*() const { return *comm_; }
   ncclComm* operator->() const { return comm_.get(); }
@@ -73,29 +74,30 @@ class Use {
   UseGate::Use inside_;
 };
 
-// Looks up a handle. Throws Error(invalid_argument) if it is NULL, or its communicator no longer
-// exists.
+// Looks up a handle and begins a use. Throws Error(invalid_argument) if the handle is NULL, or its
+// communicator no longer exists.
 Use use(ncclComm_t comm);
 
-// Starts listening for the job's ranks, in the calling process, which must be rank 0's.
+// Starts listening for the job's ranks in the calling process, which must be the process of rank 0.
 ncclUniqueId make_id();
-// Blocks until all ranks have joined. Uses the current device.
+// Joins the job on the current device. Blocks until all ranks have joined.
 ncclComm_t join(const ncclUniqueId& id, int rank, int ranks);
-// Wraps a part of `comm`; `name` distinguishes it from other parts that its ranks create.
+// Returns the handle of `part`, a part of `comm`. `name` distinguishes it from other parts that its
+// ranks create.
 ncclComm_t part_of(ncclComm& comm, Communicator part, const std::string& name);
-// Rejects further calls, waits for those of other threads, and leaves; within a group, at its end.
-// The communicator is released when all its ranks in this process have left: one thread may drive
-// several of them, and leaving ranks wait for each other.
+// Rejects further calls, waits for calls of other threads, and leaves; within a group, at its end.
+// The communicator is released when all its ranks in this process have left, because one thread may
+// drive several of them, and leaving ranks wait for each other.
 void leave(ncclComm_t comm);
-// As above, but first makes all calls on the communicator fail at once.
+// Makes all calls on the communicator fail at once, and then leaves it as leave() does.
 void abort(ncclComm_t comm);
 
-// Runs the action now, or within a group at its end: then each `rank`'s actions run in a thread of
-// their own, in order, because one thread may drive several ranks.
+// Runs the action: now or, within a group, at its end. At the end each `rank`'s actions run in a
+// thread of their own, in order, because one thread may drive several ranks.
 void meet_others(const void* rank, std::function<void()> action);
-// As above for an action on a communicator, which that thread then uses.
+// Runs an action on a communicator, in the same way; the thread that runs it uses the communicator.
 void meet_others(const Use& comm, std::function<void(ncclComm&)> action);
-// Within a group, keeps the communicator alive until its end, when the call is made.
+// Keeps the communicator alive until the end of the group, when the call is made.
 void use_in_group(Use comm);
 void begin_group();
 void end_group();

@@ -28,7 +28,7 @@ namespace {
 // The NCCL version whose interface this is.
 constexpr int kVersion = 22809;
 
-// Allocations of ncclMemAlloc, by address.
+// The allocations of ncclMemAlloc, by address.
 struct Allocations {
   std::mutex mutex;
   std::map<void*, tutti::Memory<std::byte>> memory;
@@ -64,7 +64,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
   });
 }
 
-// The configuration is ignored: non-blocking mode permits blocking.
+// Joins the job. The configuration is ignored: non-blocking mode permits blocking.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t*) {
   return ncclCommInitRank(comm, ranks, id, rank);
@@ -82,7 +82,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   return guarded([&] {
     checked(comms, "the output pointer for the communicators");
     if (count < 1) invalid(cat("invalid number of devices ", count));
-    // collected before the group, because there may be none
+    // The contexts are created before the group begins, because this throws if a device is missing.
     std::vector<tutti::cuda::Context> contexts;
     for (int rank = 0; rank < count; ++rank) {
       contexts.emplace_back(devices == nullptr ? rank : devices[rank]);
@@ -236,7 +236,7 @@ ncclResult_t ncclMemFree(void* memory) {
   });
 }
 
-// Registration is local to one rank, so it changes nothing. Windows are collective.
+// Does nothing: registration is local to one rank, while Tutti's windows are collective.
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, size_t, void** handle) {
   return guarded([&] {
     use(comm);
@@ -248,7 +248,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void*) {
   return guarded([&] { use(comm); });
 }
 
-// A NULL window means that there is no faster path.
+// Registers a window. A NULL window means that there is no faster path.
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
                                     ncclWindow_t* window, int) {
   return guarded([&] {

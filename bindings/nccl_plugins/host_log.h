@@ -9,7 +9,7 @@
 
 namespace tutti::nccl {
 
-// NCCL has one logger for all plugins. Null: none.
+// Sets NCCL's logger, of which there is one for all plugins. Null: none.
 void set_logger(ncclDebugLogger_t log);
 void warn(unsigned long subsystems, const std::string& text);
 void inform(unsigned long subsystems, const std::string& text);
@@ -17,7 +17,7 @@ void inform(unsigned long subsystems, const std::string& text);
 // Logs the exception being handled, and returns NCCL's result code for it.
 ncclResult_t result_of_exception(unsigned long subsystems) noexcept;
 
-// Runs the body of a plugin's function.
+// Runs the body of a plugin's function, and returns the result code.
 template <typename Body>
 ncclResult_t guarded(unsigned long subsystems, Body&& body) noexcept {
   try {

@@ -20,10 +20,11 @@ namespace tutti::nccl {
 
 namespace {
 
-// The default of NCCL's own sockets.
+// Speed of an unknown interface, the default of NCCL's own sockets.
 constexpr int kUsualMbits = 10'000;
 
-// The system reports -1 for a link that is down, and for some virtual ones.
+// Returns the speed in megabits per second. The system reports -1 for a link that is down, and for
+// some virtual ones.
 int speed_of(const std::string& name) {
   int mbits = 0;
   std::ifstream file(cat("/sys/class/net/", name, "/speed"));

@@ -17,8 +17,8 @@ namespace tutti::nccl {
 namespace {
 
 constexpr char kName[] = "Tutti";
-// Each connection uses descriptors, whose limit is raised as far as possible; NCCL's own sockets
-// report the same.
+// Maximum number of connections. Each uses descriptors, whose limit is raised as far as possible;
+// NCCL's own sockets report the same number.
 constexpr int kMostComms = 65536;
 
 template <typename Body>
@@ -39,7 +39,7 @@ const Interface& interface_of(int device) {
               cat("network device ", device, " does not exist: there are ", interfaces().size()));
 }
 
-// NCCL stores these objects as void*.
+// Returns an object as void*, as which NCCL stores it.
 template <typename T>
 void* hand_out(std::unique_ptr<T> owned) {
   return owned.release();
@@ -205,7 +205,7 @@ ncclResult_t receive_of_v10(void* receiver, int n, void** data, size_t* sizes, i
   return receive(receiver, n, data, sizes, tags, memories, request);
 }
 
-// Data received into host memory is already visible.
+// Does nothing: data received into host memory is already visible.
 ncclResult_t flush(void*, int, void**, int*, void**, void** request) {
   *request = nullptr;
   return ncclSuccess;
@@ -221,7 +221,7 @@ ncclResult_t test(void* request, int* done, int* sizes) {
   });
 }
 
-// The common part of all versions; each adds a few members.
+// Returns the members that all versions have; each adds a few more.
 template <typename Net>
 constexpr Net common() {
   Net net{};
@@ -238,8 +238,8 @@ constexpr Net common() {
   net.closeSend = take_back<Sender>;
   net.closeRecv = take_back<Receiver>;
   net.closeListen = take_back<Listener>;
-  // Null, as in NCCL's own sockets: no GPU-driven network (getDeviceMr, irecvConsumed), no virtual
-  // devices (makeVDevice).
+  // The other members are null, as in NCCL's own sockets: no GPU-driven network (getDeviceMr,
+  // irecvConsumed), no virtual devices (makeVDevice).
   return net;
 }
 

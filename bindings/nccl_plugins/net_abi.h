@@ -15,10 +15,10 @@ inline constexpr size_t NCCL_MAX_NET_SIZE_BYTES = size_t{1} << 40;
 inline constexpr int NCCL_NET_DEVICE_HOST = 0;
 inline constexpr int16_t NCCL_NET_ID_UNDEF = -1;
 
-// For GPU-driven networks, which this plugin is not.
+// Handle of GPU-driven networks, which this plugin is not.
 struct ncclNetDeviceHandle_t;
 
-struct ncclNetVDeviceProps_v9_t {  // up to v11
+struct ncclNetVDeviceProps_v9_t {  // until v11
   int ndevs;
   int devs[4];
 };
@@ -37,7 +37,7 @@ struct ncclNetProperties_v8_t {
   uint64_t guid;
   int ptrSupport;
   int regIsGlobal;
-  int speed;  // Mbit/s
+  int speed;  // in Mbit/s
   int port;
   float latency;
   int maxComms;
@@ -46,7 +46,7 @@ struct ncclNetProperties_v8_t {
   int netDeviceVersion;
 };
 
-struct ncclNetProperties_v9_t {  // and v10
+struct ncclNetProperties_v9_t {  // also v10
   char* name;
   char* pciPath;
   uint64_t guid;

@@ -17,21 +17,21 @@ namespace tutti::nccl {
 
 namespace {
 
-// A slice of this size easily outweighs its header and system call; a message is spread over all
-// streams, in pieces small enough for an idle stream to help.
+// Minimum size of a slice, at which it takes much longer than its header and system call. A message
+// is spread over all streams, in pieces small enough for an idle stream to help.
 constexpr uint64_t kLeastSlice = 64 << 10;
 constexpr uint64_t kMostSlice = 1 << 20;
-// Interval between checks of confirmed bytes: long enough to be free.
+// Interval between checks of confirmed bytes, long enough to cost nothing.
 constexpr int64_t kBetweenLooks = 1'000'000'000;
-// Limit on what one stream moves per turn, so that all get their turn.
+// Limit on the number of slices that one stream moves per turn, so that all streams get their turn.
 constexpr int kMovesAtOnce = 16;
 
 void set_option(int socket, int level, int option, int value) {
   ::setsockopt(socket, level, option, &value, sizeof(value));
 }
 
-// Detects a peer whose host is gone within half a minute, also at an end that only receives. A few
-// probes of an idle stream may be lost beside those that fill the network.
+// Enables keepalive, which detects within half a minute that a peer's host is gone, also at an end
+// that only receives. A few probes of an idle stream may be lost while others fill the network.
 void watch_over(int socket) {
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 10);
@@ -101,7 +101,7 @@ Sender::Sender(Streams streams)
       streams_(make_streams<SendStream>(std::move(streams))),
       on_stream_(streams_.size(), nullptr) {}
 
-// Closing a socket with unread input discards unsent output.
+// Reads all posts first, because closing a socket with unread input discards unsent output.
 Sender::~Sender() { read_posts(); }
 
 Transfer* Sender::offer(const void* memory, uint64_t bytes, int tag) {
@@ -226,7 +226,8 @@ void Receiver::progress() {
   look_for_end();
 }
 
-// A sender that has gone is not a failure here: earlier bytes may still be in transit.
+// Sends queued posts. A sender that has gone is not a failure here: earlier bytes may still be in
+// transit.
 void Receiver::send_posts() {
   while (!unsent_.empty()) {
     const ssize_t sent =
@@ -245,8 +246,8 @@ void Receiver::advance(ReceiveStream& stream) {
     if (moved == Moved::end) {
       stream.set_ended();
       if (error != 0) last_error_ = error;
-      // Sockets of an exited process report only this, each after all earlier bytes have been read;
-      // other errors are local to this stream, and the sender may never learn of them.
+      // Sockets of an exited process report only these errors, each after all earlier bytes have
+      // been read. Other errors concern this stream only, and the sender may never learn of them.
       const bool may_have_left = error == 0 || error == ECONNRESET || error == EPIPE;
       if (!stream.between_slices() || !may_have_left) fail_of_end(peer_, error);
       return;
@@ -278,7 +279,8 @@ void Receiver::take(const Slice& slice) {
   transfer->is_done = transfer->arrived == transfer->bytes;
 }
 
-// All streams end when the sender leaves; everything it sent has arrived by then.
+// Fails the link once all streams have ended, because the sender has left; everything that it sent
+// has arrived by then.
 void Receiver::look_for_end() {
   if (std::ranges::all_of(streams_, &ReceiveStream::ended)) fail_of_end(peer_, last_error_);
 }

@@ -1,14 +1,14 @@
-// The two ends of a connection, driven by NCCL's proxy: one thread at a time, which polls (test())
-// and never blocks. Nothing progresses unless it polls.
+// The two ends of a connection. NCCL's proxy drives them: one thread at a time polls (test()) and
+// never blocks. Nothing progresses unless it polls.
 //
 //     Receiver                                  Sender
 //     post(): memory, tag  -- Post, stream 0 -->  offer(): the first post of that tag takes it
 //     into that memory     <- slices, any stream --
 //
-// A message has a destination before it is sent: nothing is buffered in between, messages of
+// A message has a destination before it is sent. So nothing is buffered in between, messages of
 // different tags need not be received in the order in which they were sent, and large ones are
-// spread over all streams. NCCL posts receives some messages ahead, so that mostly the sender finds
-// one.
+// spread over all streams. NCCL posts receives some messages ahead, so that the sender mostly finds
+// a post.
 #pragma once
 
 #include <array>
@@ -27,17 +27,18 @@ namespace tutti::nccl {
 
 class Link;
 
-// A transfer of a link; NCCL's `request` points to it.
+// A transfer of a link. NCCL's `request` points to it.
 struct Transfer {
   Link* link = nullptr;
   bool used = false;
-  uint64_t number = 0;  // of the receive
+  uint64_t number = 0;  // number of the receive
   std::byte* memory = nullptr;
-  uint64_t bytes = 0;  // of the message; for a receive the maximum, until the first slice arrives
-  bool is_known = false;  // bytes is the message's size
-  uint64_t begun = 0;     // send: bytes handed to streams
-  int under_way = 0;      // send: slices in flight
-  uint64_t arrived = 0;   // receive: bytes
+  // Size of the message; for a receive the maximum, until the first slice arrives.
+  uint64_t bytes = 0;
+  bool is_known = false;  // true: `bytes` is the message's size
+  uint64_t begun = 0;     // send: number of bytes handed to streams
+  int under_way = 0;      // send: number of slices in flight
+  uint64_t arrived = 0;   // receive: number of bytes received
   bool is_done = false;
 };
 
@@ -48,8 +49,8 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Returns the bytes of the message once it is complete, and frees the transfer. Throws
-  // Error(rank_died, connection_lost, mismatch) if the link has failed.
+  // Returns the size of the message once the transfer is complete, and frees the transfer; nullopt
+  // before. Throws Error(rank_died, connection_lost, mismatch) if the link has failed.
   std::optional<uint64_t> test(Transfer& transfer);
 
  protected:
@@ -71,8 +72,8 @@ class Sender final : public Link {
   explicit Sender(Streams streams);
   ~Sender() override;
 
-  // Returns null if nothing is posted for this tag yet, or too many transfers are in flight. Throws
-  // as test().
+  // Starts a send. Returns null if nothing is posted for this tag yet, or if too many transfers are
+  // in flight. Throws as test().
   Transfer* offer(const void* memory, uint64_t bytes, int tag);
 
  private:
@@ -85,10 +86,10 @@ class Sender final : public Link {
 
   std::string peer_;
   std::vector<SendStream> streams_;
-  std::vector<Transfer*> on_stream_;  // the transfer whose slice each stream carries
-  std::deque<Post> posts_;            // posts without a message
-  std::deque<Transfer*> waiting_;     // transfers not completely handed to streams
-  Post post_;                         // the post being read
+  std::vector<Transfer*> on_stream_;  // by stream: the transfer whose slice it carries
+  std::deque<Post> posts_;            // posts that no message has taken
+  std::deque<Transfer*> waiting_;     // transfers that are not completely handed to streams
+  Post post_;                         // the post that is being read
   size_t post_bytes_ = 0;
   int64_t next_look_ns_ = 0;
 };
@@ -97,7 +98,7 @@ class Receiver final : public Link {
  public:
   explicit Receiver(Streams streams);
 
-  // Returns null if too many transfers are in flight. Throws as test().
+  // Posts a receive. Returns null if too many transfers are in flight. Throws as test().
   Transfer* post(void* memory, uint64_t bytes, int tag);
 
  private:

@@ -34,8 +34,8 @@ class Connecting;
 // The handle that NCCL passes from one end to the other.
 struct Handle {
   uint64_t magic = 0;
-  // State of the connecting side, kept here between its calls, as NCCL's own networks do: NCCL
-  // passes the same memory each time, until the connection exists.
+  // State of the connecting side between its calls. NCCL passes the same memory each time until the
+  // connection exists, and NCCL's own networks keep their state there too.
   Connecting* connecting = nullptr;
   std::array<char, 32> key = {};
   std::array<char, 64> address = {};  // numeric, zero-terminated
@@ -51,11 +51,12 @@ void write_handle(const Handle& handle, void* memory);
 
 class Listener {
  public:
-  // Throws Error(bootstrap, system).
+  // Starts listening. Throws Error(bootstrap, system).
   explicit Listener(const std::string& interface);
 
   const Handle& handle() const { return handle_; }
-  // Performs one turn; returns the streams of a sender that has opened all of them.
+  // Does the next step without blocking. Returns the streams of a sender once it has opened all of
+  // them.
   std::optional<Streams> accept();
 
  private:
@@ -63,7 +64,7 @@ class Listener {
 
   Handle handle_;
   bootstrap::Acceptor acceptor_;
-  std::map<uint64_t, Streams> coming_;  // by the senders' own numbers
+  std::map<uint64_t, Streams> coming_;  // by the number that the sender chose
   std::vector<Streams> come_;
 };
 
@@ -71,8 +72,8 @@ class Connecting {
  public:
   explicit Connecting(const Handle& handle);
 
-  // Performs one turn; returns all streams once they are open. Throws Error(connection_lost,
-  // bootstrap, system).
+  // Does the next step without blocking. Returns all streams once they are open. Throws
+  // Error(connection_lost, bootstrap, system).
   std::optional<Streams> advance();
 
  private:

@@ -9,7 +9,7 @@ namespace tutti::nccl {
 
 namespace {
 
-// EAGAIN means nothing moved. `got`: the result of send or receive.
+// Converts the result `got` of send or receive. EAGAIN means that nothing moved.
 Moved moved(ssize_t got, int& error) {
   if (got > 0) return Moved::some;
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Moved::nothing;

@@ -1,5 +1,5 @@
-// One socket of a connection: slices of messages, each after a header, sent from the caller's
-// memory and received directly into it. Never blocks.
+// One socket of a connection. It carries slices of messages, each after a header, which are sent
+// from the caller's memory and received directly into it. Never blocks.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,7 +21,7 @@ namespace tutti::nccl {
 struct Post {
   uint32_t magic = 0x54504f53;
   int32_t tag = 0;
-  uint64_t number = 0;  // of the receive; slices refer to it
+  uint64_t number = 0;  // number of the receive; slices refer to it
   uint64_t bytes = 0;   // capacity of the receive
 };
 
@@ -31,11 +31,11 @@ struct Slice {
   uint32_t reserved = 0;
   uint64_t number = 0;  // Post::number
   uint64_t total = 0;   // size of the message
-  uint64_t offset = 0;  // of this part
+  uint64_t offset = 0;  // offset of this part in the message
   uint64_t bytes = 0;
 };
 
-enum class Moved { nothing, some, end };  // end: the connection ended or failed (errno, 0: EOF)
+enum class Moved { nothing, some, end };  // `end`: the connection ended or failed (errno, 0: EOF)
 
 class SendStream {
  public:
@@ -43,10 +43,12 @@ class SendStream {
 
   int fd() const { return socket_.get(); }
   bool idle() const { return left_ == 0; }
-  // Requires idle(). `payload` must stay valid until the slice has been sent.
+  // Starts to send a slice; requires idle(). `payload` must stay valid until the slice has been
+  // sent.
   void begin(const Slice& slice, const std::byte* payload);
   Moved advance(int& error);
-  // Returns an error text if sent bytes have not been confirmed for long, otherwise an empty text.
+  // Checks the connection. Returns an error text if sent bytes have not been confirmed for long,
+  // otherwise an empty text.
   std::string outage(int64_t now_ns) {
     return outage_.look(socket_.get(), now_ns, network_timeout());
   }
@@ -66,13 +68,13 @@ class ReceiveStream {
   int fd() const { return socket_.get(); }
   bool ended() const { return ended_; }
   void set_ended() { ended_ = true; }
-  // True if no part of a slice has arrived.
+  // Returns true if no part of a slice has arrived.
   bool between_slices() const { return header_bytes_ == 0; }
-  // Returns a slice whose payload has no destination yet; it must be placed before the next
-  // advance().
+  // Returns the slice whose payload has no destination yet; null if there is none. The slice must
+  // be placed before the next advance().
   const Slice* arrived() const { return !placed_ && header_is_whole() ? &slice_ : nullptr; }
   void place(std::byte* destination);
-  // True once the payload is complete: the next slice follows.
+  // Returns true once the payload is complete: the next slice follows.
   bool complete() const { return placed_ && payload_left_ == 0; }
   Slice take();
   Moved advance(int& error);

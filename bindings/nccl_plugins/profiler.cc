@@ -18,14 +18,14 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kKinds = {
     "group API", "call API", "kernel launch", "group", "call", "proxy op", "proxy step"};
-// Threads of each kind are numbered from a multiple of this.
+// Threads of each kind are numbered from a multiple of this number.
 constexpr int kThreadsOfKind = 1000;
 
 int index_of(EventKind kind) { return static_cast<int>(kind); }
 
 double microseconds(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
-// Assigns events of a kind to displayed threads: events on one thread must not overlap.
+// Assigns events of a kind to displayed threads, so that events on one thread do not overlap.
 class Lanes {
  public:
   int place(int64_t start_ns, int64_t end_ns) {
@@ -45,8 +45,9 @@ Json name_event(const char* what, int rank, int thread, std::string_view name) {
   return {{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
-// Returns the ends of the events. NCCL marks a queued call as stopped while its proxy still works:
-// such an event lasts until the last event inside it. An event that never stopped lasts until now.
+// Returns the time at which each event ended. NCCL marks a queued call as stopped while its proxy
+// still works: such an event lasts until the last event inside it. An event that never stopped
+// lasts until now.
 std::vector<int64_t> ends_of(const std::deque<Event>& events,
                              const std::map<const void*, size_t>& places) {
   const int64_t now = now_ns();

@@ -109,7 +109,7 @@ struct ncclProfilerEventDescr_v4_t {
   };
 };
 
-// v6 has more union members, for events of copy engines.
+// Description of an event. v6 has more union members, for events of copy engines.
 struct ncclProfilerEventDescr_v5_t {
   uint64_t type;
   void* parentObj;
@@ -168,7 +168,7 @@ union ncclProfilerEventStateArgs_v3_t {
     int steps;
   } proxyOp;
 };
-union ncclProfilerEventStateArgs_v4_t {  // and later
+union ncclProfilerEventStateArgs_v4_t {  // also later versions
   struct {
     size_t transSize;
   } proxyStep;
@@ -196,7 +196,7 @@ struct ncclProfiler_v4_t {
   ncclResult_t (*finalize)(void* context);
 };
 
-struct ncclProfiler_v5_t {  // and v6
+struct ncclProfiler_v5_t {  // also v6
   const char* name;
   ncclResult_t (*init)(void** context, uint64_t comm_id, int* mask, const char* comm_name,
                        int nodes, int ranks, int rank, ncclDebugLogger_t log);

@@ -1,5 +1,5 @@
 // The profiler plugin: one implementation, and for each version of NCCL's interface the struct that
-// NCCL looks up. A failure here never stops a call of NCCL.
+// NCCL looks up. A failure here never makes a call of NCCL fail.
 #include <unistd.h>
 
 #include <atomic>
@@ -38,7 +38,7 @@ std::string hexadecimal(uint64_t number) {
 
 std::string text_of(const char* text) { return text == nullptr ? "?" : text; }
 
-// Describes work in NCCL's queues: what a kernel does.
+// Describes work in NCCL's queues, which is the work of a kernel.
 template <typename Description>
 Event call_of(const Description& what) {
   Event event{.kind = EventKind::call, .name = text_of(what.coll.func)};
@@ -163,7 +163,8 @@ ncclResult_t begin(void** context, int* mask, int wanted, const std::string& com
   });
 }
 
-// v3 provides neither: processes and their communicators are numbered here.
+// Starts a recording. v3 provides neither a name nor a rank, so processes and their communicators
+// are numbered here.
 ncclResult_t begin_of_v3(void** context, int* mask) {
   static std::atomic<int> communicators{0};
   return begin(context, mask, kBeforeV5, cat(::getpid(), "-", communicators++), -1, nullptr);
@@ -179,8 +180,8 @@ ncclResult_t begin_of_v5(void** context, uint64_t communicator, int* mask, const
   return begin(context, mask, kSinceV5, hexadecimal(communicator), rank, log);
 }
 
-// A proxy may work for another process of the host (PXN): then neither the context nor the parent
-// is memory of this process, and the event is skipped.
+// Returns the recording of an event; null if the event is skipped. A proxy may work for another
+// process of the host (PXN). Then neither the context nor the parent is memory of this process.
 template <typename Description>
 Recording* recording_of(void* context, const Description& what) {
   if (what.type == ncclProfileProxyOp && what.proxyOp.pid != ::getpid()) return nullptr;

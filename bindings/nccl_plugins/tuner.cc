@@ -15,7 +15,8 @@ namespace tutti::nccl {
 
 namespace {
 
-// Above the largest host that NCCL supports: the cost model walks the plans of all ranks.
+// Limit on the number of ranks, because the cost model walks the plans of all. It is above the
+// largest host that NCCL supports.
 constexpr size_t kMostRanks = 72;
 
 // Data bytes in one of the eight steps of NCCL's buffers (src/include/device.h, comm.h): Simple's 4
@@ -25,8 +26,8 @@ constexpr GpuSlots kSlots = {.simple_bytes = (4 << 20) / 8, .lines_bytes = 512 *
 constexpr GpuSlots kSlotsOfLL128 = {.simple_bytes = kSlots.simple_bytes,
                                     .lines_bytes = 640 * 120 * 8 / 16 * 15};
 
-// 120 of 128 bytes in a line are data. Its additional latency over LL is NCCL's figure: 1.9 us a
-// hop over NVLink, against 0.6 us (hwLatencies, src/graph/tuning.cc).
+// Fraction of a line that is data: 120 of 128 bytes. The additional latency over LL is NCCL's
+// figure: 1.9 us a hop over NVLink, against 0.6 us (hwLatencies, src/graph/tuning.cc).
 constexpr double kOfALine = 120.0 / 128;
 constexpr double kLaterThanLL = 1.3e-6;
 
@@ -64,13 +65,13 @@ std::optional<Call> call_of(ncclFunc_t function) {
   return std::nullopt;
 }
 
-// Returns null if Tutti has no equivalent.
+// Returns the equivalent of NCCL's algorithm; null if Tutti has none.
 const Algorithm* program_of_nccl(Collective collective, int algorithm) {
   if (algorithm == NCCL_ALGO_TREE) {
     return collective == Collective::all_reduce ? &tree_within_host() : nullptr;
   }
   if (algorithm != NCCL_ALGO_RING) return nullptr;
-  // To or from a root, NCCL's ring is a pipeline along the ring.
+  // If there is a root, NCCL's ring is a pipeline along the ring.
   const bool rooted = collective == Collective::broadcast || collective == Collective::reduce;
   return find_algorithm(collective, rooted ? "chain" : "ring");
 }

@@ -1,7 +1,7 @@
 // Predicts the times of NCCL's own algorithms by walking equivalent programs in Tutti's cost model
 // (collectives/cost/gpu_planner.h).
 //
-// Covers GPUs of one host, of a class with known costs (gpu_costs.h: published, or measured by
+// It covers GPUs of one host, of a class with known costs (gpu_costs.h: published, or measured by
 // `tutti tune`); ring and tree; LL, LL128 and Simple. For NVLS, CollNet and PAT, several hosts and
 // other GPUs, NCCL's own predictions remain.
 #pragma once
@@ -21,28 +21,29 @@
 
 namespace tutti::nccl {
 
-// Returns the class in TUTTI_NCCL_GPU, else that of the current device; empty if its costs are
-// unknown, with the reason in `why`.
+// Returns the class that TUTTI_NCCL_GPU names, or the class of the current device. If its costs are
+// unknown, returns an empty text, with the reason in `why`.
 std::string find_gpu_class(std::string& why);
 
-// Up and down the chain of ranks, like NCCL's "tree" within a host.
+// Returns the algorithm of NCCL's "tree" within a host: along the chain of ranks to one end, and
+// back.
 const Algorithm& tree_within_host();
 
 class Tuner {
  public:
   Tuner(size_t ranks, size_t nodes);
 
-  // Replaces the entries that are known and that NCCL has not disabled.
+  // Replaces the entries of `table` whose times are known and which NCCL has not disabled.
   void fill(ncclFunc_t function, size_t bytes, float* table, int algorithms, int protocols);
 
  private:
-  // Returns microseconds; nullopt: unknown.
+  // Returns the time in microseconds; nullopt if it is unknown.
   std::optional<float> time(ncclFunc_t function, size_t bytes, int algorithm, int protocol);
 
   int ranks_ = 0;
   std::mutex mutex_;
-  // Null: this communicator is not covered. In the second planner, LL128 takes the place of
-  // `lines`.
+  // Planners; null if this communicator is not covered. In the second planner, LL128 takes the
+  // place of `lines`.
   std::unique_ptr<GpuPlanner> planner_;
   std::unique_ptr<GpuPlanner> planner_of_ll128_;
   std::map<std::tuple<int, uint64_t, int, int>, std::optional<float>> known_;

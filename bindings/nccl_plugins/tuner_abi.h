@@ -25,14 +25,15 @@ inline constexpr int NCCL_PROTO_SIMPLE = 2;
 inline constexpr int NCCL_NUM_PROTOCOLS = 3;
 inline constexpr float NCCL_ALGO_PROTO_IGNORE = -1;
 
-// Unused by this tuner.
+// Information that this tuner does not use.
 struct ncclNvlDomainInfo_t;
 struct ncclTunerConstants_t;
 
 struct ncclTuner_v3_t {
   const char* name;
   ncclResult_t (*init)(size_t ranks, size_t nodes, ncclDebugLogger_t log, void** context);
-  // The table is actually float[algorithms][protocols], whatever its type says.
+  // Changes NCCL's table of times. The table is actually float[algorithms][protocols], whatever its
+  // type says.
   ncclResult_t (*getCollInfo)(void* context, ncclFunc_t function, size_t bytes, int pipelined,
                               float** table, int algorithms, int protocols, int* channels);
   ncclResult_t (*destroy)(void* context);
@@ -68,7 +69,7 @@ struct ncclTuner_v6_t {
                               int* channels);
   ncclResult_t (*finalize)(void* context);
   ncclResult_t (*getChunkSize)(void* context, ncclFunc_t function, size_t bytes, int algorithm,
-                               int protocol, int channels, size_t* chunk);  // may be null
+                               int protocol, int channels, size_t* chunk);  // `chunk` may be null
 };
 }
 // NOLINTEND(readability-identifier-naming)

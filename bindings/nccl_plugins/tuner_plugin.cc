@@ -23,7 +23,7 @@ ncclResult_t init_of_v5(void** context, uint64_t, size_t ranks, size_t nodes, nc
   return init(ranks, nodes, log, context);
 }
 
-// The number of channels is left to NCCL, because Tutti's channels differ.
+// Fills the table. The number of channels is left to NCCL, because Tutti's channels differ.
 ncclResult_t fill(void* context, ncclFunc_t function, size_t bytes, int, float** table,
                   int algorithms, int protocols, int, int*) {
   return guarded(NCCL_TUNING, [&] {

@@ -74,27 +74,27 @@ Algorithm barrier_dissemination(int32_t radix);
 // Returns ceil(log2(ranks)): the rounds of doubling that reach all ranks.
 int32_t doublings(int32_t ranks);
 
-// Implements Algorithm::supports for algorithms that need a power of two of ranks.
+// Implements Algorithm::supports for algorithms that need the number of ranks to be a power of two.
 std::string powers_of_two_only(const Shape& shape);
 
-// Returns all ranks except this one, starting with the next rank and wrapping around.
+// Returns all ranks except shape.rank, starting with the next rank and wrapping around.
 std::vector<int32_t> others(const Shape& shape);
 
-// Returns chunks first .. first + count - 1 modulo `chunks`, as at most two ranges.
+// Returns `count` chunks from `first` on, modulo `chunks`, as at most two ranges.
 RangeList around(Space space, int32_t first, int32_t count, int32_t chunks);
 
-// Returns the largest number of distinct ranks that any rank sends to, by generating all programs.
-// For algorithms without a closed formula.
+// Returns the largest number of distinct ranks that any rank sends to. It generates the programs of
+// all ranks, for algorithms without a closed formula.
 int32_t largest_fan_out(int32_t ranks,
                         const std::function<std::vector<Step>(int32_t ranks, int32_t rank)>& steps);
 
 // Returns fan_out(radix, ranks). The last result is cached per thread, because fan_out() looks at
-// every rank and each rank's program declares its value.
+// every rank, and each rank's program contains the result.
 int32_t remembered(int32_t (*fan_out)(int32_t radix, int32_t ranks), int32_t radix, int32_t ranks);
 
 // Appends local steps that reduce one chunk of each rank into `result` by the canonical tree.
 // `of(r)` is the location of rank r's contribution; at most one contribution is outside scratch.
-// Partial sums overwrite the contributions in scratch.
+// Partial sums overwrite contributions in scratch.
 void reduce_canonically(int32_t ranks, const std::function<ChunkRange(int32_t rank)>& of,
                         ChunkRange result, std::vector<Step>& steps);
 

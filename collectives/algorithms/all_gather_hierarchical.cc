@@ -1,14 +1,14 @@
-// Hierarchical all-gather: across hosts first, then inside.
+// Hierarchical all-gather: first across hosts, then inside each host.
 //
 //   2 hosts of 3 ranks      host 0: 0  1  2       host 1: 3  4  5
 //
 //     across:  0 ⇄ 3  1 ⇄ 4  2 ⇄ 5      each rank exchanges its block with its counterparts
 //     inside:  0 ⇄ 1 ⇄ 2  3 ⇄ 4 ⇄ 5     each rank sends its two blocks to all others of its host
 //
-// If a host has NUMA nodes, and these have caches, a rank first exchanges its blocks with its
+// If a host has NUMA nodes, and these have caches, a rank then exchanges its blocks with its
 // counterparts in the other nodes, then in the other caches, then with its cache's ranks. As with a
-// ring, each block enters each host, node and cache once, whatever their sizes (carriers.h), but in
-// one round per level instead of p - 1, and through all ranks of a host in parallel.
+// ring, each block enters each host, node and cache once, whatever their sizes (carriers.h). But it
+// takes one round per level instead of p - 1, and all ranks of a host send in parallel.
 //
 // J. L. Träff: Efficient Allgather for Regular SMP-Clusters. EuroPVM/MPI 2006.
 

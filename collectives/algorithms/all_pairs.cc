@@ -6,9 +6,9 @@
 //   block to all           2   → → ■ ←       which reduces all      2   ← ← ■ →
 //                          3   → → → ■       of them                3   ← ← ← ■
 //
-// Each rank sends p - 1 messages of one block: the minimum volume, and the minimum latency where
-// messages cost little. An all-gather's block is one message with p - 1 readers: on shared memory,
-// one copy. A reduce-scatter's inputs travel unreduced and are reduced in the canonical order, so
+// Each rank sends p - 1 messages of one block: the minimum volume and, if messages cost little, the
+// minimum latency. An all-gather's block is one message with p - 1 readers: on shared memory, one
+// copy. A reduce-scatter's inputs travel unreduced and are reduced in the canonical order, so
 // 16-bit floats travel in 16 bits and are still rounded only once. (Pairwise exchange would be the
 // same program: it pairs the ranks differently in each round, but no round waits for another.)
 //

@@ -6,11 +6,11 @@
 //                      12 ←── 13, 14, 15
 //                       0 ←── 4, 8, 12     round 2: groups of 16; then all arrows in reverse
 //
-// A rank's parent clears its lowest non-zero digit in base 4: 14 = 32 (base 4) → 30 (base 4) = 12 →
-// 0.
+// To find a rank's parent, clear its lowest non-zero digit in base 4: 14 = 32 (base 4) → 30 (base
+// 4) = 12 → 0.
 //
-// 2 ceil(log_k p) rounds and 2(p-1) messages, the minimum: this is cheapest where many ranks share
-// few processors. The program is that of reduce followed by that of broadcast (knomial.cc).
+// It takes 2 ceil(log_k p) rounds and 2(p-1) messages, the minimum, so it is cheapest if many ranks
+// share few processors. The program is that of reduce followed by that of broadcast (knomial.cc).
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH. IJHPCA 19(1), 2005.

@@ -9,9 +9,9 @@
 //   round 2: r sends to r + 4 the blocks at distances 4 = 100b, 5 = 101b
 //
 // In round k every rank sends all blocks whose distance has bit k, in one message, to the rank 2^k
-// further. ceil(log2 p) messages instead of p - 1, for about (n/2) log2 p bytes instead of n: for
-// small blocks. A block's first hop reads it from the input and its last hop writes it to the
-// output, unless (in place) the block stored there has not been sent yet.
+// further. So it takes ceil(log2 p) messages instead of p - 1, but sends about (n/2) log2 p bytes
+// instead of n: it is meant for small blocks. A block's first hop reads it from the input, and its
+// last hop writes it to the output, unless (in place) the block stored there has not been sent yet.
 //
 // J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
 // Communications in Multiport Message-Passing Systems. IEEE TPDS 8(11), 1997.

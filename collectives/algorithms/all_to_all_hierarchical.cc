@@ -7,9 +7,9 @@
 //
 // With h hosts of g ranks, a rank sends g - 1 messages of h blocks inside and h - 1 messages of g
 // blocks across, instead of g (h - 1) messages of one block: fewer and larger messages between
-// hosts. If hosts have unequal sizes, one rank of a host carries the blocks for each rank elsewhere
-// (carriers.h). Levels inside hosts and racks of hosts are not used, because each level costs a
-// copy of nearly all blocks.
+// hosts. If hosts have unequal sizes, one rank of a host carries the blocks for each rank of
+// another host (carriers.h). Levels inside hosts and racks of hosts are not used, because each
+// level costs a copy of nearly all blocks.
 //
 // J. L. Träff, A. Rougier: MPI Collectives and Datatypes for Hierarchical All-to-All Communication.
 // EuroMPI 2014. Also NCCL's PXN.
@@ -27,7 +27,7 @@ namespace {
 
 constexpr int32_t kLevels = 1;
 
-// Location of the block from one rank to another on this rank; forwarded blocks are in scratch.
+// Locations on this rank of blocks from one rank to another. Forwarded blocks are in scratch.
 class Blocks {
  public:
   explicit Blocks(int32_t rank) : rank_(rank) {}

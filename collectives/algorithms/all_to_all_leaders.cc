@@ -8,8 +8,9 @@
 //     inside:   rank 1 sends each rank of host 0 its blocks from host 1
 //
 // A host's rank at position b mod g is its leader for host b. Each rank thus sends about (h - 1) /
-// g messages to other hosts, instead of h - 1 as in the hierarchical all-to-all, at the price of a
-// third step inside: for small blocks, where the messages between hosts dominate.
+// g messages to other hosts, instead of h - 1 as in the hierarchical all-to-all. The price is a
+// third step, inside hosts. So it is meant for small blocks, for which the messages between hosts
+// take most of the time.
 //
 // The three steps of A. Bienz, W. D. Gropp, L. N. Olson: Node Aware Sparse Matrix-Vector
 // Multiplication. JPDC 130, 2019.
@@ -43,7 +44,7 @@ std::vector<Host> hosts_of(const Layout& layout) {
 
 // Maxima over all ranks.
 struct Most {
-  int32_t fan_out = 0;        // ranks sent to
+  int32_t fan_out = 0;        // number of ranks that a rank sends to
   int32_t blocks_within = 0;  // per message within a host
   int32_t blocks_across = 0;
   int32_t bundles = 0;  // gathered blocks held by a leader
@@ -53,8 +54,8 @@ Most most_of(const std::vector<Host>& hosts) {
   Most most;
   for (const Host& own : hosts) {
     const auto size = static_cast<size_t>(own.size);
-    std::vector<int32_t> led(size);     // hosts, by leader
-    std::vector<int32_t> blocks(size);  // ranks of these hosts
+    std::vector<int32_t> led(size);     // by leader: number of hosts
+    std::vector<int32_t> blocks(size);  // by leader: number of ranks of these hosts
     for (const Host& other : hosts) {
       if (other.number == own.number) continue;
       const auto position = static_cast<size_t>(own.leader(other) - own.first);
@@ -70,7 +71,7 @@ Most most_of(const std::vector<Host>& hosts) {
   return most;
 }
 
-// One rank's program.
+// Writes one rank's program.
 class Writer {
  public:
   explicit Writer(const Shape& shape)

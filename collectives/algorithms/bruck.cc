@@ -4,8 +4,8 @@
 //                     round 1: from 2 = 0 + 2^1:   blocks 2 3    has 0 1 2 3
 //                     round 2: from 4 = 0 + 2^2:   block 4       has 0 1 2 3 4 (one was missing)
 //
-// ceil(log2 p) rounds for every p, and p - 1 blocks received: the minimum of both. Blocks are
-// received at their final places in the output, so no rotation is needed at the end.
+// It takes ceil(log2 p) rounds for every p, and each rank receives p - 1 blocks: both are minimal.
+// Blocks are received at their final places in the output, so no rotation is needed at the end.
 //
 // J. Bruck, C. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
 // Communications in Multiport Message-Passing Systems. TPDS 8(11), 1997.
@@ -21,8 +21,8 @@ namespace {
 
 Program emit_bruck(const Shape& shape) {
   const int32_t p = shape.ranks;
-  // Returns the largest power of two that is at most p: the blocks that a rank has after all rounds
-  // that double their number.
+  // Largest power of two that is at most p: the number of blocks that a rank has after all rounds
+  // that double it.
   const auto whole = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(p)));
   Program program{.input_chunks = 1,
                   .output_chunks = p,

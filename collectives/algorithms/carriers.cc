@@ -56,8 +56,8 @@ struct Count {
   CarriersLimits total = {};
 };
 
-// `blocks_of` returns another rank's number of blocks. Returns how many more blocks the rank holds
-// after the stage.
+// Counts one stage. `blocks_of` returns another rank's number of blocks. Returns how many more
+// blocks the rank holds after the stage.
 template <typename BlocksOf>
 int32_t count_stage(const Carriers& carriers, int32_t stage, int32_t rank,
                     const BlocksOf& blocks_of, Count& count) {
@@ -77,7 +77,7 @@ int32_t count_stage(const Carriers& carriers, int32_t stage, int32_t rank,
   return sum;
 }
 
-// If the groups of each stage have equal sizes, all ranks have equal counts.
+// Returns true if the groups of each stage have equal sizes, so that all ranks have equal counts.
 bool is_even(const NestedGroups& groups, int32_t ranks) {
   for (int32_t stage = 0; stage <= groups.stages(); ++stage) {
     const int32_t size = groups.group(stage, 0).size;

@@ -28,12 +28,13 @@ class Carriers {
   explicit Carriers(NestedGroups groups) : groups_(std::move(groups)) {}
 
   const NestedGroups& groups() const { return groups_; }
-  // Returns the carriers of this rank's blocks: one rank in each other part, the next part first.
+  // Returns the carriers of this rank's blocks, one rank in each other part, beginning with the
+  // next part.
   std::vector<int32_t> carriers(int32_t stage, int32_t rank) const;
-  // Inverse of carriers(): returns the ranks in other parts that this rank carries for.
+  // Returns the ranks in other parts that this rank carries for: the inverse of carriers().
   std::vector<int32_t> charges(int32_t stage, int32_t rank) const;
   // Returns the blocks (by rank, ascending) that a rank holds within its group of a stage: its own
-  // block and the blocks that it carries at the stages before.
+  // block and the blocks that it carried at earlier stages.
   std::vector<int32_t> blocks(int32_t stage, int32_t rank) const;
 
  private:
@@ -43,16 +44,16 @@ class Carriers {
   const NestedGroups groups_;
 };
 
-// Maxima over all ranks.
+// Maxima over all ranks, which bound the scratch memory.
 struct CarriersLimits {
-  int32_t carriers = 0;    // per rank, summed over stages
-  int32_t charges = 0;     // per rank, summed over stages
-  int32_t blocks = 1;      // in one exchange between a rank and its carrier
+  int32_t carriers = 0;    // carriers of one rank, summed over stages
+  int32_t charges = 0;     // ranks that one rank carries for, summed over stages
+  int32_t blocks = 1;      // blocks in one exchange between a rank and its carrier
   int32_t pairs = 1;       // (block, destination) pairs in one such exchange
   int32_t in_transit = 0;  // pairs that a rank forwards for other ranks
 };
-// Returns the maxima. Each thread caches the result of its last layout, because every rank's
-// program declares these numbers.
+// Returns the maxima for a shape. Each thread caches the result of its last layout, because every
+// rank's program contains these numbers.
 CarriersLimits limits_of(const Shape& shape, int32_t levels);
 
 // Appends a chunk to `ranges`, merging it with the last range if it is adjacent.

@@ -1,5 +1,5 @@
-// The list of built-in algorithms. An algorithm that is never the fastest belongs here only if it
-// is worth showing.
+// The list of built-in algorithms. An algorithm that is never the fastest is listed only if it is
+// worth showing.
 
 #include "collectives/algorithms/algorithms.h"
 

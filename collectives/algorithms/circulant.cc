@@ -8,8 +8,8 @@
 //     all-reduce: then r sends its complete blocks to r - 1, r - 2, r - 3
 //
 // The skips are p / 2 rounded up, half of that rounded up, and so on to 1 (p = 7: 4, 2, 1). A
-// reduce-scatter takes ceil(log2 p) rounds and sends p - 1 blocks from every rank, an all-reduce
-// takes twice as much: both are minimal for every p. Sums are rounded at every hop.
+// reduce-scatter takes ceil(log2 p) rounds, and every rank sends p - 1 blocks; an all-reduce takes
+// twice as many rounds and blocks. Both are minimal for every p. Sums are rounded at every hop.
 //
 // J. L. Träff: Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms. arXiv:2410.14234,
 // 2024.
@@ -23,7 +23,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// The ranges that a round moves: distances `skip` .. `reach` - 1.
+// A round, which moves the blocks at distances `skip` .. `reach` - 1.
 struct Round {
   int32_t skip;
   int32_t reach;
@@ -37,8 +37,8 @@ std::vector<Round> rounds_of(int32_t ranks) {
   return rounds;
 }
 
-// Appends the reduce-scatter. `space` holds partial sums of the blocks up to some distance; at the
-// end `result` holds the sum of this rank's block.
+// Appends the reduce-scatter. `space` holds partial sums of the blocks up to some distance. When it
+// is done, `result` holds the sum of this rank's block.
 void circulant_reduce_scatter(const Shape& shape, Space space, ChunkRange result,
                               std::vector<Step>& steps) {
   const int32_t p = shape.ranks;

@@ -12,7 +12,8 @@ namespace tutti::algorithms {
 
 namespace {
 
-// Returns where the canonical tree splits `size` contributions: the largest power of two below it.
+// Returns the number of contributions on the left of the canonical tree's root: the largest power
+// of two below `size`.
 int32_t split(int32_t size) {
   return static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(size - 1)));
 }
@@ -35,8 +36,8 @@ struct Reception {
   const std::function<ChunkRange(int32_t)>& slot;
   std::vector<Step>& steps;
 
-  // Reduces contributions first .. last - 1 and returns the result's location: `into`, or where a
-  // single local contribution already is. Slots from `level` on are free.
+  // Reduces contributions first .. last - 1 and returns the result's location: `into`, or the
+  // location of a single local contribution. Slots from `level` on are free.
   ChunkRange reduce_group(int32_t first, int32_t last, int32_t level, ChunkRange into) const {
     if (last - first == 1) {
       const Contribution one = of(first);

@@ -17,8 +17,8 @@ std::vector<const Step*> sends_to(const Program& program, int32_t peer) {
   return sends;
 }
 
-// The algorithm's input is a partial sum here, so messages carry it unrounded, as they carry
-// everything outside the output (where results are complete).
+// Returns the wire format of a send. The algorithm's input is a partial sum here, so messages carry
+// it unrounded, as they carry everything outside the output, in which results are complete.
 Wire wire_of(const Step& send) {
   const bool complete = std::ranges::all_of(
       send.src, [](const ChunkRange& range) { return range.space == Space::output; });
@@ -63,11 +63,12 @@ void append_embedded(const Program& inner, const Embedding& embedding, std::vect
   }
 }
 
-// A receiver takes the wire format from its sender's program.
+// Returns the program. A receive takes its wire format from the matching send in the sender's
+// program.
 Program on_partial_sums(const Algorithm& all_reduce, const Shape& shape) {
   Program program = all_reduce.emit(shape);
   std::map<int32_t, Program> senders;
-  std::map<int32_t, size_t> received;  // messages, by sender
+  std::map<int32_t, size_t> received;  // number of messages, by sender
   for (Step& step : program.steps) {
     if (receives(step.kind)) {
       const int32_t peer = step.peers[0];

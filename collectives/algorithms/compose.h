@@ -25,14 +25,14 @@ struct Embedding {
   Place output;
   Place scratch;
   int32_t scale = 1;  // outer chunks per inner chunk
-  // Size classes of the two programs. In scratch, inner chunk inner_classes is outer_classes outer
-  // chunks after inner chunk 0.
+  // Numbers of size classes of the two programs. In scratch, inner chunk `inner_classes` is
+  // `outer_classes` outer chunks after inner chunk 0.
   int32_t inner_classes = 1;
   int32_t outer_classes = 1;
 
   RangeList embed(const RangeList& ranges) const;
   Step embed(Step step) const;
-  // Returns the number of outer scratch chunks that the inner program's scratch takes.
+  // Returns the number of outer scratch chunks that the inner program's scratch occupies.
   int32_t scratch_chunks(const Program& inner) const;
 };
 

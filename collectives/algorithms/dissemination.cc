@@ -8,9 +8,9 @@
 //
 //   k = 4: r → r + 1, r + 2, r + 3, then r + 4, r + 8, r + 12, and so on: half as many rounds
 //
-// ceil(log_k p) rounds of tokens, which carry no data: a token says that all earlier receives of
-// its sender are done. A large k is better where one message reaches many ranks: up to k ranks
-// synchronize in a single round.
+// It takes ceil(log_k p) rounds of tokens, which carry no data: a token says that all earlier
+// receives of its sender are done. A large k is better if one message reaches many ranks: up to k
+// ranks synchronise in a single round.
 //
 // D. Hensgen, R. Finkel, U. Manber: Two Algorithms for Barrier Synchronization. IJPP 17(1), 1988.
 // T. Hoefler, T. Mehlan, F. Mietke, W. Rehm: Fast Barrier Synchronization for InfiniBand. IPDPS

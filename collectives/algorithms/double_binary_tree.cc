@@ -8,8 +8,9 @@
 //       ╱   ╲     ╱                            ╲     ╱   ╲
 //      0     2   4                              1   3     5
 //
-// Rank r has label r + 1, and a label's lowest set bit decides its parent (trees.h): in tree 0 rank
-// 4 has label 5 = 101b, its parent label 110b = 6 is rank 5, whose parent label 100b = 4 is rank 3.
+// Rank r has label r + 1, and a label's lowest set bit determines its parent (trees.h): in tree 0
+// rank 4 has label 5 = 101b; its parent label 110b = 6 is rank 5, whose parent label 100b = 4 is
+// rank 3.
 //
 // Chunks are reduced on their way up and sent back down. An inner node of one tree is a leaf of the
 // other, so both directions of every rank's link are used about equally, and the depth is

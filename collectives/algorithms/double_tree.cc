@@ -9,8 +9,8 @@
 //                     1    3 5                          2 4    6
 //
 // A rank receives n bytes and sends at most n (half of the buffer to each of two children in one
-// tree), after about log2 p rounds: as efficient as a chain for large buffers, without its latency.
-// Reduce runs the same trees in reverse; sums travel as elements, rounded by every rank.
+// tree), after about log2 p rounds. For large buffers it is as efficient as a chain, with a shorter
+// latency. Reduce runs the same trees in reverse; sums travel as elements, rounded by every rank.
 //
 // P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
 // and scan. Parallel Computing 35(12), 2009.

@@ -16,12 +16,13 @@
 //     partner 4 = 100b, bit 1 is 1: keeps the upper half    chunks 2-3
 //     partner 2 = 010b, bit 2 is 1: keeps the upper half    chunk 3 = 011b (mirrored)
 //
-//   p = 7 = 4 + 2 + 1: such a reduce-scatter within 0-3, within 4-5, within 6. Then 6 sends its
-//   parts to 4 and 5, which add them to theirs and send the sums to 0 ... 3: again the canonical
-//   tree. 0 ... 3 send each complete part to one rank of every team; each team does an all-gather.
+//   p = 7 = 4 + 2 + 1: such a reduce-scatter within each of the teams 0-3, 4-5 and 6. Then 6 sends
+//   its parts to 4 and 5, which add them to theirs and send the sums to 0 ... 3: again the
+//   canonical tree. 0 ... 3 send each complete part to one rank of every team; each team does an
+//   all-gather.
 //
-// 2 log2 p rounds (rounded down). Each rank sends 2(p-1)/p of the buffer if p is a power of two,
-// and hardly more than 2 buffers otherwise. Partial sums travel unrounded.
+// It takes 2 log2 p rounds (rounded down). Each rank sends 2(p-1)/p of the buffer if p is a power
+// of two, and hardly more than 2 buffers otherwise. Partial sums travel unrounded.
 //
 // R. Rabenseifner: Optimization of Collective Reduction Operations. ICCS 2004. Teams replace its
 // folding, which would change the order of summation.
@@ -114,7 +115,8 @@ class Emitter {
     }
   }
 
-  // The next team's parts are larger, so one of them contains this rank's part.
+  // Receives the sums of the next team, whose parts are larger: one of them contains this rank's
+  // part.
   void take_from_next_team() {
     if (in_last()) return;
     const Team& next = teams_[team_ + 1];
@@ -136,7 +138,7 @@ class Emitter {
   }
 
   // Sends complete parts from the first team to one rank of every other team. The same message
-  // serves the first partner of the all-gather.
+  // goes to the rank's first partner in the all-gather, which needs the same data.
   void spread() {
     if (in_first()) {
       std::vector<int32_t> targets;
@@ -164,8 +166,9 @@ class Emitter {
     }
   }
 
-  // First team: its partners and one rank of every other team. Other teams: the partners and the
-  // ranks of the preceding team that share the part.
+  // Returns the largest number of ranks that a rank sends to. In the first team these are its
+  // partners and one rank of every other team; in other teams, its partners and the ranks of the
+  // preceding team that share the part.
   int32_t fan_out() const {
     int32_t most = doublings(teams_[0].size) + static_cast<int32_t>(teams_.size()) - 1;
     for (size_t team = 1; team < teams_.size(); ++team) {

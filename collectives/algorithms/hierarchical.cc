@@ -51,11 +51,13 @@ struct Phases {
   Algorithm all_reduce;
   Algorithm all_gather;
 
-  // Sums pass from the first to the second phase unrounded, in scratch; otherwise in the output.
+  // Returns true if sums pass from the first to the second phase unrounded, in scratch; otherwise
+  // they pass in the output.
   bool canonical() const {
     return reduce_scatter.grade == Grade::canonical && all_reduce.grade == Grade::canonical;
   }
-  // The layout level whose groups are called hosts here; outer levels belong to the second phase.
+  // Returns the layout level whose groups are called hosts here; outer levels belong to the second
+  // phase.
   int32_t level() const { return all_reduce.levels; }
 };
 
@@ -71,13 +73,13 @@ struct Spot {
   int32_t host;
   int32_t first;    // first rank of the host
   int32_t size;     // number of ranks of the host
-  int32_t columns;  // participating ranks per host
+  int32_t columns;  // number of participating ranks per host
   int32_t position;
 
   bool takes_part() const { return position < columns; }
-  // For a rank that does not participate: the rank that receives its input.
+  // Returns the rank that receives the input of a rank that does not participate.
   int32_t helper() const { return first + position % columns; }
-  // For a participating rank: the ranks that send it their input.
+  // Returns the ranks that send their input to a participating rank.
   std::vector<int32_t> helped() const {
     std::vector<int32_t> ranks;
     for (int32_t i = position + columns; i < size; i += columns) ranks.push_back(first + i);
@@ -94,7 +96,7 @@ std::set<int32_t> targets(const Program& program) {
 }
 
 // Returns the largest number of ranks that a rank sends to within its host, in the first and the
-// last phase. Each thread caches its last result, because every rank's program declares it.
+// last phase. Each thread caches its last result, because every rank's program contains it.
 int32_t fan_out_inside(const Phases& phases, int32_t columns) {
   using Question = std::tuple<std::string, std::string, int32_t>;
   thread_local std::pair<Question, int32_t> last;
@@ -111,7 +113,8 @@ int32_t fan_out_inside(const Phases& phases, int32_t columns) {
   return last.second;
 }
 
-// One rank's program. Limits that are equal on all ranks include the ranks that do not participate.
+// Composes one rank's program. Its limits are equal on all ranks, including those that do not
+// participate.
 class Composer {
  public:
   Composer(const Phases& phases, const Shape& shape)
@@ -312,9 +315,9 @@ namespace algorithms {
 
 namespace {
 
-// Nests `levels` levels. Inside a group, ranks exchange directly: they wait for their peers once
-// per phase, whereas the ranks of a ring wait for each peer in turn, which takes long on hosts with
-// more ranks than cores.
+// Returns the composition that nests `levels` levels. Inside a group, ranks exchange directly: they
+// wait for their peers once per phase. In a ring a rank waits for each peer in turn, which takes
+// long on hosts with more ranks than cores.
 Algorithm nested(int32_t levels) {
   return compose_hierarchical(reduce_scatter_pairwise(),
                               levels > 1 ? nested(levels - 1) : all_reduce_halving_doubling(),
@@ -323,7 +326,7 @@ Algorithm nested(int32_t levels) {
 
 }  // namespace
 
-// Uses all levels of a layout.
+// Returns the composition that uses all levels of a layout.
 Algorithm all_reduce_hierarchical() {
   Algorithm algorithm = nested(1);
   algorithm.name = "hierarchical";

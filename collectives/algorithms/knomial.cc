@@ -10,16 +10,16 @@
 //      │
 //      3
 //
-// With root 0 and k = 2, a rank's parent clears its lowest set bit: 7 = 111b → 110b = 6 → 100b = 4
-// → 0. With k = 4 it clears the lowest non-zero digit in base 4. Another root takes the place of
-// the first rank of each group that contains it.
+// With root 0 and k = 2, a rank's parent is found by clearing its lowest set bit: 7 = 111b → 110b =
+// 6 → 100b = 4 → 0. With k = 4, its lowest non-zero digit in base 4 is cleared. Another root takes
+// the place of the first rank of each group that contains it.
 //
 // The tree passes aligned groups of neighbours from rank to rank (trees.h). Reduce merges them with
 // the lower ranks' result on the left, unrounded: the canonical order for every root. In gather and
 // scatter, a message contains the blocks of a whole group.
 //
-// A larger k has fewer rounds. A rank then serves more children at once, which costs little where
-// one message reaches several ranks.
+// A larger k has fewer rounds. A rank then serves more children at once, which costs little if one
+// message reaches several ranks.
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH. IJHPCA 19(1), 2005. Other radices as in MPICH's and Libfabric's k-nomial trees.
@@ -40,7 +40,7 @@ int32_t size_of(const Group& group) { return group.last - group.first; }
 
 Program emit_knomial_broadcast(const Shape& shape, int32_t radix) {
   const KnomialTree tree = knomial_tree(shape, radix);
-  std::vector<int32_t> children;  // largest groups first
+  std::vector<int32_t> children;  // those of the largest groups first
   for (const std::vector<Group>& groups : std::views::reverse(tree.merges)) {
     for (const Group& group : groups) {
       if (group.holder != shape.rank) children.push_back(group.holder);

@@ -1,9 +1,9 @@
 // Linear algorithms without a third rank in between: broadcast, reduce, gather and scatter between
 // the root and each other rank, all-to-all between each pair.
 //
-//          0               One round. A broadcast is one send step with all other ranks as peers,
-//       ╱ ╱ │ ╲ ╲          which is optimal where they read one copy (shared memory). Otherwise the
-//      1 2  3  4 5         root is the bottleneck; in gather and scatter it always is.
+//          0               It takes one round. A broadcast is one send step with all other ranks as
+//       ╱ ╱ │ ╲ ╲          peers, which is optimal if they read one copy (shared memory). Otherwise
+//      1 2  3  4 5         the root is the bottleneck; in gather and scatter it always is.
 //
 // Reduce: the root combines the inputs as they arrive, by the canonical tree. All-to-all: rank r
 // sends to r + 1, r + 2 ..., so that the ranks do not all start with the same target. (MPICH's
@@ -83,7 +83,8 @@ Program emit_linear_scatter(const Shape& shape) {
   return program;
 }
 
-// In place, the block received from a rank overwrites the block for it, so all sends come first.
+// Emits an all-to-all. In place, the block received from a rank overwrites the block for it, so all
+// sends come first.
 Program emit_all_to_all(const Shape& shape) {
   Program program{
       .input_chunks = shape.ranks, .output_chunks = shape.ranks, .fan_out = most_peers(shape)};

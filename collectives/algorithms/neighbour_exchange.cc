@@ -5,7 +5,8 @@
 //              5 ⇄ 0   1 ⇄ 2   3 ⇄ 4       round 2: the rank's own pair of blocks
 //              0 ⇄ 1   2 ⇄ 3   4 ⇄ 5       round 3: the pair received in the round before
 //
-// p/2 rounds for even p, and p - 1 blocks received. Each rank talks only to its two neighbours.
+// It takes p/2 rounds for even p, and each rank receives p - 1 blocks. Each rank communicates only
+// with its two neighbours.
 //
 // J. Chen, L. Zhang, Y. Zhang, W. Yuan: Performance Evaluation of Allgather Algorithms on
 // Terascale Linux Cluster with Fast Ethernet. HPC Asia 2005.

@@ -1,4 +1,4 @@
-// The groups of a layout as stages: stage 0 divides all ranks into the outermost groups (hosts),
+// The groups of a layout as stages. Stage 0 divides all ranks into the outermost groups (hosts),
 // each further stage divides those groups, and the last stage divides an innermost group into
 // ranks.
 #pragma once
@@ -26,8 +26,8 @@ class NestedGroups {
       : ranks_(shape.ranks), levels_(levels), layout_(shape.layout) {}
 
   int32_t stages() const { return levels_ + 1; }
-  // Returns the group of this rank that the stage divides into parts; after the last stage, the
-  // rank alone.
+  // Returns the group of this rank that the stage divides into parts. After the last stage the
+  // group is the rank alone.
   Group group(int32_t stage, int32_t rank) const;
   // Parts are numbered from 0 within the group. parts() returns their number, part_of() this rank's
   // part, first_of_part() the first rank of a part.
@@ -35,7 +35,7 @@ class NestedGroups {
   int32_t part_of(int32_t stage, int32_t rank) const;
   int32_t first_of_part(int32_t stage, int32_t rank, int32_t part) const;
 
-  // The same with the parts of all groups of a stage numbered from 0: number() returns this rank's
+  // Number the parts of all groups of a stage from 0: number() returns the number of this rank's
   // part, part() the part with a number.
   int32_t number(int32_t stage, int32_t rank) const;
   Group part(int32_t stage, int32_t number) const;

@@ -1,7 +1,7 @@
 // One-shot all-reduce: every rank sends its input to all others and reduces all inputs.
 //
 //        0 ─────── 1          One round, p(p-1) messages of the whole buffer: the lowest latency
-//        │ ╲   ╱   │          for small buffers. Where many can read one buffer (shared memory,
+//        │ ╲   ╱   │          for small buffers. If many can read one buffer (shared memory,
 //        │   ╳     │          NVLink multicast), each rank writes it once.
 //        │ ╱   ╲   │
 //        2 ─────── 3          The messages are those of naive, but every second one is reduced from

@@ -51,7 +51,8 @@ Program all_reduce_over_rings(const std::vector<OneRing>& rings, int32_t rank) {
     programs.push_back(ring.emit({.ranks = p, .rank = position}));
   }
   program.scratch_chunks = embeddings.front().scratch_chunks(programs.front());
-  for (size_t step = 0; step < programs.front().steps.size(); ++step) {  // equally many in each
+  // The programs have equally many steps.
+  for (size_t step = 0; step < programs.front().steps.size(); ++step) {
     for (size_t ring_number = 0; ring_number < programs.size(); ++ring_number) {
       const Program& one = programs[ring_number];
       program.steps.push_back(embeddings[ring_number].embed(one.steps[step]));

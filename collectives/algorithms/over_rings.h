@@ -1,4 +1,4 @@
-// All-reduce over several rings at once, each with its share of the buffer, as NCCL's channels.
+// All-reduce over several rings at once, each with its share of the buffer, as in NCCL's channels.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tutti::algorithms {
 
-// Returns a rank's program. There is at least one ring; each is a permutation of all ranks. All
+// Returns a rank's program. `rings` has at least one ring; each is a permutation of all ranks. All
 // ranks get the same bits.
 Program all_reduce_over_rings(const std::vector<std::vector<int32_t>>& rings, int32_t rank);
 

@@ -4,9 +4,9 @@
 //     rank r sends to         r + 1, r + 2, ... r - 1      the destination's block
 //     and receives from       r - 1, r - 2, ... r + 1      contributions to its own block
 //
-// As all-pairs (all_pairs.cc), it has the minimum volume and one wait instead of one per rank. All
-// ranks behave alike: sums begin with a rank's own contribution, not with rank 0's, and need a
-// single chunk of scratch.
+// Like all-pairs (all_pairs.cc), it sends the minimum volume, and a rank waits once instead of once
+// per rank. All ranks behave alike: a sum begins with the rank's own contribution, not with rank
+// 0's, and needs a single chunk of scratch.
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH. IJHPCA 19(1), 2005, section 4.3.
@@ -25,7 +25,7 @@ Program emit_pairwise(const Shape& shape) {
     return program;
   }
   program.fan_out = p - 1;
-  if (p > 2) program.scratch_chunks = p;  // one per size class; only this rank's is used
+  if (p > 2) program.scratch_chunks = p;  // one per size class, of which this rank's is used
   for (const int32_t peer : others(shape)) program.steps.push_back(send({peer}, {input(peer)}));
   const ChunkRange sum = scratch(shape.rank);
   ChunkRange so_far = input(shape.rank);

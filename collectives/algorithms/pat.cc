@@ -5,8 +5,8 @@
 //                                   r ────→ r+2       r+4 ─→ r+6  round 2: 2 blocks to r + 2
 //                                   r → r+1   r+2 → r+3  ...      round 3: 4 blocks to r + 1
 //
-// A place's parent clears its lowest set bit: r + 7 (111b) gets the block of r by way of r + 4
-// (100b) and r + 6 (110b).
+// A place's parent is found by clearing its lowest set bit: r + 7 (111b) gets the block of r by way
+// of r + 4 (100b) and r + 6 (110b).
 //
 // In all-gather every rank is at one place of each tree. In a round it forwards blocks of several
 // trees, all to the same rank. The last round of Bruck's algorithm and of recursive doubling sends
@@ -16,11 +16,11 @@
 //
 //   8 ranks, at most 2 blocks in a message:     round 3 is r, r+4 → r+1, r+5  then  r+2, r+6 → ...
 //
-// The paper bounds the blocks in a message. A round then takes several messages, each of which
-// depends on one message of the rounds before, so they overlap. The paper also bounds the partial
-// sums in flight and for that walks subtrees one after another. Here each block has its own scratch
-// chunk (blocks may be uneven), p/2 of them are used, and no subtree waits for another. ceil(log2
-// p) rounds for every p; p - 1 blocks sent and received.
+// The paper bounds the number of blocks in a message. A round then takes several messages, each of
+// which depends on one message of the rounds before, so they overlap. The paper also bounds the
+// number of partial sums in flight, and for that walks subtrees one after another. Here each block
+// has its own scratch chunk (blocks may be uneven), p/2 of them are used, and no subtree waits for
+// another. It takes ceil(log2 p) rounds for every p, and each rank sends and receives p - 1 blocks.
 //
 // S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale.
 // arXiv:2506.20252, 2025.
@@ -35,7 +35,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-constexpr int32_t kMostBlocks = 8;  // per message
+constexpr int32_t kMostBlocks = 8;  // maximum per message
 
 // One message of an all-gather: blocks to the rank `distance` further on. A place in a tree is its
 // distance from the root; the receiver's places are first, first + stride ... below p.
@@ -48,7 +48,7 @@ struct Message {
 // Returns the messages in the order of an all-gather.
 std::vector<Message> messages(int32_t ranks) {
   const auto padded = static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(ranks)));
-  // Subtrees of this size are walked in parallel, at most kMostBlocks of them.
+  // Number of places in a subtree. At most kMostBlocks subtrees are walked in parallel.
   const int32_t subtree = std::max(2, padded / kMostBlocks);
   std::vector<Message> all;
   for (int32_t distance = padded / 2; distance > 0; distance /= 2) {
@@ -60,8 +60,8 @@ std::vector<Message> messages(int32_t ranks) {
   return all;
 }
 
-// Returns the chunks of a message: `in(place, block)` is the chunk of a block. At the receiver
-// `towards_root` is 0, at the sender it is the distance.
+// Returns the chunks of a message: `in(place, block)` is the chunk of a block. `towards_root` is 0
+// at the receiver, and the distance at the sender.
 template <typename In>
 RangeList blocks(const Message& message, const Shape& shape, int32_t towards_root, In in) {
   RangeList list;
@@ -106,7 +106,7 @@ Program emit_pat_reduce_scatter(const Shape& shape) {
   std::ranges::reverse(backwards);
   for (const Message& message : backwards) {
     const int32_t d = message.distance;
-    // The nearest child comes first: a place with any children has that one.
+    // The nearest child comes first: a place that has children has that one.
     const auto sent = [&](int32_t place, int32_t block) {
       return place % 2 == 0 && place + 1 < p ? scratch(block) : input(block);
     };

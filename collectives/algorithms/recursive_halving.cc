@@ -8,8 +8,8 @@
 //                            with 4 = 100b: keeps blocks 2 6 (bits 10b), sends 0 4
 //                            with 2 = 010b: keeps block 6 (bits 110b), sends 2
 //
-//   p = 7 = 4 + 2 + 1: such a reduce-scatter of all blocks within 0-3, within 4-5, within 6. Then
-//   the holder of a team's sum of block b sends it to rank b: (0 1 2 3) + ((4 5) + 6). In
+//   p = 7 = 4 + 2 + 1: such a reduce-scatter of all blocks within each of the teams 0-3, 4-5 and 6.
+//   Then the holder of a team's sum of block b sends it to rank b: (0 1 2 3) + ((4 5) + 6). In
 //   all-gather, rank b first sends its block to one rank of every other team.
 //
 // In reduce-scatter the nearest partner comes first, with the most data, so aligned pairs, fours
@@ -17,9 +17,9 @@
 // blocks whose numbers agree with its own in the bits exchanged so far. Partial sums travel
 // unrounded.
 //
-// ceil(log2 p) rounds for every p. In a reduce-scatter every rank sends, and in an all-gather
-// receives, p - 1 blocks: both are minimal. If p is far from a power of two, a small team has
-// messages for many ranks.
+// It takes ceil(log2 p) rounds for every p. In a reduce-scatter every rank sends, and in an
+// all-gather receives, p - 1 blocks: both are minimal. If p is far from a power of two, a small
+// team has messages for many ranks.
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH. IJHPCA 19(1), 2005. Here distances double instead of halving, and teams replace folding,
@@ -43,11 +43,12 @@ RangeList agreeing(Space space, int32_t rank, int32_t distance, int32_t ranks) {
   return blocks;
 }
 
-// Returns the rank that holds a team's sum of a block (reduce-scatter), or that is the first of the
-// team to receive it (all-gather).
+// Returns the rank of the team that holds the team's sum of a block (reduce-scatter), or that
+// receives the block first (all-gather).
 int32_t holder(const Team& team, int32_t block) { return team.first + block % team.size; }
 
-// Chunks of the last message of an all-gather and of the first one of a reduce-scatter.
+// Returns the number of chunks of the last message of an all-gather, and of the first one of a
+// reduce-scatter.
 int32_t largest_message(int32_t ranks) { return (ranks + 1) / 2; }
 
 class ReduceScatter {
@@ -63,7 +64,8 @@ class ReduceScatter {
       hand_out();
       take();
     }
-    // Scratch for the sums of this rank's own block: its team's, and that of all teams after it.
+    // Scratch for the sums of this rank's own block: its team's sum, and the sum of all teams after
+    // it.
     const int32_t sums = teams_.size() > 2 ? 2 : 1;
     return {.input_chunks = ranks_,
             .scratch_chunks = ranks_ > 2 ? sums * ranks_ : 0,
@@ -97,8 +99,8 @@ class ReduceScatter {
     }
   }
 
-  // Sums this rank's block: the teams after its own, then its own team, then the teams before it
-  // one by one.
+  // Sums this rank's block: first the teams after its own, then its own team, then the teams before
+  // it one by one.
   void take() {
     const size_t last = teams_.size() - 1;
     const ChunkRange mine{space_, rank_, 1};
@@ -129,7 +131,8 @@ class ReduceScatter {
     return teams_[team].size == 1 ? Wire::element : Wire::accumulator;
   }
 
-  // The partners, and the ranks that receive a team's sum of their block.
+  // Returns the largest number of ranks that a rank sends to: the partners, and the ranks that
+  // receive a team's sum of their block.
   int32_t fan_out() const {
     int32_t most = 1;
     for (const Team& team : teams_) {

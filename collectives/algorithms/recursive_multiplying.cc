@@ -10,9 +10,9 @@
 //
 // Each rank sends its group's result to the ranks at its position in the k - 1 other groups, as one
 // message, and reduces all k results in the canonical order. If k is a power of two, that is the
-// canonical tree for every p. ceil(log_k p) rounds of the whole buffer. An incomplete ("ragged")
-// last group is ready early, and if it has few ranks, its result is forwarded while the others
-// still work.
+// canonical tree for every p. It takes ceil(log_k p) rounds of the whole buffer. An incomplete
+// ("ragged") last group is ready early. If it has few ranks, its result is forwarded while the
+// others still work.
 //
 // M. Ruefenacht, M. Bull, S. Booth: Generalisation of Recursive Doubling for AllReduce. Parallel
 // Computing 69, 2017; the ragged group replaces their folding, to preserve the order. k = 2: R.
@@ -27,8 +27,8 @@ namespace tutti::algorithms {
 
 namespace {
 
-// `count` groups that merge, of `size` ranks each from rank `first` on, except the last one, which
-// has `ragged` ranks (1 .. size).
+// `count` groups that merge. Each has `size` ranks, counted from rank `first` on, except the last
+// one, which has `ragged` ranks (1 .. size).
 struct Merge {
   int32_t first;
   int32_t size;
@@ -37,13 +37,13 @@ struct Merge {
 
   int32_t ranks_in(int32_t group) const { return group + 1 == count ? ragged : size; }
   int32_t rank(int32_t group, int32_t position) const { return first + group * size + position; }
-  // The result of a single rank is its input.
+  // Returns the wire format of a group's result. The result of a single rank is its input.
   Wire wire(int32_t group) const {
     return ranks_in(group) == 1 ? Wire::element : Wire::accumulator;
   }
 };
 
-// Scratch chunks: this rank's group's result, the ragged group's result, and partial sums.
+// Scratch chunks: the result of this rank's group, the ragged group's result, and partial sums.
 constexpr int32_t kSum = 0;
 constexpr int32_t kPassedOn = 1;
 constexpr int32_t kFirstSlot = 2;
@@ -65,15 +65,16 @@ std::vector<Merge> merges_of(int32_t radix, int32_t ranks, int32_t rank) {
 // The messages of a rank of group `group` in a merge.
 struct Share {
   int32_t group;
-  std::vector<int32_t> peers;  // receive its group's result
-  // The ragged group's result arrives from `source` and is forwarded to `passed_on`, in this group.
+  std::vector<int32_t> peers;  // ranks that receive its group's result
+  // The rank that the ragged group's result arrives from, and the ranks of this group that it is
+  // forwarded to (`passed_on`).
   int32_t source = -1;
   std::vector<int32_t> passed_on = {};
 };
 
-// Position i of the ragged group sends its result to positions i, i + ragged ... (k of them) of
-// each other group. There it spreads: in each round the positions that have it forward it to k - 1
-// others each.
+// Returns the messages of a rank. Position i of the ragged group sends its result to positions i, i
+// + ragged ... (k of them) of each other group. In those groups the result spreads: in each round
+// the positions that have it forward it to k - 1 others each.
 Share share_of(const Merge& merge, int32_t radix, int32_t rank) {
   const int32_t position = (rank - merge.first) % merge.size;
   const int32_t last = merge.count - 1;

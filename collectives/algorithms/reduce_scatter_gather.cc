@@ -12,9 +12,9 @@
 //                                  0 ← 2   1 ← 3       sums of a quarter
 //                                  0 ← 1               of half     2 log2 p rounds, p = 2, 4, 8 ...
 //
-// A binomial tree's root reduces n log2 p elements and a linear one's n (p - 1); here every rank
-// reduces n (p - 1)/p. In both algorithms the nearest ranks merge first, the lower one on the left:
-// the canonical tree. Sums are rounded when they are complete.
+// A binomial tree's root reduces n log2 p elements and a linear algorithm's root n (p - 1); here
+// every rank reduces n (p - 1)/p. In both algorithms the nearest ranks merge first, the lower one
+// on the left: the canonical tree. Sums are rounded when they are complete.
 //
 // R. Rabenseifner: Optimization of Collective Reduction Operations. ICCS 2004.
 
@@ -57,9 +57,9 @@ Program emit_reduce_two_shot(const Shape& shape) {
   return program;
 }
 
-// Returns the pieces that a rank reduces after the merge with the rank at `distance`: those
-// selected by its bits up to there, the lowest bit selecting the largest half (halving_doubling.cc
-// has an example).
+// Returns the chunks that a rank reduces after its exchange with the rank at `distance`. Each bit
+// of the rank, from the lowest up to the bit of `distance`, selects one half of the chunks selected
+// before (halving_doubling.cc has an example).
 ChunkRange share(Space space, int32_t rank, int32_t distance, int32_t ranks) {
   ChunkRange range{space, 0, ranks};
   for (int32_t bit = 1; bit <= distance; bit *= 2) {

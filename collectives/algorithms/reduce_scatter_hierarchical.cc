@@ -1,5 +1,5 @@
-// Hierarchical reduce-scatter: inside each host first, then across. The reverse of the hierarchical
-// all-gather.
+// Hierarchical reduce-scatter: first inside each host, then across hosts. It is the reverse of the
+// hierarchical all-gather.
 //
 //   2 hosts of 3 ranks      host 0: 0  1  2       host 1: 3  4  5
 //
@@ -9,8 +9,8 @@
 //
 // If a host has NUMA nodes, and these have caches, sums are formed in each cache first, then in
 // each node. As with a ring, each host, node and cache sends one sum of each block towards its
-// destination, whatever their sizes (carriers.h), but in one round per level, and through all ranks
-// of a host in parallel.
+// destination, whatever their sizes (carriers.h). But it takes one round per level, and all ranks
+// of a host send in parallel.
 //
 // J. L. Träff: Efficient Allgather for Regular SMP-Clusters. EuroPVM/MPI 2006, reversed.
 

@@ -8,7 +8,7 @@
 //   chunk 0, p = 4:   rank 1's contribution → 2 (1 + 2) → 3 ((1 + 2) + 3) → 0 (((1 + 2) + 3) + 0),
 //                     then the sum goes 0 → 1 → 2 → 3
 //
-// All-reduce is the one after the other: every rank sends 2(p-1) messages of 1/p of the buffer, and
+// All-reduce runs one after the other. Every rank sends 2(p-1) messages of 1/p of the buffer, and
 // every link carries the same: the minimum volume of an all-reduce.
 //
 // P. Patarasuk, X. Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations.
@@ -36,7 +36,8 @@ struct Ring {
   int32_t rank;
 };
 
-// Afterwards rank r has chunk r. `partial(hop)` is the location of the sum received at a hop.
+// Appends a reduce-scatter, after which rank r has chunk r. `partial(hop)` is the location of the
+// sum received at a hop.
 template <typename Partial>
 void ring_reduce_scatter(const Ring& ring, Partial partial, std::vector<Step>& steps) {
   ChunkRange mine = input(ring.chunk(1));
@@ -48,7 +49,7 @@ void ring_reduce_scatter(const Ring& ring, Partial partial, std::vector<Step>& s
   }
 }
 
-// `mine`: location of this rank's own chunk.
+// Appends an all-gather. `mine`: location of this rank's own chunk.
 void ring_all_gather(const Ring& ring, ChunkRange mine, std::vector<Step>& steps) {
   for (int32_t hop = 1; hop < ring.ranks; ++hop) {
     steps.push_back(send({ring.next}, {mine}));
@@ -78,7 +79,7 @@ Program emit_ring_all_gather(const Shape& shape) {
   return program;
 }
 
-// The sum of block b in progress is in scratch(b).
+// Emits a reduce-scatter. The sum of block b in progress is in scratch(b).
 Program emit_ring_reduce_scatter(const Shape& shape) {
   const Ring ring(shape);
   Program program{.input_chunks = ring.ranks, .output_chunks = 1, .scratch_chunks = ring.ranks};

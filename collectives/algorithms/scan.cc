@@ -7,9 +7,9 @@
 //   rank 5 = 101b receives from 4 = 100b and then from 1 = 001b, where 1 has the total of 0-3:
 //   prefix (0-3) + (4 + 5)
 //
-// ceil(log2 p) rounds of the whole buffer. The ranks in front of a rank's group form a group of the
-// canonical tree over the ranks up to it, so prefixes are canonical for every p. A total is needed
-// only by ranks further right: the right group sends its total only if there are ranks behind it.
+// It takes ceil(log2 p) rounds of the whole buffer. The ranks before a rank's group form a group of
+// the canonical tree over the ranks up to it, so prefixes are canonical for every p. Only ranks
+// further right need a total: the right group sends its total only if there are ranks behind it.
 //
 // W. D. Hillis, G. L. Steele: Data Parallel Algorithms. CACM 29(12), 1986; on messages in MPICH.
 
@@ -21,7 +21,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// One rank's part. If `exclusive`, the prefix ends before the rank itself.
+// Writes one rank's program. If `exclusive`, the prefix ends before the rank itself.
 class Scan {
  public:
   Scan(const Shape& shape, bool exclusive, std::vector<Step>& steps)
@@ -41,7 +41,7 @@ class Scan {
   }
 
  private:
-  // The wire format of the partner's message: a group of one rank is an input.
+  // Returns the wire format of the partner's message: a group of one rank sends its input.
   Wire wire() const { return half_ == 1 ? Wire::element : Wire::accumulator; }
 
   void send_total(int32_t partner) {

@@ -8,12 +8,13 @@
 //                                                  the chunks that its neighbour lacks
 //
 // No rank sends more than about 2n bytes, whatever p (a binomial tree's root sends n log2 p), and
-// every rank except the root receives each byte once. log2 p + p - 1 rounds of small messages, so
-// it needs fewer slices than a chain to fill the pipeline.
+// every rank except the root receives each byte once. It takes log2 p + p - 1 rounds of small
+// messages, so it needs fewer slices than a chain to fill the pipeline.
 //
 // M. Barnett, S. Gupta, D. Payne, L. Shuler, R. van de Geijn, J. Watts: Interprocessor Collective
-// Communication Library (InterCom). SHPCC 1994. MPICH's for long messages (Thakur, Rabenseifner,
-// Gropp, IJHPCA 2005). That chunks known from the scatter are not sent again is an addition.
+// Communication Library (InterCom). SHPCC 1994. MPICH uses it for long messages (Thakur,
+// Rabenseifner, Gropp, IJHPCA 2005). Not sending chunks that a rank has from the scatter is an
+// addition.
 
 #include <algorithm>
 #include <ranges>
@@ -71,7 +72,8 @@ std::vector<Step> steps_of(const Shape& shape) {
   return steps;
 }
 
-// As in the tree, no rank sends to more ranks than rank 0 or the root.
+// Returns the largest number of ranks that a rank sends to. As in the tree, that is rank 0's or the
+// root's number.
 int32_t fan_out(const Shape& shape) {
   size_t most = 1;
   for (const int32_t rank : {0, shape.root}) {

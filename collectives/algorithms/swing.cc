@@ -7,9 +7,9 @@
 // It has halving-doubling's rounds and volume for powers of two. On a ring or torus, partners are a
 // third closer (1, 1, 3, 5 instead of 1, 2, 4, 8), so fewer messages share a link.
 //
-// Each block is summed on a tree: going backwards through the rounds from the block's owner, every
-// rank is reached, each at the first opportunity. Even p that are not powers of two work the same
-// way; a rank that would be reached twice is reached once.
+// Each block is summed on a tree, which is found by going backwards through the rounds from the
+// block's owner: each rank joins the tree at the first opportunity. Even p that are not powers of
+// two work the same way; a rank that could be reached twice joins once.
 //
 // D. De Sensi, T. Bonato, D. Saam, T. Hoefler: Swing: Short-cutting Rings for Higher Bandwidth
 // Allreduce. NSDI 2024.
@@ -45,7 +45,7 @@ struct Swing {
     return tree[wrapped(owner % 2 == 0 ? rank - owner : owner - rank)];
   }
 
-  // The chunks that `rank` sends in a round, ascending.
+  // Returns the chunks that `rank` sends in a round, ascending.
   std::vector<int32_t> chunks_sent(int32_t rank, int32_t round) const {
     std::vector<int32_t> chunks;
     for (int32_t owner = 0; owner < ranks; ++owner) {
@@ -72,8 +72,8 @@ struct Swing {
     }
   }
 
-  // Neighbours in the tree get neighbouring chunks, so that a message has few ranges: a single one
-  // if p is a power of two.
+  // Numbers the chunks so that neighbours in the tree get neighbouring chunks. A message then has
+  // few ranges: a single one if p is a power of two.
   void number_chunks(int32_t rank, int32_t round, int32_t& placed) {
     if (round < rounds) {
       number_chunks(rank, round + 1, placed);
@@ -111,7 +111,7 @@ Program emit_swing(const Shape& shape) {
   const Swing swing(p);
   program.fan_out = 0;
   std::vector<bool> is_partner(p, false);
-  std::vector<bool> summed(p, false);  // by chunk: a partial sum is in the output
+  std::vector<bool> summed(p, false);  // by chunk: true if a partial sum is in the output
   const auto partial = [&](int32_t chunk) { return summed[chunk] ? Space::output : Space::input; };
   const auto complete = [](int32_t) { return Space::output; };
   for (int32_t round = 0; round < swing.rounds; ++round) {

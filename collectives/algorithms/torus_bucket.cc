@@ -6,8 +6,8 @@
 //             ↓    ↓    ↓    ↓
 //             8 →  9 → 10 → 11 ↩
 //
-// The ring's volume, 2(p-1)/p of the buffer from every rank, in 2(rows + columns - 2) rounds
-// instead of 2(p-1). The torus is the most square factorization of p.
+// Every rank sends the ring's volume, 2(p-1)/p of the buffer, in 2(rows + columns - 2) rounds
+// instead of 2(p-1). The torus is the most square factorisation of p.
 //
 // P. Sack, W. Gropp: Collective Algorithms for Multiported Torus Networks. TOPC 1(2), 2015.
 
@@ -18,7 +18,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// Returns the largest divisor that does not exceed the square root.
+// Returns the number of rows: the largest divisor of `ranks` that does not exceed the square root.
 int32_t rows_of(int32_t ranks) {
   int32_t rows = 1;
   for (int32_t divisor = 2; divisor * divisor <= ranks; ++divisor) {

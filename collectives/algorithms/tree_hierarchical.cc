@@ -7,10 +7,10 @@
 //     │             │───────↑
 //     │──↑──↑     ↑─│       │──↑──↑    then a tree inside each host
 //
-// h - 1 messages between h hosts, at most log h of them in sequence. A binomial tree over ranks in
-// numerical order needs as few only if hosts have a power of two of ranks; otherwise its groups
-// straddle hosts. If hosts have NUMA nodes, and these have caches, there are trees over these in
-// between. The partial sums of a reduce combine neighbours and are not rounded.
+// h hosts exchange h - 1 messages, at most log h of them in sequence. A binomial tree over ranks in
+// numerical order needs as few only if the number of ranks per host is a power of two; otherwise
+// its groups straddle hosts. If hosts have NUMA nodes, and these have caches, there are trees over
+// these in between. The partial sums of a reduce combine neighbours and are not rounded.
 //
 // N. T. Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective
 // Operation Performance. IPDPS 2000.
@@ -43,7 +43,7 @@ class NestedTrees {
     while (leader(groups_.group(stage + 1, shape_.rank)) != shape_.rank) ++stage;
     return stage;
   }
-  // The ranks of this tree are parts.
+  // Returns the tree of a stage, whose ranks are parts.
   KnomialTree tree(int32_t stage) const {
     const int32_t root = leader(groups_.group(stage, shape_.rank));
     return knomial_tree({.ranks = groups_.parts(stage, shape_.rank),
@@ -77,8 +77,8 @@ int32_t parent_of(const NestedTrees& trees) {
   return part < 0 ? -1 : trees.leader_of_part(stage, part);
 }
 
-// Returns the largest number of children of any rank; cached, because every rank's program declares
-// it.
+// Returns the largest number of children of any rank. It is cached, because every rank's program
+// contains it.
 int32_t most_children(Shape shape) {
   thread_local std::optional<std::pair<Shape, int32_t>> last;
   shape.rank = 0;

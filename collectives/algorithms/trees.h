@@ -1,4 +1,4 @@
-// Trees shared by several algorithms. Rank arithmetic only.
+// Trees shared by several algorithms. They are computed from rank numbers only.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace tutti::algorithms {
 
 // The k-nomial tree as seen from one rank. Ranks form aligned groups of 1, k, k^2 ... members; k
-// groups merge into one of the next size (fewer at the end of the ranks). The holder of a group is
-// its first rank, or the root if the root is in the group. k = 2 is the binomial tree.
+// groups merge into a group of the next size (fewer at the end of the ranks). The holder of a group
+// is its first rank, or the root if the root is in the group. k = 2 is the binomial tree.
 //
 //   p = 8, k = 2, root 5:     0 1 2 3 4 [5] 6 7
 //                             0 ← 1,  2 ← 3,  4 → 5,  6 ← 7     groups of 2
@@ -34,14 +34,15 @@ struct KnomialTree {
 
 KnomialTree knomial_tree(const Shape& shape, int32_t radix);
 
-// Most children that any rank has.
+// Returns the largest number of children that any rank has.
 int32_t most_children(const Shape& shape, int32_t radix);
 // Returns the number of ranks in the largest group that a non-root rank holds.
 int32_t largest_group(const Shape& shape, int32_t radix);
 
-// A node of one of two binary trees over labels 1 .. n, in label order. The lowest set bit of a
-// label is its height, so the leaves are 1, 3, 5 ... The second tree is the first one mirrored
-// (even n) or shifted by one (odd n), so that an inner node of one tree is a leaf of the other.
+// A node of one of two binary trees over labels 1 .. n, in label order. The position of a label's
+// lowest set bit is its height, so the leaves are 1, 3, 5 ... The second tree is the first one
+// mirrored (even n) or shifted by one (odd n), so that an inner node of one tree is a leaf of the
+// other.
 //
 //   tree 0, n = 6:    4           tree 1:    3
 //                   ╱   ╲                  ╱   ╲
@@ -56,7 +57,7 @@ int32_t largest_group(const Shape& shape, int32_t radix);
 // P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
 // and scan. Parallel Computing 35(12), 2009.
 struct TwoTreeNode {
-  int32_t parent = 0;  // labels; 0: none
+  int32_t parent = 0;  // label of the parent; 0: none
   int32_t left = 0;
   int32_t right = 0;
 
@@ -67,10 +68,10 @@ TwoTreeNode two_tree_node(int32_t tree, int32_t label, int32_t n);
 // Returns the label of the tree's root.
 int32_t two_tree_top(int32_t tree, int32_t n);
 
-// A team is ranks first .. first + size - 1 with size a power of two. p ranks form one team for
-// each set bit of p, the largest first: 7 = 111b = 4 + 2 + 1 gives ranks 0-3, 4-5 and 6. `first` is
-// a multiple of the size, so ranks of a team can pair up by their bits. The canonical tree over p
-// ranks is the tree of the first team plus that of all further teams.
+// A team is ranks first .. first + size - 1, where size is a power of two. p ranks form one team
+// for each set bit of p, the largest first: 7 = 111b = 4 + 2 + 1 gives ranks 0-3, 4-5 and 6.
+// `first` is a multiple of the size, so ranks of a team can pair up by their bits. The canonical
+// tree over p ranks joins the tree of the first team and the tree of all further teams.
 struct Team {
   int32_t first;
   int32_t size;

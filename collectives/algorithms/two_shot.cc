@@ -7,9 +7,9 @@
 //             2   ← ← ■ →                                ■
 //             3   ← ← ← ■                                  ■
 //
-// Two rounds, and every rank sends 2(p-1)/p of the buffer: the minimum volume. Only inputs and
-// complete sums travel, both as elements, so 16-bit floats travel in 16 bits and are still rounded
-// only once, in the canonical order.
+// It takes two rounds, and every rank sends 2(p-1)/p of the buffer, the minimum volume. Only inputs
+// and complete sums travel, both as elements, so 16-bit floats travel in 16 bits and are still
+// rounded only once, in the canonical order.
 //
 // All-pairs two-phase all-reduce: A. Shah et al.: MSCCL++, 2025; the direct exchange of R.
 // Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005 (pairwise reduce-scatter).

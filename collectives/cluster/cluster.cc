@@ -60,7 +60,7 @@ std::string names_of(std::span<const Published> all) {
   return names;
 }
 
-// Parses a count, "8x"; returns nullopt without changing `text` if there is none.
+// Parses a count, "8x". Returns nullopt and leaves `text` unchanged if there is none.
 std::optional<int> take_count(std::string_view& text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   if (digits == 0 || digits == text.size() || std::tolower(text[digits]) != 'x') return {};
@@ -84,7 +84,7 @@ class Line {
     for (size_t i = 1; i < parts.size(); ++i) read_link(trimmed(parts[i]));
   }
 
-  // Sets `fixed` if the line states the number of hosts.
+  // Returns the cluster. Sets `fixed` to true if the line states the number of hosts.
   Cluster cluster(bool& fixed) {
     cluster_.name = text_;
     cluster_.gpu = gpu_;
@@ -173,8 +173,8 @@ class Line {
     cluster_.inside.step_us = steps_inside(nvlink);
     cluster_.inside.ll_GBps = ll_GBps;
     cluster_.inside.message_us = cluster_.inside.step_us[0];
-    // A protocol that one kind of link lacks is not used, because hosts forward their GPUs'
-    // messages.
+    // A protocol that one kind of link lacks is not used on the other either, because hosts forward
+    // their GPUs' messages.
     if (!nvlink) cluster_.between.step_us[static_cast<size_t>(MessageProtocol::ll128)] = 0;
     cluster_.source = gpu == nullptr ? "the line" : "published figures of its parts";
   }
@@ -183,7 +183,7 @@ class Line {
   Cluster cluster_;
   std::string gpu_;
   std::string inside_kind_;
-  double inside_GBps_ = 0;  // data sheet bandwidth
+  double inside_GBps_ = 0;  // bandwidth in the data sheet
   bool has_hosts_ = false;
 };
 
@@ -276,7 +276,8 @@ bool is_cluster(const std::string& text) {
   }
   const std::string named = name_and_hosts(text).first;
   if (find_named(published_systems(), named) != nullptr) return true;
-  if (!named.empty() && !nearest(named, cluster_names()).empty()) return true;  // a near miss
+  // A near miss of a name counts, so that the error can suggest the name.
+  if (!named.empty() && !nearest(named, cluster_names()).empty()) return true;
   std::string_view line = trimmed(text);
   const std::string_view first = line.substr(0, line.find_first_of(" ,"));
   if (find_named(published_gpus(), first) != nullptr) return true;

@@ -1,5 +1,5 @@
-// A cluster of GPUs as input of the closed-form prediction: a number of hosts with a number of GPUs
-// each, a class of links inside a host, a class of links between hosts, and a few numbers for each.
+// A cluster of GPUs as input of the closed-form prediction: the number of hosts and of GPUs per
+// host, the links inside a host, the links between hosts, and a few numbers for each kind of link.
 //
 //   host 0                         host 1
 //   [GPU]=[GPU]= ... =[GPU]        [GPU]=[GPU]= ...     = inside: a link of each GPU into a switch
@@ -29,13 +29,13 @@ inline constexpr std::array kMessageProtocols = {MessageProtocol::ll, MessagePro
 std::string_view name(MessageProtocol protocol);
 
 struct ClusterLink {
-  // Bandwidth in 1e9 bytes/s and direction that collectives reach: per GPU for the inside link, per
-  // host for the link between hosts.
+  // Bandwidth that collectives reach, in 1e9 bytes/s and direction: of a GPU's link inside a host,
+  // or of all cards of a host together.
   double GBps = 0;
   // Microseconds per step of a ring or a tree, by protocol. 0: the protocol is not available.
   std::array<double, kMessageProtocols.size()> step_us = {};
   double ll_GBps = 0;     // upper limit of ll's bandwidth
-  double message_us = 0;  // per peer, in an all_to_all
+  double message_us = 0;  // microseconds per peer, in an all_to_all
   double all_to_all = 1;  // fraction of GBps that an all_to_all reaches
 };
 
@@ -43,15 +43,15 @@ struct Cluster {
   std::string name;
   std::string gpu;  // "H100"; empty if unknown
   int hosts = 1;
-  int gpus = 8;  // per host
+  int gpus = 8;  // number per host
   double launch_us = 0;
   ClusterLink inside;
   ClusterLink between;
-  // NVLink SHARP (NVLS): the bandwidth of a GPU's link for in-switch sums, and a call's fixed time.
-  // 0: no such switch.
+  // NVLink SHARP (NVLS): bandwidth of a GPU's link when the switch computes sums, and a call's
+  // fixed time. 0: there is no such switch.
   double sums_GBps = 0;
   double sums_us = 0;
-  bool sums_between = false;  // switches between hosts sum as well (SHARP)
+  bool sums_between = false;  // true: switches between hosts also compute sums (SHARP)
   PredictionErrors errors;
   std::string source;
 
@@ -60,18 +60,20 @@ struct Cluster {
 
 // Returns the names of the known clusters.
 std::vector<std::string> cluster_names();
-// Returns true for a cluster's name or a near miss of one, a line that begins with "8xH100" or
-// "H100", and a file of cluster parameters. Any other text describes a network (load_network.h).
+// Returns true for a cluster's name or a near miss of one, for a line that begins with "8xH100" or
+// "H100", and for a file of cluster parameters. All other texts describe networks (load_network.h).
 bool is_cluster(const std::string& text);
-// Loads a cluster. `ranks` selects that many GPUs: some GPUs of one host, or whole hosts. A name
-// without a number of hosts gets as many hosts as that needs. Throws Error(invalid_argument).
+// Loads a cluster. `ranks` selects that many GPUs: some GPUs of one host, or whole hosts. If a name
+// states no number of hosts, the cluster has as many as `ranks` needs. Throws
+// Error(invalid_argument).
 Cluster load_cluster(const std::string& text, std::optional<int> ranks = std::nullopt);
 
 // Returns the description of a network (load_network.h) for the simulation of programs: GPU i of
 // each host is attached to switch i between hosts, and each host has an internal switch.
 std::string network_of(const Cluster& cluster);
 
-// The parameters as a JSON file. parse_cluster_json() throws Error(invalid_argument).
+// Convert the parameters to and from a JSON file. parse_cluster_json() throws
+// Error(invalid_argument).
 std::string to_json(const Cluster& cluster);
 Cluster parse_cluster_json(const std::string& text);
 

@@ -13,15 +13,15 @@ namespace {
 constexpr double kUsualError =
     0.1;  // relative error of a usual measurement; larger errors have reduced weight
 
-// A parameter, or a few scaled together. `spread`: prior standard deviation of the factor's
-// logarithm.
+// A parameter, or a few that are scaled together. `spread`: prior standard deviation of the
+// logarithm of the factor.
 struct Knob {
   std::vector<double*> values;
   double spread;
 };
 
 std::vector<Knob> knobs_of(Cluster& c) {
-  const auto quick = [](ClusterLink& link) {  // ll and ll128
+  const auto quick = [](ClusterLink& link) {  // scales ll and ll128
     return std::vector<double*>{&link.step_us[0], &link.step_us[1]};
   };
   return {{{&c.launch_us}, 0.7},
@@ -40,7 +40,8 @@ std::vector<Knob> knobs_of(Cluster& c) {
           {{&c.sums_us}, 0.7}};
 }
 
-// Predicts the call on the cluster with the call's number of hosts and GPUs.
+// Returns log(measured / predicted) of a call, on the cluster with the call's number of hosts and
+// GPUs.
 double log_error(Cluster& cluster, const MeasuredCall& call) {
   cluster.hosts = call.hosts;
   cluster.gpus = call.gpus;
@@ -88,8 +89,8 @@ class Fit {
     return sum;
   }
 
-  // Coordinate descent with decreasing step size: the minimum over several algorithms has kinks,
-  // where derivatives are of little use.
+  // Minimises the error by coordinate descent with decreasing step size. The minimum over several
+  // algorithms has kinks, at which derivatives are of little use.
   double descend(std::vector<double>& moved) {
     constexpr double kFirstStep = 0.4;
     constexpr double kLastStep = 0.005;

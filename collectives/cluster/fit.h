@@ -8,9 +8,10 @@
 
 namespace tutti {
 
-// Starts from `prior` and minimizes the sum of squared log(measured / predicted), with reduced
-// weight for outliers and a penalty on moved parameters. The result's number of hosts is the
-// largest measured one, and its errors are the residuals by size class.
+// Returns parameters fitted to `calls`. It starts from `prior` and minimises the sum of squared
+// log(measured / predicted), with reduced weight for outliers and a penalty on changed parameters.
+// The result's number of hosts is the largest measured one, and its errors are the residuals by
+// size class.
 Cluster fit(const Cluster& prior, std::span<const MeasuredCall> calls);
 
 // Returns the mean of |predicted / measured - 1| by size class; NaN for a class without calls.

@@ -79,7 +79,7 @@ class Reader {
   }
 
   void add(Collective collective, int hosts, int gpus, double bytes, double us) {
-    if (bytes <= 0 || us <= 0) return;  // empty calls
+    if (bytes <= 0 || us <= 0) return;  // calls without data
     calls_[{collective, hosts, gpus, bytes}].push_back(us);
   }
 
@@ -124,7 +124,8 @@ class Reader {
     return fields[found->second];
   }
 
-  // Returns a column's integer. `given` is the default; if it is 0, the column is required.
+  // Returns a column's integer. If the table lacks the column, returns `given`, or throws if
+  // `given` is 0.
   int whole(const std::vector<std::string>& fields, const char* column, int given,
             const char* remedy) const {
     const std::string text = field(fields, column);
@@ -160,7 +161,7 @@ class Reader {
     const auto us = parse_number<double>(field(fields, "time"));
     if (us) return add(collective, hosts, gpus, *size, *us);
     const auto busbw = parse_number<double>(field(fields, "busbw"));
-    if (!busbw || *busbw <= 0) return;  // not measured
+    if (!busbw || *busbw <= 0) return;  // the table has no time
     add(collective, hosts, gpus, *size,
         *size * bus_factor(collective, hosts * gpus) / (*busbw * 1e3));
   }
@@ -168,7 +169,7 @@ class Reader {
   // ---- nccl-tests
 
   void read_printed(std::string_view line) {
-    if (line.starts_with('[')) {  // mpirun --tag-output
+    if (line.starts_with('[')) {  // prefix of mpirun --tag-output
       const size_t tag = line.find(">:");
       if (tag != line.npos) line.remove_prefix(tag + 2);
     }
@@ -207,11 +208,11 @@ class Reader {
     }
     try {
       collective_ = named_(std::string(line.substr(begin, end - begin)));
-    } catch (const Error&) {  // not a collective
+    } catch (const Error&) {  // the name is not that of a collective
     }
   }
 
-  // "Rank 0 Group 0 Pid 9023 on node1 device 0 [0x53] NVIDIA H100 80GB HBM3"
+  // Reads a rank's line: "Rank 0 Group 0 Pid 9023 on node1 device 0 [0x53] NVIDIA H100 80GB HBM3".
   void read_rank(const std::vector<std::string>& words) {
     if (words[1] == "0") {  // first rank of a job
       ranks_.clear();
@@ -270,7 +271,7 @@ class Reader {
   std::map<std::string, size_t> columns_;  // column numbers of a CSV table, by name
   std::set<std::string> systems_;
   std::map<std::string, int> ranks_;  // ranks per host, as nccl-tests lists them
-  size_t time_ = 0;                   // which word it is; 0: no table has begun
+  size_t time_ = 0;                   // index of the word; 0: no table has begun
   size_t redop_ = 0;
 };
 

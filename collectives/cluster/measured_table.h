@@ -14,14 +14,15 @@ namespace tutti {
 struct MeasuredCall {
   Collective collective = Collective::all_reduce;
   int hosts = 1;
-  int gpus = 1;      // per host
-  double bytes = 0;  // as nccl-tests counts bytes
-  double us = 0;     // out of place
+  int gpus = 1;      // number per host
+  double bytes = 0;  // in bytes, as nccl-tests counts them
+  double us = 0;     // microseconds, out of place
 };
 
 struct MeasuredTable {
-  std::vector<MeasuredCall> calls;  // one for each collective, shape and size: the median
-  std::string gpu;                  // CUDA's device name; empty if the table does not state it
+  // One call for each collective, shape and size, with the median time.
+  std::vector<MeasuredCall> calls;
+  std::string gpu;  // CUDA's device name; empty if the table does not state it
 };
 
 // Values that the caller supplies where the table does not state them.

@@ -11,15 +11,15 @@ namespace tutti {
 
 namespace {
 
-constexpr double kPerUs = 1e3;  // bytes/us per GB/s
+constexpr double kPerUs = 1e3;  // bytes per us at 1 GB/s
 // Fraction of a ring's bandwidth that trees reach (NCCL: 0.85 to 0.92).
 constexpr double kPartOfTree = 0.9;
 // Fraction of the cards' bandwidth that the tree between hosts reaches beside sums in a switch.
 constexpr double kPartOfSwitchTree = 0.85;
 constexpr double kPartOfLl128 = 0.92;  // 120 of 128 bytes, rounded down
 constexpr double kPartOfLl = 0.5;
-// Ratio of an all_reduce's step of a whole slice to a step that only forwards (NCCL's "plateau
-// effect of ring").
+// Time of a ring step that receives, reduces and sends a whole slice in an all_reduce, relative to
+// a step that only forwards (NCCL's "plateau effect of ring").
 constexpr double kReducingStep = 1.4;
 
 class Pricing {
@@ -81,7 +81,8 @@ class Pricing {
     return kPerUs * link.GBps;
   }
 
-  // For calls in which all GPUs of a host send at once, and its cards carry one GPU's share.
+  // Returns the rate of calls in which all GPUs of a host send at once, and its cards carry one
+  // GPU's share.
   double ring_rate(MessageProtocol protocol) const {
     const double inside = rate(c_.inside, protocol);
     const double between = rate(c_.between, protocol);
@@ -145,7 +146,8 @@ class Pricing {
         n_ > 1 ? std::max(gpus_ > 1 ? inside : 0, between) : 0);
   }
 
-  // All data that the root sends or receives passes its own link and its own card.
+  // Adds the algorithm of calls with a root, for which all data passes the root's own link and its
+  // own card.
   void add_rooted() {
     const double each = bytes_ / n_;
     const double inside = gpus_ > 1 ? each * (gpus_ - 1) / (kPerUs * c_.inside.GBps) : 0;

@@ -3,8 +3,8 @@
 //   time = launch + steps x time of a step + bytes over a link / its bandwidth
 //
 // The prediction is the minimum over the available algorithms and protocols, because NCCL chooses
-// by the minimum of such a model (src/graph/tuning.cc; this has its form with the cluster's
-// numbers). For n GPUs on N hosts of g GPUs, and S bytes as nccl-tests counts them:
+// by the minimum of such a model (src/graph/tuning.cc; this model has the same form, but the
+// cluster's numbers). For n GPUs on N hosts of g GPUs, and S bytes as nccl-tests counts them:
 //
 //   ring        n - 1 steps, twice as many for all_reduce (each 1.4 times as long with simple,
 //               because they reduce); N of n steps are between hosts. Each link carries
@@ -14,8 +14,8 @@
 //               at the same time a tree between hosts, 2 S (N-1)/N on a host's cards (S with SHARP)
 //   direct      all_to_all: S/n to each peer in turn; gather and scatter: all to or from one GPU
 //
-// The interval holds nine of ten measurements if the errors are as large as those found when the
-// parameters were fitted or published (Cluster::errors).
+// The interval contains nine of ten measurements if the errors are as large as the errors that were
+// found when the parameters were fitted or published (Cluster::errors).
 #pragma once
 
 #include <string_view>
@@ -29,7 +29,7 @@ namespace tutti {
 struct ClusterCandidate {
   std::string_view algorithm;
   MessageProtocol protocol = MessageProtocol::simple;
-  double steps_us = 0;  // launch and all steps
+  double steps_us = 0;  // time of the launch and all steps
   double bytes_us = 0;
   double time_us() const { return steps_us + bytes_us; }
 };

@@ -12,7 +12,7 @@ namespace tutti {
 
 struct PublishedGpu {
   std::string_view name;
-  std::string_view costs;  // class in gpu_costs.h that has the link's bandwidth
+  std::string_view costs;  // class in gpu_costs.h with the link's bandwidth
   double raw_GBps;         // data sheet bandwidth of the GPU's link, per direction
   double ll_GBps;
 };
@@ -27,7 +27,7 @@ struct PublishedNetwork {
 
 struct PublishedSystem {
   std::string_view name;
-  std::string_view line;  // one host, as load_cluster() takes it
+  std::string_view line;  // one host, in the form that load_cluster() reads
   std::string_view source;
 };
 
@@ -38,7 +38,7 @@ std::span<const PublishedSystem> published_systems();
 // Returns the step times of links inside a host: NVLink's, or those of PCI Express.
 std::array<double, kMessageProtocols.size()> steps_inside(bool nvlink);
 
-// Fixed times of a call.
+// Fixed time of a call, in microseconds.
 inline constexpr double kLaunchUs = 15;
 inline constexpr double kSumsUs = 45;
 inline constexpr double kLlBetweenGBps = 20;

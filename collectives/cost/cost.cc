@@ -11,9 +11,9 @@ namespace tutti {
 
 namespace {
 
-// Processor time of a rank's steps. Multiplying or dividing data on the way costs next to nothing,
-// because the data is in the L1 cache. Walked slices are cut as the executor does (chunk_map.h):
-// small calls fill only the first chunks.
+// Processor time of a rank's steps. Multiplying or dividing data in a step that moves them costs
+// next to nothing, because the data is in the L1 cache. Walked slices are cut as the executor does
+// (chunk_map.h): small calls fill only the first chunks.
 class StepCosts {
  public:
   StepCosts(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine)
@@ -48,7 +48,7 @@ class StepCosts {
   double latency(int32_t from, int32_t to) const { return link(from, to).latency; }
   const LinkCosts& near() const { return near_; }
   const LinkCosts& far() const { return far_; }
-  // The number of slices to walk, and how many more are like the last of them.
+  // Return the number of slices to walk, and how many more are like the last of them.
   int walked() const { return static_cast<int>(std::min<uint32_t>(slicing_.slices, kWalked)); }
   double others() const { return std::max(0.0, slices_ - kWalked); }
   double times(int slice) const { return slice + 1 < walked() ? 1 : 1 + others(); }
@@ -135,13 +135,14 @@ class StepCosts {
     return elements;
   }
 
-  // Bytes of a message.
+  // Returns the number of bytes of a message.
   double on_the_way(const Step& step, uint64_t elements) const {
     const bool wide = widens_ && step.wire == Wire::accumulator;
     return static_cast<double>(elements * (wide ? accumulator_ : element_));
   }
 
-  // Shared memory publishes a message once for all its readers; sockets send it once per reader.
+  // Adds the cost of a send. Shared memory publishes a message once for all its readers; sockets
+  // send it once per reader.
   void add_send(int32_t rank, const Step& step, double bytes, Prediction& cost) const {
     bool published = false;
     for (const int32_t peer : step.peers) {
@@ -165,7 +166,7 @@ class StepCosts {
   bool widens_ = false;  // the accumulator type differs from the element type
   uint64_t element_ = 1;
   uint64_t accumulator_ = 1;
-  uint64_t per_block_ = 1;  // chunks
+  uint64_t per_block_ = 1;  // chunks per block
   uint64_t count_ = 0;      // elements of a block
   uint64_t chunk_ = 1;      // elements of a full chunk
   Slicing slicing_;
@@ -175,14 +176,14 @@ class StepCosts {
   double call_ = 0;
 };
 
-// Wire time by host and direction.
+// Wire time by host and direction, in seconds.
 struct Wires {
   std::vector<double> leaving;
   std::vector<double> entering;
 };
 
-// Adds one rank's messages to other hosts over all slices, and appends each message's wire time by
-// slice.
+// Adds the wire time of one rank's messages to other hosts over all slices, and appends each
+// message's wire time by slice.
 void add_wires(const Plan& plan, const StepCosts& costs, Timing& timing, Wires& wires) {
   const int32_t rank = plan.shape.rank;
   for (int slice = 0; slice < costs.walked(); ++slice) {
@@ -236,10 +237,10 @@ Prediction busy_time(const Plan& plan, const StepCosts& costs,
   return busy;
 }
 
-// Returns how long a rank waits for messages in one slice if its k-th message comes from a rank
-// that sent it when this one sent its own k-th.
+// Returns how long a rank waits for messages in one slice, on the assumption that its k-th message
+// comes from a rank that sent it when this rank sent its own k-th.
 double waiting_time(const Plan& plan, const StepCosts& costs) {
-  std::vector<double> done;  // by step
+  std::vector<double> done;  // by step: when it is done
   std::vector<double> sent;
   size_t received = 0;
   double free = 0;

@@ -2,8 +2,8 @@
 // of a cost model.
 //
 //   rank 0  [send c0][.....][recv c1 ]    each rank's steps take its processor one after another,
-//                ╲ latency ╱              each as soon as its data is there; ranks beyond a
-//   rank 1  [send c1][.....][recv c0 ]    host's cores take turns on them
+//                ╲ latency ╱              each as soon as its data is there; if a host has more
+//   rank 1  [send c1][.....][recv c0 ]    ranks than cores, its ranks take turns on the cores
 //
 // A message to another host also queues for this host's outgoing wire and for the other host's
 // incoming wire.
@@ -29,10 +29,10 @@ struct Machine {
   CostModel model;
   Limits limits;
   Hosts hosts;
-  bool near_shm = true;            // ranks of one host talk over shared memory
+  bool near_shm = true;            // ranks of one host communicate over shared memory
   PathClass far = PathClass::tcp;  // path between hosts
-  // Ranks are blocks of kernels (gpu_planner.h): each runs its slices in turn and forwards received
-  // data as it arrives if the next step sends it.
+  // Ranks are blocks of a kernel (gpu_planner.h): each runs its slices in turn, and forwards
+  // received data as it arrives if the next step sends that data.
   bool in_kernel = false;
   bool wire_for_each_pair = false;  // one wire per pair of hosts; otherwise one per host
 };
@@ -43,25 +43,26 @@ struct Prediction {
   double messages = 0;  // per-message overhead
   double moving = 0;    // bytes sent, received and copied
   double reducing = 0;
-  // Seconds for which the busiest host's card is busy (the busier direction), and each of its
-  // cores.
+  // Time in seconds for which the busiest host's card is busy (in the busier direction), and the
+  // time for which each of its cores is busy.
   double wire = 0;
   double cores = 0;
-  int32_t host = 0;     // host of that card
-  bool enters = false;  // the busier direction is the incoming one
-  bool rough = false;   // from one rank's steps: only `seconds` is known
+  int32_t host = 0;     // host with that card
+  bool enters = false;  // true: the busier direction is the incoming one
+  bool rough = false;   // true: computed from one rank's steps, so only `seconds` is known
 };
 
 // Predicts the time of a call. `plans[r]` is rank r's plan; `bytes` is the size of one block (of
-// the buffer if there are no blocks). For a call that takes longer than `give_up`, any time above
-// it may be returned.
+// the buffer if there are no blocks). If the call takes longer than `give_up` seconds, the result
+// may be any time above that.
 Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, const Machine& machine,
                    double give_up = std::numeric_limits<double>::infinity());
-// Returns a lower bound, from one rank's own steps, at a small part of predict()'s cost.
+// Returns a lower bound on the time, computed from one rank's own steps. It costs a small part of
+// predict().
 double lower_bound(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
-// Estimates the time from one rank's own steps, as if all ranks did the same and no chunk were
-// empty: for programs too long to walk.
+// Estimates the time from one rank's own steps, assuming that all ranks do the same and no chunk is
+// empty. It is for programs that are too long to walk.
 double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
 // Returns the number of slices of a call.

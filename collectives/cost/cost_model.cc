@@ -116,8 +116,8 @@ GpuCosts read_gpu(const Json& json) {
   return gpu;
 }
 
-// Identifies what the numbers depend on: the processor, the number of cores, and the measurement's
-// format.
+// Returns a text that identifies the conditions of a measurement: the processor, the number of
+// cores, and the measurement's format.
 std::string fingerprint() {
   std::string text = cat("format ", kFormat, ", ", ::sysconf(_SC_NPROCESSORS_ONLN), " cores, ");
   std::ifstream cpuinfo("/proc/cpuinfo");
@@ -141,7 +141,7 @@ std::string cache_folder() {
 
 }  // namespace
 
-// Interpolates linearly in the logarithm of the size.
+// Returns the costs at a size, by linear interpolation in the logarithm of the size.
 ByteCosts LinkCosts::at(uint64_t footprint) const {
   if (footprint <= kFootprints.front()) return bytes.front();
   if (footprint >= kFootprints.back()) return bytes.back();
@@ -212,10 +212,10 @@ LinkCosts& CostModel::own_link(PathClass path) {
 
 namespace {
 
-// Opening a fabric takes memory and time.
-constexpr double kWorthIt = 0.9;  // fraction of TCP's time
+// Threshold for a fabric: opening one takes memory and time.
+constexpr double kWorthIt = 0.9;  // as a fraction of TCP's time
 
-// Geometric mean over sizes of the time of a call with one message.
+// Returns the geometric mean over sizes of the time of a call with one message.
 double geometric_mean_time(const LinkCosts& link) {
   double sum = 0;
   const auto add = [&](uint64_t bytes) {
@@ -234,7 +234,8 @@ std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& 
   if (!model.ucx && !model.ofi) return std::nullopt;
   const auto time = [&](PathClass path) { return geometric_mean_time(model.link(path)); };
   std::vector<PathClass> quicker;
-  for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {  // unmeasured: as TCP
+  // Fabrics that were not measured get TCP's costs.
+  for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {
     if (time(fabric) < kWorthIt * time(PathClass::tcp)) quicker.push_back(fabric);
   }
   std::ranges::stable_sort(quicker, {}, time);

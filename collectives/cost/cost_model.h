@@ -21,7 +21,7 @@
 
 namespace tutti {
 
-// Seconds per byte.
+// Cost of a byte, in seconds.
 struct ByteCosts {
   double send = 0;         // into a slot or a socket
   double recv = 0;         // out of a slot or a socket
@@ -34,7 +34,7 @@ struct LinkCosts {
   // Buffer sizes with byte costs of their own; sizes in between are interpolated.
   static constexpr std::array<uint64_t, 7> kFootprints = {4 << 10, 32 << 10, 256 << 10, 1 << 20,
                                                           4 << 20, 16 << 20, 64 << 20};
-  // Seconds.
+  // Times in seconds.
   double call = 0;     // to start and complete a call
   double send = 0;     // per message
   double reader = 0;   // per further reader of the same message
@@ -47,38 +47,41 @@ struct LinkCosts {
   ByteCosts at(uint64_t footprint) const;
 };
 
-// Costs of programs that run inside a GPU kernel. A block of threads replaces the processor: it
-// runs a slice's steps one after another. The blocks of a GPU share its link as the ranks of a host
-// share its card. Each protocol's costs are LinkCosts: `bytes` is the time of one block, `wire` the
-// time of the GPU's link, `call` a kernel launch.
+// Costs of programs that run inside a GPU kernel. A block of threads takes the place of the
+// processor: it runs a slice's steps one after another. The blocks of a GPU share its link as the
+// ranks of a host share its card. The costs of each protocol are LinkCosts, in which `bytes` is the
+// time of one block, `wire` the time of the GPU's link, and `call` a kernel launch.
 struct GpuCosts {
   LinkCosts simple;   // messages in slots, each with a fence and a flag
   LinkCosts lines;    // 8 bytes with a flag each (NCCL's LL): no fence, half the bandwidth
-  double memory = 0;  // per byte that blocks read or write in device memory
-  // Per byte on a GPU's link that a switch sums or multicasts. 0: there is no such switch.
+  double memory = 0;  // seconds per byte that blocks read or write in device memory
+  // Seconds per byte on a GPU's link if a switch sums or multicasts it. 0: there is no such switch.
   double multicast = 0;
-  int32_t blocks = 1;  // upper limit for a kernel
-  bool mesh = false;   // each pair of GPUs has its own link, and `wire` is that link's
+  int32_t blocks = 1;  // maximum number of blocks of a kernel
+  // true: each pair of GPUs has its own link, and `wire` is the time on that link.
+  bool mesh = false;
 };
 
 struct CostModel {
   LinkCosts shm;
   LinkCosts tcp;
-  // Fabrics that `tutti tune --hosts` measured.
+  // Costs of fabrics, if `tutti tune --hosts` measured them.
   std::optional<LinkCosts> ucx;
   std::optional<LinkCosts> ofi;
   // Measured classes of GPU ("h100"). Other classes use published figures (gpu_costs.h).
   std::map<std::string, GpuCosts> gpus;
   double switch_time = 0;  // seconds for a core to switch to another rank
-  // The defaults come from another machine: times on this one may be half or twice as long.
+  // The default numbers come from another machine, so times on this one may be half or twice as
+  // long.
   PredictionErrors errors = {{0.5, 0.5, 0.5}};
-  int32_t cores = 1;  // per host
+  int32_t cores = 1;  // number per host
 
   static CostModel defaults();
 
   // Returns the path's costs, or TCP's for a fabric that was not measured.
   const LinkCosts& link(PathClass path) const;
-  // Returns the path's own costs for writing. A fabric without any starts from link().
+  // Returns the path's own costs for writing. If a fabric has none yet, they start as a copy of
+  // link().
   LinkCosts& own_link(PathClass path);
 };
 
@@ -86,7 +89,8 @@ struct CostModel {
 // the fastest first; nullopt if no fabric was measured.
 std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& model);
 
-// JSON on one line. parse_cost_model() throws Error(invalid_argument) that names the defect.
+// Convert the model to and from JSON on one line. parse_cost_model() throws Error(invalid_argument)
+// that names the defect.
 std::string to_json(const CostModel& model);
 CostModel parse_cost_model(const std::string& json);
 // Returns true for a file that `tutti tune` wrote, and for a damaged one.
@@ -96,8 +100,8 @@ bool is_cost_model(const std::string& path);
 // folder named by a fingerprint of the machine. Empty if that folder does not exist or the setting
 // is "none".
 std::string cost_model_file();
-// Loads that file. Without one, returns the defaults with this machine's number of cores. An
-// unusable file produces a warning.
+// Loads that file. If there is none, returns the defaults with this machine's number of cores. If
+// the file is unusable it also logs a warning.
 CostModel load_cost_model();
 
 }  // namespace tutti

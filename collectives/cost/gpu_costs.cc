@@ -52,32 +52,36 @@ const std::array kPublished = {
     Published{"h100", 18 * nvlink_GBps(90), 38.7, 3350, 1980, 0.6, 0.57, kMulticastOfH100},
     Published{"b200", 18 * nvlink_GBps(100), 77.4, 8000, 1965, 0.6, 0.57,
               kMulticastOfH100* nvlink_GBps(100) / nvlink_GBps(90)},
-    // With the processor and memory of GPUs sold for such slots: V100, A100, H100 NVL.
+    // The PCI Express classes have the processor and memory of GPUs that are sold as PCIe cards:
+    // V100, A100, H100 NVL.
     Published{"pcie3", pci_GBps(8, 16), 24, 900, 1380, 1.0, 0.95},
     Published{"pcie4", pci_GBps(16, 16), 24, 1935, 1410, 1.0, 0.95},
     Published{"pcie5", pci_GBps(32, 16), 38.7, 3938, 1785, 1.0, 0.95},
-    // A link to each of seven others; 48 of 64 GB/s are achievable (AMD, "Understanding RCCL
-    // Bandwidth and xGMI Performance on AMD Instinct MI300X", 2025). No figures for blocks and
-    // latencies were found; an H100's are used.
+    // Each GPU has a link to each of seven others; 48 of 64 GB/s are achievable (AMD,
+    // "Understanding RCCL Bandwidth and xGMI Performance on AMD Instinct MI300X", 2025). No figures
+    // for blocks and latencies were found; an H100's are used.
     Published{"mi300x", 48, 38.7, 5300, 2100, 0.6, 0.57, 0, true},
 };
 
-// Cycles of a load from the L1 and the L2 cache on an H100 (an A100's are within three of them;
-// none were found for a B200): Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU
-// Architecture, IPDPS workshops 2024. A barrier of 16 warps is assumed to take 40.
+// Duration in cycles of a load from the L1 and from the L2 cache of an H100: Luo et al.,
+// Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, IPDPS workshops 2024. An A100's
+// differ by at most three cycles; none were found for a B200. The duration of a barrier of 16 warps
+// is an assumption.
 constexpr double kFirstLevel = 41;
 constexpr double kSecondLevel = 263;
 constexpr double kBarrier = 40;
-// A step is between two barriers. A sending step reads data that earlier steps used recently; a
-// receiving step polls memory where the message has just arrived.
+// A step is the time between two barriers. A sending step reads data that earlier steps used
+// recently; a receiving step polls memory where the message has just arrived.
 constexpr double kSendCycles = kFirstLevel + 2 * kBarrier;
 constexpr double kReceiveCycles = kSecondLevel + 2 * kBarrier;
 
-// Assumed for all classes. A launch is mainly host and driver time; published times of empty
-// kernels range from 1 us (back to back) to 5 us and more (until the first instruction).
+// Time of a launch, assumed to be the same for all classes. It is mainly host and driver time;
+// published times of empty kernels range from 1 us (back to back) to 5 us and more (until the first
+// instruction).
 constexpr double kLaunch = 4.5 * us;
 
-// Few of a GPU's more than 100 processors, because the others compute meanwhile.
+// Maximum number of blocks: few of a GPU's more than 100 processors, because the others compute
+// meanwhile.
 constexpr int32_t kBlocks = gpu::kMailboxShape.blocks;
 
 // 8 of a line's 16 bytes are data, both on the link and in a block's stores.

@@ -1,5 +1,5 @@
 // Costs on GPUs by class: published figures, used until measurements replace them. They describe
-// links, memories and kernels; the time of a collective is walked from them.
+// links, memories and kernels; the walk computes the time of a collective from them.
 #pragma once
 
 #include <span>
@@ -9,15 +9,18 @@
 
 namespace tutti {
 
-// Returns the classes: GPUs of one host, each with one link (of several lanes) into a switch that
-// reaches all others ("a100", "h100", "b200" over NVLink and NVSwitch, "pcie3" to "pcie5" over 16
-// lanes), or with an xGMI link to each other GPU ("mi300x").
+// Returns the names of the classes. A class describes the GPUs of one host and their links:
+//
+//   "a100", "h100", "b200"    one NVLink connection per GPU to a switch that reaches all others
+//   "pcie3" to "pcie5"        16 lanes of PCI Express per GPU to such a switch
+//   "mi300x"                  an xGMI link from each GPU to each other one
 std::span<const std::string_view> gpu_classes();
 
 // Returns the class of a CUDA device name ("NVIDIA H100 80GB HBM3"), or an empty string. PCIe cards
 // have no class, because their name does not say how they are connected.
 std::string_view gpu_class_of(std::string_view device_name);
-// Returns the class whose costs apply: gpu_class_of(), or the closest guess.
+// Returns the class whose costs are used for a device: gpu_class_of() or, if that is empty, the
+// closest guess.
 std::string_view gpu_class_for(std::string_view device_name);
 
 // Returns the measured costs in `model`, or the published ones. Throws Error(invalid_argument) that

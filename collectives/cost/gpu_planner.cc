@@ -6,14 +6,14 @@ namespace tutti {
 
 namespace {
 
-// Not all of a kernel's similar blocks are walked, but several, so that some use the link while
-// others wait.
+// Numbers of blocks that are walked. They represent all of a kernel's blocks, which are similar;
+// several are needed, so that some use the link while others wait.
 constexpr int32_t kFewestWalked = 2;
 constexpr int32_t kMostWalked = 8;
-// Limits of steps: over all ranks, and over all walked blocks of all ranks.
+// Limits on the number of steps: over all ranks, and over all walked blocks of all ranks.
 constexpr size_t kLongestProgram = 25'000;
 constexpr size_t kLongestWalk = 2 * kLongestProgram;
-// Required ratio of times for using twice as many blocks.
+// Twice as many blocks are used if they take at most this fraction of the time.
 constexpr double kGpuWorthIt = 0.97;
 
 // Returns each rank's plan once per block: the walk treats blocks as ranks, and a GPU as their
@@ -41,7 +41,7 @@ size_t steps_of(const std::vector<Plan>& plans) {
   return std::max<size_t>(1, plans[0].program.steps.size() * plans.size());
 }
 
-// Rounded to whole elements.
+// Returns a block's share of the bytes, rounded to whole elements.
 uint64_t share_of(uint64_t bytes, DType dtype, int32_t blocks) {
   const uint64_t all = bytes / size_of(dtype);
   const auto parts = static_cast<uint64_t>(blocks);
@@ -106,7 +106,7 @@ Prediction GpuPlanner::predict_named(const Algorithm& algorithm, GpuProtocol pro
   return predict_on(plans, protocol, useful_blocks(plans[0], protocol, wanted), wanted);
 }
 
-// As the kernel does: everything lendable is lent.
+// Predicts the call as the kernel runs it: all messages that can be lent are lent.
 bool GpuPlanner::price_windows(GpuCandidate& candidate, const std::vector<Plan>& plans,
                                const Wanted& wanted, Reach reach) const {
   if (shape_.ranks < 2) return false;
@@ -164,7 +164,7 @@ Machine GpuPlanner::machine_of(GpuProtocol protocol, int32_t blocks, int32_t wal
   LinkCosts& link = machine.model.tcp;
   link = simple ? costs_.simple : costs_.lines;
   link.wire *= static_cast<double>(blocks) / walked;
-  // All blocks together cannot exceed the memory bandwidth; a reduction reads two operands.
+  // All blocks together cannot exceed the memory bandwidth. A reduction reads two operands.
   const double access = blocks * costs_.memory;
   for (ByteCosts& bytes : link.bytes) {
     for (double* const moves : {&bytes.send, &bytes.recv, &bytes.copy}) {

@@ -1,6 +1,6 @@
 // Chooses how a call on GPUs runs inside a kernel: the algorithm, the protocol and the number of
-// blocks. Corresponds to the planner of processors (planner.h) with blocks instead of processors: a
-// block runs all steps of its slices, one slice after another.
+// blocks. It does for kernels what planner.h does for processors, with blocks in the place of
+// processors: a block runs all steps of its slices, one slice after another.
 //
 //   GPU 0   block 0  slices 0, B, 2B, ...   ╲ one link: outgoing messages queue for it,
 //           block 1  slices 1, B + 1, ...   ╱ and incoming messages queue as well
@@ -35,8 +35,9 @@ struct GpuSlots {
   size_t lines_bytes = gpu::kMailboxShape.lines_data;
 };
 
-// How messages of the simple protocol travel: through slots, as loans if buffers are in windows, or
-// with the loans joined into steps that read from all ranks (or leave the sum to the switch).
+// The way of messages of the simple protocol: through slots, or as loans if the buffers are in
+// windows (`lent`). Loans may be joined into steps that read from all ranks (`joined`), or that let
+// the switch compute the sum (`by_switch`).
 enum class GpuWay : uint8_t { slots, lent, joined, by_switch };
 std::string_view name(GpuWay way);
 
@@ -49,27 +50,30 @@ struct GpuChoice {
 
 struct GpuCandidate {
   GpuChoice choice;
-  std::string excluded;   // reason; empty for a candidate
-  Prediction prediction;  // the candidate's; `wire` is that of the busiest GPU's link
+  std::string excluded;   // why it is excluded; empty for a candidate
+  Prediction prediction;  // valid for a candidate; `wire` is the time of the busiest GPU's link
 };
 
-// Not thread-safe.
+// Chooses for one communicator and caches its choices. Not thread-safe.
 class GpuPlanner {
  public:
-  // For ranks with one GPU each, all of one class and on one host.
+  // Plans for ranks with one GPU each, all of one class and on one host. `more`: algorithms besides
+  // the built-in ones.
   GpuPlanner(const Shape& shape, const GpuCosts& costs, std::vector<const Algorithm*> more = {},
              const GpuSlots& slots = {})
       : shape_(shape), costs_(costs), more_(std::move(more)), slots_(slots) {}
 
-  // Returns the cheapest choice. Computed once per size class, as in Planner. Throws
+  // Returns the cheapest choice. It is computed once per size class, as in Planner. Throws
   // Error(unsupported) if no algorithm supports the call.
   const GpuChoice& choose(const Wanted& wanted, Reach reach = Reach::slots);
   // Returns all algorithms with both protocols, the cheapest first and the excluded ones last.
   std::vector<GpuCandidate> explain(const Wanted& wanted, Reach reach = Reach::slots);
-  // Uses the fewest blocks with which the call is not clearly slower than with more.
+  // Predicts the cost of one algorithm and protocol, with the fewest blocks at which the call is
+  // not clearly slower than with more.
   GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted,
                      Reach reach = Reach::slots);
-  // Uses every block that has work, as for an algorithm that the caller names. Through slots.
+  // Predicts the cost of an algorithm that the caller names, through slots, with every block that
+  // has work.
   Prediction predict_named(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted);
 
  private:
@@ -77,14 +81,15 @@ class GpuPlanner {
 
   GpuCandidate price_slots(GpuCandidate candidate, const std::vector<Plan>& plans,
                            const Wanted& wanted) const;
-  // Returns false if the program lends nothing.
+  // Fills in the candidate's prediction for buffers in windows. Returns false if the program lends
+  // nothing.
   bool price_windows(GpuCandidate& candidate, const std::vector<Plan>& plans, const Wanted& wanted,
                      Reach reach) const;
   Prediction predict_on(const std::vector<Plan>& plans, GpuProtocol protocol, int32_t blocks,
                         const Wanted& wanted) const;
   // Returns the number of blocks that have work.
   int32_t useful_blocks(const Plan& plan, GpuProtocol protocol, const Wanted& wanted) const;
-  // `walked` blocks represent all blocks.
+  // Describes the blocks as a Machine, in which `walked` blocks represent all `blocks`.
   Machine machine_of(GpuProtocol protocol, int32_t blocks, int32_t walked) const;
   const std::vector<Plan>& plans_of(const Algorithm& algorithm, int root);
 

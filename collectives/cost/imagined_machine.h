@@ -1,11 +1,12 @@
-// The machine that absent ranks would find, for predictions.
+// A machine for predictions about ranks that do not run.
 #pragma once
 
 #include "collectives/cost/cost.h"
 
 namespace tutti {
 
-// Ranks of one host use shared memory if `shm`; all other pairs use `far`.
+// Returns a machine in which ranks of one host use shared memory if `shm` is true; all other pairs
+// of ranks use `far`.
 Machine imagined_machine(const Hosts& hosts, bool shm, PathClass far, const CostModel& model);
 
 }  // namespace tutti

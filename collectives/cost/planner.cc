@@ -14,7 +14,7 @@ namespace {
 // Programs with more steps over all ranks are not walked.
 constexpr size_t kLongestPlan = 20'000;
 
-// Two size classes per doubling.
+// Returns the number of the size class. There are two classes per doubling.
 uint32_t size_class_of(uint64_t bytes) {
   if (bytes < 4) return static_cast<uint32_t>(bytes);
   const auto doublings = static_cast<uint32_t>(std::bit_width(bytes) - 1);
@@ -67,7 +67,8 @@ Error no_algorithm(const Shape& shape, const Wanted& wanted) {
               " ranks", has_root(wanted.collective) ? cat(" from root ", wanted.root) : "")};
 }
 
-// All ranks plan at the same time: a thousand on one host would take minutes.
+// Limits the work, because all ranks plan at the same time: a thousand on one host would take
+// minutes.
 bool Planner::are_walked() const {
   constexpr int64_t kMostProgramsByACore = 8192;
   const int64_t ranks_on_a_core =
@@ -102,7 +103,8 @@ int Planner::typical_root(Collective collective, int root) {
   return known->second;
 }
 
-// Blocks of values are long, so a message may be too small for one block of each of its chunks.
+// Returns true if a message may be too small for one block of values of each of its chunks, because
+// blocks are long.
 bool Planner::is_too_wide(const Plan& plan, DType dtype) const {
   if (!is_block(dtype)) return false;
   const uint64_t widest = widest_form(plan.program, size_of(dtype), accumulator_bytes(dtype));
@@ -110,7 +112,8 @@ bool Planner::is_too_wide(const Plan& plan, DType dtype) const {
          machine_.limits.collective_bytes();
 }
 
-// The most promising candidates come first; later ones are given up as soon as they take longer.
+// Chooses the cheapest algorithm. The most promising candidates come first; the walk of a later one
+// ends as soon as it takes longer than the best so far.
 const Algorithm& Planner::choose_anew(const Wanted& wanted) {
   std::vector<std::pair<double, const Algorithm*>> candidates;
   for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
@@ -152,7 +155,7 @@ std::vector<Candidate> Planner::explain(const Wanted& wanted) {
 }
 
 double Planner::rough_seconds(const Algorithm& algorithm, const Wanted& wanted) {
-  constexpr uint64_t kOfASlice = 16 << 10;  // approximately
+  constexpr uint64_t kOfASlice = 16 << 10;  // approximate size of a slice
   const Plan& first = plans_of(algorithm, wanted.root, false)[0];
   const double seconds = rough_time(first, wanted.bytes, wanted.dtype, machine_);
   if (!algorithm.is_pipeline) return seconds;

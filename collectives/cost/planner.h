@@ -1,10 +1,10 @@
-// Chooses the algorithm of a call: the cheapest by the cost walk among those that support these
-// ranks and give the requested bits.
+// Chooses the algorithm of a call: among the algorithms that support these ranks and give the
+// requested bits, the one that is cheapest by the cost walk.
 //
-// The choice depends only on what all ranks know alike (the call, the shape, the limits, and rank
-// 0's cost model), so all ranks choose alike without communication. It is made once per size class
-// (two classes per doubling) and for all roots that the same algorithms support. Later calls look
-// it up.
+// The choice depends only on values that are the same on all ranks (the call, the shape, the
+// limits, and rank 0's cost model), so all ranks make the same choice without communication. It is
+// computed once per size class (two classes per doubling), and once for all roots that the same
+// algorithms support. Later calls look it up.
 #pragma once
 
 #include <cstdint>
@@ -30,16 +30,17 @@ struct Wanted {
   uint64_t bytes = 0;
   DType dtype = DType::f32;
   Grade at_least = Grade::same_bits;
-  bool direct = false;  // Algorithm::direct
+  bool direct = false;  // value of Algorithm::direct that the algorithm must have
 };
 
 struct Candidate {
   const Algorithm* algorithm = nullptr;
-  std::string excluded;   // reason; empty for a candidate
-  Prediction prediction;  // the candidate's
+  std::string excluded;   // why it is excluded; empty for a candidate
+  Prediction prediction;  // valid for a candidate
 };
 
-// Returns the smallest size of the size class, for which the choice is made.
+// Returns the smallest size of the size class that contains `bytes`; the choice is made for that
+// size.
 uint64_t typical_size(uint64_t bytes);
 // Returns the built-in algorithms of the collective and those of `more`.
 std::vector<const Algorithm*> algorithms_to_choose_from(Collective collective,
@@ -48,15 +49,15 @@ std::vector<const Algorithm*> algorithms_to_choose_from(Collective collective,
 std::string why_not(const Algorithm& algorithm, const Shape& shape, const Wanted& wanted);
 Error no_algorithm(const Shape& shape, const Wanted& wanted);
 
-// Not thread-safe.
+// Chooses for one communicator and caches its choices. Not thread-safe.
 class Planner {
  public:
-  // shape.rank and shape.root do not matter. The candidates are the built-in algorithms and `more`,
-  // which must be alike on all ranks.
+  // Plans for the ranks of `shape`, whose `rank` and `root` are not used. The candidates are the
+  // built-in algorithms and `more`, which must be the same on all ranks.
   Planner(const Shape& shape, const Machine& machine, std::vector<const Algorithm*> more = {})
       : shape_(shape), machine_(machine), more_(std::move(more)) {}
 
-  // Throws Error(unsupported) if no algorithm supports the call.
+  // Returns the cheapest algorithm. Throws Error(unsupported) if no algorithm supports the call.
   const Algorithm& choose(const Wanted& wanted);
   // Returns all algorithms of the collective, the cheapest first and the excluded ones last.
   std::vector<Candidate> explain(const Wanted& wanted);
@@ -65,15 +66,17 @@ class Planner {
 
  private:
   const Algorithm& choose_anew(const Wanted& wanted);
-  // Returns true if the programs of all ranks are generated and walked.
+  // Returns true if the number of ranks is small enough to generate and walk the programs of all
+  // ranks.
   bool are_walked() const;
-  // Returns a rough price, which orders candidates and prices programs too long to walk.
+  // Returns a rough time in seconds. It orders the candidates, and is the prediction for programs
+  // that are too long to walk.
   double rough_seconds(const Algorithm& algorithm, const Wanted& wanted);
-  // Returns the first root that the same algorithms support. It represents `root`, so that large
-  // communicators do not walk every program for each root.
+  // Returns the first root that the same algorithms support. It stands for `root`, so that in large
+  // communicators the programs need not be walked for each root.
   int typical_root(Collective collective, int root);
   bool is_too_wide(const Plan& plan, DType dtype) const;
-  // As predict(), also for programs too long to walk.
+  // Predicts the time as predict() does, but also for programs too long to walk.
   Prediction price(const Algorithm& algorithm, const Wanted& wanted,
                    double give_up = std::numeric_limits<double>::infinity());
   const std::vector<Plan>& plans_of(const Algorithm& algorithm, int root, bool all_ranks);

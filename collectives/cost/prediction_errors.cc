@@ -19,7 +19,7 @@ size_t PredictionErrors::size_class(double bytes) {
 }
 
 Interval interval_around(double value, double deviation) {
-  constexpr double kNinety = 1.645;  // standard deviations to each side
+  constexpr double kNinety = 1.645;  // number of standard deviations to each side
   const double factor = std::exp(kNinety * deviation);
   return {.low = value / factor, .high = value * factor};
 }

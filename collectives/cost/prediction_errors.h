@@ -13,8 +13,8 @@ struct Interval {
   double high = 0;
 };
 
-// 90% interval around a predicted value whose log(measured / predicted) has this standard
-// deviation.
+// Returns the 90% interval around a predicted value whose log(measured / predicted) has this
+// standard deviation.
 Interval interval_around(double value, double deviation);
 
 class PredictionErrors {
@@ -26,7 +26,8 @@ class PredictionErrors {
   // Standard deviation of log(measured / predicted) by size class.
   std::array<double, kSizes> deviation = {};
 
-  // 90% interval, for normally distributed errors.
+  // Returns the 90% interval around a predicted time of a call of `bytes` bytes, for normally
+  // distributed errors.
   Interval around(double time, double bytes) const;
 };
 
@@ -34,8 +35,8 @@ class PredictionErrors {
 class ErrorTally {
  public:
   void add(double bytes, double log_error);
-  // Errors of the added calls and of three more in each class with the error `usual`, so that a few
-  // calls that fit well do not narrow the interval.
+  // Returns the errors of the added calls. Each class also contains three calls with the error
+  // `usual`, so that a few calls that fit well do not narrow the interval.
   PredictionErrors errors(const PredictionErrors& usual) const;
 
  private:

@@ -15,8 +15,8 @@ template <typename Value>
 using Earliest = std::priority_queue<std::pair<double, Value>,
                                      std::vector<std::pair<double, Value>>, std::greater<>>;
 
-// A core runs its rank while that has ready steps, and then switches to the rank that has been
-// ready longest.
+// The walk. A core runs its rank as long as that rank has ready steps, and then switches to the
+// rank that has been ready longest.
 class Walk {
  public:
   Walk(std::span<const Plan> plans, const Timing& timing)
@@ -48,7 +48,7 @@ class Walk {
       const auto [start, number] = turns_.top();
       turns_.pop();
       Core& core = cores_[number];
-      if (core.next < 0 || core.next_start != start) continue;  // rescheduled since
+      if (core.next < 0 || core.next_start != start) continue;  // it was rescheduled since
       if (start > give_up) return {};
       Rank& rank = ranks_[core.next];
       const int32_t instance = rank.ready.top().second;
@@ -65,10 +65,10 @@ class Walk {
   }
 
  private:
-  // An instance is a step of a slice: slice * steps + step.
+  // State of a rank. An instance is a step of a slice: slice * steps + step.
   struct Rank {
     int32_t core = 0;
-    Earliest<int32_t> ready;  // instances
+    Earliest<int32_t> ready;  // ready instances
   };
   struct Core {
     int32_t ranks = 0;
@@ -89,13 +89,13 @@ class Walk {
     if (timing_.slices_in_turn) finish_in_slice(instance, end);
   }
 
-  // Records one of the events that the instance waits for.
+  // Records that one of the events for which the instance waits occurs at time `at`.
   void pass(int32_t instance, double at) {
     ready_at_[instance] = std::max(ready_at_[instance], at);
     if (--waits_[instance] == 0) make_ready(instance);
   }
 
-  // All steps of a slice also wait for the slice before.
+  // Makes all steps of a slice wait for the slice before as well.
   void take_slices_in_turn() {
     for (size_t i = static_cast<size_t>(graph_.steps()); i < waits_.size(); ++i) ++waits_[i];
     for (size_t slice = 0; slice < timing_.steps.size(); ++slice) {
@@ -115,7 +115,8 @@ class Walk {
     }
   }
 
-  // Messages that leave a host by the same wire are serialized, and so are those that enter it.
+  // Returns the arrival time of a message. Messages that leave a host by the same wire are sent one
+  // after another, and so are those that enter a host.
   double arrival(const StepGraph::Message& message, int32_t sender, double sent) {
     if (timing_.hosts->near(message.from, message.to)) return sent + timing_.near_latency;
     const double wire = timing_.wires[sender / graph_.steps()][sender % graph_.steps()];
@@ -166,16 +167,16 @@ class Walk {
 
   const Timing& timing_;
   const StepGraph graph_;
-  std::vector<int32_t> rank_of_;  // by step
+  std::vector<int32_t> rank_of_;  // by step: its rank
   std::vector<Rank> ranks_;
   std::vector<Core> cores_;
   Earliest<int32_t> turns_;             // cores by their next start; may contain stale entries
-  std::vector<int32_t> waits_;          // by instance: outstanding events
-  std::vector<double> ready_at_;        // by instance
+  std::vector<int32_t> waits_;          // by instance: number of events that it waits for
+  std::vector<double> ready_at_;        // by instance: when it is ready
   std::vector<int32_t> left_;           // by slice and rank: unfinished steps
-  std::vector<double> ends_;            // by slice
-  std::vector<double> sends_until_;     // by host
-  std::vector<double> receives_until_;  // by host
+  std::vector<double> ends_;            // by slice: when it ends
+  std::vector<double> sends_until_;     // by wire: when its last outgoing message has left
+  std::vector<double> receives_until_;  // by wire: when its last incoming message has arrived
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Walks all ranks' steps in virtual time. Each rank runs its steps one after another, each as soon
-// as its predecessors are done and its message has arrived. Ranks beyond a host's cores take turns,
-// and so do the messages that leave or enter a host. The walk knows no bytes: cost.h supplies the
-// durations.
+// as its predecessors are done and its message has arrived. If a host has more ranks than cores
+// they take turns on the cores; the messages that leave or enter a host take turns on its wire.
+// cost.h supplies the durations, so the walk does not know the number of bytes.
 #pragma once
 
 #include <algorithm>
@@ -16,21 +16,22 @@
 
 namespace tutti {
 
-// In seconds.
+// Durations, in seconds.
 struct Timing {
-  // By slice, then by step: the steps of rank 0, then those of rank 1, and so on.
+  // Durations by slice, then by step: the steps of rank 0, then those of rank 1, and so on.
   std::vector<std::vector<double>> steps;
   // Indexed like `steps`, for sends: the time on the wire of a message to another host, which
   // occupies the outgoing wire of its host and the incoming wire of the other.
   std::vector<std::vector<double>> wires;
   double near_latency = 0;  // from the end of a send until its reader sees it, within a host
-  double far_latency = 0;   // and between hosts
+  double far_latency = 0;   // the same between hosts
   double switch_time = 0;   // for a core to switch to another rank
   const Hosts* hosts = nullptr;
   // Each pair of hosts has a wire of its own; otherwise each host has one wire for all.
   bool wire_for_each_pair = false;
-  int32_t cores = 1;  // cores per host
-  // A rank starts a slice when it has finished the slice before, as blocks of a kernel do.
+  int32_t cores = 1;  // number of cores per host
+  // True if a rank starts a slice only when it has finished the slice before, as blocks of a kernel
+  // do.
   bool slices_in_turn = false;
 
   // Returns the number of the wire for messages from `host` to `other`; all_wires() returns their
@@ -47,14 +48,14 @@ struct Timing {
   }
 
   int32_t cores_used() const { return std::clamp(cores, 1, std::max(1, hosts->largest())); }
-  // Ranks of a host share its cores round-robin.
+  // Returns the core of a rank; the ranks of a host are assigned to its cores round-robin.
   int32_t core_of(int32_t rank) const {
     return hosts->host_of(rank) * cores_used() + hosts->position_of(rank) % cores_used();
   }
   size_t all_cores() const { return static_cast<size_t>(hosts->count()) * cores_used(); }
 };
 
-// Returns the completion time of each slice; empty if the last one exceeds `give_up`.
+// Returns the completion time of each slice; empty if the last time exceeds `give_up`.
 std::vector<double> walk(std::span<const Plan> plans, const Timing& timing,
                          double give_up = std::numeric_limits<double>::infinity());
 

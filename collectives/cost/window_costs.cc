@@ -80,7 +80,7 @@ class WindowWalk {
   }
 
  private:
-  // Returns the time of a slice's steps from the first to the last; `part`: fraction of its bytes.
+  // Returns the time of a slice's steps from the first to the last. `part`: fraction of its bytes.
   double slice(double part) {
     std::vector<double> now(calls_.size(), 0);
     std::vector<size_t> next(calls_.size(), 0);
@@ -150,7 +150,8 @@ class WindowWalk {
     return only_lends ? 0 : of(part.a) + of(part.b) + of(part.dst) + message;
   }
 
-  // Time of one block in one slice. A pass is limited by the blocks' share of the memory bandwidth.
+  // Returns the time that a step's data takes in one block and slice. A pass is limited by the
+  // block's share of the memory bandwidth.
   double seconds_of_data(size_t rank, const DeviceStep& step) const {
     const double pass = costs_.simple.at(0).recv;  // a load and a store
     double seconds = 0;
@@ -163,7 +164,7 @@ class WindowWalk {
     return seconds;
   }
 
-  // Adds the traffic of all slices, in seconds of the links.
+  // Adds the traffic of all slices to the links' busy times, in seconds.
   void add_traffic(size_t rank) {
     for (const DeviceStep& step : calls_[rank].steps) {
       double bytes = 0;
@@ -178,8 +179,9 @@ class WindowWalk {
       }
     }
   }
-  // For a sum by the switch, every GPU including this one sends its contribution once, and one sum
-  // arrives. For a multicast store, one copy leaves and every GPU receives one.
+  // Adds the traffic of a joint step. For a sum by the switch, every GPU including this one sends
+  // its contribution once, and one sum arrives. For a multicast store, one copy leaves and every
+  // GPU receives one.
   void add_joint(size_t rank, const DeviceStep& step, double bytes) {
     if (by_switch(step)) {
       const double seconds = bytes * costs_.multicast;
@@ -207,12 +209,12 @@ class WindowWalk {
     link(to, from).in += seconds;
   }
 
-  // Busy time per direction.
+  // Busy time of a link per direction, in seconds.
   struct Link {
     double in = 0;
     double out = 0;
   };
-  // A GPU's single link, or the one to `other`.
+  // Returns a GPU's single link, or its link to `other`.
   Link& link(size_t own, size_t other) {
     return links_[costs_.mesh ? own * calls_.size() + other : own];
   }

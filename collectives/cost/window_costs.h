@@ -1,6 +1,6 @@
 // Predicts a call inside kernels whose buffers are in windows (collectives/gpu/windows.h). Messages
-// are lent and steps joined as the kernel would do, and each rank's steps are walked once. Slices
-// of a block follow each other; the blocks' transfers share the GPU's link.
+// are lent and steps joined as the kernel would do, and each rank's steps are walked once. The
+// slices of a block follow each other; the transfers of all blocks share the GPU's link.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace tutti {
 
-// The part of the buffers that the ranks' kernels can access, in increasing order.
+// The memory of other ranks that the ranks' kernels can access, in increasing order.
 enum class Reach : uint8_t {
   slots,      // none: messages go through slots
-  windows,    // all ranks' buffers
+  windows,    // the buffers of all ranks
   multicast,  // all, and the switch supports the call's elements and operator
 };
 
 struct WindowPrediction {
   Prediction prediction;
   bool joined = false;     // some steps read from all ranks
-  bool by_switch = false;  // joined steps leave the sum to the switch
+  bool by_switch = false;  // true: the switch computes the sums of joined steps
 };
 
-// Returns nullopt if the program lends nothing.
+// Predicts the time; returns nullopt if the program lends nothing.
 std::optional<WindowPrediction> predict_in_windows(const std::vector<Plan>& plans,
                                                    const Wanted& wanted, const GpuCosts& costs,
                                                    int32_t blocks, Reach reach);

@@ -10,16 +10,16 @@
 
 namespace tutti::gpu {
 
-// Granularity of access to an operand, equal for all threads.
+// Unit in which the threads access an operand; equal for all threads.
 enum class Unit : uint8_t { bytes, words, vectors, lines };
 
-// One operand of a part, in one slice.
+// One operand of a part of a step, in one slice.
 struct Access {
-  std::byte* at = nullptr;  // null: no operand
+  std::byte* at = nullptr;  // address; null: no operand
   Unit unit = Unit::bytes;
   bool widened = false;
   bool scales = false;
-  uint32_t flag = 0;  // lines only
+  uint32_t flag = 0;  // flag of a line; for lines only
 };
 
 TUTTI_DEVICE Unit unit_of(const std::byte* at) {
@@ -56,7 +56,7 @@ TUTTI_DEVICE void write_words(std::byte* to, const Vector& vector) {
   for (int i = 0; i < 4; ++i) words[i] = vector.words[i];
 }
 
-// Waits until the line has arrived; returns an empty line when the kernel is to stop.
+// Waits until the line has arrived, and returns it. Returns an empty line if the kernel is to stop.
 template <typename Block>
 TUTTI_DEVICE Line await_line(Block& block, const Line* from, uint32_t flag) {
   for (;;) {

@@ -1,4 +1,4 @@
-// All ranks do something, or none does.
+// Makes all ranks do something, or none.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tutti::gpu {
 
-// Gathers each rank's bytes (equally many) on all ranks, in rank order.
+// Function that gathers each rank's bytes (equally many) on all ranks, in rank order.
 using Exchange = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
 
 class Agreement {
@@ -31,7 +31,7 @@ class Agreement {
     }
   }
 
-  // Collective. Returns the first rank whose part has failed, or -1.
+  // Returns the first rank whose part has failed, or -1. Collective.
   int failed() {
     const std::byte mine{static_cast<unsigned char>(failure_ ? 1 : 0)};
     const std::vector<std::byte> all = exchange_(std::span(&mine, 1));
@@ -41,8 +41,8 @@ class Agreement {
     return -1;
   }
 
-  // Collective. If a part has failed, throws on all ranks: that rank throws its own Error, the
-  // others an error that names the rank's GPU.
+  // Throws on all ranks if the part of some rank has failed: that rank throws its own Error, the
+  // others an error that names the rank's GPU. Collective.
   void require(const char* what) {
     const int rank = failed();
     if (failure_) throw Error(*failure_);

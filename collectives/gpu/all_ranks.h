@@ -1,7 +1,7 @@
 // One part of a joint step (joint_steps.h), run by all threads of a block: combines the inputs of
-// all ranks into this rank's output or into those of all ranks. The switch between the GPUs
-// computes it if it supports the operation and the windows have a multicast address; otherwise it
-// is done rank by rank.
+// all ranks into this rank's output or into the outputs of all ranks. The switch between the GPUs
+// computes it if it supports the operation and the windows have a multicast address; otherwise each
+// rank's memory is accessed in turn.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ TUTTI_DEVICE Access access_at(std::byte* at) {
 template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE Pack<E> combined_inputs(Block& block, const AllRanks& all, uint64_t at,
                                      uint32_t bytes) {
-  constexpr int kHeld = 4;  // loads in flight
+  constexpr int kHeld = 4;  // number of loads in flight
   const LentBuffer& inputs = block.launch.lent.input;
   const int32_t ranks = block.launch.ranks;
   Pack<E> sum{};
@@ -80,11 +80,13 @@ template <typename E>
 TUTTI_DEVICE bool all_finite(const Pack<E>& pack) {
   bool finite = true;
   TUTTI_UNROLL
-  for (int i = 0; i < kPack<E>; ++i) finite &= pack.at[i] - pack.at[i] == 0;  // inf - inf = NaN
+  // False for infinities, because inf - inf = NaN.
+  for (int i = 0; i < kPack<E>; ++i) finite &= pack.at[i] - pack.at[i] == 0;
   return finite;
 }
 
-// The switch rounds its sums to elements; sums that overflow are recomputed rank by rank.
+// Returns the mean of a vector that the switch added. The switch rounds its sums to elements; sums
+// that overflow are recomputed rank by rank.
 template <typename E, typename Block>
 TUTTI_DEVICE Vector mean_of_switch(Block& block, const AllRanks& all, uint64_t at,
                                    const Vector& added) {

@@ -1,5 +1,5 @@
-// Description of a call for a kernel, and the memory through which the ranks' kernels communicate:
-// plain values, identical on the host and on the device.
+// Description of a call for a kernel, and the memory through which the ranks' kernels communicate.
+// They are plain values, identical on the host and on the device.
 //
 // Rank b has, for each other rank a and each block, a *mailbox* in its own memory, to which a
 // writes. Messages from a to b travel through its slots, in order:
@@ -17,7 +17,7 @@
 //
 // A message by the simple protocol may be *lent*: it stays in the sender's input or output, where
 // the receiver reads it, and the slot carries only its signature. The sender waits for the readers
-// of its loans before it writes there again, and at the end of the call.
+// of its loans before it overwrites that memory, and at the end of the call.
 //
 // Messages of a protocol are numbered from 0 during the communicator's life, and a line's flag is
 // derived from the number. Nothing is reset between calls, so a graph can launch a kernel any
@@ -32,7 +32,7 @@ namespace tutti::gpu {
 enum class Protocol : uint32_t { simple = 0, lines = 1 };
 inline constexpr int kProtocols = 2;
 
-// Per block. Kernels are compiled with few enough registers for this many threads.
+// Maximum number of threads per block. Kernels are compiled with few enough registers for it.
 inline constexpr unsigned kMostThreads = 512;
 
 inline constexpr uint64_t kLineBytes = 16;  // size of a line
@@ -42,18 +42,18 @@ inline constexpr uint64_t kLineData = 8;    // data bytes of a line
 // different cache lines.
 struct Mailbox {
   alignas(128) uint64_t published;  // messages by the simple protocol; written by the sender
-  // Messages in the other direction that have been read; written by their reader.
+  // Number of messages in the other direction that have been read; written by their reader.
   alignas(128) uint64_t consumed[kProtocols];
 };
 
-// Sizes, equal on all ranks of a communicator.
+// Sizes of mailboxes, equal on all ranks of a communicator.
 struct MailboxShape {
-  uint32_t slots = 4;         // per protocol; a power of two
-  uint32_t blocks = 1;        // limit for a kernel
-  uint64_t simple_bytes = 0;  // per slot; a multiple of 16
+  uint32_t slots = 4;         // slots per protocol; a power of two
+  uint32_t blocks = 1;        // maximum number of blocks of a kernel
+  uint64_t simple_bytes = 0;  // data bytes per slot; a multiple of 16
   uint64_t lines_data = 0;    // data bytes per slot of lines; a multiple of 16
 
-  // The signature of the sender's call, in front of a slot's data.
+  // Size of the signature of the sender's call, which precedes a slot's data.
   static constexpr uint64_t kSignatureBytes = 16;
 
   constexpr uint64_t simple_slot() const { return kSignatureBytes + simple_bytes; }
@@ -67,7 +67,7 @@ struct MailboxShape {
   constexpr uint64_t mailbox_bytes() const {
     return (lines_at(slots) + alignof(Mailbox) - 1) / alignof(Mailbox) * alignof(Mailbox);
   }
-  // Size of one rank's mailboxes; mailbox (peer, block) is at (peer * blocks + block) *
+  // Returns the size of one rank's mailboxes. Mailbox (peer, block) is at (peer * blocks + block) *
   // mailbox_bytes().
   constexpr uint64_t total(int ranks) const {
     return static_cast<uint64_t>(ranks) * blocks * mailbox_bytes();
@@ -77,10 +77,12 @@ struct MailboxShape {
 // The shape that every communicator uses.
 inline constexpr MailboxShape kMailboxShape{
     .slots = 4, .blocks = 32, .simple_bytes = 64 << 10, .lines_data = 8 << 10};
-// Smaller messages are not divided among blocks: 16 warps move this much at a time.
+// Messages smaller than this are not divided among blocks, because 16 warps move this much at a
+// time.
 inline constexpr uint64_t kLeastMessageBytes = 2 << 10;
 
-// A rank's block's progress with a peer; kept in its own device memory between calls.
+// Progress of one block of this rank with one peer; kept in this rank's device memory between
+// calls.
 struct Progress {
   uint64_t sent[kProtocols];
   uint64_t received[kProtocols];
@@ -99,19 +101,19 @@ enum class Where : uint8_t {
   scratch,
   message,
   lent_input,   // input of the rank that the step receives from
-  lent_output,  // output of that rank
-  all_inputs,   // inputs of all ranks including this one: combined while being read
-  all_outputs,  // outputs of all ranks: written to each
+  lent_output,  // output of the rank that the step receives from
+  all_inputs,   // inputs of all ranks including this one, combined while they are read
+  all_outputs,  // outputs of all ranks; each is written
 };
 
 struct Operand {
   uint64_t offset = 0;  // bytes; unused for a message, whose parts are contiguous
   Where where = Where::nowhere;
-  bool widened = false;  // accumulators, not elements
-  bool scales = false;   // multiplied by this rank's factor and rounded to an element
+  bool widened = false;  // true: accumulators, not elements
+  bool scales = false;   // true: multiplied by this rank's factor and rounded to an element
 };
 
-// dst = a, or dst = a op b, for `length` elements (over all slices).
+// Computes dst = a, or dst = a op b, for `length` elements (over all slices).
 struct Part {
   Operand a;
   Operand b;
@@ -120,21 +122,21 @@ struct Part {
 };
 
 // A step that the threads of a block run together, in order. It may receive one message and send
-// one; its result then goes to `dst` and into the message.
+// one. Its result goes to `dst` and into the sent message.
 struct DeviceStep {
   uint64_t signature = 0;  // signature of its messages
   int32_t receives = -1;   // port of the received message; -1: none
   int32_t sends = -1;      // port of the sent message; -1: none
   uint32_t first_part = 0;
   uint32_t parts = 0;
-  bool divides = false;  // results are divided by Launch::combined and rounded to elements
+  bool divides = false;  // true: results are divided by Launch::combined and rounded to elements
   bool sends_widened = false;
   int32_t lend = -1;  // number of the loan that it sends; -1: none
   uint32_t first_awaited = 0;
-  uint32_t awaited = 0;            // loans in memory that the step overwrites
-  bool receives_from_all = false;  // one message per port
-  bool sends_to_all = false;       // one message per port
-  bool by_switch = false;          // the switch may compute the sum
+  uint32_t awaited = 0;            // number of loans in memory that the step overwrites
+  bool receives_from_all = false;  // true: one message per port
+  bool sends_to_all = false;       // true: one message per port
+  bool by_switch = false;          // true: the switch may compute the sum
 };
 
 // A loan that must have been read before a step continues.
@@ -145,9 +147,10 @@ struct Awaited {
 
 // A buffer of a call on all ranks, as mapped by this rank.
 struct LentBuffer {
-  std::byte* const* windows = nullptr;  // by rank
-  uint64_t offset = 0;                  // offset of the buffer in each rank's window
-  uint64_t stride = 0;  // per rank, if the buffer is the rank's block of the other buffer
+  std::byte* const* windows = nullptr;  // by rank: start of the window
+  uint64_t offset = 0;                  // offset of rank 0's buffer in its window
+  // Added to the offset per rank, if the buffer is the rank's block of the other buffer.
+  uint64_t stride = 0;
 
   constexpr std::byte* of(int32_t rank) const {
     return windows[rank] + offset + static_cast<uint64_t>(rank) * stride;
@@ -160,8 +163,8 @@ struct LentBuffers {
   // Multicast addresses for multimem instructions; null: none.
   std::byte* multicast_input = nullptr;
   std::byte* multicast_output = nullptr;
-  // Hash of the windows and places, part of the signature: ranks that lend differently detect a
-  // mismatch.
+  // Hash of the windows and locations. It is part of the signature, so that ranks that lend
+  // differently detect a mismatch.
   uint64_t salt = 0;
 };
 
@@ -169,7 +172,7 @@ struct LentBuffers {
 struct Launch {
   const DeviceStep* steps = nullptr;
   const Part* parts = nullptr;
-  const int32_t* ports = nullptr;  // peers of the call
+  const int32_t* ports = nullptr;  // ranks of the call's peers
   const Awaited* awaited = nullptr;
   uint32_t step_count = 0;
   uint32_t port_count = 0;
@@ -180,16 +183,17 @@ struct Launch {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
-  uint64_t scratch_bytes = 0;   // per block
-  uint64_t slice_elements = 1;  // per chunk; slice s is run by block s mod (blocks of the grid)
+  uint64_t scratch_bytes = 0;  // bytes per block
+  // Elements per chunk; slice s is run by block s mod (blocks of the grid).
+  uint64_t slice_elements = 1;
   uint32_t slices = 0;
   Protocol protocol = Protocol::simple;
   double factor = 1;
   int32_t combined = 1;
-  uint8_t op = 0;  // ReduceOp
+  uint8_t op = 0;  // value of ReduceOp
   bool private_blocks = false;
-  // In host memory. If not 0, all kernels of the communicator terminate, whatever they wait
-  // for.
+  // Word in host memory. When it is not 0, all kernels of the communicator terminate, whatever they
+  // wait for.
   uint64_t* stop = nullptr;
   // 1 + the peer whose message belongs to another call; written by a kernel that then sets `stop`.
   uint64_t* mismatch = nullptr;

@@ -1,5 +1,5 @@
 // One part of a step, run by all threads of a block: dst = a, or dst = a op b, for a run of
-// elements. The result also goes into a message if the step sends one.
+// elements. If the step sends a message, the result also goes into it.
 #pragma once
 
 #include <cstddef>
@@ -12,33 +12,33 @@ namespace tutti::gpu {
 
 struct Run {
   Access a;
-  Access b;        // none: dst = a
-  Access dst;      // may be absent
-  Access message;  // may be absent
+  Access b;        // second operand; null: dst = a
+  Access dst;      // destination; may be absent
+  Access message;  // message; may be absent
   uint64_t count = 0;
   bool divides = false;
 
-  // True if nothing is computed.
+  // Returns true if nothing is computed.
   TUTTI_DEVICE bool is_copy() const {
     if (b.at != nullptr || a.scales || divides) return false;
     return (dst.at == nullptr || dst.widened == a.widened) &&
            (message.at == nullptr || message.widened == a.widened);
   }
-  // True if all operands have vector access.
+  // Returns true if all operands have vector access.
   TUTTI_DEVICE bool is_aligned() const {
     const auto fits = [](const Access& x) { return x.at == nullptr || x.unit == Unit::vectors; };
     return fits(a) && fits(b) && fits(dst) && fits(message);
   }
 };
 
-// Returns the bytes of the vector at `offset` in a range of `bytes`.
+// Returns how many bytes of the vector at `offset` are inside a range of `bytes` bytes.
 TUTTI_DEVICE uint32_t vector_bytes(uint64_t offset, uint64_t bytes) {
   const uint64_t rest = bytes - offset;
   return rest < sizeof(Vector) ? static_cast<uint32_t>(rest)
                                : static_cast<uint32_t>(sizeof(Vector));
 }
 
-// The same for one of several vectors that a pack fills, of which only `bytes` may be used.
+// Returns how many of the first `bytes` bytes of a pack are in the vector at `offset` in the pack.
 TUTTI_DEVICE uint32_t bytes_in_vector(uint64_t bytes, uint64_t offset) {
   return bytes <= offset ? 0 : vector_bytes(offset, bytes);
 }
@@ -50,7 +50,8 @@ TUTTI_DEVICE uint32_t elements_in(uint64_t pack, uint64_t count) {
   return rest < kPack<E> ? static_cast<uint32_t>(rest) : static_cast<uint32_t>(kPack<E>);
 }
 
-// `kFast`: whole packs with vector access. Otherwise any unit, and the last pack may be short.
+// Loads a pack. `kFast`: whole packs with vector access; otherwise any unit, and the last pack may
+// be short.
 template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE Pack<E> load(Block& block, const Access& from, uint64_t pack, uint32_t count) {
   Pack<E> values;

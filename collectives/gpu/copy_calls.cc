@@ -118,7 +118,7 @@ bool CopyCalls::can(const Request& request, cuda::CUstream stream) const {
   return bytes > 0 && window_of(rank_, data, bytes) != nullptr;
 }
 
-// Hash of everything that ranks must agree on, including the places in their windows.
+// Returns a hash of everything that ranks must agree on, including the locations in their windows.
 uint64_t CopyCalls::signature_of(const Request& request) const {
   const auto [data, bytes] = target_of(request);
   uint64_t signature = kGolden;
@@ -148,7 +148,8 @@ void CopyCalls::run(const Request& request, cuda::CUstream stream) {
   order_.end(stream);
 }
 
-// Each rank sends its blocks to the next rank first, so that no GPU receives all blocks at once.
+// Copies this rank's blocks to the others. Each rank begins with the next rank, so that no GPU
+// receives all blocks at once.
 void CopyCalls::push(const Request& request, cuda::CUstream stream) {
   const bool same_for_all = request.collective == Collective::all_gather;
   const size_t block = request.output.bytes() / static_cast<size_t>(ranks_);
@@ -181,7 +182,7 @@ void CopyCalls::scatter(const Request& request, cuda::CUstream stream) {
   }
 }
 
-// Only the root has the output, so it copies from the others' windows.
+// Copies from the others' windows, because only the root has the output.
 void CopyCalls::gather(const Request& request, cuda::CUstream stream) {
   if (rank_ != request.root) return await_done(request.root, stream);
   const size_t block = request.input.bytes();

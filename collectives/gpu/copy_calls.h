@@ -8,8 +8,8 @@
 //     copies its block into b's window
 //     writes done[a] of b   ───────────────────→     waits for done[a]
 //
-// The words count calls, so nothing is reset. A captured call would count wrong on replay: calls in
-// graphs run as kernels.
+// The words count calls, so nothing is reset. The replay of a captured call would count wrong, so
+// calls in graphs run as kernels.
 //
 // Ranks that share a GPU in one process share its context, whose streams are multiplexed onto few
 // hardware queues: one rank's wait can block the copy that it waits for. Such ranks cannot use copy
@@ -38,24 +38,27 @@ namespace tutti::gpu {
 // The copy calls of one rank. Not thread-safe except stop().
 class CopyCalls {
  public:
-  // Enqueues work that ends once all ranks have reached a call with this signature, and that
-  // detects a rank in another call.
+  // Function that enqueues work which ends once all ranks have reached a call with this signature,
+  // and which detects a rank in another call.
   using Meet = std::function<void(uint64_t signature, cuda::CUstream stream)>;
   CopyCalls(int rank, int ranks, const cuda::Context& context, std::shared_ptr<Windows> windows,
             Meet meet);
-  // Collective. Returns false on all ranks if two share a context: they must not use copy calls.
-  // Throws on all ranks if one cannot access another's memory.
+  // Prepares copy calls among all ranks. Collective. Returns false on all ranks if two share a
+  // context; then they must not use copy calls. Throws on all ranks if one cannot access another's
+  // memory.
   bool connect(const Exchange& exchange);
 
-  // Returns true if the call is supported; equal on all ranks if they keep to the rules of windows.
-  // all_gather, all_to_all and scatter need the output in a window, gather the input.
+  // Returns true if the call is supported. The result is equal on all ranks if they follow the
+  // rules of windows. all_gather, all_to_all and scatter need the output in a window, gather the
+  // input.
   bool can(const Request& request, cuda::CUstream stream) const;
-  // Returns when the call is enqueued on the stream.
+  // Enqueues the call on the stream and returns.
   void run(const Request& request, cuda::CUstream stream);
 
   void drain();
-  // Ends all waits. The contents of the calls' buffers are then undefined, and copies may still
-  // arrive: among threads of one process, windows must stay until all have ended. Thread-safe.
+  // Ends all waits. The contents of the calls' buffers are then undefined. Copies may still arrive,
+  // so among threads of one process all ranks must have stopped before a window is freed.
+  // Thread-safe.
   void stop();
 
  private:
@@ -73,7 +76,8 @@ class CopyCalls {
   const std::shared_ptr<Windows> windows_;
   const Meet meet_;
   const cuda::Stream own_stream_;
-  const cuda::SharedMemory signals_;  // by rank: calls that it has completed with this rank
+  // By rank: number of calls that it has completed with this rank.
+  const cuda::SharedMemory signals_;
   std::vector<cuda::ImportedMemory> imported_;
   std::vector<std::byte*> signals_of_;  // by rank
   cuda::CallOrder order_;

@@ -29,7 +29,7 @@ inline constexpr bool kIsPair<PairOf<V, I>> = true;
 // Elements per vector.
 template <typename E>
 inline constexpr int kPack = static_cast<int>(sizeof(Vector) / sizeof(typename E::Stored));
-// Vectors filled by their accumulators.
+// Number of vectors that the accumulators of a pack fill.
 template <typename E>
 inline constexpr int kWide = static_cast<int>(sizeof(typename E::Value) * kPack<E> /
                                               sizeof(Vector));
@@ -111,7 +111,7 @@ TUTTI_DEVICE Pack<E> locate(const Pack<E>& a, const Pack<E>& b) {
   });
 }
 
-// a op b. The operator is uniform over a launch.
+// Returns a op b, element by element. All threads of a launch use the same operator.
 template <typename E>
 TUTTI_DEVICE Pack<E> combine(ReduceOp op, const Pack<E>& a, const Pack<E>& b) {
   if constexpr (kIsPair<E>) {
@@ -139,11 +139,11 @@ TUTTI_DEVICE Pack<E> combine(ReduceOp op, const Pack<E>& a, const Pack<E>& b) {
           break;
       }
     }
-    return apply<E, kernels::Sum>(a, b);  // also avg and premul_sum
+    return apply<E, kernels::Sum>(a, b);  // sum, avg and premul_sum
   }
 }
 
-// Equivalent to scale() of base/reduce.h.
+// Returns the pack multiplied by a factor, as scale() of base/reduce.h computes it.
 template <typename E>
 TUTTI_DEVICE Pack<E> scaled(const Pack<E>& pack, double factor) {
   if constexpr (kIsPair<E>) {
@@ -155,7 +155,7 @@ TUTTI_DEVICE Pack<E> scaled(const Pack<E>& pack, double factor) {
   }
 }
 
-// Equivalent to mean() of base/reduce.h, for the sum or for two parts of it.
+// Returns the mean of a sum, or of two parts of one, as mean() of base/reduce.h computes it.
 template <typename E>
 TUTTI_DEVICE Pack<E> mean(const Pack<E>& sum, int ranks) {
   if constexpr (kIsPair<E>) {

@@ -19,7 +19,8 @@ namespace tutti::gpu {
 namespace {
 
 constexpr size_t kWordsBytes = 256;
-constexpr size_t kMismatchAt = 128;  // not on the cache line of `stop`, which all blocks poll
+// Offset of `mismatch`; not on the cache line of `stop`, which all blocks poll.
+constexpr size_t kMismatchAt = 128;
 
 uint64_t* word(std::byte* at) { return reinterpret_cast<uint64_t*>(at); }
 
@@ -34,7 +35,7 @@ Memory zeroed(const cuda::Context& context, size_t bytes, cuda::CUstream stream)
   return memory;
 }
 
-// The kernels are loaded once per context for all communicators.
+// Returns the loaded kernels. They are loaded once per context for all communicators.
 std::shared_ptr<const cuda::Module> kernels_of(const cuda::Context& context) {
   static std::mutex mutex;
   static std::map<cuda::CUcontext, std::weak_ptr<const cuda::Module>> loaded;
@@ -46,7 +47,7 @@ std::shared_ptr<const cuda::Module> kernels_of(const cuda::Context& context) {
   return module;
 }
 
-// Limits the threads to the number of vectors in a block's part of a slice.
+// Returns the number of threads, limited to the number of vectors in a block's part of a slice.
 unsigned threads_for(const LoweredCall& lowered, size_t element_bytes, int most) {
   constexpr uint64_t kWarp = 32;
   const uint64_t vectors = lowered.launch.slice_elements * element_bytes / sizeof(Vector) + 1;
@@ -104,7 +105,8 @@ void Executor::reach(int peer, const cuda::ExportedMemory& theirs) {
       .there = imported_.back().data() + static_cast<uint64_t>(rank_) * of_a_peer};
 }
 
-// The size is rounded up to a power of two, so that later calls can reuse it.
+// Returns memory for tables. The size is rounded up to a power of two, so that later calls can
+// reuse it.
 cuda::DeviceMemory Executor::memory_for_tables(size_t bytes) {
   std::erase_if(retired_, [this](Retired& retired) {
     if (!retired.ended.is_done()) return false;

@@ -1,5 +1,6 @@
-// Runs lowered calls on one GPU: its mailboxes, its mappings of its peers' mailboxes, and the
-// launches. There is one for each rank of a communicator whose GPUs access each other's memory.
+// Runs lowered calls on one GPU. It owns the GPU's mailboxes and the mappings of its peers'
+// mailboxes, and launches the kernels. Each rank of a communicator whose GPUs access each other's
+// memory has one.
 //
 // Calls of one communicator run one after another on the GPU, whatever their streams, because its
 // kernels share its mailboxes.
@@ -30,9 +31,9 @@ namespace tutti::gpu {
 // or be passed to Executor::retire().
 class DeviceCall {
  public:
-  // True if it lends messages: it can then be launched only with buffers in windows.
+  // Returns true if the call lends messages; then it can be launched only with buffers in windows.
   bool lends() const { return lends_; }
-  // True if a graph may launch it at any time.
+  // Returns true if the call was captured, so that a graph may launch it at any time.
   bool is_captured() const { return is_captured_; }
 
  private:
@@ -47,26 +48,28 @@ class DeviceCall {
   cuda::Grid grid_;
 };
 
-// Not thread-safe except stop() and mismatch().
+// Runs the calls of one rank. Not thread-safe except stop() and mismatch().
 class Executor {
  public:
-  // `device`: this rank's GPU. Throws if the build has no kernels for it. Call connect() next.
+  // Allocates the mailboxes. `device`: this rank's GPU. Throws if the build has no kernels for it.
+  // Call connect() next.
   Executor(int rank, int ranks, int device, const MailboxShape& shape);
-  // Collective. Throws on all ranks if one cannot access another's memory; the error of the rank
-  // that noticed it states the reason.
+  // Maps the peers' mailboxes. Collective. Throws on all ranks if one cannot access another's
+  // memory; the error of the rank that noticed it states the reason.
   void connect(const Exchange& exchange);
 
   const MailboxShape& shape() const { return shape_; }
   std::shared_ptr<DeviceCall> prepare(const LoweredCall& lowered, DType dtype);
-  // Returns when the kernel is enqueued on the stream. The buffers are device or pinned memory.
+  // Enqueues the kernel on the stream and returns. The buffers are device or pinned memory.
   void launch(DeviceCall& call, const std::byte* input, std::byte* output, cuda::CUstream stream,
               const LentBuffers& lent = {});
   // Takes calls that will not be launched again. Their memory is reused for later calls once the
-  // launches so far have ended; freeing it would wait for all kernels, and these for other ranks.
-  // Captured calls are kept during the lifetime of this object.
+  // launches so far have ended; freeing it would wait for all kernels, and those wait for other
+  // ranks. Captured calls are kept during the lifetime of this object.
   void retire(std::vector<std::shared_ptr<DeviceCall>> calls);
 
-  // Windows of the communicator; a call with buffers in windows needs no slots for them.
+  // Returns the windows of the communicator. A call whose buffers are in windows needs no slots for
+  // them.
   const std::shared_ptr<Windows>& windows() const { return windows_; }
 
   // Blocks until the last launch that was not captured has ended.
@@ -95,7 +98,7 @@ class Executor {
   const cuda::Context context_;
   const std::shared_ptr<const cuda::Module> module_;  // shared by the context's executors
   cuda::Stream own_stream_;
-  cuda::PinnedMemory words_;  // `stop` and `mismatch`
+  cuda::PinnedMemory words_;  // words `stop` and `mismatch`
   cuda::SharedMemory mailboxes_;
   cuda::DeviceMemory progress_;
   cuda::DeviceMemory peers_;  // PeerMemory of each rank
@@ -104,8 +107,8 @@ class Executor {
   const cuda::Stream retiring_;
   std::vector<Retired> retired_;
   std::vector<std::shared_ptr<DeviceCall>> captured_;       // retired captured calls
-  std::multimap<size_t, cuda::DeviceMemory> spare_tables_;  // by size
-  // The last one is in use; captured calls may still use the others.
+  std::multimap<size_t, cuda::DeviceMemory> spare_tables_;  // unused memory for tables, by size
+  // The last scratch memory is in use; captured calls may still use the others.
   std::vector<cuda::DeviceMemory> scratch_;
   const std::shared_ptr<Windows> windows_;
   cuda::CallOrder order_;

@@ -20,7 +20,7 @@ const ChunkRange* only_chunk(const RangeList& ranges) {
 
 // Content of a chunk: the sum of an input chunk over some ranks, and the actions that produced it.
 struct Sum {
-  int32_t chunk = -1;  // -1: something else
+  int32_t chunk = -1;  // -1: the content is something else
   std::set<int32_t> ranks;
   std::set<size_t> actions;
 };
@@ -54,7 +54,7 @@ class Calls {
     });
   }
 
-  using Place = std::pair<int32_t, size_t>;  // rank and action
+  using Place = std::pair<int32_t, size_t>;  // a rank and the index of its action
 
   const Action& action(int32_t rank, size_t at) const { return actions_[rank][at]; }
   const Step& step(int32_t rank, size_t at) const { return step(rank, action(rank, at).step); }
@@ -123,7 +123,7 @@ class Sums {
  public:
   Sums(const Calls& calls, int32_t rank) : calls_(calls), rank_(rank) {}
 
-  // Returns them in order; the last action writes the sum.
+  // Returns the sets of actions, in order; the last action of each writes the sum.
   std::vector<std::set<size_t>> find() {
     for (size_t at = 0; at < calls_.count(rank_); ++at) {
       if (!calls_.action(rank_, at).from_all) follow(at);
@@ -148,7 +148,7 @@ class Sums {
     const ChunkRange* const chunk = only_chunk(ranges);
     return chunk != nullptr ? value(*chunk) : std::nullopt;
   }
-  // Returns the sum received from a peer, if it lends its unmodified input.
+  // Returns the sum received from a peer if the peer lends its unmodified input.
   std::optional<Sum> received(size_t at) const {
     if (calls_.action(rank_, at).lender_step < 0) return std::nullopt;
     const auto [peer, sends] = calls_.sender_of(rank_, at);
@@ -191,7 +191,7 @@ class Sums {
     values_[calls_.place_of(rank_, *to)] = sum;
     if (calls_.action(rank_, at).forwards >= 0) share(step.dst);
   }
-  // Marks values that other steps need as well.
+  // Marks values that other steps also need.
   void share(const RangeList& ranges) {
     for_each_chunk(ranges, [&](Space space, int32_t chunk) {
       const std::optional<Sum> sum = value({space, chunk, 1});
@@ -206,14 +206,14 @@ class Sums {
 
   const Calls& calls_;
   const int32_t rank_;
-  std::map<int64_t, std::optional<Sum>> values_;  // by place: written values
+  std::map<int64_t, std::optional<Sum>> values_;  // by location: written values
   std::set<size_t> shared_;                       // actions whose results others need
   std::vector<std::set<size_t>> complete_;
 };
 
-// Returns the actions with those of a sum replaced by one at the place of the first of them, after
-// the sends in between; receives in between come later. Returns nullopt if that would change the
-// matching of messages or the content of memory.
+// Returns the actions in which one action replaces those of a sum. It takes the place of the first
+// of them and comes after the sends in between; receives in between come later. Returns nullopt if
+// that would change the matching of messages or the content of memory.
 std::optional<Actions> joined_from_all(const Calls& calls, int32_t rank,
                                        const std::set<size_t>& sum) {
   Actions before;
@@ -251,14 +251,14 @@ std::optional<Actions> joined_from_all(const Calls& calls, int32_t rank,
   return before;
 }
 
-// A sum sent to all other ranks at once, which receive it at the place where this rank would write
-// it.
+// A sum sent to all other ranks at once. The others receive it at the location where this rank
+// would write it.
 class ToAll {
  public:
   ToAll(const Calls& calls, int32_t rank, size_t joint)
       : calls_(calls), rank_(rank), joint_(joint), sum_(calls.step(rank, joint).dst) {}
 
-  // Returns the actions that send it; empty if not all ranks receive it or if they store it
+  // Returns the actions that send the sum; empty if not all ranks receive it or if they store it
   // elsewhere.
   std::vector<size_t> sends() const {
     std::vector<size_t> sends;
@@ -302,7 +302,7 @@ class ToAll {
   const RangeList& sum_;
 };
 
-// Joins the rank's first joinable sum.
+// Joins the first sum of the rank that can be joined. Returns false if there is none.
 bool join_a_sum(std::span<const Plan> plans, std::vector<Actions>& actions, int32_t rank) {
   const Calls calls(plans, actions);
   for (const std::set<size_t>& sum : Sums(calls, rank).find()) {
@@ -314,7 +314,8 @@ bool join_a_sum(std::span<const Plan> plans, std::vector<Actions>& actions, int3
   return false;
 }
 
-// Removes actions that were merged, and waits for readers that no longer exist.
+// Removes actions that were merged into others. Actions no longer wait for readers of removed
+// loans.
 void drop(Actions& actions, const std::set<size_t>& dropped) {
   Actions kept;
   std::set<int32_t> lends;

@@ -16,7 +16,7 @@ bool lies_in_buffers(std::span<const Piece> pieces) {
   });
 }
 
-// Returns true if the receiver takes the sender's pieces one for one.
+// Returns true if the receiver takes the sender's pieces in the same order and lengths.
 bool can_be_lent(const Move& send, const Move& receive) {
   const auto length = [](const Piece& piece) { return piece.length; };
   return !send.src.empty() && !send.widened && lies_in_buffers(send.src) &&
@@ -42,7 +42,7 @@ class Lending {
   bool lend_messages() {
     struct Sent {
       Action* action;
-      int32_t step;  // the sending step
+      int32_t step;  // number of the sending step
     };
     std::map<std::pair<int32_t, int32_t>, std::deque<Sent>> connections;
     const auto of_all = [&](const auto& visit) {
@@ -68,7 +68,7 @@ class Lending {
       if (!can_be_lent(move_of(from, message.step), move_of(rank, action.step))) return;
       action.lender_step = message.step;
       action.lender = from;
-      message.action->lend = 0;  // is numbered below
+      message.action->lend = 0;  // the number is set below
       lends = true;
     });
     return lends;
@@ -78,7 +78,7 @@ class Lending {
   void number_and_await() {
     for (size_t rank = 0; rank < actions_.size(); ++rank) {
       const Plan& plan = plans_[rank];
-      std::vector<std::pair<int64_t, int32_t>> lent;  // location and number
+      std::vector<std::pair<int64_t, int32_t>> lent;  // location of a loan, and its number
       int32_t numbers = 0;
       for (Action& action : actions_[rank]) {
         const Step& step = step_of(rank, action.step);

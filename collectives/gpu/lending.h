@@ -1,14 +1,14 @@
-// Messages without a slot: the receiver reads the data in the sender's memory, because all ranks
-// can access each other's buffers.
+// Messages without a slot: the receiver reads the data in the sender's memory. This needs buffers
+// that all ranks can access.
 //
 //     by a slot    sender: input ──copy──→ slot of receiver   receiver: slot ──→ output
 //     lent         sender: announces it                       receiver: sender's input ──→ output
 //
-// Data in the sender's input or output can be lent unless it would have to be converted or scaled
-// on the way. The sender must not overwrite it before it has been read: actions that would do so
-// wait, and all ranks' orders are walked once more to check that they still terminate. Some do not:
-// two ranks that exchange a chunk in place must copy at least one (proof/rendezvous.h). Such calls
-// lend nothing.
+// Data in the sender's input or output can be lent unless it has to be converted or scaled on the
+// way. The sender must not overwrite it before the receiver has read it, so actions that would do
+// so wait. All ranks' orders are then walked once more, to check that they still terminate. Some do
+// not: of two ranks that exchange a chunk in place, at least one must copy (proof/rendezvous.h).
+// Such calls lend nothing.
 //
 // (NCCL's "direct" primitives read peers' registered buffers in this way.)
 #pragma once
@@ -25,12 +25,13 @@
 
 namespace tutti::gpu {
 
-// Returns true if the call's ranks know each other's layout: blocks have equal length, and all
-// ranks have both buffers.
+// Returns true if each rank can compute where the others' data is: blocks have equal length, and
+// all ranks have both buffers.
 bool may_lend(const Request& request);
 
-// `plans[r]`, `compiled[r]` and `plain[r]` are rank r's. Returns actions that lend all lendable
-// messages; nullopt if there are none or if the result would not terminate.
+// Returns actions that lend all messages that can be lent; nullopt if there are none, or if the
+// result would not terminate. `plans[r]`, `compiled[r]` and `plain[r]` are rank r's. `room`: slots
+// per connection.
 std::optional<std::vector<Actions>> lend(std::span<const Plan> plans,
                                          std::span<const CompiledCall> compiled,
                                          std::vector<Actions> plain, uint32_t room);

@@ -99,7 +99,7 @@ class Lowering {
     }
   }
 
-  // Hash of what both ends of a message must agree on.
+  // Returns a hash of the values that both ends of a message must agree on.
   static uint64_t signature_of(const Move& move) {
     return mix_bits(mix_bits(move.signature[0] + kGolden) ^ move.signature[1]);
   }
@@ -114,7 +114,7 @@ class Lowering {
   void add_part(const Operand& a, const Operand& b, const Operand& dst, uint64_t length) {
     lowered_.parts.push_back({.a = a, .b = b, .dst = dst, .length = length});
   }
-  // Returns the lender's piece.
+  // Returns the lender's piece of data.
   const Piece& lent_piece(const Action& action, size_t piece) const {
     const CompiledCall& lender = compiled_[static_cast<size_t>(action.lender)];
     return lender.moves[static_cast<size_t>(action.lender_step)].src[piece];
@@ -140,7 +140,8 @@ class Lowering {
     }
   }
 
-  // The chunk is at the same place in all ranks' inputs and outputs.
+  // Adds operands in all ranks' memory. The chunk is at the same location in all ranks' inputs and
+  // outputs.
   void add_all(const Move& move, const Action& action, DeviceStep& step) {
     for (size_t rank = 0; rank < compiled_.size(); ++rank) {
       if (&compiled_[rank] != &own_) port(static_cast<int32_t>(rank));
@@ -157,14 +158,15 @@ class Lowering {
   std::span<const CompiledCall> compiled_;
   const CompiledCall& own_;
   LoweredCall lowered_;
-  std::vector<int32_t> lent_by_;  // ports of the loans, in order
+  std::vector<int32_t> lent_by_;  // by number of the loan: its port
 };
 
 }  // namespace
 
 Limits limits_of(const MailboxShape& shape, Protocol protocol, uint32_t blocks) {
   const uint64_t bytes = protocol == Protocol::lines ? shape.lines_data : shape.simple_bytes;
-  // Every lane has a block, and every connection its own slots; neither is shared.
+  // Every lane has a block, and every connection its own slots, so the limits do not depend on
+  // other connections.
   Limits limits = Limits::of_one_path(static_cast<int>(blocks), 1 << 30, {bytes, bytes});
   limits.least_bytes = kLeastMessageBytes;
   return limits;

@@ -1,5 +1,5 @@
-// A call prepared for a kernel: its steps in the block's order as flat arrays of plain values,
-// which only have to be copied to the device.
+// A call prepared for a kernel: its steps in the block's order, as flat arrays of plain values that
+// only have to be copied to the device.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,18 @@ struct LoweredCall {
   std::vector<Part> parts;
   std::vector<int32_t> ports;  // peers of the call
   std::vector<Awaited> awaited;
-  // The part of the launch that follows from the call, without pointers.
+  // The fields of the launch that the call determines, without pointers.
   Launch launch;
   uint32_t blocks = 1;
-  bool lends = false;  // some rank lends: all buffers must be in windows
+  bool lends = false;  // true: some rank lends, so all buffers must be in windows
 };
 
-// Returns the limits for derive(), such that the call's slices fit into the mailboxes.
+// Returns limits for derive() with which the call's slices fit into the mailboxes.
 Limits limits_of(const MailboxShape& shape, Protocol protocol, uint32_t blocks);
 
-// Lowers `rank`'s actions. `of_ranks[r]` is rank r's compiled call, derived with limits_of();
-// another rank's is used if it lends. Throws Error(unsupported) for user-defined operators.
+// Lowers `rank`'s actions. `of_ranks[r]` is rank r's compiled call, derived with limits_of(); the
+// calls of other ranks are used if those lend. Throws Error(unsupported) for user-defined
+// operators.
 LoweredCall lower(std::span<const CompiledCall> of_ranks, int rank, std::span<const Action> actions,
                   const MailboxShape& shape, Protocol protocol);
 

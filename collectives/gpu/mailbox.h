@@ -1,6 +1,6 @@
-// The protocol between one block of a kernel and its peers' blocks of the same number: when a
-// message may be sent, when one has arrived, and when it has been read. The first thread of a block
-// waits on behalf of all its threads.
+// The protocol between a block of a kernel and the blocks of the same number on its peers: it says
+// when a message may be sent, when one has arrived, and when it has been read. The first thread of
+// a block waits on behalf of all its threads.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace tutti::gpu {
 // Rules that make the protocol safe. Tests break them one by one to check that violations are
 // noticed.
 struct Rules {
-  // A line's flag in message `sequence`: it differs from what the slot held before, and from zero,
-  // the initial value of the memory.
+  // Returns the flag of the lines in message `sequence`. It differs from the flags that the slot
+  // held before, and from zero, the initial value of the memory.
   static constexpr uint32_t flag(uint64_t sequence) { return static_cast<uint32_t>(sequence + 1); }
-  // Number of messages in flight before one of them has been read.
+  // Returns how many messages may be in flight, that is, sent but not read.
   static constexpr uint64_t room(uint64_t slots) { return slots; }
   static constexpr bool kPublishesBeforeData = false;
   static constexpr bool kWaitsForThreads = true;  // before a slot is released
@@ -26,18 +26,18 @@ struct Rules {
       true;  // waits for readers of loans before their memory is overwritten
 };
 
-// Flags repeat after 2^32 messages. No line may be left over from the first time, so each slot is
-// filled completely once in this number of turns.
+// Flags repeat after 2^32 messages. By then no line with the first flag may be left, so each slot
+// is filled completely once in this number of turns.
 inline constexpr uint64_t kTurnsBetweenCleanings = 1 << 20;
 
-// A peer of the call.
+// The connection of a block to one peer of the call.
 struct Port {
   std::byte* here;   // the mailbox in this rank's memory
-  std::byte* there;  // the one in the peer's
+  std::byte* there;  // the mailbox in the peer's memory
   int32_t peer;
   uint64_t sent;
   uint64_t received;
-  uint64_t consumed;  // sent messages known to be consumed
+  uint64_t consumed;  // number of sent messages known to be consumed
 };
 
 // State of a step that the first thread passes to the threads of its block.
@@ -48,23 +48,25 @@ struct Turn {
   std::byte* send_at;
   uint32_t receive_flag;
   uint32_t send_flag;
-  bool cleans;  // the slot must be filled completely
-  bool stops;   // the kernel terminates here
+  bool cleans;  // true: the slot must be filled completely
+  bool stops;   // true: the kernel terminates here
 };
 
-// `turn` is written by the first thread between two steps, `stopping` by any thread that gives up
-// waiting, at any time. All threads base their decisions on `turn`, so they agree.
+// State shared by the threads of a block. The first thread writes `turn` between two steps; any
+// thread that gives up waiting sets `stopping`, at any time. All threads base their decisions on
+// `turn`, so they agree.
 struct Shared {
   Turn turn;
   uint32_t stopping;
 };
 
-// Followed in memory by the ports and the message numbers of loans, plus 1.
+// Returns the size of Shared and the arrays behind it: the ports, and the message numbers of loans,
+// plus 1.
 constexpr uint64_t shared_bytes(uint64_t ports, uint64_t lends) {
   return sizeof(Shared) + ports * sizeof(Port) + lends * sizeof(uint64_t);
 }
 
-// Context of each thread.
+// Values that each thread of a block needs during the call.
 template <typename Thread, typename RulesOfTest = Rules>
 struct Block {
   using TheRules = RulesOfTest;
@@ -80,8 +82,9 @@ struct Block {
   TUTTI_DEVICE bool is_first() const { return thread.index() == 0; }
   TUTTI_DEVICE bool stopping() const { return thread.load_shared(&shared.stopping) != 0; }
   TUTTI_DEVICE void stop() { thread.store_shared(&shared.stopping, 1); }
-  // Called in each iteration of a wait. `finds_misfit()` returns true if the awaited peer is in
-  // another call. It is evaluated rarely, as is the host's stop word, because both are expensive.
+  // Returns true if the kernel must stop; called in each iteration of a wait. `finds_misfit()`
+  // returns true if the awaited peer is in another call. It is evaluated rarely, as is the host's
+  // stop word, because both are expensive.
   template <typename FindsMisfit>
   TUTTI_DEVICE bool must_stop(const FindsMisfit& finds_misfit) {
     thread.pause();
@@ -91,7 +94,8 @@ struct Block {
     stop();
     return true;
   }
-  // The same for the wait for a line.
+  // Returns true if the kernel must stop; called in each iteration of a wait for the line
+  // `awaited`.
   TUTTI_DEVICE bool must_stop(const Line* awaited, uint32_t flag);
 };
 
@@ -116,8 +120,8 @@ TUTTI_DEVICE void open_ports(B& block) {
   }
 }
 
-// The peer's message belongs to another call: terminates this rank's kernels and reports the peer
-// to the host.
+// Terminates this rank's kernels, because the peer's message belongs to another call, and reports
+// the peer to the host.
 template <typename B>
 TUTTI_DEVICE void report_misfit(B& block, const Port& port) {
   block.thread.store_release(block.launch.mismatch, static_cast<uint64_t>(port.peer) + 1);
@@ -125,9 +129,10 @@ TUTTI_DEVICE void report_misfit(B& block, const Port& port) {
   block.stop();
 }
 
-// Returns true, and reports it, if the awaited peer sends by the other protocol. Its calls are
-// ordered, so it has left this call or never joined it. `has_come()` distinguishes the two: if the
-// peer has left, the awaited message was sent before.
+// Returns true if the awaited peer is in a call that does not match this one, and reports the peer.
+// The sign of another call is a message in the other protocol. Since a peer's calls are ordered,
+// the peer has then either completed this call or never joined it. If it has completed this call,
+// the awaited message has arrived too, so `has_come()` returns true.
 template <typename B, typename HasCome>
 TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasCome& has_come) {
   const Launch& launch = block.launch;
@@ -153,7 +158,7 @@ TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasCome& 
   return true;
 }
 
-// Waits until the peer has read all messages before number `end`, or the kernel is to stop.
+// Waits until the peer has read all messages before number `end`, or until the kernel is to stop.
 template <typename B>
 TUTTI_DEVICE void await_readers(B& block, Port& port, uint64_t end) {
   const auto protocol = static_cast<size_t>(block.launch.protocol);
@@ -234,7 +239,7 @@ TUTTI_DEVICE void begin_send(B& block, const DeviceStep& step, Port& port, Turn&
   *reinterpret_cast<uint64_t*>(turn.send_at) = signature_of(launch, step);
 }
 
-// Waits until the data that the step overwrites has been read.
+// Waits until the loans have been read whose memory the step overwrites.
 template <typename B>
 TUTTI_DEVICE void await_awaited(B& block, const DeviceStep& step) {
   for (uint32_t i = 0; i < step.awaited; ++i) {
@@ -287,7 +292,8 @@ TUTTI_DEVICE void begin_messages(B& block, const DeviceStep& step, Turn& turn) {
   }
 }
 
-// Called when all threads have finished with the slots. One fence covers all words.
+// Releases the slots of received messages and publishes the sent ones. It is called when all
+// threads have finished with the slots; one fence covers all words.
 template <typename B>
 TUTTI_DEVICE void end_messages(B& block, const DeviceStep& step) {
   const Ports from = ports_of(block.launch, step.receives, step.receives_from_all);
@@ -305,7 +311,8 @@ TUTTI_DEVICE uint64_t signature_in(const Line& line) {
   return line.data0 | uint64_t{line.data1} << 32;
 }
 
-// A message of another call may be shorter than the expected one, so its last lines never arrive.
+// Returns true if the kernel must stop. A message of another call may be shorter than the expected
+// one, so its last lines never arrive.
 template <typename Thread, typename RulesOfTest>
 TUTTI_DEVICE bool Block<Thread, RulesOfTest>::must_stop(const Line* awaited, uint32_t flag) {
   return must_stop([&] {
@@ -324,7 +331,7 @@ TUTTI_DEVICE bool Block<Thread, RulesOfTest>::must_stop(const Line* awaited, uin
   });
 }
 
-// Line 0 carries the signature.
+// Sends and checks signatures in line 0.
 template <typename B>
 TUTTI_DEVICE void exchange_signatures(B& block, const DeviceStep& step, const Turn& turn) {
   if (!block.is_first()) return;

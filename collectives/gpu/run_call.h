@@ -1,5 +1,5 @@
-// The kernel: a block runs its slices of a call, step by step, in the order of schedule.h. All
-// threads run a step together. Slices and blocks are independent of each other.
+// The kernel. Each block runs its slices of a call, step by step, in the order of schedule.h. All
+// threads of a block run a step together. Slices are independent of each other, and so are blocks.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,9 @@ TUTTI_DEVICE uint64_t elements_of(const Launch& launch, const Slice& slice, uint
   return rest < launch.slice_elements ? rest : launch.slice_elements;
 }
 
-// Messages without data are not sent, except tokens, and except in slice 0 where only the two ranks
-// know a block's length and tell each other.
+// Returns true if the step's message is not sent because it has no data. Tokens are always sent. So
+// are messages of slice 0 if only the two ranks know a block's length, because the message tells
+// it.
 TUTTI_DEVICE bool is_silent(const Launch& launch, const DeviceStep& step, const Slice& slice) {
   if (step.parts == 0 || (launch.private_blocks && slice.number == 0)) return false;
   for (uint32_t i = 0; i < step.parts; ++i) {
@@ -34,7 +35,7 @@ TUTTI_DEVICE bool is_silent(const Launch& launch, const DeviceStep& step, const 
   return true;
 }
 
-// Returns the bytes that a part occupies in a slot: parts begin at whole vectors.
+// Returns the bytes that a part occupies in a slot. Parts begin at whole vectors.
 TUTTI_DEVICE uint64_t message_bytes(uint64_t elements, uint64_t width) {
   return (elements * width + sizeof(Vector) - 1) / sizeof(Vector) * sizeof(Vector);
 }
@@ -87,7 +88,7 @@ TUTTI_DEVICE Access access_of(const B& block, const Operand& operand, const Slic
       break;
     case Where::all_inputs:
     case Where::all_outputs:
-      return {};  // all_ranks.h
+      return {};  // the step is in all_ranks.h
   }
   base += operand.offset + shift;
   return {.at = base, .unit = unit_of(base), .widened = operand.widened, .scales = operand.scales};
@@ -130,7 +131,7 @@ TUTTI_DEVICE uint64_t do_parts(B& block, const DeviceStep& step, const Slice& sl
   return sent;
 }
 
-// Returns false when the kernel is to stop; equal for all threads.
+// Runs one step. Returns false if the kernel is to stop; the result is equal for all threads.
 template <typename E, typename B>
 TUTTI_DEVICE bool do_step(B& block, const DeviceStep& step, const Slice& slice) {
   using R = typename B::TheRules;

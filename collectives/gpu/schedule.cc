@@ -105,7 +105,7 @@ class InOrder {
  private:
   struct Lent {
     int32_t to = 0;
-    uint32_t messages = 0;  // sent to that peer, including this one
+    uint32_t messages = 0;  // number of messages sent to that peer, including this one
   };
 
   bool go_on(size_t rank) {
@@ -147,7 +147,7 @@ class InOrder {
   std::span<const Plan> plans_;
   std::span<const Actions> actions_;
   std::vector<size_t> next_;
-  std::vector<std::map<int32_t, Lent>> lent_;  // by rank, and number
+  std::vector<std::map<int32_t, Lent>> lent_;  // by rank, then by number
   Connections connections_;
 };
 

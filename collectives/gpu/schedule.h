@@ -1,14 +1,15 @@
 // The order in which the threads of a block run the steps of a program, and steps fused into one.
 //
 // The queues of a plan progress independently (program/queue_walk.h), but a block of threads runs
-// one step after another. The plans of all ranks are therefore walked here once, with the same room
-// for messages as at run time, and the order in which the walk begins each rank's steps is
-// recorded. This order is safe for any timing: ranks that run steps in a fixed order and wait only
-// for messages and for room form a deterministic network with a single outcome, and the walk has
-// shown that it terminates.
+// one step after another. So the plans of all ranks are walked here once, with the same room for
+// messages as at run time, and the order in which the walk begins each rank's steps is recorded.
+// This order is safe for any timing: ranks that run steps in a fixed order and wait only for
+// messages and for room form a deterministic network with a single outcome, and the walk has shown
+// that it terminates.
 //
-// A receive whose result is forwarded at once is fused with the send, so that the result is not
-// read again. The fused order is walked once more, because such a receive also waits for room.
+// If a received result is forwarded at once, the receive is fused with the send, so that the result
+// is not read again. The fused order is walked once more, because such a receive also waits for
+// room.
 #pragma once
 
 #include <cstdint>
@@ -22,34 +23,34 @@ namespace tutti::gpu {
 struct Action {
   int32_t step = 0;
   int32_t sends_to = -1;     // send: one of its peers
-  int32_t forwards = -1;     // receive: step that forwards the result,
-  int32_t forwards_to = -1;  // and its peer
-  // If messages are lent (lending.h):
+  int32_t forwards = -1;     // receive: step that forwards its result; -1: none
+  int32_t forwards_to = -1;  // receive: peer that this step sends to
+  // Used if messages are lent (lending.h):
   int32_t lend = -1;             // number of the loan that it sends, among the rank's loans
-  int32_t lender_step = -1;      // receive: the lender's step, which locates the data,
-  int32_t lender = -1;           // and the lender
+  int32_t lender_step = -1;      // receive: the lender's step, which locates the data
+  int32_t lender = -1;           // receive: the lender
   std::vector<int32_t> awaited;  // loans of this rank in memory that the action overwrites
-  // If steps are joined (joint_steps.h):
+  // Used if steps are joined (joint_steps.h):
   bool from_all = false;   // combines all ranks' inputs, at the location of the lender's loan
   bool to_all = false;     // writes all ranks' outputs, and notifies all other ranks
-  bool by_switch = false;  // the switch may sum: no other rank computes the same sum
-  bool given = false;      // a receive of data that the sender has written in place
+  bool by_switch = false;  // the switch may compute the sum: no other rank computes the same sum
+  bool given = false;      // receive of data that the sender has written in place
 
   bool operator==(const Action&) const = default;
 
-  // Returns the peer that it sends to, or -1.
+  // Returns the peer that the action sends to, or -1.
   int32_t sends(const Step& step) const {
     return step.kind == StepKind::send ? sends_to : forwards_to;
   }
 };
 
-using Actions = std::vector<Action>;  // one rank's, in order
+using Actions = std::vector<Action>;  // the actions of one rank, in order
 
-// `plans[r]` is rank r's plan, in place. `room`: capacity of a connection in messages. Returns all
-// ranks' actions.
+// Returns all ranks' actions. `plans[r]` is rank r's plan, made for in-place calls. `room`:
+// capacity of a connection in messages.
 std::vector<Actions> schedule(std::span<const Plan> plans, uint32_t room);
 
-// Returns true if all ranks terminate in this order.
+// Returns true if all ranks terminate in this order. `room`: capacity of a connection in messages.
 bool ends(std::span<const Plan> plans, std::span<const Actions> actions, uint32_t room);
 
 }  // namespace tutti::gpu

@@ -20,14 +20,14 @@ std::vector<Window::Told> exchanged(const Window::Told& mine, const Exchange& ex
   return all;
 }
 
-// Returns the stride of a one-block buffer that is the rank's own block of the other buffer.
+// Returns the stride of a buffer of one block that is the rank's own block of the other buffer.
 uint64_t stride_of(const ConstBuffer& one, const void* blocks, size_t block_bytes, int rank) {
   const auto* const own =
       static_cast<const std::byte*>(blocks) + block_bytes * static_cast<size_t>(rank);
   return one.data == own ? block_bytes : 0;
 }
 
-// A GPU can join a multicast object only once.
+// Returns true if two ranks share a GPU, because a GPU can join a multicast object only once.
 bool share_a_gpu(std::span<const Window::Told> all) {
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -84,8 +84,8 @@ void Window::reach(std::span<const Told> all) {
   cuda::synchronize(stream.handle());
 }
 
-// In the order of multicast.h. If whole allocations are bound, the window must be at the same
-// offset in each of them.
+// Creates the multicast objects in the order of multicast.h. If whole allocations are bound, the
+// window must be at the same offset in each of them.
 void Window::make_multicast(std::span<const Told> all, const Exchange& exchange) {
   const auto fits = [&](const Told& told) {
     return told.can_be_multicast && told.memory.offset == all[0].memory.offset &&

@@ -1,6 +1,6 @@
 // Windows: memory of the caller that the kernels of all ranks of a communicator access in place.
-// Each rank contributes equally much memory of its own GPU. Calls whose buffers are at the same
-// place in windows on all ranks need no slots for data that they only move (lending.h).
+// Each rank contributes equally much memory of its own GPU. A call whose buffers are at the same
+// location in windows on all ranks needs no slots for data that it only moves (lending.h).
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,12 @@ class Window {
     bool can_be_multicast = false;
   };
   Told told() const;
-  // `all`: by rank, what told() returned. Throws if this rank cannot access another rank's memory.
+  // Maps the other ranks' memory. `all` has what told() returned on each rank. Throws if this rank
+  // cannot access another rank's memory.
   void reach(std::span<const Told> all);
 
-  // Creates multicast addresses, which stand for all ranks' memory, if `all` support them.
-  // Collective.
+  // Creates multicast addresses, each of which stands for the memory of all ranks, if `all` support
+  // them. Collective.
   void make_multicast(std::span<const Told> all, const Exchange& exchange);
 
   // Returns the start of rank `peer`'s window as mapped by this rank.
@@ -67,18 +68,20 @@ class Windows {
   Windows(int rank, int ranks, const cuda::Context& context)
       : rank_(rank), ranks_(ranks), context_(context) {}
 
-  // Collective, with equally many bytes on each rank. Returns the number for remove(). Throws on
-  // all ranks if one cannot share its memory or access another's.
+  // Adds a window and returns its number, for remove(). Collective, with equally many bytes on each
+  // rank. Throws on all ranks if one cannot share its memory or access another's.
   uint64_t add(void* data, size_t bytes, const Exchange& exchange);
-  // Call it once no call uses the window.
+  // Removes a window, which no call may be using.
   void remove(uint64_t number);
 
-  // Returns the call's buffers if they are in windows; equal on all ranks if they keep to the
-  // rules.
+  // Returns the call's buffers if they are in windows. The result is equal on all ranks if they
+  // follow the rules of windows.
   std::optional<LentBuffers> find(const Request& request) const;
-  // Returns rank `peer`'s memory that corresponds to `data` in this rank's window; null: in none.
+  // Returns rank `peer`'s memory that corresponds to `data` in this rank's window; null if `data`
+  // is in no window.
   std::byte* at(const void* data, size_t bytes, int peer) const;
-  // Returns a number that is equal on all ranks for the same place in a window; 0: in none.
+  // Returns a number that is equal on all ranks for the same location in a window; 0 if the memory
+  // is in no window.
   uint64_t place_of(const void* data, size_t bytes) const;
 
  private:

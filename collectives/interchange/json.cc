@@ -115,7 +115,7 @@ class Reader {
     }
     return value.get<int32_t>();
   }
-  // Returns the position of a word among the allowed ones.
+  // Returns the index of the word among the allowed ones.
   size_t choice(const Json& object, const char* key, std::span<const std::string_view> choices) {
     const std::string found = word(object, key);
     const auto place = std::ranges::find(choices, found);

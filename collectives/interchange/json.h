@@ -39,8 +39,8 @@ struct ProgramSet {
 
 std::string to_json(const ProgramSet& set);
 
-// Checks the form but not the programs, which verify() proves. Throws Error(invalid_argument) that
-// names the defect and its place.
+// Parses the file. It checks the form but not the programs, which verify() proves. Throws
+// Error(invalid_argument) that names the defect and its location.
 ProgramSet programs_from_json(std::string_view text);
 
 }  // namespace tutti

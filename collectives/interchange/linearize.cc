@@ -21,7 +21,7 @@ struct Message {
   std::vector<int32_t> size_classes;
 };
 
-// Concessions made to let some step progress.
+// Exceptions from the normal order that let some step progress.
 enum class Effort : uint8_t { none, send_ahead, lose_input };
 
 class Linearizer {
@@ -101,7 +101,7 @@ class Linearizer {
 
   std::optional<Message>& on_its_way(int32_t from, int32_t to) { return messages_[{from, to}]; }
 
-  // True if the current step's dependencies are done.
+  // Returns true if the current step's dependencies are done.
   bool is_ready(const Threadblock& tb) const {
     const Action* action = tb.head();
     if (action == nullptr) return false;
@@ -119,7 +119,7 @@ class Linearizer {
            !on_its_way(tb.gpu, tb.source->send_peer);
   }
 
-  // True if it would receive the next message at once.
+  // Returns true if the threadblock would receive the next message at once.
   bool takes_message(const Threadblock& tb) const {
     return is_ready(tb) && receives(*tb.head()) && tb.early.empty() && spares_inputs(tb);
   }
@@ -153,14 +153,14 @@ class Linearizer {
     return true;
   }
 
-  // A sender that waits for its receiver checks again when the receiver reaches its step.
+  // Wakes the sender that waits for this receiver, which has reached its step.
   void wake_sender(const Threadblock& tb, Effort effort) {
     if (effort == Effort::none && tb.sender >= 0 && can_send(threadblocks_[tb.sender])) {
       wake(tb.sender);
     }
   }
 
-  // Runs one step of any threadblock. The search continues where the last step was found.
+  // Runs one step of any threadblock. The search continues at the threadblock that ran last.
   bool advance_any(Effort effort) {
     const size_t all = threadblocks_.size();
     for (size_t i = 0; i < all; ++i) {
@@ -358,13 +358,13 @@ class Linearizer {
 
   const MscclAlgorithm& algorithm_;
   Linearized result_;
-  std::vector<Placement> placements_;  // by gpu
-  std::vector<int32_t> passing_;       // by gpu: cells for values in fused steps so far
+  std::vector<Placement> placements_;  // by gpu: where its chunks are
+  std::vector<int32_t> passing_;       // by gpu: number of cells so far for values in fused steps
   std::vector<int32_t> first_;         // by gpu: its first threadblock
   std::vector<Threadblock> threadblocks_;
   std::deque<int32_t> awake_;
   size_t turn_ = 0;
-  // By sender and receiver.
+  // Messages in flight, by sender and receiver.
   std::map<std::pair<int32_t, int32_t>, std::optional<Message>> messages_;
   std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> senders_;
 };

@@ -1,11 +1,11 @@
 // Converts MSCCL's many queues to programs.
 //
-// A gpu's threadblocks run side by side with one queue per channel and peer; a program has one list
-// of steps and one queue per peer. All gpus are therefore executed symbolically here, with at most
+// A gpu's threadblocks run side by side, with one queue per channel and peer. A program has one
+// list of steps and one queue per peer. So all gpus are executed symbolically here, with at most
 // one message in flight between two gpus in each direction, and each rank's steps are recorded in
-// the order found: that order also works for programs. A message is sent when its receiver can take
-// it at once. Only if nothing else can progress is it sent earlier, and only if that does not help
-// either is it received into scratch until its turn.
+// the order in which they ran: that order also works for programs. A message is sent when its
+// receiver can take it at once. If nothing can progress that way, a message is sent earlier; if
+// that does not help either, it is received into scratch until its turn.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,13 @@ namespace tutti {
 
 struct Linearized {
   std::vector<Program> programs;  // by rank
-  // origins[rank][step] is the step's place in the file.
+  // origins[rank][step] is the location of the step in the file.
   std::vector<std::vector<MscclPlace>> origins;
 };
 
-// Throws Error(invalid_argument) that names the place: no progress, a read of an unwritten chunk,
-// mixed-up parts of the data, a missing result.
+// Converts the algorithm. Throws Error(invalid_argument) that names the location if the algorithm
+// makes no progress, reads an unwritten chunk, mixes different parts of the data, or leaves out a
+// result.
 Linearized linearize(const MscclAlgorithm& algorithm);
 
 }  // namespace tutti

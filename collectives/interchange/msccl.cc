@@ -17,10 +17,10 @@ namespace tutti {
 
 namespace {
 
-// Far beyond any real file, so that a hostile one exhausts neither memory nor time.
+// Limits that exceed any real file by far, so that a hostile one exhausts neither memory nor time.
 constexpr int64_t kMostGpus = 1024;
-constexpr int64_t kMostChunks = 1 << 16;       // in one buffer
-constexpr int64_t kMostChunksInAll = 1 << 21;  // in all buffers, and in all steps
+constexpr int64_t kMostChunks = 1 << 16;       // chunks in one buffer
+constexpr int64_t kMostChunksInAll = 1 << 21;  // chunks in all buffers, and in all steps
 
 constexpr std::array<std::string_view, 4> kElements = {"algo", "gpu", "tb", "step"};
 constexpr std::array<std::string_view, 9> kTypes = {"s",    "r",   "rcs", "rrc", "rrs",
@@ -59,7 +59,7 @@ class Reader {
     refuse_msccl(result_.file, place_, problem, remedy);
   }
 
-  // Later errors name this place.
+  // Sets the place that later errors name.
   void enter(const pugi::xml_node& node, MscclPlace place) {
     place_ = place;
     place_.line = xml_.line_of(node);
@@ -129,7 +129,7 @@ class Reader {
     }
     result_.input_chunks = out_blocks && !in_blocks ? chunks / gpus : chunks;
     result_.output_chunks = in_blocks && !out_blocks ? chunks / gpus : chunks;
-    // Memory is allocated only after as many <gpu> elements have been counted.
+    // Memory is allocated only after the <gpu> elements have been counted.
     const auto there = std::distance(algo.begin(), algo.end());
     if (gpus > there) refuse(cat("ngpus is ", gpus, ", but the file has fewer <gpu>"));
     result_.gpus.resize(gpus);
@@ -162,7 +162,7 @@ class Reader {
     take_from_budget(gpu.scratch_chunks);
 
     const std::vector<pugi::xml_node> nodes = children(node, "tb");
-    std::map<int32_t, int32_t> positions;  // by id
+    std::map<int32_t, int32_t> positions;  // index by id
     for (const pugi::xml_node& tb : nodes) {
       enter(tb, {.gpu = id});
       const int32_t tb_id = number(tb, "id", 0, kMostChunks);
@@ -222,7 +222,7 @@ class Reader {
     return step;
   }
 
-  // A range that only the other end accesses is not checked here.
+  // Reads a range. A range that only the other end accesses is not checked here.
   MscclRange range(const pugi::xml_node& node, const char* buffer, const char* offset,
                    int32_t count, bool is_touched) const {
     const std::string_view letter = text(node, buffer);
@@ -268,7 +268,7 @@ class Reader {
     const MscclThreadblock* threadblock = nullptr;
     std::vector<int32_t> steps;
   };
-  // Sender, receiver, channel.
+  // A queue of messages: sender, receiver, channel.
   using Queue = std::tuple<int32_t, int32_t, int32_t>;
 
   void add_end(std::map<Queue, End>& ends, const Queue& queue, int32_t gpu,
@@ -285,7 +285,7 @@ class Reader {
                tb.channel, " already"));
   }
 
-  // The k-th message sent on a channel is the k-th received there.
+  // Checks that the k-th message sent on a channel is received as the k-th there.
   void check_messages() {
     std::map<Queue, End> senders;
     std::map<Queue, End> receivers;

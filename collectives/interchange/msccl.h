@@ -27,8 +27,8 @@ struct MscclStep {
   Type type = Type::nop;
   MscclRange src;
   MscclRange dst;
-  // Step of the same gpu that must precede this one: position of its threadblock, and its position
-  // within; -1: none.
+  // Step of the same gpu that must precede this one: the index of its threadblock, and its index in
+  // that threadblock; -1: none.
   int32_t after_threadblock = -1;
   int32_t after_step = -1;
   int32_t line = 0;  // line in the file, from 1
@@ -43,7 +43,7 @@ constexpr bool sends(MscclStep::Type type) {
   return type == s || type == rcs || type == rrs || type == rrcs;
 }
 
-// Its steps run in order. Messages between two gpus have one queue per channel.
+// A list of steps that run in order. Messages between two gpus have one queue per channel.
 struct MscclThreadblock {
   int32_t id = 0;
   int32_t send_peer = -1;
@@ -60,11 +60,11 @@ struct MscclGpu {
 };
 
 struct MscclAlgorithm {
-  std::string file;  // for messages
+  std::string file;  // name for messages
   std::string name;
   Collective collective = Collective::all_reduce;
-  bool in_place = false;  // input and output are the same memory
-  int32_t root = 0;       // if has_root()
+  bool in_place = false;  // true: input and output are the same memory
+  int32_t root = 0;       // used if has_root()
   int32_t input_chunks = 0;
   int32_t output_chunks = 0;
   std::vector<MscclGpu> gpus;  // by id
@@ -72,16 +72,16 @@ struct MscclAlgorithm {
   std::map<std::string, int32_t> foreign;
 };
 
-// Throws Error(invalid_argument) that names file, line, gpu, threadblock and step: no XML,
-// truncated, unknown or absurd values, misplaced elements, chunks out of bounds, messages without a
-// counterpart.
+// Parses a file. Throws Error(invalid_argument) that names file, line, gpu, threadblock and step if
+// the text is not XML or is truncated, or has unknown or absurd values, misplaced elements, chunks
+// out of bounds, or messages without a counterpart.
 MscclAlgorithm parse_msccl(std::string_view xml, const std::string& file);
 
-// A place in a file; -1: unspecified.
+// A location in a file; -1: unspecified.
 struct MscclPlace {
   int32_t line = -1;
   int32_t gpu = -1;
-  int32_t threadblock = -1;  // id
+  int32_t threadblock = -1;  // id of the threadblock
   int32_t step = -1;
 };
 [[noreturn]] void refuse_msccl(const std::string& file, const MscclPlace& place,

@@ -23,7 +23,7 @@ namespace tutti {
 
 namespace {
 
-// "<copy> (line 6), <note> (line 9)"
+// Lists the elements for a message: "<copy> (line 6), <note> (line 9)".
 std::string foreign_elements(const MscclAlgorithm& algorithm) {
   std::string text;
   for (const auto& [element, line] : algorithm.foreign) {
@@ -51,8 +51,8 @@ bool is_direct(const Imported& imported) {
              .grade != Grade::wrong;
 }
 
-// Returns Means::shared if the proof accepts it: a program may forward a result from scratch, or
-// through another rank's scratch.
+// Returns Means::shared if the proof accepts it. It may not, because a program may forward a result
+// from scratch, or through another rank's scratch.
 Means means_of(const Imported& imported) {
   std::vector<Program> programs = imported.programs;
   Shape shape{.ranks = imported.ranks, .root = imported.root};
@@ -89,7 +89,8 @@ Algorithm algorithm_of(Imported imported, const std::string& path, uint64_t id) 
 
 struct Cache {
   std::mutex mutex;
-  std::map<std::pair<std::string, uint64_t>, const Algorithm*> files;  // by path and contents
+  // Imported algorithms by path and hash of the contents.
+  std::map<std::pair<std::string, uint64_t>, const Algorithm*> files;
   std::map<uint64_t, const Algorithm*> contents;
 };
 

@@ -1,5 +1,5 @@
-// Imports files into the catalogue: they are read, converted to programs and proved. Supported are
-// MSCCL's files and files with rings found on a machine (rings.h).
+// Imports files into the catalogue: reads them, converts them to programs and proves these. It
+// supports MSCCL's files, and files with rings found on a machine (rings.h).
 #pragma once
 
 #include <cstdint>
@@ -23,22 +23,23 @@ struct Imported {
   std::vector<Program> programs;  // by rank
 };
 
-// Throw Error(invalid_argument) that names the defect and its place in the file, also for programs
-// with wrong results. `file` is a path, used for the name and in messages.
+// Read a file's text. Throw Error(invalid_argument) that names the defect and its location in the
+// file, also if a program's results are wrong. `file` is a path, used for the name and in messages.
 Imported read_msccl(std::string_view xml, const std::string& file);
 Imported read_found_rings(std::string_view json, const std::string& file);
 
-// Imports the algorithm in a file and adds it to the catalogue; it runs on the number of ranks it
-// was written for. A file is read once, and again after its contents have changed. Throws like the
-// readers, and Error(system) if the file cannot be read. Thread-safe.
+// Imports the algorithm in a file and adds it to the catalogue; it supports only the number of
+// ranks that the file states. A file is read once, and again after its contents have changed.
+// Throws as the readers do, and Error(system) if the file cannot be read. Thread-safe.
 const Algorithm& import_algorithm(const std::string& path);
-// The same for a text with the contents of such a file.
+// Imports a text with the contents of such a file, in the same way.
 const Algorithm& import_text(const std::string& text, const std::string& path);
 
 // The algorithms named by TUTTI_ALGORITHM_FILES, which `auto` may choose besides the built-in ones.
 struct AlgorithmFiles {
   std::vector<const Algorithm*> algorithms;
-  // "the contents of PATH=#123;" for each file, which ranks compare like settings during bootstrap.
+  // Text with "the contents of PATH=#123;" for each file. Ranks compare it during bootstrap, as
+  // they compare settings.
   std::string digests;
 };
 AlgorithmFiles load_algorithm_files();

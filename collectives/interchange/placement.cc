@@ -9,7 +9,7 @@ namespace tutti {
 
 namespace {
 
-// Over all gpus, so that a hostile file cannot exhaust memory.
+// Limit over all gpus, so that a hostile file cannot exhaust memory.
 constexpr int64_t kMostScratchChunks = 1 << 24;
 
 }  // namespace
@@ -73,7 +73,7 @@ PlacedChunk Placement::home(const Key& key, int32_t size_class) {
 }
 
 const Placement::Cell* Placement::input_under(int32_t output_chunk) const {
-  if (in_place_) return nullptr;  // input and output are the same cell
+  if (in_place_) return nullptr;  // input and output are the same cell: nothing is lost
   const int32_t chunk = place_of(Space::output, output_chunk) - place_of(Space::input, 0);
   const auto found = cells_.find({'i', chunk});
   if (found == cells_.end() || found->second.at.space != Space::input) return nullptr;

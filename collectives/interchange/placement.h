@@ -2,9 +2,9 @@
 //
 // A gpu of the file has cells: its input, output and scratch chunks (input and output are the same
 // cells if the file works in place), and one cell for each value inside a fused step. A program
-// never writes its input and keeps chunks of one size class in one place. A cell is therefore read
-// from the program's input until its first write, and from the output afterwards, or from scratch
-// if there is no such output or none of the content's size class.
+// never writes its input, and the chunks that it stores in one location have one size class. So a
+// cell is read from the program's input until its first write. After that it is in the output or,
+// if the output has no such chunk or none of the content's size class, in scratch.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,12 @@ class Placement {
   // Buffer letter of values inside fused steps, which are numbered arbitrarily.
   static constexpr char kPassing = 'p';
 
-  // Returns the locations of the chunks' contents. Throws Refusal naming the first empty chunk.
+  // Returns the locations of the chunks' contents. Throws Refusal that names the first empty chunk.
   std::vector<PlacedChunk> read(const MscclRange& range);
-  // Returns the chunks to write contents of these size classes to. Appends a step that first copies
-  // to scratch any inputs still to be read that an in-place call would overwrite. `kept`: the
-  // chunks that the step itself copies, if any; a chunk copied onto itself loses nothing.
+  // Returns the chunks to which contents of these size classes must be written. If an in-place call
+  // would overwrite inputs that are still to be read, it first appends a step that copies them to
+  // scratch. `kept`: the chunks that the step itself copies, if any; a chunk copied onto itself
+  // loses nothing.
   std::vector<PlacedChunk> write(const MscclRange& range, const std::vector<int32_t>& size_classes,
                                  const std::vector<PlacedChunk>* kept, std::vector<Step>& steps);
   // Announces a future read; read() consumes the announcement.
@@ -63,7 +64,7 @@ class Placement {
   using Key = std::pair<char, int32_t>;
 
   Key key(char buffer, int32_t index) const;
-  // Returns the number of a chunk such that chunks that alias in place have equal numbers.
+  // Returns a number of the chunk that is the same for chunks which alias each other in place.
   int32_t place_of(Space space, int32_t chunk) const;
   // Returns the output chunk that a cell represents, or -1.
   int32_t output_of(const Key& key) const;
@@ -75,7 +76,7 @@ class Placement {
 
   Collective collective_;
   Shape shape_;
-  Program program_;  // chunk counts only
+  Program program_;  // used for its chunk counts only
   bool in_place_;
   bool has_output_;
   int32_t classes_;

@@ -1,4 +1,4 @@
-// Resolves a user's name of an algorithm.
+// Finds the algorithm that a user's name means.
 #pragma once
 
 #include <string_view>
@@ -8,13 +8,13 @@
 
 namespace tutti {
 
-// True for the name of an importable file: "allreduce.xml", "rings.json".
+// Returns true for the name of an importable file: "allreduce.xml", "rings.json".
 bool is_algorithm_file(std::string_view name);
 
-// Resolves a name of the catalogue, a composition "hierarchical(A,B,C)"
-// (algorithms/hierarchical.h), or the path of a file, which is imported (msccl_import.h). The
-// latter two are added to the catalogue. Throws Error(invalid_argument) for an unknown name, a
-// defective file, or an algorithm of another collective. Thread-safe.
+// Returns the algorithm. `name` is a name of the catalogue, a composition "hierarchical(A,B,C)"
+// (algorithms/hierarchical.h), or the path of a file, which is imported (msccl_import.h).
+// Compositions and imported algorithms are added to the catalogue. Throws Error(invalid_argument)
+// for an unknown name, a defective file, or an algorithm of another collective. Thread-safe.
 const Algorithm& resolve_algorithm(Collective collective, std::string_view name);
 
 }  // namespace tutti

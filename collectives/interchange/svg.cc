@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kLeft = 96;  // x of the first column
 constexpr double kRight = 60;
-constexpr double kMark = 7;  // radius
+constexpr double kMark = 7;  // radius of a mark
 constexpr const char* kInk = "#222222";
 constexpr const char* kPale = "#bbbbbb";
 
@@ -42,7 +42,7 @@ int64_t chunks_in(const RangeList& ranges) {
   return count;
 }
 
-// Evenly spaced hues, dark enough to read on white.
+// Returns the colour of a part: evenly spaced hues, dark enough to read on white.
 std::string colour(int32_t part, int32_t all) {
   return svg::hsl(static_cast<double>(part % all) / all, 0.81, 0.42);
 }
@@ -71,7 +71,7 @@ class Drawing {
     for (int32_t round = 0; round < timing_.rounds; ++round) draw_round(round);
     for (const TimedMessage& message : timing_.messages) draw_message(message);
     draw_local_steps();
-    body_ << labels_.str() << marks_.str() << sums_.str();  // above all lines
+    body_ << labels_.str() << marks_.str() << sums_.str();  // drawn last, above all lines
     const double width = std::max(930.0, x(static_cast<int32_t>(plans_.size()) - 1) + kRight);
     const double height = time_to_y(timing_.rounds) + 44;
     return svg::document(title, width, height, body_.str());
@@ -253,17 +253,17 @@ class Drawing {
 
   std::span<const Plan> plans_;
   const Timing& timing_;
-  double column_ = 0;  // width
+  double column_ = 0;  // width of a column
   double top_ = 0;
   std::vector<double> y_;  // by round: its start, below top_
   std::ostringstream body_;
   std::ostringstream labels_;
   std::ostringstream marks_;
-  std::ostringstream sums_;  // marks drawn on top
+  std::ostringstream sums_;  // marks of reductions, drawn on top
   struct Label {
     double x;
     double y;
-    double half;  // half of its width
+    double half;  // half of the label's width
   };
   std::vector<Label> taken_;
 };

@@ -11,17 +11,17 @@
 
 namespace tutti {
 
-// The figures that papers report.
+// Figures of an algorithm that papers report.
 struct Figures {
   int32_t rounds = 0;
   int64_t messages = 0;
-  // Largest amount that any rank sends, in multiples of the larger of the call's two buffers.
+  // The largest amount that any rank sends, in multiples of the larger of the call's two buffers.
   double volume = 0;
 };
 Figures figures(std::span<const Plan> plans, const Timing& timing);
 
-// Returns the parts of the data in a range list: "0-3,8", or "i3" and the like if chunks of one
-// number hold different data (all_to_all). Long lists are truncated.
+// Returns a label for the parts of the data in a range list: "0-3,8", or "i3" and the like if
+// chunks with the same number hold different data (all_to_all). Long lists are truncated.
 std::string parts(const Plan& plan, const RangeList& ranges);
 
 // Returns a complete SVG document. `subtitle`: lines below the title.

@@ -12,7 +12,8 @@
 
 namespace tutti {
 
-// Half of a fused step, or all of any other step: what one step of a program can express.
+// Unit of execution, which one step of a program can express: half of a fused step, or all of any
+// other step.
 struct Action {
   StepKind kind = StepKind::copy;
   bool is_nop = false;
@@ -43,7 +44,8 @@ struct Threadblock {
   }
 };
 
-// `passing`: number of cells for values inside fused steps that are in use; it grows.
+// Splits the threadblock's steps into actions. `passing`: number of cells in use for values inside
+// fused steps; it is increased.
 std::vector<Action> actions_of(const MscclThreadblock& threadblock, int32_t& passing);
 MscclRange passing_range(int32_t& passing, int32_t count);
 

@@ -10,12 +10,12 @@ namespace tutti {
 namespace {
 
 struct Rounds {
-  std::vector<int32_t> begun;  // by step
+  std::vector<int32_t> begun;  // by step: round in which it begins
   std::vector<int32_t> ended;
 };
 
-// A step begins when the last of its predecessors has ended. Sends take one round, all other steps
-// none.
+// Returns the rounds. A step begins when the last of its predecessors has ended. Sends take one
+// round, all other steps none.
 Rounds rounds_of(const StepGraph& graph, std::span<const Plan> plans) {
   std::vector<int32_t> lengths;
   for (const Plan& plan : plans) {

@@ -1,5 +1,5 @@
-// Times an algorithm's steps as if every message took one round and everything else none: the
-// picture that papers draw. Not a prediction of time.
+// Assigns rounds to an algorithm's steps, as if every message took one round and everything else no
+// time: the picture that papers draw. It does not predict the time.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,16 @@ struct TimedMessage {
   int32_t to = 0;
   int32_t send_step = 0;  // step number at the sender
   int32_t recv_step = 0;  // step number at the receiver
-  int32_t sent = 0;       // round at whose start it is sent; it arrives at its end
-  int32_t taken = 0;      // round at whose start the receiver has consumed it
+  // Number of the round at whose start it is sent; it arrives at the end of that round.
+  int32_t sent = 0;
+  int32_t taken = 0;  // number of the round at whose start the receiver has consumed it
 };
 
 struct Timing {
   int32_t rounds = 0;
-  std::vector<TimedMessage> messages;       // in the order of their sending
-  std::vector<std::vector<int32_t>> ended;  // by rank and step: rounds passed at its end
+  std::vector<TimedMessage> messages;  // in the order in which they are sent
+  // By rank and step: number of rounds passed when it ends.
+  std::vector<std::vector<int32_t>> ended;
 };
 
 // Schedules each step as early as its data, its messages and the order of messages to one peer

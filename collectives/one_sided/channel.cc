@@ -44,7 +44,8 @@ Channel::Channel(Communicator requests, Communicator replies, int source,
 
 // --- This rank's own requests ---
 
-// The caller holds added_mutex_, so that messages leave in the order of their requests.
+// Sends the pending message to `rank`. The caller holds added_mutex_, so that messages leave in the
+// order of their requests.
 std::optional<Work> Channel::dispatch(int rank) {
   Bytes& added = added_[static_cast<size_t>(rank)];
   if (added.empty()) return std::nullopt;
@@ -140,7 +141,7 @@ Work Channel::current() {
   return current_;
 }
 
-// Makes `work` the service's call in flight and `then` its continuation. The caller holds
+// Makes `work` the service's call in flight and `then` the step that follows it. The caller holds
 // service_mutex_.
 void Channel::follow(Work work, Step then) {
   current_ = work;
@@ -149,8 +150,8 @@ void Channel::follow(Work work, Step then) {
   });
 }
 
-// A call that completes at once enters here from within follow(); the loop below then runs its
-// step, so that steps do not nest.
+// Continues after the service's call. A call that completes at once enters here from within
+// follow(); the loop below then runs its step, so that steps do not nest.
 void Channel::go_on(const Error* error, Step then) {
   const std::scoped_lock lock(service_mutex_);
   if (stopped_) return;
@@ -169,7 +170,7 @@ void Channel::go_on(const Error* error, Step then) {
   is_serving_ = false;
 }
 
-// The other ranks wait for this rank's answers, so the failure aborts the channel.
+// Aborts the channel after a failure, because the other ranks wait for this rank's answers.
 void Channel::fail(const Error& error) {
   failure_ = error;
   end(error.what());
@@ -187,7 +188,8 @@ void Channel::refuse_request(const std::string& how) {
               {.where = "one-sided call", .cause = "the ranks run different programs"});
 }
 
-// The sender has checked its requests: a malformed one was not sent by a window.
+// Checks a received request. Windows check requests before they send them, so a malformed one was
+// not sent by a window.
 void Channel::check_request(const Header& header) const {
   if (header.kind == Kind::signal) {
     if (header.offset >= kSignals) refuse_request(cat("names signal ", header.offset));

@@ -1,5 +1,5 @@
-// Request messages between this rank and others that fail together. Any thread that makes progress
-// in the job serves incoming requests (Work::on_end).
+// Carries request messages between this rank and others; if one of these ranks fails, the channel
+// fails on all. Any thread that makes progress in the job serves incoming requests (Work::on_end).
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,12 @@
 
 namespace tutti::one_sided {
 
-// Ranks are those of the channel's communicators. Thread-safe.
+// A channel. Ranks are those of its communicators. Thread-safe.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  // `requests` and `replies` connect the same ranks and are used only by this channel. Requests are
-  // accepted from `source`, which may be kAnySource. `part` outlives the channel.
+  // Creates the channel. `requests` and `replies` connect the same ranks and are used only by this
+  // channel. Requests are accepted from `source`, which may be kAnySource. `part` outlives the
+  // channel.
   Channel(Communicator requests, Communicator replies, int source, std::shared_ptr<OwnPart> part);
 
   Communicator& replies() { return replies_; }
@@ -36,12 +37,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void add(int rank, const Header& header, const void* payload, uint64_t bytes);
   // Sends all pending messages.
   void send_added();
-  // As send(), with any number of bytes; returns when the data have been sent.
+  // Sends a request and any number of bytes of data; returns when the data have been sent.
   void send_data(int rank, const Header& header, const void* data);
   // Sends a request and blocks until its answer arrives.
   void ask(int rank, Header header, void* answer, uint64_t bytes);
 
-  // Number of arrivals of other ranks at fences so far.
+  // Returns the number of arrivals of other ranks at fences so far.
   uint64_t arrivals() const { return arrivals_.load(std::memory_order_acquire); }
 
   // Starts serving requests. Call it once.
@@ -50,11 +51,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void stop();
   // Fails the channel on all ranks with this reason. Unflushed requests may be lost.
   void end(const std::string& why);
-  // Returns the service's receive in flight, which a waiting thread can progress. Throws the
-  // channel's failure.
+  // Returns the receive that is in flight for the next request, so that a waiting thread can make
+  // progress on it. Throws the channel's failure.
   Work current();
-  // Waits at most `at_most` for a request to be served. A thread that waits repeatedly passes the
-  // same handle, which lets it find out which ranks are missing. Throws the channel's failure.
+  // Waits for a request to be served, for at most `at_most`. A thread that waits repeatedly passes
+  // the same handle, which lets it find out which ranks are missing. Throws the channel's failure.
   void wait_for_request(std::optional<Work>& handle, std::chrono::nanoseconds at_most);
   // Throws the channel's failure, if it has failed.
   void check() const { abort_->throw_if_raised(); }
@@ -90,7 +91,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::mutex added_mutex_;
   std::vector<Bytes> added_;  // by rank: the next message
   std::mutex sent_mutex_;
-  std::deque<Work> sent_;  // this rank's latest messages
+  std::deque<Work> sent_;  // messages that this rank has sent latest
   std::atomic<uint32_t> tags_{0};
   std::atomic<uint64_t> arrivals_{0};
   std::mutex data_mutex_;

@@ -1,5 +1,5 @@
-// This rank's part of a window: the operations that requests perform on it, serialized where
-// needed.
+// This rank's part of a window, and the operations that requests perform on it. Operations are
+// serialised where needed.
 #pragma once
 
 #include <array>
@@ -15,15 +15,17 @@
 
 namespace tutti::one_sided {
 
-// dst = dst op from. The caller holds the lock.
+// Computes dst = dst op from. The caller holds the lock.
 void combine(std::byte* dst, const void* from, uint64_t bytes, DType dtype, ReduceOp op);
-// Writes `desired` if the value is `expected`; returns the old value. The caller holds the lock.
+// Writes `desired` if the value is `expected`, and returns the old value. The caller holds the
+// lock.
 uint64_t swap(std::byte* at, uint64_t bytes, uint64_t expected, uint64_t desired);
 
-// Thread-safe.
+// A part. Thread-safe.
 class OwnPart {
  public:
-  // `shared`: the view shared within the host, may be empty. `check`: passed to SharedPart::lock().
+  // Creates the part. `shared`: the view shared within the host; it may be empty. `check`: passed
+  // to SharedPart::lock().
   OwnPart(std::span<std::byte> memory, SharedPart shared, std::function<bool(int holder)> check);
 
   std::span<std::byte> memory() const { return memory_; }
@@ -35,20 +37,21 @@ class OwnPart {
   uint64_t swap(uint64_t offset, uint64_t bytes, uint64_t expected, uint64_t desired);
   void add_signal(uint64_t slot, uint64_t count);
   bool take_signal(uint64_t slot, uint64_t count);
-  // Between begin_sleep() and end_sleep() of a thread that waits for a signal, signallers wake it.
+  // Begin and end the sleep of a thread that waits for a signal. In between, ranks that signal also
+  // wake it.
   void begin_sleep();
   void end_sleep();
 
  private:
-  // Excludes all other combining operations on the memory, by threads of this process and by ranks
-  // of the host.
+  // RAII lock that excludes all other combining operations on the memory, by threads of this
+  // process and by ranks of the host.
   class Locked;
   std::array<std::atomic<uint64_t>, kSignals>& signals();
 
   const std::span<std::byte> memory_;
   const SharedPart shared_;
   const std::function<bool(int holder)> check_;
-  std::array<std::atomic<uint64_t>, kSignals> own_signals_ = {};  // if none are shared
+  std::array<std::atomic<uint64_t>, kSignals> own_signals_ = {};  // used if no signals are shared
   mutable std::mutex mutex_;
 };
 

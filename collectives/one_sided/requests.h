@@ -11,13 +11,14 @@
 namespace tutti::one_sided {
 
 inline constexpr uint64_t kSegment = 32 << 10;
-// Length of the longest message: one request of kSegment bytes, or many short ones.
+// Length of the longest message, in bytes. It has one request of kSegment bytes, or many short
+// ones.
 inline constexpr uint64_t kMessage = kSegment + (4 << 10);
 
 enum class Kind : uint8_t {
-  put,         // payload in the message
-  put_data,    // payload in the source's next message with kDataTag; last request of its message
-  get,         // answered with the data
+  put,       // payload in the message
+  put_data,  // payload in the source's next message with kDataTag; a message ends with this request
+  get,       // answered with the data
   accumulate,  // payload in the message
   swap,        // answered with the old value
   signal,
@@ -31,8 +32,8 @@ struct Header {
   ReduceOp op = ReduceOp::sum;
   uint8_t unused = 0;
   int32_t reply_tag = 0;
-  uint64_t offset = 0;  // signal: its slot
-  uint64_t bytes = 0;   // signal: its count
+  uint64_t offset = 0;  // of a signal: its slot
+  uint64_t bytes = 0;   // of a signal: its count
   uint64_t expected = 0;
   uint64_t desired = 0;
 };

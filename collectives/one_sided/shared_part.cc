@@ -24,7 +24,7 @@ SharedPart::SharedPart(Paths& paths, const PartPlace& place, int ranks, int own,
   reinterpret_cast<PartControl*>(control.get())->users.fetch_add(1);
   control_ = {reinterpret_cast<PartControl*>(control.get()),
               [control, process = ::getpid()](PartControl* mapped) {
-                // Last access to the mapping. A fork()ed child has only a copy of it.
+                // This is the last access to the mapping. A fork()ed child has only a copy of it.
                 if (::getpid() == process) mapped->users.fetch_sub(1);
               }};
   entry_ = &control_->entry(own);

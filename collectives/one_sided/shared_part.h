@@ -1,12 +1,12 @@
 // A rank's part of a window as the ranks of its host see it: the memory and, beside it in shared
-// memory, the control words that they synchronize by.
+// memory, the control words by which they synchronise.
 //
 //   control   | lock, closed | signals | entry of rank 0 | entry of rank 1 | ...
 //   data      | the part ...
 //
-// A rank that accesses another rank's part sets its own entry and then checks that the part is not
-// closed. The owner closes the part and then waits until all entries are clear. So no access is in
-// flight in memory that its owner has freed. The control block stays mapped until no rank uses it.
+// A rank that accesses another rank's part first sets its own entry and then checks that the part
+// is not closed. The owner closes the part and then waits until all entries are clear, so no access
+// is in flight when it frees the memory. The control block stays mapped until no rank uses it.
 // Entries need no atomic read-modify-write while a single thread uses the window
 // (base/asymmetric_fence.h).
 #pragma once
@@ -24,17 +24,18 @@
 
 namespace tutti::one_sided {
 
-inline constexpr int kSignals = 64;  // counters per rank
+inline constexpr int kSignals = 64;  // number of counters per rank
 
-// In shared memory, initially zero.
+// Control words of a part in shared memory, initially zero.
 struct PartControl {
-  alignas(64) std::atomic<uint32_t> lock;  // 1 + rank of the holder, during a combining operation
+  // 1 + rank of the holder during a combining operation; 0: free.
+  alignas(64) std::atomic<uint32_t> lock;
   alignas(64) std::atomic<uint32_t> closed;
   std::atomic<uint32_t> sleepers;  // owner's threads that sleep until a signal arrives
-  std::atomic<uint32_t> users;     // other ranks that have the part mapped
+  std::atomic<uint32_t> users;     // number of other ranks that have the part mapped
   alignas(64) std::array<std::atomic<uint64_t>, kSignals> signals;
   struct alignas(64) Entry {
-    std::atomic<uint32_t> of_first;   // set by the rank's first thread
+    std::atomic<uint32_t> of_first;   // set while the rank's first thread is inside
     std::atomic<uint32_t> of_others;  // number of its other threads inside
   };
 
@@ -45,10 +46,10 @@ struct PartControl {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// Location of a part, as exchanged by the ranks.
+// Location of a part, which the ranks exchange.
 struct PartPlace {
   uint64_t bytes = 0;
-  uint64_t data = kNone;  // Paths::place_of()
+  uint64_t data = kNone;  // result of Paths::place_of()
   uint64_t control = kNone;
   uint64_t light_fences = 0;  // 1: heavy fences of other ranks reach this rank
   static constexpr uint64_t kNone = ~uint64_t{0};
@@ -59,10 +60,11 @@ struct PartPlace {
 // A view of a rank's part, its own or another rank's.
 class SharedPart {
  public:
-  SharedPart() = default;  // not shared
-  // Rank `own`'s view of another rank's part; not shared if it cannot be mapped.
+  SharedPart() = default;  // makes a view that is not shared
+  // Creates rank `own`'s view of another rank's part. It is not shared if the part cannot be
+  // mapped.
   SharedPart(Paths& paths, const PartPlace& place, int ranks, int own, bool light_fences);
-  // The owner's view.
+  // Creates the owner's view.
   SharedPart(std::span<std::byte> data, const std::shared_ptr<void>& control, int own,
              bool light_fences);
 
@@ -75,7 +77,7 @@ class SharedPart {
                                                : std::memory_order_seq_cst) != 0;
   }
   enum class Entered : uint8_t { no, first, other };
-  // Returns `no` if the part is closed; otherwise the caller must call leave().
+  // Begins an access. Returns `no` if the part is closed; otherwise the caller must call leave().
   Entered enter() const {
     PartControl::Entry& entry = *entry_;
     const bool is_first = is_first_thread();
@@ -101,19 +103,19 @@ class SharedPart {
   }
 
   // Acquires the lock of combining operations. While another rank holds it, check(holder) is called
-  // repeatedly: it returns true if the holder has died, in which case this rank takes over the
-  // lock, and throws if the window has failed.
+  // repeatedly. It returns true if the holder has died; then this rank takes over the lock. It
+  // throws if the window has failed.
   template <typename Check>
   void lock(const Check& check) const {
     if (!try_lock()) wait_for_lock(check);
   }
   void unlock() const { control_->lock.store(0, std::memory_order_release); }
 
-  // Called by the owner: no rank can enter afterwards. Returns true when no rank is inside, or
-  // false if is_over(rank) reports that a rank inside will never leave; the memory must then not be
-  // freed.
+  // Closes the part; called by the owner. No rank can enter afterwards. Returns true when no rank
+  // is inside. Returns false if is_over(rank) reports that a rank inside will never leave; the
+  // memory must then not be freed.
   bool close(int ranks, const std::function<bool(int rank)>& is_over) const;
-  // Takes ownership of the part's memory and frees it once no other rank has it mapped, which is
+  // Takes ownership of the part's memory and frees it once no other rank has it mapped. That is
   // checked whenever a window ends.
   static void free_when_unused(const SharedPart& part, const std::shared_ptr<void>& memory);
 
@@ -128,8 +130,8 @@ class SharedPart {
 
   std::shared_ptr<std::byte> data_;
   std::shared_ptr<PartControl> control_;
-  PartControl::Entry* entry_ = nullptr;  // this rank's
-  // The thread that uses Entry::of_first.
+  PartControl::Entry* entry_ = nullptr;  // entry of this rank
+  // The thread that uses Entry::of_first, that is, the first one that entered.
   std::shared_ptr<std::atomic<const void*>> first_;
   int own_ = 0;
   bool light_fences_ = false;

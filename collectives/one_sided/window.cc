@@ -41,7 +41,7 @@ uint64_t bytes_in(const ConstBuffer& buffer) {
   return bytes;
 }
 
-// Copying a word inline is faster than a function call.
+// Copies bytes. Copying a word inline is faster than a function call.
 inline void copy(void* to, const void* from, uint64_t bytes) {
   if (bytes == sizeof(uint64_t)) {
     std::memcpy(to, from, sizeof(uint64_t));
@@ -172,7 +172,7 @@ void Window::accumulate(ConstBuffer from, int rank, uint64_t offset, ReduceOp op
   }
 }
 
-// At most kSegment bytes: other accumulate calls see all of it or none.
+// Combines at most kSegment bytes: other accumulate calls see all of the segment's update or none.
 void Window::accumulate_segment(State& s, int rank, const Header& header, const void* data) {
   const State::Link& to = s.link(rank);
   if (to.part) {
@@ -197,7 +197,7 @@ uint64_t Window::compare_and_swap(DType type, uint64_t expected, uint64_t desire
   s.check(rank, offset, bytes);
   const State::Link& to = s.link(rank);
   if (to.part) {
-    // The holder of a lock implemented with such a word may wait for this rank.
+    // The word may implement a lock, whose holder may wait for this rank.
     s.make_progress_at_times();
     const State::Inside inside(s, rank);
     const State::Combining combining(s, rank);

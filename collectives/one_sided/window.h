@@ -10,30 +10,31 @@
 //
 // Memory shared by the ranks of a host (allocate(), or memory from Communicator::allocate() and
 // register_memory()) is accessed in place without help from its owner. All other accesses are
-// messages, over every provider. The owner serves them whenever one of its threads is inside a call
-// or a wait of the job, and with TUTTI_PROGRESS_THREAD=1 also while all its threads compute.
+// messages, which any transport carries. The owner serves them whenever one of its threads is
+// inside a call or a wait of the job, and with TUTTI_PROGRESS_THREAD=1 also while all its threads
+// compute.
 //
 // Order and completion:
 //   - Requests of one rank to another are served in the order of its calls.
 //   - put() and accumulate() return once the source may be overwritten (local completion). Short
 //     requests sent as messages are batched; the batch is sent at the latest with this rank's next
-//     other call to that rank, or when it waits for a signal.
+//     other call to that rank, or when this rank waits for a signal.
 //   - flush() returns once all earlier requests of this rank have taken effect in the owner's
 //     memory (remote completion).
 //   - accumulate() and compare_and_swap() are atomic per segment of kSegment bytes with respect to
 //     each other, including the owner's own. put() and get() are not atomic, as in MPI (MPI 4.1,
-//     section 12.7): a concurrent write or update may be seen in part.
+//     section 12.7): a concurrent access may see a part of a write or update.
 //   - The owner sees other ranks' writes after fence(), or after wait_signal() for a signal that
 //     followed them. Its plain stores are visible to requests that are served after its next call.
 //   - At most 64 requests of a rank are in flight as messages: further calls block.
 //
 // Errors: a failure of the window's communicator (a dead rank: Error(rank_died)) fails every call
 // on the window and stops its service. With Members::may_die only calls to the dead rank fail, with
-// an error that names it. A part that its owner has ended fails the calls to it.
+// an error that names it. Once an owner has ended its part, calls to that part fail.
 // Error(invalid_argument) is thrown for ranks, ranges, types and operators that do not fit; nothing
 // is sent then.
 //
-// Threads: any thread may call, several may call concurrently.
+// Threads: any thread may call; several may call concurrently.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +50,8 @@
 namespace tutti {
 
 namespace one_sided {
-struct Header;     // requests.h
-class SharedPart;  // shared_part.h
+struct Header;     // defined in requests.h
+class SharedPart;  // defined in shared_part.h
 }  // namespace one_sided
 
 // Effect of a member's death on the others.
@@ -62,13 +63,14 @@ enum class Members : uint8_t {
 class Window {
  public:
   static constexpr uint64_t kSegment = 32 << 10;  // bytes of a request sent in one message
-  static constexpr int kSignals = 64;             // slots per rank
+  static constexpr int kSignals = 64;             // number of slots per rank
 
-  // Collective among all ranks of `world`, whose ranks the window uses. `memory` is this rank's
-  // part, of any size. The caller owns it and keeps it alive until free() has returned or the
-  // window is destroyed.
+  // Creates the window. Collective among all ranks of `world`, whose rank numbers the window uses.
+  // `memory` is this rank's part, of any size. The caller owns the memory and keeps it alive until
+  // free() has returned or the window is destroyed.
   Window(Communicator world, std::span<std::byte> memory, Members members = Members::end_together);
-  // The same with memory owned by the window: zeroed, and shared with the ranks of the host.
+  // Creates a window with memory that it owns, `bytes` long on this rank, zeroed, and shared with
+  // the ranks of the host. Collective.
   static Window allocate(Communicator world, uint64_t bytes,
                          Members members = Members::end_together);
   // Ends the window on this rank only: later calls of other ranks to it fail. Blocks until accesses
@@ -81,13 +83,13 @@ class Window {
   int size() const;
   uint64_t bytes_of(int rank) const;    // size of a rank's part
   std::span<std::byte> memory() const;  // this rank's part
-  // True if calls to the rank access its memory in place, without messages.
+  // Returns true if calls to `rank` access its memory in place, without messages.
   bool is_shared(int rank) const;
   // Returns a rank's part as mapped by this rank, for direct accesses; empty if the rank's memory
   // is not shared. Valid until the window ends.
   std::span<std::byte> mapped(int rank) const;
-  // RAII lock: while it lives, no other thread of any rank combines or swaps in the rank's part.
-  // For updates of mapped() memory, whose owner must not end the window meanwhile. Throws
+  // RAII lock: while it lives, no other thread of any rank combines or swaps in the rank's part. It
+  // is for updates of mapped() memory, whose owner must not end the window meanwhile. Throws
   // Error(unsupported) if that memory is not mapped, and for dead ranks the errors of accumulate().
   class Exclusion {
    public:
@@ -100,29 +102,31 @@ class Window {
     const one_sided::SharedPart& part_;
   };
 
-  // Writes `from` at byte offset `offset` of a rank's part.
+  // Writes `from` to byte offset `offset` of the part of `rank`. It returns once `from` may be
+  // overwritten.
   void put(ConstBuffer from, int rank, uint64_t offset);
-  // Reads from byte offset `offset` of a rank's part; blocks until the data have arrived.
+  // Reads from byte offset `offset` of the part of `rank`; blocks until the data have arrived.
   void get(Buffer into, int rank, uint64_t offset);
-  // window[i] = window[i] op from[i], for all operators except avg, premul_sum and user.
+  // Computes window[i] = window[i] op from[i], from byte offset `offset` on, for all operators
+  // except avg, premul_sum and user.
   void accumulate(ConstBuffer from, int rank, uint64_t offset, ReduceOp op);
   // Writes `desired` if the integer at the offset equals `expected`; returns the old value. `type`
   // is i32, u32, i64 or u64. Blocks.
   uint64_t compare_and_swap(DType type, uint64_t expected, uint64_t desired, int rank,
                             uint64_t offset);
 
-  // Adds `count` to a rank's counter `slot`, after all earlier requests of this rank to it.
+  // Adds `count` to counter `slot` of `rank`, after all earlier requests of this rank to it.
   void signal(int rank, int slot, uint64_t count = 1);
-  // Blocks until this rank's counter is at least `count`, then subtracts `count`.
+  // Blocks until counter `slot` of this rank is at least `count`, then subtracts `count`.
   void wait_signal(int slot, uint64_t count = 1);
 
   // Blocks until all earlier requests of this rank to `rank` have taken effect there.
   void flush(int rank);
-  // Flushes all surviving ranks.
+  // Flushes the requests to all surviving ranks.
   void flush_all();
-  // Collective among the surviving ranks: flush_all() on each, then a barrier.
+  // Flushes the requests to all ranks, then waits for all. Collective among the surviving ranks.
   void fence();
-  // Collective: a fence, then the end of the window.
+  // Runs a fence, then ends the window on all ranks. Collective.
   void free();
   // Fails all calls on the window, on every rank, with Error(aborted, reason).
   void abort(const std::string& reason);

@@ -24,7 +24,8 @@ using one_sided::SharedPart;
 
 namespace {
 
-constexpr std::chrono::seconds kPatience{2};  // for accesses in progress when the window failed
+// Grace period for accesses in progress when the window failed.
+constexpr std::chrono::seconds kPatience{2};
 // Time spent on one channel before the other channels are checked.
 constexpr std::chrono::milliseconds kTurn{1};
 constexpr std::chrono::milliseconds kLookAgain{50};
@@ -41,14 +42,14 @@ Window::State::State(Communicator& world, std::span<std::byte> memory, std::shar
   try {
     share(world, memory);
     open_channels(world, members);
-    world.barrier();  // every rank serves requests
+    world.barrier();  // waits until every rank serves requests
   } catch (...) {
     shut_down();
     throw;
   }
 }
 
-// The ranks exchange the locations of their parts and map those that they can.
+// Exchanges the locations of the parts, and maps the parts of the ranks that share memory.
 void Window::State::share(Communicator& world, std::span<std::byte> memory) {
   const int ranks = world.size();
   Paths* const paths = internal::paths_of(world);
@@ -78,8 +79,8 @@ void Window::State::share(Communicator& world, std::span<std::byte> memory) {
       [this](int holder) { return has_died(holder); });
 }
 
-// Opens one channel for all ranks, or one per other rank, which two ranks create at a time: all
-// ranks in the same order of pairs.
+// Opens one channel for all ranks, or one per other rank. Two ranks at a time create such a
+// channel; all ranks follow the same order of pairs.
 void Window::State::open_channels(Communicator& world, Members members) {
   const auto add = [this](Communicator requests, Communicator replies, int source) {
     channels_.push_back(
@@ -111,8 +112,8 @@ Window::State::~State() {
 }
 
 void Window::State::shut_down() {
-  // Dead ranks are not waited for. (With end_together one death fails all channels, and the dead
-  // rank is not known: the time limit then applies to every rank.)
+  // Dead ranks are not waited for. (With end_together one death fails all channels, and it is not
+  // known which rank died, so the time limit applies to every rank.)
   std::vector<bool> dead;
   for (const Link& to : links_) dead.push_back(to.channel != nullptr && to.channel->failed());
   for (const std::shared_ptr<Channel>& channel : channels_) {
@@ -178,15 +179,16 @@ void Window::State::send_added() {
   }
 }
 
-// A thread that waits for one call progresses all calls of the job.
+// Waits on one channel, which progresses all calls of the job, and then checks the others.
 void Window::State::wait_for_requests(std::vector<std::optional<Work>>& handles) {
-  if (channels_.empty()) return std::this_thread::sleep_for(kTurn);  // single rank
+  // A single rank has no channels.
+  if (channels_.empty()) return std::this_thread::sleep_for(kTurn);
   handles.resize(channels_.size());
   if (together_) return channels_[0]->wait_for_request(handles[0], kLookAgain);
   for (size_t i = 0; i < channels_.size(); ++i) {
     try {
       return channels_[i]->wait_for_request(handles[i], kTurn);
-    } catch (const Error&) {  // that rank has died or dies meanwhile
+    } catch (const Error&) {  // that rank has died, or dies meanwhile
     }
   }
   throw Error(ErrorCode::rank_died, "all other ranks of the window have died or left");

@@ -18,7 +18,7 @@ namespace tutti {
 
 class Window::State {
  public:
-  // Collective. `owner` keeps the memory alive if the window owns it.
+  // Creates the state. Collective. `owner` keeps the memory alive if the window owns it.
   State(Communicator& world, std::span<std::byte> memory, std::shared_ptr<void> owner,
         Members members);
   ~State();
@@ -36,16 +36,16 @@ class Window::State {
     if (!is_rank || offset > all || bytes > all - offset) refuse_range(rank, offset, bytes);
   }
 
-  // Access to a part: in place if `part` is shared, otherwise by a channel.
+  // How this rank accesses a part: in place if `part` is shared, otherwise by a channel.
   struct Link {
     uint64_t bytes = 0;
     one_sided::SharedPart part;
     std::shared_ptr<one_sided::Channel> channel;
-    int there = 0;  // rank within the channel
+    int there = 0;  // the rank's number in the channel
   };
   const Link& link(int rank) const { return links_[static_cast<size_t>(rank)]; }
 
-  // Returns a rank's part in shared memory, also this rank's own; may be empty.
+  // Returns a rank's part (possibly this rank's) in shared memory; it may be empty.
   const one_sided::SharedPart& shared_part(int rank) const {
     return rank == rank_ ? own_->shared() : link(rank).part;
   }
@@ -87,28 +87,31 @@ class Window::State {
     if (link(rank).channel->failed() || link(rank).part.is_closed()) refuse_access(rank);
   }
 
-  // The check of SharedPart::lock() while `holder` holds the lock.
+  // Returns true if `holder` has died: the check of SharedPart::lock() while `holder` holds the
+  // lock.
   bool has_died(int holder) const;
 
-  // Serves other ranks' requests, also for an owner that only reads its memory in a loop.
+  // Serves other ranks' requests. This also works for an owner that only reads its memory in a
+  // loop.
   void make_progress();
-  // The same at every 64th call if other ranks reach this rank by messages, because calls that
-  // access memory in place make no progress otherwise.
+  // Calls make_progress() in every 64th call if other ranks reach this rank by messages, because
+  // calls that access memory in place make no progress otherwise.
   void make_progress_at_times() {
     constexpr uint32_t kCalls = 64;
     if (reached_by_messages_ && calls_.fetch_add(1, std::memory_order_relaxed) % kCalls == 0) {
       make_progress();
     }
   }
-  // Sends pending messages, on which other ranks' requests may depend, before this rank waits.
+  // Sends pending messages. It must be called before this rank waits, because other ranks' progress
+  // may depend on them.
   void send_added();
-  // Waits a while for any request to be served. Throws the window's failure on this rank. The
-  // caller passes the same `handles` to successive calls.
+  // Waits a while until any request is served. Throws the window's failure on this rank. The caller
+  // passes the same `handles` to successive calls.
   void wait_for_requests(std::vector<std::optional<Work>>& handles);
-  // Returns true for a dead rank without which the window continues.
+  // Returns true for a dead rank, if the window continues without it.
   bool is_gone(int rank) const;
   bool goes_on() const { return !together_; }
-  // Barrier among the surviving ranks.
+  // Waits until all surviving ranks have called it.
   void meet();
   // Records that all ranks end the window now.
   void set_freed() { freed_ = true; }
@@ -124,8 +127,8 @@ class Window::State {
   const int rank_;
   const std::shared_ptr<void> owner_;
   std::shared_ptr<one_sided::OwnPart> own_;
-  std::vector<Link> links_;                                    // by rank
-  std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // distinct
+  std::vector<Link> links_;                                    // links to the parts, by rank
+  std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // distinct channels of links_
   const int64_t process_;                                      // a fork()ed child only has a copy
   bool together_ = true;
   bool reached_by_messages_ = false;

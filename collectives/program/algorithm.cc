@@ -15,7 +15,7 @@ namespace tutti {
 
 namespace {
 
-// Algorithms added at run time. A deque, because its elements never move.
+// Algorithms added at run time. They are in a deque, whose elements never move.
 struct Additions {
   std::mutex mutex;
   std::deque<Algorithm> all;

@@ -26,33 +26,34 @@ std::string_view name(Grade grade);
 struct Algorithm {
   Collective collective = Collective::barrier;
   std::string name;
-  std::string source;          // paper
-  Grade grade = Grade::wrong;  // for every shape that it supports
-  // gather, scatter, all_to_all: no chunk passes through a third rank, so each rank needs the
-  // lengths of its own blocks only. Checked by verify.
+  std::string source;          // paper that describes it
+  Grade grade = Grade::wrong;  // its grade for every shape that it supports
+  // For gather, scatter and all_to_all: true if no chunk passes through a third rank, so that each
+  // rank needs the lengths of its own blocks only. verify checks it.
   bool direct = false;
   // If true, emit()'s ranks are positions in a layout. If false, they are the ranks themselves, as
   // in programs generated for one machine.
   bool over_positions = true;
-  // Data passes through all ranks in sequence: the algorithm takes as many rounds as there are
-  // ranks, although each rank's program is short.
+  // True if data passes through all ranks in sequence: the algorithm takes as many rounds as there
+  // are ranks, although each rank's program is short.
   bool is_pipeline = false;
   // Number of layout levels that the algorithm uses.
   int32_t levels = 0;
-  Means means = Means::shared;  // division by the number of ranks, for ReduceOp::avg
+  // Where results are divided by the number of ranks, for ReduceOp::avg.
+  Means means = Means::shared;
   // Generates the program over an ordered layout; program_of() maps it to other layouts.
   std::function<Program(const Shape& shape)> emit;
   // Returns an empty string if the shape is supported, otherwise the reason. Equal on all ranks.
   std::function<std::string(const Shape& shape)> supports = [](const Shape&) {
     return std::string();
   };
-  // Identity that ranks compare: id_of() the collective and the name, or a hash of the imported
-  // file.
+  // Identity that ranks compare: id_of() the collective and the name; for an imported algorithm a
+  // hash of the file.
   uint64_t id = 0;
 };
 
-// Width of an id, limited by the room in a call's signature. Ids within a process are checked to be
-// unique; ids of two processes collide with probability 1 in 2^36, about 7e10.
+// Width of an id in bits, limited by the room in a call's signature. Ids within a process are
+// checked to be unique. The ids of two processes collide with probability 1 in 2^36, about 7e10.
 inline constexpr int kAlgorithmIdBits = 36;
 uint64_t id_of(std::string_view identity);
 uint64_t id_of(Collective collective, std::string_view name);
@@ -63,21 +64,22 @@ const std::vector<Algorithm>& built_in_algorithms();
 std::vector<const Algorithm*> all_algorithms();
 std::vector<const Algorithm*> algorithms_for(Collective collective);
 
-// Return null if there is no such algorithm.
+// Return the algorithm, or null if there is none with this name or id.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
 const Algorithm* find_algorithm(uint64_t id);
-// Throws Error(invalid_argument) that lists the known names.
+// Returns the algorithm. Throws Error(invalid_argument) that lists the known names if there is none
+// of this name.
 const Algorithm& require_algorithm(Collective collective, std::string_view name);
 
 // Returns the program of shape.rank over shape.layout (ordered or not), including the operator's
 // arithmetic.
 Program program_of(const Algorithm& algorithm, const Shape& shape,
                    Arithmetic arithmetic = Arithmetic::none);
-// Algorithm::supports and Algorithm::grade for any layout: sums over an unordered layout are not
-// canonical.
+// Return what Algorithm::supports and Algorithm::grade say for any layout: sums over an unordered
+// layout are not canonical.
 std::string why_unsupported(const Algorithm& algorithm, const Shape& shape);
 Grade grade_of(const Algorithm& algorithm, const Shape& shape);
-// Returns the programs of all ranks; shape.rank does not matter.
+// Returns the programs of all ranks; shape.rank is not used.
 std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape,
                               Arithmetic arithmetic = Arithmetic::none);
 

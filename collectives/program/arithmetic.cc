@@ -20,16 +20,17 @@ void append(Space space, int32_t chunk, RangeList& list) {
   ++list.back().count;
 }
 
-// Returns `shift`: in place, input chunk i may be the same memory as output chunk i + shift.
+// Returns the number `shift` for which, in place, input chunk i may be the same memory as output
+// chunk i + shift.
 int32_t shift_in_place(Collective collective, const Shape& shape, const Program& program) {
   const auto start = [&](Space space) { return location(collective, program, shape, space, 0); };
   return static_cast<int32_t>(start(Space::input) - start(Space::output));
 }
 
-// Last uses of an output chunk.
+// When an output chunk is used last.
 struct End {
   int32_t writer = -1;      // last step that writes it
-  bool read_later = false;  // it, or a chunk that may alias it
+  bool read_later = false;  // true: a later step reads it, or a chunk that may alias it
 };
 
 std::vector<End> ends_of(Collective collective, const Shape& shape, const Program& program) {
@@ -50,13 +51,13 @@ std::vector<End> ends_of(Collective collective, const Shape& shape, const Progra
   return ends;
 }
 
-// Means::shared: returns true if the value that the step stores has been divided already.
+// Returns true if, with Means::shared, the value that the step stores has been divided already.
 bool takes_means(const Step& step) {
   if (step.kind == StepKind::recv) return step.wire == Wire::element;
   return step.kind == StepKind::copy && std::ranges::any_of(step.src, is_output);
 }
 
-// Divides values that steps complete in scratch and send as elements.
+// Makes steps divide values that they complete in scratch, from which they are sent as elements.
 void divide_in_scratch(Program& program) {
   std::vector<Step*> writers(static_cast<size_t>(program.scratch_chunks), nullptr);
   for (Step& step : program.steps) {
@@ -73,7 +74,8 @@ void divide_in_scratch(Program& program) {
   }
 }
 
-// Sharing is possible only where a result exists once: in all_reduce and reduce.
+// Adds divisions by the number of ranks. A rank may divide for others only if a result is completed
+// once: in all_reduce and reduce.
 Program with_means(Means means, Collective collective, const Shape& shape, Program program) {
   const std::vector<End> ends = ends_of(collective, shape, program);
   const bool completed = means == Means::completed && collective == Collective::reduce;
@@ -82,7 +84,7 @@ Program with_means(Means means, Collective collective, const Shape& shape, Progr
   const size_t steps = program.steps.size();
   for (size_t i = 0; i < steps; ++i) {
     Step& step = program.steps[i];
-    RangeList last;  // chunks that are not written again
+    RangeList last;  // chunks that are not written again later
     bool all_last = true;
     bool any_read = false;
     for_each_chunk(step.dst, [&](Space space, int32_t chunk) {
@@ -106,8 +108,9 @@ Program with_means(Means means, Collective collective, const Shape& shape, Progr
   return program;
 }
 
-// Input that was copied to its own place in the output was scaled by that copy and is read from
-// there, because in place the unscaled input no longer exists.
+// Adds the factor to steps that read input. Input that was copied to its own location in the output
+// was scaled by that copy; it is read from there, because in place the unscaled input no longer
+// exists.
 Program with_scaled_inputs(Collective collective, const Shape& shape, Program program) {
   const int32_t shift = shift_in_place(collective, shape, program);
   std::vector<bool> written(static_cast<size_t>(program.output_chunks), false);

@@ -1,6 +1,6 @@
-// Arithmetic other than combining (averaging, scaling) as part of a program's steps, so that an
-// executor adds nothing of its own and what is proved is what runs. It needs no extra step and no
-// extra pass over memory wherever the step that reads an input or completes a result can do it.
+// Arithmetic other than combining (averaging, scaling) as part of a program's steps, so that the
+// executor runs exactly what was proved. It takes no extra step and no extra pass over memory if
+// the step that reads an input or completes a result can do it.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,21 @@ constexpr Arithmetic arithmetic_of(ReduceOp op) {
 
 // The place where results are divided.
 enum class Means : uint8_t {
-  // Each rank divides its own results: in the last step that writes them or, if the rank reads them
-  // afterwards, in a copy onto itself at the end of the program. Messages carry undivided values.
+  // Each rank divides its own results. It does so in the last step that writes them or, if the rank
+  // reads them afterwards, in a copy onto itself at the end of the program. Messages carry
+  // undivided values.
   own,
-  // all_reduce: the rank that completes a result divides it before sending it, in the last step
-  // that writes it. Steps that receive elements or copy from the output handle values already
+  // all_reduce: the rank that completes a result divides it in the last step that writes it, before
+  // sending it. Steps that receive elements or copy from the output handle values that are already
   // divided.
   shared,
-  // reduce: the same, where each rank completes a part of the root's result in scratch. Elements
+  // reduce: as `shared`, but each rank completes a part of the root's result in scratch. Elements
   // sent from scratch are complete; partial sums travel unrounded.
   completed,
 };
 
-// Adds the arithmetic to a program. scaled: every step that reads an input chunk scales it.
+// Adds the arithmetic to a program. With Arithmetic::scaled, every step that reads an input chunk
+// scales it.
 Program with_arithmetic(Arithmetic arithmetic, Means means, Collective collective,
                         const Shape& shape, Program program);
 

@@ -1,5 +1,6 @@
 // Bus bandwidth, which makes collectives of all kinds and sizes comparable (nccl-tests,
-// doc/PERFORMANCE.md): bytes per second times the fraction of the bytes that a GPU's link carries.
+// doc/PERFORMANCE.md): the bytes per second that a GPU's link carries. The factor is the fraction
+// of a call's bytes that pass over that link.
 #pragma once
 
 #include "collectives/program/program.h"

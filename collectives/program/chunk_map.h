@@ -15,7 +15,8 @@
 
 namespace tutti {
 
-// Extent of a chunk. Scratch chunks have a length but no place in the caller's buffers.
+// Extent of a chunk, in elements. Scratch chunks have a length but no location in the caller's
+// buffers.
 struct Extent {
   uint64_t offset = 0;
   uint64_t length = 0;
@@ -24,17 +25,17 @@ struct Extent {
 class ChunkMap {
  public:
   ChunkMap() = default;
-  // `count`: elements of every block (all_reduce: of the buffer).
+  // Computes the chunks. `count`: elements of every block (all_reduce: of the buffer).
   ChunkMap(const Plan& plan, uint64_t count, uint64_t element_bytes)
       : ChunkMap(plan, count, element_bytes, {}) {}
 
-  // For the v-variants: `input` and `output` are the blocks of the buffers that have blocks, `own`
-  // is the length of the buffer that is a single block.
+  // Computes the chunks of v-variants. `input` and `output` are the blocks of the buffers that have
+  // blocks; `own` is the length of the buffer that is a single block.
   ChunkMap(const Plan& plan, const Blocks& input, const Blocks& output, uint64_t own,
            uint64_t element_bytes)
       : ChunkMap(plan, own, element_bytes,
                  {input.empty() ? nullptr : &input, output.empty() ? nullptr : &output,
-                  // scratch:
+                  // The blocks that determine the lengths of scratch chunks.
                   !output.empty()  ? &output
                   : !input.empty() ? &input
                                    : nullptr}) {}
@@ -42,7 +43,7 @@ class ChunkMap {
   const Extent& at(Space space, int32_t chunk) const {
     return extents_[static_cast<size_t>(space)][static_cast<size_t>(chunk)];
   }
-  // Returns the elements of the largest chunk known to this rank.
+  // Returns the number of elements of the largest chunk known to this rank.
   uint64_t largest() const { return largest_; }
 
  private:
@@ -76,7 +77,7 @@ class ChunkMap {
     const uint64_t index = chunk / per_block_ % blocks.counts.size();
     return within(blocks.displacements[index], blocks.counts[index], chunk % per_block_);
   }
-  // Returns the n-th chunk of a block.
+  // Returns the n-th chunk of the block that starts at `start` and has `length` elements.
   Extent within(uint64_t start, uint64_t length, uint64_t n) const {
     const uint64_t chunk = chunk_of(length);
     const uint64_t first = std::min(length, n * chunk);

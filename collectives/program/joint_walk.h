@@ -15,11 +15,11 @@ namespace tutti {
 
 class JointWalk {
  public:
-  // `plans[r]` is rank r's plan and must outlive the walk.
+  // Prepares the walk. `plans[r]` is rank r's plan and must outlive the walk.
   explicit JointWalk(std::span<const Plan> plans);
 
-  // attempt(rank, step) runs the step or returns Attempt::waits. It calls wake() for the ranks that
-  // it unblocks.
+  // Runs all steps that can run. attempt(rank, step) runs the step or returns Attempt::waits. It
+  // calls wake() for the ranks that it unblocks.
   template <typename AttemptStep>
   void run(const AttemptStep& attempt);
   void wake(int32_t rank);

@@ -1,5 +1,6 @@
-// Programs over layouts: an algorithm's file knows only consecutive ranks. Here its ranks become
-// positions in the layout, and blocks of positions become blocks of the ranks at these positions.
+// Programs over layouts. An algorithm's source numbers its ranks consecutively. Here those ranks
+// become positions in the layout, and blocks of positions become blocks of the ranks at these
+// positions.
 
 #include <algorithm>
 #include <utility>
@@ -10,14 +11,15 @@ namespace tutti {
 
 namespace {
 
-// Prefixes follow the numerical order of the ranks, whatever the layout.
+// Returns true if the algorithm's ranks are positions in the layout. Prefixes follow the numerical
+// order of the ranks, whatever the layout.
 bool takes_positions(const Algorithm& algorithm) {
   const Collective collective = algorithm.collective;
   return algorithm.over_positions && collective != Collective::scan &&
          collective != Collective::exscan;
 }
 
-// Returns the shape passed to an algorithm, whose ranks are positions or remain ranks.
+// Returns the shape passed to an algorithm. Its ranks are positions, or remain ranks.
 Shape shape_for(const Algorithm& algorithm, Shape shape) {
   if (!takes_positions(algorithm)) shape.layout = shape.layout.in_rank_order();
   if (shape.layout.in_order()) return shape;
@@ -42,7 +44,7 @@ class Renumbering {
   }
 
  private:
-  // Block by block, so that both ends of a message divide it alike.
+  // Renumbers ranges block by block, so that both ends of a message divide it in the same way.
   RangeList apply(const RangeList& ranges) const {
     RangeList renumbered;
     for (const ChunkRange& range : ranges) {
@@ -59,7 +61,8 @@ class Renumbering {
     }
     return renumbered;
   }
-  // Further scratch chunks of each size class are arranged in rows with one chunk per class.
+  // Renumbers a chunk. Further scratch chunks of each size class are arranged in rows with one
+  // chunk per class.
   int32_t apply(int32_t chunk) const {
     const int32_t position = chunk / block_ % ranks_;
     const int32_t row = chunk / (block_ * ranks_);
@@ -68,7 +71,7 @@ class Renumbering {
 
   const Layout& layout_;
   const int32_t ranks_;
-  const int32_t block_;   // chunks
+  const int32_t block_;   // number of chunks per block
   const bool blocks_[3];  // by space: true if it has a block per rank
 };
 

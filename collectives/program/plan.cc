@@ -8,10 +8,10 @@ namespace tutti {
 
 namespace {
 
-// Accesses so far to a range of chunks that all steps treat alike.
+// Accesses so far to a range of chunks that no step divides.
 struct Past {
   int32_t writer = -1;
-  std::vector<int32_t> readers;  // since the last write
+  std::vector<int32_t> readers;  // steps that read since the last write
 };
 
 class Dependencies {
@@ -29,7 +29,7 @@ class Dependencies {
 
   void find() {
     const std::vector<Step>& steps = plan_.program.steps;
-    std::vector<int32_t> received;  // receives so far
+    std::vector<int32_t> received;  // numbers of the receives so far
     plan_.first_need.assign(1, 0);
     for (size_t i = 0; i < steps.size(); ++i) {
       const Step& step = steps[i];
@@ -49,7 +49,8 @@ class Dependencies {
   }
 
  private:
-  // Steps may have thousands of chunks; chunks between two cuts are treated as one place.
+  // Finds the places: the ranges of chunks between two cuts. Steps may have thousands of chunks, so
+  // chunks that no step divides are treated as one place.
   void cut() {
     for (const Step& step : plan_.program.steps) {
       for (const RangeList* ranges : {&step.src, &step.src2, &step.dst}) {
@@ -70,7 +71,7 @@ class Dependencies {
       for (; cuts_[place] < first + range.count; ++place) (this->*visit)(past_[place]);
     }
   }
-  // Chunks of a range have consecutive locations.
+  // Returns the location of a chunk. The chunks of a range have consecutive locations.
   int64_t location_of(Space space, int32_t chunk) const {
     if (space == Space::scratch) return scratch_ + chunk;
     return location(plan_.collective, plan_.program, plan_.shape, space, chunk) +
@@ -80,7 +81,7 @@ class Dependencies {
     need(past.writer);
     past.readers.push_back(step_);
   }
-  // Readers since the last write already depend on that write.
+  // Records a write. Readers since the last write already depend on that write.
   void write(Past& past) {
     if (past.readers.empty()) need(past.writer);
     for (const int32_t reader : past.readers) need(reader);
@@ -92,8 +93,10 @@ class Dependencies {
   }
 
   Plan& plan_;
-  int64_t output_ = 0;   // first output chunk: shares input's places in place, else follows them
-  int64_t scratch_ = 0;  // scratch chunks come last
+  // Location of the first output chunk: in place that of an input chunk, otherwise behind the
+  // input.
+  int64_t output_ = 0;
+  int64_t scratch_ = 0;  // location of the first scratch chunk, behind all others
   std::vector<int64_t> cuts_;
   std::vector<Past> past_;      // by place: from one cut to the next
   std::vector<int32_t> found_;  // dependencies of the current step

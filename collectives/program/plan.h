@@ -29,9 +29,10 @@ struct Plan {
   // Step i waits for the steps needs[first_need[i]] .. needs[first_need[i + 1] - 1].
   std::vector<int32_t> first_need;
   std::vector<int32_t> needs;
-  // The same as bit masks for plans of at most kFew steps: all steps and, by step, those that must
-  // have finished before it begins and those that must have begun (they precede it in its queues).
-  // 0 and empty for longer plans.
+  // The same dependencies as bit masks, for plans of at most kFew steps. `before[i].finished`: the
+  // steps that must have finished before step i begins. `before[i].begun`: the steps that must have
+  // begun, because they precede it in its queues. For longer plans `all_steps` is 0 and `before` is
+  // empty.
   static constexpr size_t kFew = 64;
   struct Before {
     uint64_t finished = 0;
@@ -39,8 +40,8 @@ struct Plan {
   };
   uint64_t all_steps = 0;
   std::vector<Before> before;
-  // No rank needs its messages buffered (rendezvous.h), so all may be read in place. Otherwise only
-  // messages that no step waits for may be read in place.
+  // True if no rank needs its messages buffered (rendezvous.h), so that all may be read in place.
+  // Otherwise only messages that no step waits for may be read in place.
   bool without_buffers = false;
   // Queues of each step that sends to several peers; empty for other steps.
   std::vector<std::vector<int32_t>> send_queues;
@@ -50,11 +51,10 @@ struct Plan {
   }
 };
 
-// `in_place`: input and output may be the same memory, as the collective defines it; otherwise they
-// do not overlap. A plan made for the in-place case is valid for both.
+// Makes a plan. `in_place`: input and output may be the same memory, as the collective defines it;
+// otherwise they do not overlap. A plan made for the in-place case is valid for both.
 Plan make_plan(Collective collective, const Shape& shape, Program program, bool in_place = true);
-// Returns the plans of all ranks for an algorithm that supports the shape; shape.rank does not
-// matter.
+// Returns the plans of all ranks for an algorithm that supports the shape; shape.rank is not used.
 std::vector<Plan> make_plans(const Algorithm& algorithm, Shape shape,
                              Arithmetic arithmetic = Arithmetic::none, bool in_place = true);
 

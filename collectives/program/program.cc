@@ -75,7 +75,8 @@ int32_t size_class(Collective collective, const Program& program, const Shape& s
   return (first + chunk) % size_classes(collective, program, shape.ranks);
 }
 
-// Input and output alias as the collective defines; scratch does not alias.
+// Returns a number for the location. Input and output alias as the collective defines; scratch does
+// not alias.
 int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
                  int32_t chunk) {
   constexpr int64_t kScratch = int64_t{1} << 32;

@@ -1,8 +1,8 @@
-// A collective algorithm is a program; everything else reads it.
+// A collective algorithm is a program, the central data structure: verify proves it, the executor
+// runs it, and the planner, the simulator and the pictures read it.
 //
-// For one rank of p, a program is a short list of steps on numbered chunks. It holds rank
-// arithmetic only: no byte count, no dtype, no clock, no socket. verify proves it, the executor
-// runs it.
+// For one rank of p, a program is a short list of steps on numbered chunks. It depends only on rank
+// numbers: it has no byte counts, no dtypes, no clock and no sockets.
 //
 //   Input, Output    the call's buffers, cut into chunks; sizes come from the call, and uneven and
 //                    zero are normal
@@ -19,8 +19,9 @@
 //
 // The executor cuts every chunk into slices. Slice s of a call is the program run on slice s of
 // every chunk: slices are independent instances of the program. Within a slice a step starts as
-// soon as the steps whose data it needs (or overwrites) are done, not when the step above it is;
-// only sends to one peer, receives from one peer, and local steps stay in order among themselves.
+// soon as the steps whose data it needs (or overwrites) are done, even if earlier steps in the list
+// are not. Only sends to one peer, receives from one peer, and local steps stay in order among
+// themselves.
 //
 // Messages between two ranks form one FIFO per direction and lane: the k-th message that rank a
 // sends to b in a slice is the k-th that b receives from a. A program must make progress when each
@@ -45,7 +46,7 @@ enum class Collective : uint8_t {
   broadcast = 3,
   reduce = 4,
   barrier = 5,
-  send_recv = 6,  // point-to-point; has no algorithm
+  send_recv = 6,  // point-to-point call; has no algorithm
   gather = 7,
   scatter = 8,
   all_to_all = 9,
@@ -69,7 +70,7 @@ constexpr bool reduces(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter ||
          c == Collective::reduce || c == Collective::scan || c == Collective::exscan;
 }
-// True if the larger of the two buffers consists of one block per rank.
+// Say if the input, the output, or either of them consists of one block per rank.
 constexpr bool has_input_blocks(Collective c) {
   return c == Collective::reduce_scatter || c == Collective::scatter || c == Collective::all_to_all;
 }
@@ -110,12 +111,13 @@ struct Step {
   RangeList src;
   RangeList src2;
   RangeList dst;
-  bool received_on_left = false;  // recv_reduce only
+  bool received_on_left = false;  // for recv_reduce only
   Wire wire = Wire::element;      // format of the message; equal at both ends
-  // Input read by this step is multiplied by this rank's factor and rounded to an element.
-  bool scales = false;
-  // The written value is divided by the number of ranks that it combines before it is rounded to an
+  // True if input that this step reads is multiplied by this rank's factor and rounded to an
   // element.
+  bool scales = false;
+  // True if the written value is divided by the number of ranks that it combines before it is
+  // rounded to an element.
   bool divides = false;
 };
 
@@ -145,23 +147,24 @@ struct Program {
 struct Shape {
   int32_t ranks = 1;
   int32_t rank = 0;
-  int32_t root = 0;  // if has_root()
+  int32_t root = 0;  // valid if has_root()
   Layout layout;     // layout of these ranks
 
   bool operator==(const Shape&) const = default;
 };
 
-// Chunks of one block: C, or k if there are blocks.
+// Returns the number of chunks of one block: C, or k if there are blocks.
 int32_t chunks_per_block(Collective collective, const Program& program, int32_t ranks);
 
-// Number of size classes: C, or p * k (block by block) if the larger buffer has blocks. Scratch
-// chunk j has class j modulo their number. all_to_all has k classes, because its algorithms forward
-// chunks only when all blocks have the same length.
+// Returns the number of size classes: C, or p * k (block by block) if the larger buffer has blocks.
+// Scratch chunk j has class j modulo their number. all_to_all has k classes, because its algorithms
+// forward chunks only when all blocks have the same length.
 int32_t size_classes(Collective collective, const Program& program, int32_t ranks);
 int32_t size_class(Collective collective, const Program& program, const Shape& shape, Space space,
                    int32_t chunk);
 
-// Location of a chunk in an in-place call: chunks with equal numbers may be the same memory.
+// Returns a number for the location of a chunk in an in-place call: chunks with equal numbers may
+// be the same memory.
 int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
                  int32_t chunk);
 
@@ -173,15 +176,15 @@ void for_each_chunk(const RangeList& ranges, Visit visit) {
   }
 }
 
-// Builders for steps and ranges, which keep an algorithm's file close to its description.
+// Builders for steps and ranges, with which an algorithm's source is close to its description.
 ChunkRange input(int32_t first, int32_t count = 1);
 ChunkRange output(int32_t first, int32_t count = 1);
 ChunkRange scratch(int32_t first, int32_t count = 1);
 Step send(std::vector<int32_t> peers, RangeList src, Wire wire = Wire::element);
 Step recv(int32_t peer, RangeList dst, Wire wire = Wire::element);
-// dst = received op src
+// Computes dst = received op src.
 Step recv_reduce_left(int32_t peer, RangeList src, RangeList dst, Wire wire = Wire::element);
-// dst = src op received
+// Computes dst = src op received.
 Step recv_reduce_right(int32_t peer, RangeList src, RangeList dst, Wire wire = Wire::element);
 Step reduce(RangeList a, RangeList b, RangeList dst);  // dst = a op b
 Step copy(RangeList src, RangeList dst);

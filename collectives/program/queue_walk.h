@@ -1,5 +1,6 @@
 // One rank's progress through the queues of its plan: the rule that decides when a step may begin.
-// The executor, the proof and the rendezvous check all use it, so what is proved is what runs.
+// The executor, the proof and the rendezvous check all use it, so the executor runs what was
+// proved.
 //
 //   - The steps of a queue begin in order. A plan that runs for several slices begins them one turn
 //     (slice) after another. Queues are independent of each other, but none is more than kWindow
@@ -31,7 +32,7 @@ class QueueWalk {
  public:
   static constexpr uint32_t kWindow = 4;
 
-  // `plan` must outlive the walk.
+  // Starts a walk of `turns` turns. `plan` must outlive the walk.
   void reset(const Plan& plan, uint32_t turns) {
     plan_ = &plan;
     turns_ = turns;
@@ -57,7 +58,7 @@ class QueueWalk {
   }
   // Returns how many steps of a queue have begun, summed over turns.
   uint32_t begun(size_t queue) const;
-  // `turn` must not have ended.
+  // Returns true if the step has finished. `turn` must not have ended.
   bool finished(uint32_t turn, int32_t step) const {
     return by_words_ ? (unfinished_ & bit(step)) == 0 : done_[at(turn, step)] != 0;
   }
@@ -65,7 +66,7 @@ class QueueWalk {
  private:
   struct Cursor {
     uint32_t turn = 0;
-    uint32_t index = 0;  // into the queue's steps
+    uint32_t index = 0;  // index into the queue's steps
   };
   struct Next {
     uint32_t turn = 0;
@@ -84,7 +85,7 @@ class QueueWalk {
   bool progress_queues(const AttemptStep& attempt);
 
   static uint64_t bit(int32_t step) { return uint64_t{1} << step; }
-  bool may_begin(int32_t step) const {  // by words
+  bool may_begin(int32_t step) const {  // for a walk with masks
     const Plan::Before& before = plan_->before[static_cast<size_t>(step)];
     return (before.finished & unfinished_) == 0 && (before.begun & ahead_) == 0;
   }
@@ -95,7 +96,7 @@ class QueueWalk {
   // Returns the queue's next step if all steps that it needs are finished. A send to several peers
   // is returned for its first queue only.
   std::optional<Next> next(size_t queue) const;
-  // Advances all queues of the step past it.
+  // Begins the step: advances each queue that contains it to its next step.
   void begin(size_t queue, int32_t step);
   bool has_needs(uint32_t turn, int32_t step) const;
   bool is_next_in_all(const Cursor& cursor, int32_t step) const;
@@ -105,12 +106,12 @@ class QueueWalk {
   uint32_t turns_ = 0;
   uint32_t oldest_ = 0;  // the first unfinished turn
   bool by_words_ = false;
-  uint64_t unfinished_ = 0;  // steps
-  uint64_t ahead_ = 0;       // steps that have not begun
-  // With cursors:
+  uint64_t unfinished_ = 0;  // mask of unfinished steps
+  uint64_t ahead_ = 0;       // mask of steps that have not begun
+  // For a walk with cursors:
   std::vector<Cursor> cursors_;              // by queue
   std::vector<uint8_t> done_;                // by turn mod kWindow, then by step
-  std::array<uint32_t, kWindow> left_ = {};  // unfinished steps, by turn mod kWindow
+  std::array<uint32_t, kWindow> left_ = {};  // number of unfinished steps, by turn mod kWindow
 };
 
 template <typename AttemptStep>

@@ -1,5 +1,6 @@
-// Division of a call into slices: a pure function of what all ranks know alike, so that sender and
-// receiver agree without communication. Used by the executor and by the cost model.
+// Division of a call into slices. It is a pure function of values that are the same on all ranks,
+// so that sender and receiver agree without communication. Used by the executor and by the cost
+// model.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +12,22 @@
 namespace tutti {
 
 struct Slicing {
-  uint64_t elements = 1;  // per chunk in one slice
+  uint64_t elements = 1;  // elements per chunk in one slice
   uint32_t slices = 0;
   int lanes = 1;   // slice s runs on lane s mod lanes
   int credit = 1;  // slots that one connection may occupy
 };
 
-// Returns the bytes per element in the widest form that the program uses: the element, or the
-// accumulator in scratch (`accumulator` is 0 if there is none).
+// Returns the bytes per element in the widest form that the program uses: the element or, if it is
+// wider, the accumulator in scratch (`accumulator` is 0 if there is none).
 inline uint64_t widest_form(const Program& program, uint64_t element, uint64_t accumulator) {
   return accumulator > 0 && program.scratch_chunks > 0 ? accumulator : element;
 }
 
 // Slices a collective. `largest`: elements of the largest chunk. `element_bytes`: the widest form
-// in which elements travel. With `private_blocks` this rank knows only its own blocks: the slice
-// size then does not depend on `largest`, but the number of slices does, and slice 0 sends a
-// message even without data.
+// in which elements travel. With `private_blocks` this rank knows only its own blocks: then only
+// the number of slices depends on `largest`, not the slice size, and slice 0 sends a message even
+// without data.
 Slicing slice_collective(Collective collective, const Program& program, uint64_t largest,
                          uint64_t element_bytes, bool private_blocks, const Limits& limits);
 // Slices a point-to-point call, which has one lane. `longest`: limits between the two ranks.

@@ -42,7 +42,8 @@ void StepGraph::add(const Plan& plan) {
 
 bool StepGraph::match(const Ends& ends) {
   std::ranges::sort(receptions_);
-  std::vector<std::tuple<int32_t, int32_t, int32_t>> sent;  // receiving plan, sender, message
+  // For each message: receiving plan, sender, index.
+  std::vector<std::tuple<int32_t, int32_t, int32_t>> sent;
   for (size_t i = 0; i < messages.size(); ++i) {
     const auto [plan, from] =
         ends ? ends(messages[i]) : std::pair(messages[i].to, messages[i].from);

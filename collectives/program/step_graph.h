@@ -20,15 +20,17 @@ namespace tutti {
 
 struct StepGraph {
   struct Message {
-    int32_t from = 0;  // ranks
+    int32_t from = 0;  // sending and receiving rank
     int32_t to = 0;
     int32_t step = -1;       // step that receives it
-    int32_t connection = 0;  // equal for messages with the same two ends
+    int32_t connection = 0;  // equal for messages with the same sender and receiver
   };
 
   // Steps are numbered over all plans, in the order in which the plans were added.
-  std::vector<int32_t> first_step{0};  // by plan, plus the end
-  std::vector<int32_t> waits;          // by step: number of steps and messages that it waits for
+  // `first_step` gives the number of the first step of each plan, and ends with the number of
+  // all steps.
+  std::vector<int32_t> first_step{0};
+  std::vector<int32_t> waits;  // by step: number of steps and messages that it waits for
   std::vector<int32_t> first_follower{0};
   std::vector<int32_t> followers;  // steps of the same rank that wait for this one
   std::vector<int32_t> first_message{0};
@@ -44,23 +46,23 @@ struct StepGraph {
     return {messages.data() + first_message[step], messages.data() + first_message[step + 1]};
   }
 
-  // Returns the receiving plan of a message (by position) and the rank that this plan receives it
-  // from.
+  // Function that returns the receiving plan of a message (by position) and the rank from which
+  // that plan receives it.
   using Ends = std::function<std::pair<int32_t, int32_t>(const Message&)>;
 
   void add(const Plan& plan);
   // Finds the receiving step of each message; call it after the last add(). Returns false if sends
-  // and receives do not match. Without `ends`, plan r is rank r's.
+  // and receives do not match. Without `ends`, plan r is rank r's plan.
   [[nodiscard]] bool match(const Ends& ends = {});
 
  private:
   struct Reception {
     int32_t plan;
-    int32_t from;  // a rank
+    int32_t from;  // rank that sends it
     int32_t step;
     auto operator<=>(const Reception&) const = default;
   };
-  std::vector<Reception> receptions_;               // not matched yet
+  std::vector<Reception> receptions_;               // receives that are not matched yet
   std::vector<std::pair<int32_t, int32_t>> edges_;  // edges of the plan being added
 };
 

@@ -1,6 +1,9 @@
-// The content of a chunk as a formula: an input chunk of a rank, the combination of two formulas, a
-// formula rounded to the element type, a formula divided by the number of ranks that it combines,
-// or an input chunk that has not been scaled yet.
+// The content of a chunk as a formula. A formula is one of
+//
+//   - an input chunk of a rank, or an input chunk that has not been scaled yet;
+//   - the combination of two formulas;
+//   - a formula rounded to the element type;
+//   - a formula divided by the number of ranks that it combines.
 //
 // Equal formulas have equal ids (the graph is hash-consed), so comparing the order of summation on
 // two ranks means comparing two numbers.
@@ -26,12 +29,14 @@ class Expressions {
   Id leaf(int32_t rank, int32_t chunk);
   // Returns left op right. Both are formulas of the same chunk without common contributors.
   Id combine(Id left, Id right);
-  // Rounding an input or a rounded formula changes nothing.
+  // Returns the formula rounded to an element. Rounding an input or a rounded formula changes
+  // nothing.
   Id rounded(Id id);
   // Returns the formula divided and then rounded to an element.
   Id mean(Id id);
   bool is_mean(Id id) const { return has_mark(id, kMean); }
-  // unscaled() marks an input that must be scaled before use; scaled() returns it scaled.
+  // Return an input with or without its factor: unscaled() marks an input that must be scaled
+  // before use; scaled() returns it scaled.
   Id unscaled(Id leaf);
   bool is_unscaled(Id id) const { return has_mark(id, kUnscaled); }
   Id scaled(Id id) const { return nodes_[id].left; }
@@ -40,8 +45,8 @@ class Expressions {
   bool is_canonical(Id id, int32_t ranks) const;
 
   int32_t chunk_of(Id id) const { return nodes_[id].chunk; }
-  // Structure of a formula: an input (is_leaf), a combination (is_combined), or a rounded formula
-  // whose operand is part(), divided before rounding if is_mean().
+  // Describe the structure of a formula: an input (is_leaf), a combination (is_combined), or a
+  // rounded formula whose operand is part() and is divided before rounding if is_mean().
   bool is_leaf(Id id) const { return nodes_[id].left == kNothing; }
   bool is_combined(Id id) const { return !is_leaf(id) && nodes_[id].right >= 0; }
   int32_t rank_of(Id leaf) const { return nodes_[leaf].right; }
@@ -51,7 +56,8 @@ class Expressions {
   int32_t roundings(Id id) const { return nodes_[id].roundings; }
   // Returns the ranks whose inputs the formula contains, ascending.
   std::vector<int> contributors(Id id) const;
-  bool holds_exactly(Id id, int32_t ranks) const;  // contributors are ranks 0 .. ranks - 1
+  // Returns true if the contributors are ranks 0 .. ranks - 1.
+  bool holds_exactly(Id id, int32_t ranks) const;
   std::vector<int> in_both(Id a, Id b) const;
   bool overlap(Id a, Id b) const;
 
@@ -60,10 +66,12 @@ class Expressions {
   static constexpr Id kUnscaled = -3;
   struct Node {
     int32_t chunk;
-    Id left;      // kNothing: a leaf
-    Id right;     // a leaf's rank; kNothing: left, rounded; kMean: left, divided; kUnscaled
-    int32_t set;  // contributors
-    // It is the unrounded canonical tree over ranks first .. last - 1; first = last if it is none.
+    Id left;  // left operand; kNothing: the node is a leaf
+    // Right operand; of a leaf its rank; kNothing: left, rounded; kMean: left, divided; kUnscaled.
+    Id right;
+    int32_t set;  // number of the set of contributors
+    // The node is the unrounded canonical tree over ranks first .. last - 1; first = last if it is
+    // none.
     int32_t first;
     int32_t last;
     int32_t roundings = 0;
@@ -89,7 +97,7 @@ class Expressions {
   int32_t ranks_;
   int32_t words_;
   std::vector<Node> nodes_;
-  std::vector<uint64_t> sets_;  // words_ each
+  std::vector<uint64_t> sets_;  // words_ words for each set
   std::unordered_map<std::vector<uint64_t>, int32_t, HashSet> numbers_;
   std::unordered_map<uint64_t, int32_t> unions_;
   std::unordered_map<uint64_t, Id> leaves_;

@@ -142,8 +142,8 @@ class StepChecker {
             "divides a value that is not a result");
   }
 
-  // A single step must not write a chunk twice, nor read one place and write another that aliases
-  // it, because the order within a step is unspecified.
+  // Checks that a single step neither writes a chunk twice, nor reads one location and writes
+  // another that aliases it: the order within a step is unspecified.
   void check_destination(const Step& step) const {
     std::vector<int64_t> written;
     for_each_chunk(step.dst, [&](Space space, int32_t chunk) {
@@ -165,7 +165,7 @@ class StepChecker {
     }
   }
 
-  // Location in an in-place call.
+  // Returns the location in an in-place call.
   int64_t place_of(Space space, int32_t chunk) const {
     return location(collective_, program_, shape_, space, chunk);
   }

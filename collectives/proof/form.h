@@ -17,11 +17,13 @@ struct Refusal {
   std::string problem;
 };
 
-// Returns for instance "rank 2, step 5 (recv output[0] from 1)"; steps count from 0.
+// Returns words for the location of a step: "rank 2, step 5 (recv output[0] from 1)"; steps count
+// from 0.
 std::string place(const Program& program, int32_t rank, int32_t step);
 
 // Checks that chunk counts and limits are equal on all ranks and fit the collective, and that every
-// step's peers and ranges exist, fit each other and respect the limits. Throws Refusal.
+// step's peers and ranges exist, match in number and size class, and respect the limits. Throws
+// Refusal.
 void check_steps(Collective collective, std::span<const Program> programs, int32_t root);
 
 // Checks that the k-th send of rank a to rank b has as many chunks, of the same sizes, as the k-th
@@ -31,7 +33,8 @@ void check_messages(Collective collective, std::span<const Plan> plans);
 // Returns true if the rank has this buffer (some exist only at the root).
 bool has_space(Collective collective, const Shape& shape, Space space);
 
-// Checks a direct algorithm: all sends are from input, all receives into output. Throws Refusal.
+// Checks that an algorithm is direct: all sends are from input, all receives into output. Throws
+// Refusal.
 void check_direct(std::span<const Program> programs);
 
 }  // namespace tutti

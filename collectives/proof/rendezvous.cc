@@ -29,7 +29,7 @@ class Run {
   }
 
  private:
-  // The send that `from` offers to `to`, or -1.
+  // Returns the send that `from` offers to `to`, or -1.
   int32_t& offered(int32_t from, int32_t to) { return offered_[from * plans_.size() + to]; }
 
   Attempt offer(int32_t rank, int32_t number, std::span<const int32_t> peers) {
@@ -54,7 +54,8 @@ class Run {
   std::span<const Plan> plans_;
   JointWalk walk_;
   std::vector<int32_t> offered_;
-  std::vector<std::vector<size_t>> readers_left_;  // by rank, of sends that have begun
+  // By rank and step: number of readers that a begun send waits for.
+  std::vector<std::vector<size_t>> readers_left_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Checks whether programs terminate without any buffering, that is, if a send completes only when
-// its readers have read the data. If they do, messages can be read in place without a copy.
+// its readers have read the data. If the programs do, messages can be read in place without a copy.
 //
 // Some programs do not. Two ranks that exchange a chunk in place need at least one copy:
 //
@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// `plans[r]` is rank r's plan.
+// Returns true if the programs terminate without buffering. `plans[r]` is rank r's plan.
 bool ends_without_buffers(std::span<const Plan> plans);
 
 }  // namespace tutti

@@ -58,7 +58,8 @@ void SymbolicRun::to_the_end() {
   refuse_if_stuck();
 }
 
-// A connection must hold a message, or have room for one; local dependencies are already satisfied.
+// Returns true if the step can run: its connection holds a message, or has room for one. Local
+// dependencies are already satisfied.
 bool SymbolicRun::can_run(int32_t rank, int32_t number) {
   const Step& step = plans_[rank].program.steps[number];
   if (step.kind == StepKind::send) {
@@ -87,8 +88,8 @@ std::string SymbolicRun::waits_for(int32_t rank, int32_t number) {
   return cat("rank ", who, " to receive the previous message");
 }
 
-// A rank's first open step is at the head of all its queues, so it waits for another step or a
-// peer.
+// Throws if a rank is not done. A rank's first open step is at the head of all its queues, so it
+// waits for another step or a peer.
 void SymbolicRun::refuse_if_stuck() {
   constexpr int kShown = 8;
   std::string all;

@@ -1,8 +1,8 @@
 // Symbolic execution of a collective on all ranks, with formulas instead of data.
 //
-// A connection holds one message in each direction. Programs are dataflow: in whatever order ready
-// steps are executed, the same steps run in the end, on the same values. One order therefore proves
-// all of them.
+// A connection holds one message in each direction. Programs are dataflow: whatever the order in
+// which ready steps are executed, the same steps run in the end, on the same values. So executing
+// one order proves all of them.
 #pragma once
 
 #include <array>
@@ -24,19 +24,20 @@ class SymbolicRun {
  public:
   struct Cell {
     Expressions::Id value = Expressions::kNothing;
-    int32_t writer = -1;  // step that wrote it last; -1: none
+    int32_t writer = -1;  // step that wrote the cell last; -1: none
   };
 
-  // In place: input and output are the same memory, as the collective defines it.
+  // Prepares a run. `in_place`: input and output are the same memory, as the collective defines it.
   SymbolicRun(std::span<const Plan> plans, bool in_place, Arithmetic arithmetic,
               Expressions& expressions);
 
-  // Runs to completion. Throws Refusal for lack of progress, a read before a write, a wrong chunk
-  // and a double contribution.
+  // Runs to completion. Throws Refusal if a step cannot progress, reads a chunk before it is
+  // written, handles a wrong chunk, or combines a contribution twice.
   void to_the_end();
 
-  // Afterwards: result() returns the content of an output chunk (in place, an unwritten one keeps
-  // its former content), known() the ranks that this rank knows to have entered the call.
+  // Return results after to_the_end(). result() returns the content of an output chunk (in place, a
+  // chunk that is not written keeps its former content); known() returns the ranks that this rank
+  // knows to have entered the call.
   const Cell& result(int32_t rank, int32_t chunk) const;
   std::vector<bool> known(int32_t rank) const;
 
@@ -68,7 +69,7 @@ class SymbolicRun {
   void execute_recv(int32_t rank, int32_t number);
 
   bool can_run(int32_t rank, int32_t number);
-  // Describes what a blocked step waits for.
+  // Describes what a blocked step waits for, for messages.
   std::string waits_for(int32_t rank, int32_t number);
   // Returns the first unfinished step that must precede this one, or -1.
   int32_t needed_first(int32_t rank, int32_t number) const;
@@ -76,12 +77,13 @@ class SymbolicRun {
   std::vector<Id> read(int32_t rank, int32_t number, const RangeList& ranges);
   // Returns the content of an input chunk after the step's scaling.
   Id scaled(int32_t rank, int32_t number, Id value) const;
-  // Output holds elements: a value written to it is divided if the step divides, and rounded.
+  // Writes values to chunks. Output holds elements: a value written to it is divided if the step
+  // divides, and rounded.
   void write(int32_t rank, int32_t number, const RangeList& ranges, const std::vector<Id>& values);
   std::vector<Id> combine(int32_t rank, int32_t number, const std::vector<Id>& left,
                           const std::vector<Id>& right);
   // Returns the ranks that this rank certainly knows to have entered the call when its step `end`
-  // starts: only receives above that step count.
+  // starts. Only receives before that step count.
   std::vector<bool> knowledge(int32_t rank, int32_t end) const;
 
   [[noreturn]] void refuse(int32_t rank, int32_t number, const std::string& problem) const;

@@ -17,8 +17,8 @@ namespace tutti {
 
 namespace {
 
-// Expected content of an output chunk: an input chunk, of `rank` if the collective does not reduce,
-// or combined over ranks 0 .. `over` - 1 if it does.
+// Expected content of an output chunk: an input chunk of `rank` if the collective does not reduce;
+// otherwise that chunk combined over ranks 0 .. `over` - 1.
 struct Due {
   int32_t chunk;
   int32_t rank;
@@ -77,7 +77,7 @@ void check_result(const Plan& plan, int32_t chunk, const SymbolicRun::Cell& cell
                     ": output[", chunk, "]: ", problem)};
 }
 
-// exscan's first rank must not write its output.
+// Checks that exscan's first rank does not write its output.
 void check_untouched(const Plan& plan, int32_t chunk, const SymbolicRun::Cell& cell) {
   if (cell.writer < 0) return;
   throw Refusal{cat(place(plan.program, plan.shape.rank, cell.writer), ": output[", chunk,

@@ -1,9 +1,14 @@
 // Proves a program by symbolic execution of all p ranks with one message of buffering per
 // connection.
 //
-// verify refuses lack of progress, unmatched messages, reads of unwritten chunks, contributions
-// that are counted twice or missing, wrong results, ranges that do not fit, and limits other than
-// the declared ones, and names the place. Every program is run out of place and in place.
+// verify() runs every program out of place and in place, and rejects programs that
+//
+//   - make no progress, or have messages without a counterpart;
+//   - read unwritten chunks, or use ranges that do not fit;
+//   - count contributions twice or not at all, or give other wrong results;
+//   - exceed their declared limits.
+//
+// Its error names the location.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +25,20 @@ struct Verdict {
   Grade grade = Grade::wrong;
   std::string problem;  // empty unless wrong: "rank 2, step 5 (recv from 1): ..."
   // Largest number of roundings of a sum between an input and a result, if elements are narrower
-  // than their accumulators. Inputs that are rounded for the wire (CallOptions::wire) have one
-  // more.
+  // than their accumulators. Inputs that are rounded for the wire (CallOptions::wire) are rounded
+  // once more.
   int32_t roundings = 0;
 };
 
 struct Proof {
   int32_t root = 0;
   bool direct = false;                       // also prove that no chunk passes through a third rank
-  Arithmetic arithmetic = Arithmetic::none;  // expected of the programs
+  Arithmetic arithmetic = Arithmetic::none;  // arithmetic that the programs should have
 };
 
-// `programs[r]` is rank r's program.
+// Proves all ranks' programs; `programs[r]` is rank r's.
 Verdict verify(Collective collective, std::vector<Program> programs, const Proof& proof = {});
-// Proves all ranks' programs of an algorithm with `arithmetic`; shape.rank does not matter.
+// Proves all ranks' programs of an algorithm with `arithmetic`; shape.rank is not used.
 Verdict verify(const Algorithm& algorithm, const Shape& shape,
                Arithmetic arithmetic = Arithmetic::none);
 

@@ -12,7 +12,7 @@ namespace tutti::internal {
 
 namespace {
 
-// A shorter wait may be the remainder of a recorded call's.
+// A shorter wait may be the remainder of the wait of a call that was recorded before.
 constexpr int64_t kLeastWaitNs = 10'000'000;
 
 std::string text_of(const CallRecord& record) {
@@ -29,7 +29,8 @@ Json recorded(const CallRecord& record, Ticks now) {
 
 }  // namespace
 
-// Messages are not recorded; only the fact that one is waited for is known.
+// Returns the statistics. Messages are not recorded, so only the fact that one is waited for is
+// known.
 Activity CommunicatorImpl::activity() {
   Activity activity{.calls = tally_.calls(),
                     .bytes = tally_.bytes(),
@@ -49,7 +50,7 @@ Activity CommunicatorImpl::activity() {
   return activity;
 }
 
-// Returns ranks of the job.
+// Returns the ranks of the job that this rank waits for.
 std::vector<int> CommunicatorImpl::waited_for() {
   std::vector<int> ranks;
   for (const int peer : stall_.waits_for()) {
@@ -58,7 +59,8 @@ std::vector<int> CommunicatorImpl::waited_for() {
   return ranks;
 }
 
-// All other ranks wait for the late rank; only the first of them logs it.
+// Counts a call in which this rank waited long. All other ranks wait for the same late rank, so
+// only the first of them logs a warning.
 void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_ns) {
   const uint32_t call = operation.number;
   if (operation.point_to_point() || stall_.knows_late(call)) return;
@@ -76,7 +78,7 @@ void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_
           "in seconds"));
 }
 
-// The caller may be the control thread, which must not block.
+// Starts to write the report. It does not block, because the caller may be the control thread.
 void CommunicatorImpl::write_report(const Error& error) {
   const std::string directory = settings().get_string("TUTTI_REPORT");
   if (directory.empty()) return;

@@ -31,8 +31,8 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       messages_(rank_, size(), settings().get_bytes("TUTTI_UNEXPECTED_BYTES"), owner_of_messages()),
       compiler_(rank_, size(),
                 [this](int peer, bool sends) { return messages_.plan(peer, sends); }) {
-  // Attached first, so that deaths and aborts end the waits for the other members. A member that
-  // fails reports why.
+  // The client is attached first, so that deaths and aborts end the waits for the other members. A
+  // member that fails reports why.
   engine_->control().attach(id_, members_, this);
   try {
     open_transport();
@@ -82,20 +82,21 @@ Agreement CommunicatorImpl::agree(uint64_t flags) {
 
 // ---- calls
 
-// A forked child only has a copy of the communicator, whose counters would conflict with the
-// parent's.
+// Throws in a forked child, which only has a copy of the communicator, whose counters would
+// conflict with the parent's.
 void CommunicatorImpl::require_own_process() const {
   if (engine_->control().forked()) refuse_forked_child();
 }
 
-// Separate from the check, which is on every call's path.
+// Throws the error. It is separate from the check, which is on every call's path.
 void CommunicatorImpl::refuse_forked_child() const {
   throw Error(ErrorCode::unsupported,
               cat(describe(rank_), ": the communicator was created before fork()"),
               {.remedy = "use it in the parent only, or exec() a new program"});
 }
 
-// A thread that sleeps in the transport holds the mutex; it is woken to admit a new call.
+// Locks the mutex. A thread that sleeps in the transport holds it; that thread is woken to admit a
+// new call.
 std::unique_lock<std::mutex> CommunicatorImpl::lock_for_call() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock) return lock;
@@ -132,7 +133,7 @@ bool CommunicatorImpl::progress_locked() {
   return moved;
 }
 
-// A call fails if one of its predecessors does.
+// Returns true if the predecessors are complete. A call fails if one of its predecessors does.
 bool CommunicatorImpl::may_start(Operation& operation) {
   for (const std::shared_ptr<Operation>& before : *operation.after) {
     if (before->done.load(std::memory_order_acquire)) continue;
@@ -165,7 +166,8 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   return moved;
 }
 
-// After an abort nothing progresses any more, and lent memory belongs to the callers again.
+// Ends all calls after an abort: nothing progresses any more, and lent memory belongs to the
+// callers again.
 void CommunicatorImpl::abandon_calls() {
   if (transport_) transport_->revoke();
   while (Operation* const operation = collectives_.pop_front()) abandon(*operation);
@@ -180,7 +182,7 @@ void CommunicatorImpl::complete(Operation& operation) {
   if (operation.on_end) call_back(operation);
 }
 
-// Separate from the check, which is on every call's path.
+// Queues the callback. It is separate from the check, which is on every call's path.
 void CommunicatorImpl::call_back(Operation& operation) {
   engine_->callbacks().add(
       [callback = std::exchange(operation.on_end, nullptr)] { callback(nullptr); });
@@ -190,7 +192,7 @@ void CommunicatorImpl::abandon(Operation& operation) {
   operation.active.end();
   operation.after.reset();
   if (!operation.failed.load(std::memory_order_relaxed)) {
-    // Without an abort, the communicator is destroyed while the call is in flight.
+    // Without an abort, the communicator is being destroyed while the call is in flight.
     operation.failure = abort_.raised() ? abort_.error()
                                         : Error(ErrorCode::aborted,
                                                 cat(describe(rank_), " has destroyed the ",
@@ -230,7 +232,8 @@ void CommunicatorImpl::raise_everywhere(const Error& error) {
   fail_queues(error);
 }
 
-// The consequence of a death is reported as that death; the rank of `error` is not to blame.
+// Aborts all ranks. If ranks have died, the error is their death, because `error` is then its
+// consequence and the rank of `error` is not to blame.
 void CommunicatorImpl::raise_consequence(const Error& error) {
   raise_everywhere(engine_->control().deaths().value_or(error));
 }
@@ -253,7 +256,7 @@ void CommunicatorImpl::on_abort(const Error& error) {
   devices_.stop(error);
 }
 
-// Reports where this rank was, unless another rank has just given up, when that does not help.
+// Logs this rank's last calls, unless another rank has just aborted: then they would not help.
 void CommunicatorImpl::tell_last_calls(ErrorCode code) const {
   constexpr size_t kCallsShown = 4;
   const std::optional<CallRecord> last = recorder_.find(recorder_.last_started());

@@ -58,15 +58,15 @@ MakeTogether maker(const std::shared_ptr<Engine>& engine);
 // The communicator that another one is derived from, and its purpose.
 struct Origin {
   CommunicatorImpl* parent = nullptr;
-  bool is_part = false;  // internal part of the parent: both fail together
+  bool is_part = false;  // true: an internal part of the parent; both fail together
   int queue = 0;         // number among the parent's queues, if it is one
 };
 
 class CommunicatorImpl final : public ControlClient, public EngineClient, public DevicePeers {
  public:
-  // Collective among `members` (world ranks; position = rank here). An abort of the parent
-  // interrupts it, and so does an abort of the new communicator by a member that failed to make it
-  // or has died.
+  // Creates the communicator. Collective among `members` (ranks of the job; their positions are the
+  // ranks here). It is interrupted by an abort of the parent, and by an abort of the new
+  // communicator by a member that failed to make it or has died.
   CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id, std::vector<int> members, int rank,
                    uint64_t epoch, Origin origin = {});
   ~CommunicatorImpl() override;
@@ -85,7 +85,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
     require_own_process();
     return survivors_;
   }
-  // Returns the rank here of a rank of the job; size() if it is not a member.
+  // Returns the rank in this communicator of a rank of the job; size() if it is not a member.
   int member(int world_rank) const;
   void abort(const std::string& reason);
   std::optional<Error> failure() const {
@@ -96,14 +96,14 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   void run_on_device(const Request& request, const CallOptions& options) override;
   std::shared_ptr<void> register_window(void* data, size_t bytes);
   std::string algorithm_on_device(const Request& request, const CallOptions& options);
-  // The connections between the ranks; null for a single rank.
+  // Returns the paths between the ranks; null for a single rank.
   Paths* paths() { return paths_.get(); }
   void open_queues(int count);
   // Returns queue `number` (from 1). Throws Error(invalid_argument) if it is not open.
   const std::shared_ptr<CommunicatorImpl>& queue_of(int number);
 
   std::shared_ptr<const Operation> prepare(const Request& request, const CallOptions& options);
-  // Returns null if the call completed at once.
+  // Starts a call and returns its operation; null if the call completed at once.
   std::shared_ptr<Operation> start(const Request& request, const CallOptions& options);
   std::shared_ptr<Operation> start(const Operation& prepared);
   Work start_unowned(const Request& request, const CallOptions& options) override;
@@ -111,22 +111,23 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   void run(const Request& request, const CallOptions& options);
   void run(const Operation& prepared);
   MessageInfo receive(const Request& request, const CallOptions& options);
-  // Blocks until a message from `source` with `tag` is there, and does not consume it.
+  // Blocks until a message from `source` with `tag` is there, and returns its envelope. The message
+  // is not consumed.
   MessageInfo await_message(int source, int tag);
   std::optional<MessageInfo> probe(int source, int tag);
 
-  // poll() reports an abort and wait() throws it only once no other thread can access the call's
-  // buffers and no peer can use data read from them. `patience` is the stall state of the caller's
-  // handle.
+  // Wait for a call. poll() reports an abort and wait() throws it only once no other thread can
+  // access the call's buffers and no peer can use data read from them. `patience` is the stall
+  // state of the caller's handle.
   WorkState poll(Operation& operation, Patience& patience);
   std::optional<Error> error_of(const Operation& operation) const;
-  // Returns false if `deadline` passed first.
+  // Waits. Returns false if `deadline` passed first.
   bool wait(Operation& operation, const Deadline& deadline, Patience& patience);
 
   void on_end(Operation& operation, std::function<void(const Error*)> callback);
   void while_waiting(std::function<void()> hook);
 
-  // EngineClient
+  // Functions of EngineClient:
   bool progress() override;
   std::unique_lock<std::mutex> try_lock() override {
     return std::unique_lock(mutex_, std::try_to_lock);
@@ -139,7 +140,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
     return callers_.load() > 0 || abort_.raised() || progress_locked();
   }
 
-  // ControlClient
+  // Functions of ControlClient:
   void on_abort(const Error& error) override;
   std::string on_question(int asker, uint32_t call) override;
   void on_answer(int rank, uint32_t call, std::string_view answer) override;
@@ -148,7 +149,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   Activity activity() override;
 
  private:
-  // setup.cc
+  // Defined in setup.cc:
   void open_transport();
   void close_transport();
   Paths::Events path_events();
@@ -158,7 +159,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   void meet(int next, int previous, int tag, uint64_t id);
   std::vector<Place> places() const;
 
-  // start.cc
+  // Defined in start.cc:
   void plan(const Request& request, const CallOptions& options, Operation& operation);
   [[gnu::noinline]] void plan_encoded(const Request& request, const CallOptions& options,
                                       Operation& operation);
@@ -175,19 +176,19 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   void record_end(const Operation& operation);
   void finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex>& lock);
 
-  // on_device.cc
+  // Defined in on_device.cc:
   DeviceRequest device_request(const Request& request, const CallOptions& options);
   std::unique_ptr<DeviceRoutes> make_device_routes(int device);
   std::shared_ptr<CommunicatorImpl> split_off(int color, int key, Origin origin);
   std::vector<std::byte> exchange(std::span<const std::byte> mine);
   bool meet_all();
 
-  // queues.cc
+  // Defined in queues.cc:
   void close_queues();
   void fail_queues(const Error& error);
   std::string name_of_call(uint32_t call) const;
 
-  // communicator_impl.cc
+  // Defined in communicator_impl.cc:
   std::unique_lock<std::mutex> lock_for_call();
   bool progress_locked();
   bool advance(Operation& operation, Execution& execution);
@@ -205,12 +206,12 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   void raise_consequence(const Error& error);
   void tell_last_calls(ErrorCode code) const;
 
-  // activity.cc
+  // Defined in activity.cc:
   std::vector<int> waited_for();
   void note_lateness(const Operation& operation, int64_t waited_ns);
   void write_report(const Error& error);
 
-  // waiting.cc
+  // Defined in waiting.cc:
   Error end_by_abort();
   void look_at_stall(Operation& operation, Patience& patience);
   void end_stall(Patience& patience);
@@ -229,11 +230,11 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   const uint64_t id_;
   const std::vector<int> members_;
   const int rank_;
-  const uint64_t epoch_;  // Membership::epoch
+  const uint64_t epoch_;  // see Membership::epoch
   const Origin origin_;
   const int exceptions_ = std::uncaught_exceptions();
   const std::chrono::nanoseconds timeout_;
-  const int64_t late_ns_;  // a longer wait for a rank is worth a warning; 0: never
+  const int64_t late_ns_;  // wait for a rank, in nanoseconds, that is worth a warning; 0: never
   AbortState abort_;
   FlightRecorder recorder_;
   StallWatch stall_;
@@ -244,10 +245,10 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   EarlyConnections early_;
   WaitTimes wait_times_;
   std::atomic<bool> leaving_{false};
-  std::atomic<int> callers_{0};  // threads that want the mutex held by a sleeper
+  std::atomic<int> callers_{0};  // number of threads that want the mutex while a sleeper holds it
 
   DeviceFront devices_;
-  // Queues 1, 2, ...: each is a communicator of the same ranks and a part of this one. Capacity for
+  // Queues 1, 2, ... Each is a communicator of the same ranks and a part of this one. Capacity for
   // the maximum is reserved at once, so that calls may read one queue while others are opened.
   std::mutex queues_mutex_;
   std::vector<std::shared_ptr<CommunicatorImpl>> queues_;
@@ -259,8 +260,8 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   uint32_t calls_made_;     // number of the last call
   Predecessors following_;  // predecessors of the call about to start
   uint32_t splits_made_ = 0;
-  std::map<uint64_t, uint64_t> groups_made_;  // number made, by members and tag
-  OperationQueue collectives_;                // the first one runs; owned by pool_
+  std::map<uint64_t, uint64_t> groups_made_;  // number of communicators made, by members and tag
+  OperationQueue collectives_;  // collectives in flight, the first of which runs; owned by pool_
   Execution execution_;
   PointToPoint messages_;
   OperationPool pool_;

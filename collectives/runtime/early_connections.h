@@ -10,10 +10,10 @@
 
 namespace tutti::internal {
 
-// Thread-safe.
+// The held connections. Thread-safe.
 class EarlyConnections {
  public:
-  // Passes the connection to the paths, now or in open().
+  // Passes the connection to the paths: now, or when open() is called.
   void accept(int peer, int lane, int number, ByteStream socket) {
     const std::lock_guard lock(mutex_);
     if (paths_ != nullptr) {
@@ -22,7 +22,7 @@ class EarlyConnections {
       early_.push_back({peer, lane, number, std::move(socket)});
     }
   }
-  // The paths are ready. They outlive the last accept().
+  // Passes all held connections to the paths, which are ready. The paths outlive the last accept().
   void open(Paths& paths) {
     const std::lock_guard lock(mutex_);
     paths_ = &paths;

@@ -42,7 +42,8 @@ int device_of(const Request& request) {
 
 namespace {
 
-// The request is complete(): buffers that the rank does not use are empty.
+// Checks that the buffers are in one memory space. The request is complete(): buffers that the rank
+// does not use are empty.
 void check_spaces(const Request& request) {
   const bool has_both = request.input.count > 0 && request.output.count > 0;
   if (!has_both || request.input.space == request.output.space) return;
@@ -78,7 +79,7 @@ std::shared_ptr<void> allocate_on_device(size_t bytes) {
 DeviceRequest CommunicatorImpl::device_request(const Request& request, const CallOptions& options) {
   require_own_process();
   abort_.throw_if_raised();
-  cuda::api();  // throws where there is no driver
+  cuda::api();  // throws if there is no driver
   if (!options.after.empty()) {
     throw Error(ErrorCode::unsupported,
                 cat(name(request.collective), " on device memory cannot follow other works"),
@@ -161,7 +162,7 @@ Work CommunicatorImpl::start_unowned(const Request& request, const CallOptions& 
   return {this, start(request, options)};
 }
 
-// Uses the ranks' ordinary paths.
+// Exchanges bytes through the ranks' ordinary paths.
 std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> mine) {
   std::vector<std::byte> all(mine.size() * static_cast<size_t>(size()));
   run(Request::all_gather({mine.data(), mine.size(), DType::u8},
@@ -170,7 +171,8 @@ std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> min
   return all;
 }
 
-// Called before the communicator is destroyed. Returns false if the other ranks have not arrived.
+// Waits for the other ranks; called before the communicator is destroyed. Returns false if they
+// have not arrived.
 bool CommunicatorImpl::meet_all() {
   constexpr std::chrono::seconds kPatience{2};
   if (abort_.raised()) return false;

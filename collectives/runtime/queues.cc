@@ -1,6 +1,6 @@
 // Queues of a communicator: calls in different queues run concurrently. Each queue is a
-// communicator of the same ranks with its own order of calls, its own messages and its own
-// algorithm in progress; all of them fail together.
+// communicator of the same ranks, with its own order of calls, its own messages and its own
+// algorithm in progress. If one of them fails, all fail.
 
 #include <cstdint>
 #include <memory>
@@ -42,7 +42,7 @@ void CommunicatorImpl::open_queues(int count) {
       queues_.reserve(Communicator::kMostQueues);
       queues_.push_back(std::move(made));
     }
-    abort_.throw_if_raised();  // an abort is not passed on to the new queue
+    abort_.throw_if_raised();  // throws, because an abort is not passed on to the new queue
     queues_open_.store(number, std::memory_order_release);
   }
 }

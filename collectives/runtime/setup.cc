@@ -1,4 +1,4 @@
-// Creation of a communicator, and of its paths to the other ranks; destruction of the paths.
+// Creates a communicator and its paths to the other ranks, and destroys the paths.
 
 #include <algorithm>
 #include <set>
@@ -13,7 +13,7 @@ namespace tutti::internal {
 
 namespace {
 
-// Mixes all 64 bits, so that the ids of concurrent communicators are very unlikely to collide.
+// Mixes all 64 bits, so that ids of concurrent communicators are very unlikely to collide.
 uint64_t mix(uint64_t x) { return mix_bits(x + kGolden); }
 
 // Returns the tag of the messages by which the members of a group synchronize. It distinguishes
@@ -160,8 +160,8 @@ PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
       .received = tally_.received()};
 }
 
-// All members split a communicator in the same order, so the new one's id is equal everywhere
-// without communication.
+// Splits the communicator. All members split it in the same order, so the new id is equal
+// everywhere without communication.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
   return split_off(color, key, {.parent = this});
 }
@@ -199,8 +199,8 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split_off(int color, int key
                                             origin);
 }
 
-// Non-members do not take part. Each member must have begun before any message of the new
-// communicator reaches it.
+// Creates a communicator of some ranks. Non-members do not take part. Each member must have begun
+// before any message of the new communicator reaches it.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> ranks, int tag) {
   check_group(ranks, tag);
   const Control::Making making(engine_->control());
@@ -241,7 +241,8 @@ void CommunicatorImpl::check_group(std::span<const int> ranks, int tag) const {
   if (!seen.contains(rank_)) refuse(cat("rank ", rank_, " calls create(), but is not in the list"));
 }
 
-// One round of a dissemination barrier that also checks that all ranks make the same communicator.
+// Takes part in one round of a dissemination barrier that also checks that all ranks make the same
+// communicator.
 void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   uint64_t theirs = 0;
   Request receive = Request::recv({&theirs, 1, DType::u64}, previous);
@@ -263,7 +264,7 @@ void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   abort_.throw_if_raised();
 }
 
-// Meanwhile, queries of peers are answered with "makes no more calls".
+// Closes the paths. Meanwhile, queries of peers are answered with "makes no more calls".
 void CommunicatorImpl::close_transport() {
   leaving_.store(true);
   if (paths_) paths_->send_last_bytes(abort_, timeout_);

@@ -12,7 +12,7 @@ namespace tutti::internal {
 
 namespace {
 
-// Separate from the check, which is on every call's path.
+// Throws the error. It is separate from the check, which is on every call's path.
 [[noreturn, gnu::noinline]] void refuse_timeout(std::chrono::nanoseconds timeout) {
   throw Error(ErrorCode::invalid_argument,
               cat("a timeout of ", timeout.count(), " ns is negative"));
@@ -116,7 +116,7 @@ void CommunicatorImpl::run(const Operation& prepared) {
   finish(start_locked(prepared), lock);
 }
 
-// Sends what can be sent before control returns to the caller.
+// Sends as much as possible before control returns to the caller.
 std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Operation>& operation) {
   if (operation == nullptr || operation->done.load(std::memory_order_relaxed)) return operation;
   announce(*operation);
@@ -124,8 +124,9 @@ std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Opera
   return operation;
 }
 
-// Most calls complete before it is worthwhile to admit other threads. The message is sent first;
-// the records that others may need are written while it is in flight.
+// Completes a call that the caller waits for. The message is sent first; the start is recorded
+// while it is in flight. The lock is held for some rounds of polling, because most calls complete
+// within them, and is then released for other threads.
 void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
                               std::unique_lock<std::mutex>& lock) {
   if (operation == nullptr) return;
@@ -148,8 +149,8 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
   wait(*handle, Deadline::never(), patience);
 }
 
-// From now on, other threads and other communicators must take the operation into account, unless
-// an abort has ended it or is about to.
+// Makes other threads and other communicators take the operation into account, unless an abort has
+// ended it or is about to.
 void CommunicatorImpl::announce(Operation& operation) {
   if (operation.begun == 0) record_start(operation);
   if (!abort_.raised()) operation.active.begin(engine_->active());
@@ -162,7 +163,7 @@ void CommunicatorImpl::record_start(Operation& operation) {
   recorder_.started(operation.number, operation.compiled->signature_words, operation.begun);
 }
 
-// The clock is not read for a brief call that no thread had to wait for.
+// Records the end of a call. The clock is not read for a brief call that no thread had to wait for.
 void CommunicatorImpl::record_end(const Operation& operation) {
   if (operation.point_to_point()) return;
   const bool soon = operation.compiled->brief && !operation.active.begun();
@@ -206,7 +207,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Operation
   return queue(operation);
 }
 
-// Until here the operation may still be reused by the pool.
+// Adds the operation to its queue. Until then, the pool may still reuse it.
 const std::shared_ptr<Operation>& CommunicatorImpl::queue(
     const std::shared_ptr<Operation>& operation) {
   const CompiledCall& compiled = *operation->compiled;
@@ -220,7 +221,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::queue(
   operation->begin();
   if (following_) operation->after = std::move(following_);
   if (!compiled.point_to_point()) {
-    if (++calls_made_ == 0) calls_made_ = 1;  // 0 means none
+    if (++calls_made_ == 0) calls_made_ = 1;  // 0 means that there is no call
     operation->number = calls_made_;
     collectives_.push_back(*operation);
   } else if (compiled.sends) {

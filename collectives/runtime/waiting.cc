@@ -1,5 +1,5 @@
-// Waiting for a call, and the handling of a peer that does not arrive: ask for its state, report
-// the missing ranks, give up at the deadline.
+// Waits for a call. If a peer does not arrive, asks for its state, reports the missing ranks, and
+// gives up at the deadline.
 
 #include <algorithm>
 #include <cstring>
@@ -16,7 +16,8 @@ namespace tutti::internal {
 
 namespace {
 
-// Messages have no number known to other ranks.
+// Returns the number by which other ranks are asked about the call. Messages have no number that
+// other ranks know.
 uint32_t asked_as(const Operation& operation) {
   return operation.point_to_point() ? 0 : operation.number;
 }
@@ -32,7 +33,7 @@ WorkState CommunicatorImpl::poll(Operation& operation, Patience& patience) {
   operation.awaited.store(true, std::memory_order_relaxed);
   const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
   const bool done = operation.done.load(std::memory_order_acquire);
-  // A peer may be blocked in another communicator until this rank does its part there.
+  // A peer may be blocked in another communicator until this rank makes progress there.
   if (!done && engine_->active().count() > 1) engine_->progress_others(this);
   const bool failed = !done && abort_.raised();
   if (failed) end_by_abort();
@@ -91,6 +92,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
 }
 
 // Waits until no other thread works on the call, so that its buffers belong to the caller again.
+// Returns the error.
 Error CommunicatorImpl::end_by_abort() {
   {
     const std::unique_lock lock = lock_for_call();
@@ -103,12 +105,13 @@ Error CommunicatorImpl::end_by_abort() {
 
 void CommunicatorImpl::end_stall(Patience& patience) {
   interrupt_stall(patience);
-  // At the next stall, the peers may wait for other ranks.
+  // The answers are forgotten, because at the next stall the peers may wait for other ranks.
   if (std::exchange(patience.has_asked, false)) stall_.forget_answers();
 }
 
-// The progress may only be a peer that gave up and closed its connections. If this call fails
-// before it asks again, the last answers are still the best information.
+// Records progress during a stall. The progress may only be that a peer gave up and closed its
+// connections. If this call fails before it asks again, the last answers are still the best
+// information.
 void CommunicatorImpl::interrupt_stall(Patience& patience) {
   const bool has_asked = patience.has_asked || patience.asked_ns != 0;
   if (patience.asked_ns != 0) stall_.stop_waiting();
@@ -126,7 +129,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
     return;
   }
   const int64_t waited = now - patience.since_ns;
-  // The late rank must be known by the time that a warning is due.
+  // The late rank must be known when a warning is due.
   if (waited < (late_ns_ == 0 ? kAskAfterNs : std::min(kAskAfterNs, late_ns_ / 2))) return;
   const int64_t interval = std::min(patience.asked_ns / 2, kAskAgainNs);
   const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
@@ -145,7 +148,8 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
   }
 }
 
-// A call queued behind others waits for the ranks that the first one waits for.
+// Returns the ranks that the call waits for. A call queued behind others waits for the ranks that
+// the first one waits for.
 std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   const std::unique_lock lock = lock_for_call();
   if (operation.done.load() || abort_.raised()) return {};
@@ -154,7 +158,7 @@ std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   return {peers.begin(), peers.end()};
 }
 
-// The caller holds the mutex.
+// Returns the peers and lanes that the call waits for. The caller holds the mutex.
 std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
   if (operation.point_to_point()) return messages_.wants(operation);
   if (collectives_.empty() || !collectives_.front()->started) return {};
@@ -188,7 +192,8 @@ void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view
   if (peer < size()) stall_.hear(peer, call, text);
 }
 
-// A peer that made the call with other arguments may never send the message that would reveal it.
+// Fails the call if a peer answered that it made the call with other arguments. Such a peer may
+// never send the message that would reveal it.
 void CommunicatorImpl::check_answers(const Operation& operation) {
   if (operation.point_to_point()) return;
   const Signature& mine = operation.compiled->signature;
@@ -198,10 +203,10 @@ void CommunicatorImpl::check_answers(const Operation& operation) {
   }
 }
 
-// A peer that has destroyed its communicator or left the job makes no more calls, but its last
-// bytes may still be in the network. It is judged only when they have arrived, by what this rank
-// then still needs from it. If several ranks wait for a rank that has left, the first of them
-// to detect that reports it.
+// Fails the call if it needs a peer that makes no more calls, because that peer has destroyed its
+// communicator or left the job. The peer's last bytes may still be in the network, so the check is
+// made only when they have arrived. If several ranks wait for a rank that has left, the first of
+// them to detect that reports it.
 void CommunicatorImpl::check_gone(const Operation& operation) {
   std::map<int, std::string_view> gone;
   for (const int peer : missing(operation)) {
@@ -251,7 +256,7 @@ void CommunicatorImpl::time_out(const Operation& operation) {
              .rank = missing.culprit}));
 }
 
-// A message with a wrong tag is visible among the unclaimed ones.
+// Explains unclaimed messages, among which is a message with a wrong tag.
 std::string CommunicatorImpl::explain_unclaimed() {
   const std::unique_lock lock = lock_for_call();
   std::string text;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kFew = 256;
 
-// Steps with many ranges take as long to generate as many steps.
+// Returns the length of a program. A step with many ranges takes as long to generate as many steps.
 int64_t length_of(const Program& program) {
   int64_t length = 0;
   for (const Step& step : program.steps) {
@@ -24,7 +24,7 @@ int64_t length_of(const Program& program) {
   return length;
 }
 
-// Time of a rank's sends in sequence.
+// Returns the time of a rank's sends in sequence.
 double rough_time(const Program& program, const Shape& shape, double chunk_bytes,
                   Network& network) {
   double us = 0;
@@ -45,8 +45,9 @@ double rough_time(const Program& program, const Shape& shape, double chunk_bytes
   return us;
 }
 
-// Extrapolates an algorithm's time from the times on n, 2n and 4n ranks: the differences of further
-// doublings grow by the ratio of these two. Infinite if it does not support so few ranks.
+// Extrapolates an algorithm's time from the times on n, 2n and 4n ranks, which differ by d1 and d2:
+// the difference grows by the factor d2/d1 at each further doubling. The result is infinite if the
+// algorithm does not support so few ranks.
 //
 //   n    2n    4n      8n ...
 //   |-d1-|--d2--|- d2 (d2/d1) -|        chain: d2/d1 = 2; tree: 1; bandwidth-bound: less
@@ -100,7 +101,8 @@ std::vector<SimulationCandidate> simulation_candidates(Collective collective, co
       candidate.rough_us = std::max(candidate.rough_us, rough_time(program, one, chunk, network));
     }
   }
-  // With many ranks the length of paths through them dominates, which one rank's sends do not show.
+  // With many ranks most of the time depends on the length of paths through them, which one rank's
+  // sends do not show.
   const int host = network.alike_group_size();
   const int few = (kFew + host - 1) / host * host;
   const bool extrapolates = shape.ranks >= kManyRanks && 4 * few <= shape.ranks;

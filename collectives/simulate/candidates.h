@@ -14,14 +14,14 @@ inline constexpr int kManyRanks = 10'000;
 
 struct SimulationCandidate {
   const Algorithm* algorithm = nullptr;
-  std::string excluded;   // reason; empty for a candidate
-  bool too_long = false;  // reason of the exclusion
-  // Estimate without congestion, as if all ranks did what the busiest of a few sampled ranks does;
-  // from kManyRanks ranks on, extrapolated from a simulation of fewer ranks.
+  std::string excluded;   // why it is excluded; empty for a candidate
+  bool too_long = false;  // true: excluded because it is too long
+  // Estimate without congestion, as if all ranks did what the busiest of a few sampled ranks does.
+  // From kManyRanks ranks on, it is extrapolated from a simulation of fewer ranks.
   double rough_us = 0;
 };
 
-// Sorted by rough_us, the excluded ones last. shape.rank does not matter.
+// Returns all algorithms sorted by rough_us, the excluded ones last. shape.rank is not used.
 std::vector<SimulationCandidate> simulation_candidates(Collective collective, const Shape& shape,
                                                        double bytes, Network& network,
                                                        int64_t most_steps);

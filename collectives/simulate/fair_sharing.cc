@@ -7,7 +7,7 @@ namespace tutti {
 
 namespace {
 
-// Sums of rates are rounded; rates that differ by less are equal.
+// Tolerance: sums of rates are rounded, so rates that differ by less are equal.
 constexpr double kNearly = 1e-9;
 
 bool full(double used, double capacity) { return used >= capacity * (1 - kNearly); }
@@ -57,8 +57,8 @@ void FairSharing::end(Flow flow) {
   free_.push_back(flow);
 }
 
-// A flow that has its narrowest link to itself, and that leaves enough bandwidth on its other
-// links, affects no other flow.
+// Gives a flow its rate if it affects no other flow: its narrowest link is used by no other flow,
+// and its other links have enough bandwidth left.
 bool FairSharing::take_alone(Flow flow) {
   State& state = flows_[flow];
   double rate = std::numeric_limits<double>::infinity();
@@ -135,7 +135,7 @@ void FairSharing::find_rates() {
   }
 }
 
-// Water filling: the link with the smallest fair share saturates first.
+// Computes the rates by water filling: the link with the smallest fair share saturates first.
 void FairSharing::fill() {
   open_.clear();
   for (const uint32_t number : touched_) {
@@ -182,8 +182,8 @@ void FairSharing::fill_link(uint32_t number, double share) {
   }
 }
 
-// Adds flows that are no longer at their bottleneck, and flows faster than a member at the member's
-// bottleneck. Returns true if any were added.
+// Adds flows that are no longer at their bottleneck, and flows that are faster than a member at the
+// member's bottleneck. Returns true if any were added.
 bool FairSharing::add_reached() {
   const size_t before = members_.size();
   const size_t links = touched_.size();
@@ -193,7 +193,8 @@ bool FairSharing::add_reached() {
 
 bool FairSharing::add_reached(Link& link, uint32_t number) {
   double slowest_here =
-      std::numeric_limits<double>::infinity();  // slowest member bottlenecked here
+      // Rate of the slowest member with its bottleneck here.
+      std::numeric_limits<double>::infinity();
   for (const Place& place : link.flows) {
     const State& state = flows_[place.flow];
     if (state.is_member && state.has_rate && state.bottleneck == number) {

@@ -1,9 +1,9 @@
-// Max-min fair sharing of links among flows: no flow can become faster without slowing a flow that
-// is not faster. Each flow thus has a bottleneck, a full link on which no flow is faster. D.
-// Bertsekas, R. Gallager: Data Networks, section 6.5.2.
+// Max-min fair sharing of links among flows: no flow can become faster without slowing down a flow
+// that is as slow or slower. So each flow has a bottleneck, a full link on which no flow is faster.
+// D. Bertsekas, R. Gallager: Data Networks, section 6.5.2.
 //
 // After flows begin or end, only the flows that the change can affect are recomputed: those with a
-// bottleneck on a link that it filled or relieved, and so on from these.
+// bottleneck on a link that the change filled or relieved, and so on from these.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ class FairSharing {
  public:
   using Flow = uint32_t;
 
-  // `capacities` by link, in any unit of bytes per time.
+  // Starts without flows. `capacities`: bandwidth of each link, in any unit of bytes per time.
   explicit FairSharing(std::vector<double> capacities);
 
-  // Begins a flow over at least one link; its rate is 0 until settle(). A link listed twice is used
+  // Begins a flow over at least one link. Its rate is 0 until settle(). A link listed twice is used
   // twice, so several identical transfers may be one flow, whose rate is that of each transfer.
   Flow begin(std::span<const int> links);
   void end(Flow flow);
@@ -35,22 +35,22 @@ class FairSharing {
     alone_.clear();
   }
   double rate(Flow flow) const { return flows_[flow].rate; }
-  // Number of (flow, link) visits so far: the cost of the computation.
+  // Returns the number of (flow, link) visits so far, the cost of the computation.
   int64_t work() const { return work_; }
-  // Returns the bandwidth of a link that flows use.
+  // Returns the bandwidth of a link that is in use.
   double used(int link) const { return links_[static_cast<size_t>(link)].used; }
 
  private:
   struct Use {  // a flow's use of a link
     uint32_t link;
-    uint32_t place;  // among the link's flows
+    uint32_t place;  // index among the link's flows
   };
   struct State {
     std::vector<Use> uses;
     double rate = 0;
     double rate_before = 0;
     uint32_t bottleneck = 0;
-    bool is_member = false;  // being recomputed
+    bool is_member = false;  // true: being recomputed
     bool has_rate = false;
   };
   struct Place {
@@ -59,12 +59,12 @@ class FairSharing {
   };
   struct Link {
     double capacity = 0;
-    double used = 0;  // by flows that are not being recomputed
+    double used = 0;  // bandwidth used by flows that are not being recomputed
     double left = 0;
-    uint32_t waiting = 0;      // members without a rate yet
+    uint32_t waiting = 0;      // number of members without a rate yet
     uint32_t bottlenecks = 0;  // number of flows whose bottleneck this link is
-    double quickest = 0;       // fastest member
-    double taken = 0;          // by members
+    double quickest = 0;       // rate of the fastest member
+    double taken = 0;          // bandwidth used by members
     bool is_touched = false;
     bool is_relieved = false;
     std::vector<Place> flows;
@@ -84,9 +84,9 @@ class FairSharing {
   std::vector<Link> links_;
   std::vector<State> flows_;
   std::vector<Flow> free_;
-  std::vector<Flow> begun_;         // since settle()
+  std::vector<Flow> begun_;         // flows begun since settle()
   std::vector<Flow> alone_;         // begun flows whose links have room for them without sharing
-  std::vector<uint32_t> relieved_;  // links that were full
+  std::vector<uint32_t> relieved_;  // links that were full before flows ended
   std::vector<Flow> members_;
   std::vector<uint32_t> touched_;
   std::vector<uint32_t> open_;

@@ -39,7 +39,8 @@ std::vector<std::pair<JointSchedule::Step, JointSchedule::Step>> JointSchedule::
     const Schedule& its, double bytes, std::span<const int32_t> members) {
   const auto rank_of = [&](int32_t member) { return members[static_cast<size_t>(member)]; };
   std::vector<std::pair<Step, Step>> ends;
-  std::vector<Step> offsets;  // from a walked member's steps to those of its rank here
+  // By walked member: added to a step's number in `its`, gives the number here.
+  std::vector<Step> offsets;
   for (int32_t walked = 0; walked < its.walked(); ++walked) {
     const int32_t rank = rank_of(walked * its.alike);
     const Step first = compute(rank, 0);
@@ -71,8 +72,8 @@ std::vector<std::pair<JointSchedule::Step, JointSchedule::Step>> JointSchedule::
   return ends;
 }
 
-// Adds one rank's steps of a collective. Dependencies on the same rank's steps are added here,
-// those on messages with the messages.
+// Adds one rank's steps of a collective. Dependencies on steps of the same rank are added here,
+// dependencies on messages with the messages.
 void JointSchedule::add_program(const Schedule& its, int32_t walked, double chunk_bytes,
                                 int32_t rank) {
   for (Step step = its.first_step[walked]; step < its.first_step[walked + 1]; ++step) {

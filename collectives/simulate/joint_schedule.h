@@ -23,17 +23,18 @@ class JointSchedule {
   // A step of the rank that adds it. A step is identified together with its rank.
   using Step = int32_t;
 
-  // `alike` (which divides `ranks`) consecutive ranks are walked as one. Below, ranks are the
-  // walked ones (0, alike, 2 alike, ...) unless noted.
+  // Starts an empty schedule. `alike` (which divides `ranks`) consecutive ranks are walked as one.
+  // In the functions below, ranks are the walked ones (0, alike, 2 alike, ...) unless noted.
   explicit JointSchedule(int32_t ranks, Symmetry symmetry = Symmetry::none, int32_t alike = 1);
 
-  // Occupies the rank's processor for `us`.
+  // Adds a computation that occupies the rank's processor for `us` microseconds.
   Step compute(int32_t rank, double us);
-  // Returns the sender's step and the receiver's step, which ends when the message arrives.
+  // Adds a message. Returns the sender's step and the receiver's step, which ends when the message
+  // arrives.
   std::pair<Step, Step> message(int32_t from, int32_t to, double bytes);
-  // Adds a collective whose ranks 0, 1, ... are `members` (all of them, walked or not). Its
-  // symmetry is this schedule's, and ranks that are alike here are alike in it. Returns, for each
-  // walked member in order, a step to place after its prerequisites and a step that ends with its
+  // Adds a collective. `members` are its ranks 0, 1, ... (all of them, walked or not). It has this
+  // schedule's symmetry, and ranks that are alike here are alike in it. Returns two steps for each
+  // walked member, in order: a step to place after its prerequisites, and a step that ends with its
   // part; both take no time.
   std::vector<std::pair<Step, Step>> collective(const Schedule& its, double bytes,
                                                 std::span<const int32_t> members);

@@ -15,7 +15,7 @@ namespace tutti {
 
 namespace {
 
-constexpr double kBytesOfGBps = 1e3;  // bytes/us per GB/s
+constexpr double kBytesOfGBps = 1e3;  // bytes per us at 1 GB/s
 
 // Distances to the peers of a rank's sends, and the number of chunks if it is equal in all of them.
 struct Sends {
@@ -57,7 +57,7 @@ class Ways {
                 cat("there is no path from rank ", rank, " to rank ", peer));
   }
   double latency_us() const { return network_.slowest_us(arcs_, ways_); }
-  // Fraction of a message carried by each of its paths.
+  // Returns the fraction of a message that each of its paths carries.
   double part() const { return 1.0 / ways_; }
 
  private:
@@ -80,11 +80,12 @@ void note_busiest(const Network& network, Arc arc, double bytes, SimulationResul
 
 void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResult& result) {
   Ways ways(network, ranks);
-  std::vector<double> load(static_cast<size_t>(network.graph().arcs()));  // messages per round
+  // By arc: number of messages per round.
+  std::vector<double> load(static_cast<size_t>(network.graph().arcs()));
   for (int rank = 0; rank < ranks; ++rank) {
     for (const Arc arc : ways.to(rank, 1)) load[static_cast<size_t>(arc)] += ways.part();
   }
-  std::vector<double> hops;  // by rank
+  std::vector<double> hops;  // by rank: time of the hop to the next
   double longest = 0;
   double busy = 0;
   Arc busiest = 0;
@@ -101,7 +102,7 @@ void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResu
     hops.push_back(slowest + ways.latency_us());
     longest = std::max(longest, ways.latency_us());
   }
-  // Time of a message over that many hops, from every starting rank.
+  // Time of rounds.count consecutive hops, for every starting rank.
   const auto count = static_cast<size_t>(rounds.count);
   double run = 0;
   for (size_t i = 0; i < count; ++i) run += hops[i % hops.size()];
@@ -115,7 +116,7 @@ void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResu
   note_busiest(network, busiest, all * rounds.bytes * load[static_cast<size_t>(busiest)], result);
 }
 
-// Class of arcs with equal load in a uniform network.
+// Properties of arcs that have equal load in a uniform network.
 using LikeArcs = std::tuple<NodeKind, NodeKind, size_t, size_t, double>;
 
 LikeArcs likeness(const Network& network, Arc arc) {
@@ -135,7 +136,8 @@ std::vector<int> distances(int ranks) {
     for (int d = 1; d < ranks; ++d) chosen.push_back(d);
     return chosen;
   }
-  // Multiples of the golden ratio do not coincide with any period of the network.
+  // Multiples of the golden ratio are used, because they do not coincide with any period of the
+  // network.
   for (int i = 0; i < most; ++i) {
     const double part = std::fmod(0.5 + 0.6180339887498949 * i, 1.0);
     chosen.push_back(1 + static_cast<int>(part * (ranks - 1)));
@@ -161,7 +163,7 @@ void play_everyone(const Rounds& rounds, Network& network, int ranks, Simulation
   }
   const double scale = static_cast<double>(rounds.count) / static_cast<double>(chosen.size());
   const bool has_all = static_cast<int64_t>(chosen.size()) == rounds.count;
-  std::map<LikeArcs, std::pair<double, int>> like;  // messages, arcs
+  std::map<LikeArcs, std::pair<double, int>> like;  // number of messages and of arcs
   for (Arc arc = 0; arc < network.graph().arcs(); ++arc) {
     auto& [messages, arcs] = like[likeness(network, arc)];
     messages += load[static_cast<size_t>(arc)];

@@ -31,8 +31,8 @@ class Builder {
           Schedule& schedule)
       : algorithm_(algorithm), shape_(shape), options_(options), schedule_(schedule) {}
 
-  // Checks the shorter of two ranks' programs before all are generated, since a root's may be much
-  // longer.
+  // Checks the shorter of two ranks' programs before all are generated, because a root's may be
+  // much longer.
   void refuse_if_too_long() const {
     int64_t steps = std::numeric_limits<int64_t>::max();
     for (const int32_t rank : {0, shape_.ranks / 2}) {
@@ -83,8 +83,9 @@ class Builder {
          .remedy = "let Tutti choose the algorithm, or use fewer ranks"});
   }
 
-  // If ranks are walked as one, a message to another rank of a host is what rank 0 of that host
-  // receives from a rank shifted back by the same amount.
+  // Returns the sender of a message as rank 0 of the receiver's host sees it. If ranks are walked
+  // as one, a message to another rank of a host stands for a message to rank 0, from a rank shifted
+  // back by the same amount.
   int32_t seen_from_first(const StepGraph::Message& message) const {
     const int32_t size = schedule_.alike;
     const int32_t shift = message.to % size;

@@ -1,9 +1,9 @@
 // The steps of all ranks (program/step_graph.h) and the amount that each sends, in chunks, so that
 // one schedule serves all sizes.
 //
-// Ranks that do the same at the same time may be walked as one. If hosts are alike, and on each
-// host rank i does what rank 0 does with all partners shifted by i, the schedule has rank 0 of each
-// host only, and one of its messages represents those of all ranks of the host.
+// Ranks that do the same at the same time may be walked as one. Suppose that hosts are alike, and
+// that on each host rank i does what rank 0 does with all partners shifted by i. Then the schedule
+// has only rank 0 of each host, and each of its messages stands for those of all ranks of the host.
 #pragma once
 
 #include <cstdint>
@@ -16,49 +16,50 @@
 
 namespace tutti {
 
-// How partners are shifted: to (position + i) mod size, or to position xor i.
+// How the partners of rank i are shifted: to (position + i) mod size, or to position xor i.
 enum class Symmetry : uint8_t { none, rotation, exclusive_or };
 
-// Its plans are those of the walked ranks: rank 0's, then rank `alike`'s, and so on.
+// A schedule. Its plans are those of the walked ranks: rank 0's, then rank `alike`'s, and so on.
 struct Schedule : StepGraph {
   int32_t ranks = 0;
   Symmetry symmetry = Symmetry::none;
-  int32_t alike = 1;            // ranks walked as one: those of a host
+  int32_t alike = 1;            // number of ranks walked as one: those of a host
   std::vector<StepKind> kinds;  // by step
-  std::vector<int32_t> chunks;  // by step: sent, received or computed
-  // Only in a schedule composed of several (joint_schedule.h), by step: bytes instead of chunks,
-  // and additional processor time.
+  std::vector<int32_t> chunks;  // by step: number of chunks sent, received or computed
+  // Only in a schedule composed of several (joint_schedule.h): bytes by step, which replace chunks,
+  // and additional processor time by step.
   std::vector<double> bytes;
   std::vector<double> compute_us;
   int32_t buffer_chunks = 1;  // size of the larger of the two buffers
 
   int32_t rank_of(int32_t step) const;
   int64_t messages_in_all() const { return static_cast<int64_t>(messages.size()) * alike; }
-  // Returns the i-th rank that a walked rank represents.
+  // Returns rank i of the ranks that a walked rank stands for.
   int32_t image(int32_t rank, int32_t i) const;
 };
 
-// Called occasionally with the fraction done, from 0 to 1.
+// Function that is called occasionally with the fraction done, from 0 to 1.
 using Progress = std::function<void(double)>;
 
 struct ScheduleOptions {
-  // Limit of steps over all ranks.
+  // Limit on the number of steps over all ranks.
   int64_t most_steps = 40'000'000;
-  // Ranks of a host, which are walked as one if they have a symmetry. 1: each rank is walked.
+  // Number of ranks of a host, which are walked as one if they have a symmetry. 1: each rank is
+  // walked.
   int32_t alike = 1;
   Progress progress = {};
 };
 
-// Throws Error(unsupported) if the algorithm does not support the shape or is too long, and
-// Error(internal) if messages do not match.
+// Makes the schedule of an algorithm. Throws Error(unsupported) if the algorithm does not support
+// the shape or is too long, and Error(internal) if messages do not match.
 Schedule make_schedule(const Algorithm& algorithm, const Shape& shape,
                        const ScheduleOptions& options = {});
 
-// Returns the chunks of the larger of the two buffers.
+// Returns the number of chunks of the larger of the two buffers.
 int32_t buffer_chunks(Collective collective, const Program& program, int32_t ranks);
 
-// Returns the symmetry of the programs. All ranks of the first, the second, the middle and the last
-// host are compared step by step. none: they are not alike.
+// Returns the symmetry of the programs; Symmetry::none if the ranks of a host are not alike. All
+// ranks of the first, the second, the middle and the last host are compared step by step.
 Symmetry find_symmetry(const Algorithm& algorithm, const Shape& shape, int32_t alike);
 
 }  // namespace tutti

@@ -16,7 +16,7 @@ namespace tutti {
 
 namespace {
 
-constexpr double kBytesPerUs = 1e3;  // per GB/s
+constexpr double kBytesPerUs = 1e3;  // bytes per us at 1 GB/s
 // Events closer than rounding errors are simultaneous.
 constexpr double kSameMoment = 1e-12;
 
@@ -26,9 +26,9 @@ struct Event {
   enum class Kind : uint8_t { rank_begins, step_ends, message_goes, flow_ends, message_comes };
   double time;
   Kind kind;
-  int32_t which;        // rank, step, message or flow
-  uint32_t turn = 0;    // slice; for a flow: the number of its prediction
-  uint64_t number = 0;  // event number: simultaneous events keep their order
+  int32_t which;        // number of the rank, step, message or flow
+  uint32_t turn = 0;    // slice; for a flow: number of its prediction
+  uint64_t number = 0;  // number of the event; simultaneous events keep their order
 
   bool operator>(const Event& other) const {
     return time != other.time ? time > other.time : number > other.number;
@@ -38,10 +38,10 @@ struct Event {
 // A message in flight. Flows are numbered by FairSharing.
 struct Transfer {
   int32_t message = 0;
-  int32_t sender = 0;  // step
+  int32_t sender = 0;  // number of the sending step
   uint32_t turn = 0;
   uint32_t prediction = 0;
-  double left = 0;  // bytes
+  double left = 0;  // bytes that are left
   double since = 0;
   double rate = 0;
   double latency = 0;
@@ -132,7 +132,7 @@ class Simulation {
     events_.push({time, kind, which, turn, next_event_++});
   }
 
-  // Failed ranks never begin.
+  // Begins the ranks, except those that failed.
   void begin_ranks() {
     const auto is_late = [&](int32_t rank) {
       return std::ranges::count(o_.failed_ranks, rank) > 0 ||
@@ -209,7 +209,7 @@ class Simulation {
     end_after(work, step, slice, now);
   }
 
-  // Work that needs a rank's processor waits until that is free.
+  // Returns the end of work on a rank's processor, which begins when the processor is free.
   double after_work(double work, int32_t step, double now) {
     if (work == 0) return now;
     double& free = processor_free_[s_.rank_of(step) / s_.alike];
@@ -237,7 +237,8 @@ class Simulation {
     }
   }
 
-  // Slices of one connection are sent one after another, in order of arrival.
+  // Sends a slice. The slices of one connection are sent one after another, in the order in which
+  // they are ready.
   void send(int32_t message, uint32_t slice, double now) {
     if (slices_ == 1) {
       begin_flow(message, slice, now);
@@ -254,8 +255,8 @@ class Simulation {
     if (!queue.empty()) begin_flow(queue.front().first, queue.front().second, now);
   }
 
-  // Finds all paths of the messages that this one represents; returns into how many paths each is
-  // split, and the latency of the slowest.
+  // Finds all paths of the messages that this one stands for. Returns the number of paths over
+  // which each message is split, and the latency of the slowest path.
   Spread find_ways(const Schedule::Message& message) {
     arcs_.clear();
     Spread spread;
@@ -342,7 +343,8 @@ class Simulation {
     for (Arc arc = 0; arc < network_.graph().arcs(); ++arc) {
       const double part =
           traffic_[static_cast<size_t>(arc)] / (network_.GBps(arc) * kBytesPerUs * result_.time_us);
-      if (!(part > result_.busiest_part)) continue;  // NaN if the time is 0
+      // False for NaN, which results if the time is 0.
+      if (!(part > result_.busiest_part)) continue;
       result_.busiest_part = part;
       result_.busiest = arc;
     }
@@ -368,17 +370,18 @@ class Simulation {
   double chunk_bytes_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t next_event_ = 0;
-  std::vector<std::pair<int32_t, uint32_t>> ready_;               // step, slice
-  std::vector<int32_t> waits_;                                    // by slice, then step; -1: done
-  std::vector<int32_t> sends_left_;                               // by slice, then step
-  std::vector<int32_t> sender_;                                   // by message: the step
-  std::vector<std::deque<std::pair<int32_t, uint32_t>>> queues_;  // by connection: message, slice
-  std::vector<double> processor_free_;                            // by rank that is walked
+  std::vector<std::pair<int32_t, uint32_t>> ready_;  // steps that are ready, with their slices
+  std::vector<int32_t> waits_;                       // by slice, then step; -1: done
+  std::vector<int32_t> sends_left_;  // by slice, then step: number of its sends that are left
+  std::vector<int32_t> sender_;      // by message: the step that sends it
+  // By connection: waiting messages, with their slices.
+  std::vector<std::deque<std::pair<int32_t, uint32_t>>> queues_;
+  std::vector<double> processor_free_;  // by rank that is walked
   std::vector<double> ends_;
-  std::vector<Transfer> transfers_;  // by flow
-  std::vector<double> traffic_;      // by arc, in bytes
+  std::vector<Transfer> transfers_;  // transfers by flow
+  std::vector<double> traffic_;      // bytes by arc
   std::vector<Arc> arcs_;
-  int64_t left_ = 0;  // unfinished steps
+  int64_t left_ = 0;  // number of unfinished steps
   bool stopped_ = false;
   SimulationResult result_;
 };

@@ -5,9 +5,9 @@
 //                 ╲  latency  ╲          its rate among the flows of that moment: links are
 //   rank 1         [recv c0 ══]→ next    shared max-min fairly (fair_sharing.h)
 //
-// Messages of one pair of ranks go one after another; messages to different ranks overlap.
-// Processors cost nothing unless options say so, so on an idle network the formulas of the
-// literature hold: a message of n bytes takes alpha + n * beta. Chunks of a buffer are equally
+// Messages from one rank to another are sent one after another; messages to different ranks
+// overlap. Processors take no time unless options say so, so on an idle network the formulas of the
+// literature hold: a message of n bytes takes alpha + n * beta. All chunks of a buffer are equally
 // long, to fractions of a byte. Receivers have unlimited buffers.
 #pragma once
 
@@ -27,7 +27,8 @@ struct SimulationOptions {
   // Not used by a schedule with bytes of its own:
   double bytes = 0;    // buffer size; size of all blocks if there are blocks
   int32_t slices = 1;  // pieces of each chunk, which are pipelined
-  // Messages take no time: what remains is computation and waiting for other ranks' computation.
+  // True if messages take no time. The result is then the time of computation, and of waiting for
+  // other ranks' computation.
   bool instant_messages = false;
   double overhead_us = 0;                                        // processor time per message sent
   double reduce_GBps = std::numeric_limits<double>::infinity();  // rate of reductions and copies
@@ -37,27 +38,28 @@ struct SimulationOptions {
   // depends only on the seed and the message.
   double jitter = 0;
   uint64_t seed = 0;
-  // The simulation stops beyond this time or this work (FairSharing::work()).
+  // Limits on the virtual time and on the work (FairSharing::work()), at which the simulation
+  // stops.
   double give_up_us = std::numeric_limits<double>::infinity();
   int64_t most_work = std::numeric_limits<int64_t>::max();
-  // Called when a step (and slice) ends, with the step's number in the schedule and the time. Once
-  // it returns true, the simulation stops; the result covers what happened until then.
+  // Called when a step (and slice) ends, with the step's number in the schedule and the time. If it
+  // returns true, the simulation stops, and the result covers all that happened until then.
   std::function<bool(int32_t step, double us)> stops_after = {};
   Progress progress = {};
 };
 
 struct SimulationResult {
   double time_us = 0;   // until the last rank is done; infinite if given up
-  double first_us = 0;  // until the first one is
+  double first_us = 0;  // time until the first rank is done
   int32_t last_rank = 0;
   int64_t messages = 0;
-  double bytes_sent = 0;       // by all ranks
+  double bytes_sent = 0;       // bytes sent by all ranks together
   std::optional<Arc> busiest;  // most heavily used link, with direction
-  double busiest_part = 0;     // its utilization
+  double busiest_part = 0;     // fraction of its bandwidth that was used
 };
 
-// Throws Error(rank_died) that names the ranks waiting for a failed one, and Error(connection_lost)
-// that names the ranks cut off.
+// Simulates the schedule. Throws Error(rank_died) that names the ranks waiting for a failed one,
+// and Error(connection_lost) that names the ranks cut off.
 SimulationResult simulate(const Schedule& schedule, Network& network,
                           const SimulationOptions& options);
 

@@ -9,7 +9,7 @@ namespace tutti {
 
 namespace {
 
-// With more ranks, a list of all would be useless.
+// Maximum number of ranks that are checked; a longer list would be useless.
 constexpr int32_t kMostAsked = 4096;
 
 std::vector<int> unreachable(Network& network, int32_t ranks, int32_t from) {

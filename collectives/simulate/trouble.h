@@ -10,11 +10,12 @@
 
 namespace tutti {
 
-// No path is left from one rank to another: names all ranks cut off from the larger part.
+// Builds the error for two ranks between which no path is left. It names all ranks cut off from the
+// larger part.
 Error cut_off(Network& network, int32_t ranks, int32_t from, int32_t to);
 
-// No further event is possible: names the ranks that wait for failed ones, and those that wait for
-// these in turn. `unfinished`: ranks, in order.
+// Builds the error if no further event is possible. It names the ranks that wait for failed ones,
+// and the ranks that wait for these in turn. `unfinished`: the ranks that have not ended, in order.
 Error stopped(const Schedule& schedule, std::span<const int32_t> failed,
               const std::vector<int>& unfinished);
 

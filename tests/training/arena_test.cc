@@ -77,8 +77,35 @@ TEST(ArenaTest, RefusesMoreThanThereIsAndStaysUsable) {
   EXPECT_THROW(arena.take(DType::f32, 1, 1), Error);
 }
 
+// Limits this process's addresses, to more than there are, while it lives.
+class LimitedAddresses {
+ public:
+  LimitedAddresses() {
+    ::getrlimit(RLIMIT_AS, &before_);
+    const rlimit finite{.rlim_cur = rlim_t{1} << 62, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_AS, &finite);
+  }
+  ~LimitedAddresses() { ::setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// Tensors of different sizes follow each other without a gap, so that the touched pages are no more
+// than those in use at once.
+TEST(ArenaTest, TakesOneRowOfAddressesOnAHost) {
+  Arena arena;
+  const std::byte* end = nullptr;
+  for (const int64_t floats : {16, 4 << 20, 16, 32 << 20, 1 << 20, 64 << 20}) {
+    const Tensor taken = arena.take(DType::f32, 1, floats);
+    if (end != nullptr) EXPECT_EQ(taken.data, end) << floats;
+    end = taken.data + taken.bytes();
+  }
+}
+
 // Each chunk is allocated when the one before is full; memory in use does not move.
 TEST(ArenaTest, GrowsByChunksAndGivesThemBackInOrder) {
+  const LimitedAddresses limited;
   Arena arena(size_t{1} << 30);
   constexpr int64_t kRow = 1000 * 1000;  // floats: no two of them fit into the first chunk
   std::vector<Tensor> taken;

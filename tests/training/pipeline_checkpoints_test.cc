@@ -125,7 +125,7 @@ class PipelineCheckpoints : public FolderTest {
     Next next;
     run_ranks(place.ranks(), [&](const Job& job) {
       TinyRank rank(job, at(place, run));
-      const Json state = load_snapshot(rank.replica, *rank.model, path(from));
+      const Json state = load_snapshot(rank.replica, *rank.model, Checkpoint::open(path(from)));
       EXPECT_EQ(state["step"], kSavedAt);
       save_in(path(again), rank, job);
       rank.skip(kSavedAt);

@@ -345,7 +345,7 @@ TEST_P(Meshes, WhatOneSavesEveryOtherGoesOnWith) {
       const std::string again = path(cat("again-", count++));
       run_ranks(to.ranks(), [&](const Job& job) {
         TinyRank rank(job, run_of(kind(), with_rows(to)));
-        load_snapshot(rank.replica, *rank.model, saved);
+        load_snapshot(rank.replica, *rank.model, Checkpoint::open(saved));
         save_in(again, rank, job);
         rank.skip(kSavedAt);
         const std::vector<double> losses = next_losses(rank);

@@ -447,7 +447,7 @@ TEST_F(Checkpoints, OtherRanksShareWhatCompressionRemembers) {
   std::mutex mutex;
   run_ranks(3, [&](const Job& job) {
     testing::TinyRank rank(job, run);
-    load_snapshot(rank.replica, *rank.model, path("two"));
+    load_snapshot(rank.replica, *rank.model, Checkpoint::open(path("two")));
     Rows rows;
     rank.replica.visit_state(rows);
     const std::scoped_lock lock(mutex);

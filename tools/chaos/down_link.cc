@@ -17,7 +17,7 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-// Returns an errno.
+// Sets an interface up or down in the current namespace. Returns 0 or an errno.
 int set_up_here(std::string_view interface, bool up) {
   const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return errno;

@@ -1,4 +1,4 @@
-// A network interface that is down as long as this lives.
+// Takes a network interface down while the object exists.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@ namespace tutti::tool::chaos {
 
 class DownLink {
  public:
-  // `name`: "eth0", or "NAMESPACE/eth0" in a network namespace of `ip netns`. Throws Error(system)
-  // if the interface does not exist or cannot be taken down.
+  // Takes the interface down. `name`: "eth0", or "NAMESPACE/eth0" in a network namespace of `ip
+  // netns`. Throws Error(system) if the interface does not exist or cannot be taken down.
   explicit DownLink(const std::string& name);
   ~DownLink();
   DownLink(const DownLink&) = delete;

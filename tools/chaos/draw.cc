@@ -12,13 +12,13 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-// Length of a pause or a delay, and the longest time from a first death to a second one during its
-// recovery.
+// Maximum length of a pause or a delay, and the longest time from a first death to a second one
+// during its recovery.
 constexpr uint64_t kShortMs = 500;
 constexpr uint64_t kRecoveryMs = 200;
 constexpr uint64_t kRecoveryMessages = 40;
 constexpr uint64_t kMostDiskBytes = 4 << 20;
-// Some partitions end before a rank is declared dead, and some after that.
+// Maximum length of a partition: some end before a rank is declared dead, and some after that.
 constexpr uint64_t kPartitionMs = 12000;
 constexpr int64_t kMostShiftS = 24 * 3600;
 
@@ -31,7 +31,7 @@ class Drawer {
   bool coin() { return below(2) == 0; }
   uint64_t duration() { return 1 + below(kShortMs); }
   uint64_t bytes() { return 1 + below(kMostDiskBytes); }
-  // Two nested draws, so that early times, during initialization, are more likely.
+  // Draws twice, so that early times, during initialization, are more likely.
   uint64_t time() { return draw_.from_ms + below(1 + below(draw_.span_ms)); }
   uint64_t message() { return 1 + below(1 + below(draw_.messages)); }
   uint64_t soon_after(uint64_t what, uint64_t within) { return what + below(within); }
@@ -117,8 +117,8 @@ Fault pair(Drawer& drawer) {
           .hosts = {hosts[std::min(one, other)], hosts[std::max(one, other)]}};
 }
 
-// The first host has at least as many ranks as any other, so that at least half of all ranks
-// survive, rank 0 among them.
+// Loses a host other than the first. The first host has at least as many ranks as any other, so at
+// least half of all ranks survive, including rank 0.
 Fault lost(Drawer& drawer) {
   const std::vector<std::string>& hosts = drawer.hosts();
   return {.kind = Kind::lose,

@@ -13,7 +13,7 @@ namespace tutti::tool::chaos {
 
 std::string namespace_file(const std::string& name) { return cat("/run/netns/", name); }
 
-// Only the network namespace of the calling thread changes.
+// Runs `work` on a new thread, because only the network namespace of that thread changes.
 int in_namespace(const std::string& name, const std::function<int()>& work) {
   int error = 0;
   std::thread([&] {

@@ -67,7 +67,7 @@ std::map<std::string, std::string> MovedClock::environment() const {
           {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
 }
 
-// The file is replaced atomically.
+// Replaces the file atomically.
 void MovedClock::show(int64_t seconds) const {
   const std::string next = file_ + ".next";
   std::ofstream(next) << (seconds < 0 ? "" : "+") << seconds << '\n';

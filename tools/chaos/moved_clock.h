@@ -1,4 +1,4 @@
-// A wall clock that jumps, for one command and its descendants, by means of libfaketime. Monotonic
+// Makes the wall clock jump for one command and its descendants, by means of libfaketime. Monotonic
 // clocks such as CLOCK_MONOTONIC do not change, as when a host's time is set.
 #pragma once
 
@@ -17,15 +17,16 @@ class MovedClock {
   MovedClock(const MovedClock&) = delete;
   MovedClock& operator=(const MovedClock&) = delete;
 
-  // Environment variables for the command.
+  // Returns the environment variables that the command needs.
   std::map<std::string, std::string> environment() const;
-  // Sets the offset of the clock from the true time.
+  // Sets the offset of the clock from the true time, in seconds.
   void show(int64_t seconds) const;
 
  private:
   const std::string library_;
   const std::string file_;
-  // libfaketime would create a semaphore per process and leave it behind if the process is killed.
+  // Name that makes libfaketime use this object's semaphore: otherwise it would create a semaphore
+  // per process and leave it behind if the process is killed.
   const std::string semaphore_;
   const std::string memory_;
 };

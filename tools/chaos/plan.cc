@@ -64,7 +64,7 @@ bool strikes_at_messages(Kind kind) {
          kind == Kind::abort || kind == Kind::swap;
 }
 
-// Refuses faults that would not do what their author meant.
+// Throws for faults that would not have the effect that their author intended.
 void check(const Fault& fault, const Json& json) {
   const bool at_message = json.contains("message"), by_time = json.contains("at_ms");
   if (at_message && by_time) {
@@ -106,7 +106,7 @@ std::vector<std::string> hosts_from_json(Kind kind, const Json& json) {
     refuse(json, cat("a ", name(kind), " strikes ", hosts_struck(kind), " hosts"),
            "name two network namespaces to separate, or one to lose");
   }
-  std::ranges::sort(hosts);  // both orders of a pair are equal
+  std::ranges::sort(hosts);  // both orders of a pair are the same fault
   return hosts;
 }
 

@@ -43,7 +43,7 @@ struct Status {
   pid_t parent = 0;
 };
 
-// Returns nothing if the process has ended.
+// Returns the status of a process; nothing if it has ended.
 std::optional<Status> status_of(pid_t pid) {
   const std::string stat = text_of(pid, "stat");  // PID (NAME) STATE PARENT ...
   const size_t name_end = stat.rfind(')');

@@ -1,4 +1,4 @@
-// Descendants of this process, found in /proc.
+// Finds descendants of this process in /proc.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 namespace tutti::tool::chaos {
 
 // Makes this process the subreaper: orphans become its children, so that descendants() contains
-// every process that was ever started from here and still runs.
+// every process that was started from here and still runs.
 void adopt_orphans();
 
 // Returns the living descendants of this process, parents before their children.
@@ -22,14 +22,14 @@ std::map<int, pid_t> rank_processes();
 // Returns true if the process runs in that network namespace of `ip netns`.
 bool is_in_namespace(pid_t pid, const std::string& name);
 
-// "1234 (sleep 100)"
+// Returns a text: "1234 (sleep 100)".
 std::string in_words(pid_t pid);
 
 // Returns true if a process of this host has mapped the file.
 bool is_mapped(const std::string& file);
 
-// Kills the process and returns true if the signal ended it; false if it ended by itself, so that
-// its exit code stands. A process that is stopped first is not ending.
+// Kills the process and returns true if the signal ended it; returns false if it ended by itself,
+// so that its exit code is valid. A stopped process cannot end by itself before the signal.
 bool kill_alive(pid_t pid);
 
 // Kills all descendants. Returns when none is left, except processes that the kernel cannot end.

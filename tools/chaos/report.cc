@@ -40,7 +40,7 @@ void add(const Tried& tried, Counts& counts) {
   counts.slowest = std::max(counts.slowest, tried.outcome.seconds_after);
 }
 
-// Counts by class, in the order of first occurrence, then the total.
+// Counts by class, in the order of first occurrence, then in total.
 std::vector<Counts> count(const std::vector<Tried>& trials) {
   std::vector<Counts> classes;
   Counts all{.name = "all"};

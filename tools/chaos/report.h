@@ -1,4 +1,4 @@
-// Reports of all trials, as text and as JSON.
+// Formats reports of all trials, as text and as JSON.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ struct Tried {
   Verdict verdict;
 };
 
-// Describes a failed trial: its number, faults, problems, last output and plan.
+// Returns a description of a failed trial: its number, faults, problems, last output and plan.
 std::string failure_in_words(const Tried& tried, int number);
-// Table of trials, outcomes and the slowest end, by class.
+// Returns a table of trials, outcomes and the slowest end, by class.
 std::string table(const std::vector<Tried>& trials);
-// The same as JSON, with each failure's plan in the format of --plan.
+// Returns the same as JSON, with each failure's plan in the format of --plan.
 Json to_json(const std::vector<Tried>& trials);
 
 }  // namespace tutti::tool::chaos

@@ -16,7 +16,8 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-// Enters a new mount namespace, so that mounts vanish with this process however it ends.
+// Enters a new mount namespace, so that mounts vanish with this process however it ends. Returns
+// false if that is not permitted.
 bool leave_the_mounts_of_others() {
   static const bool left = ::unshare(CLONE_NEWNS) == 0 &&
                            ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;

@@ -1,4 +1,4 @@
-// The directory of a trial, which replaces {dir} in the command.
+// The temporary directory of a trial, which replaces {dir} in the command.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@ namespace tutti::tool::chaos {
 
 class Scratch {
  public:
-  // `bytes` > 0: mounts a file system of that size, visible to this process and its descendants.
-  // Throws Error(system) if that is not permitted.
+  // Creates the directory. If `bytes` > 0, mounts a file system of that size, visible to this
+  // process and its descendants. Throws Error(system) if that is not permitted.
   explicit Scratch(uint64_t bytes);
   // Removes the directory and its contents.
   ~Scratch();

@@ -1,4 +1,4 @@
-// Two hosts between which packets are dropped silently.
+// Drops packets between two hosts silently.
 #pragma once
 
 #include <string>
@@ -6,19 +6,19 @@
 
 namespace tutti::tool::chaos {
 
-// While this object lives, each of two network namespaces sends packets for the other's IPv4
+// While the object exists, each of two network namespaces sends packets for the other's IPv4
 // addresses to an unused hardware address. Routes, interfaces and connections stay up, as after the
 // failure of a switch between the two.
 class SilentPair {
  public:
-  // `one`, `other`: names of `ip netns`. Throws Error(system) if one does not exist or cannot be
-  // changed, and Error(invalid_argument) if one has no address.
+  // Starts dropping packets. `one`, `other`: names of `ip netns`. Throws Error(system) if one does
+  // not exist or cannot be changed, and Error(invalid_argument) if one has no address.
   SilentPair(const std::string& one, const std::string& other);
   ~SilentPair();
   SilentPair(const SilentPair&) = delete;
   SilentPair& operator=(const SilentPair&) = delete;
 
-  // Throws what the constructor would throw, without changes.
+  // Throws what the constructor would throw, and changes nothing.
   static void require(const std::string& host);
 
  private:
@@ -26,7 +26,7 @@ class SilentPair {
 
   struct Direction {
     std::string from;
-    std::vector<std::string> to;  // addresses
+    std::vector<std::string> to;  // IPv4 addresses of the other host
   };
   std::vector<Direction> directions_;
 };

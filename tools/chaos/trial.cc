@@ -42,7 +42,7 @@ double seconds_since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
 }
 
-// The start of a timed fault, or the end of a temporary one.
+// An event of a trial: the start of a timed fault, or the end of a temporary one.
 struct Blow {
   milliseconds at;
   Fault fault;
@@ -160,7 +160,7 @@ class Trial {
     if (got == 0) fd.reset();
   }
 
-  // Reaps the command and orphans.
+  // Reaps the command and orphans that have ended.
   void collect() {
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -219,7 +219,7 @@ class Trial {
     return silent_.try_emplace(pair, pair[0], pair[1]).second;
   }
 
-  // Drops the host's packets before killing its processes, so that no peer sees them end.
+  // Loses a host: drops its packets before killing its processes, so that no peer sees them end.
   void lose(const std::string& host) {
     for (const std::string& other : conditions_.hosts) {
       if (other == host) continue;
@@ -230,7 +230,7 @@ class Trial {
     }
   }
 
-  // Returns false if the rank has ended.
+  // Sends the signal of a fault. Returns false if the rank has ended.
   bool signal(const Blow& blow, const std::map<int, pid_t>& ranks) const {
     const auto found = ranks.find(blow.fault.rank);
     if (blow.fault.rank != kLauncher && found == ranks.end()) return false;
@@ -251,7 +251,8 @@ class Trial {
     }
   }
 
-  // New files that a process has mapped belong to another job and are ignored.
+  // Returns files that the command left behind. New files that a process has mapped belong to
+  // another job and are ignored.
   std::vector<std::string> files_left() const {
     std::vector<std::string> left;
     for (const std::string& file : shared_memory_files()) {
@@ -276,16 +277,16 @@ class Trial {
   const Plan& plan_;
   const Conditions& conditions_;
   const Scratch scratch_;
-  const std::unique_ptr<MovedClock> clock_;  // set if the plan moves it
+  const std::unique_ptr<MovedClock> clock_;  // set if the plan moves the clock
   const std::set<std::string> files_before_;
   std::deque<Blow> blows_;
-  std::map<std::string, DownLink> down_;                   // by name
-  std::map<std::vector<std::string>, SilentPair> silent_;  // by both names
+  std::map<std::string, DownLink> down_;                   // key: name of the interface
+  std::map<std::vector<std::string>, SilentPair> silent_;  // key: names of both hosts
   pid_t command_ = -1;
   Fd out_;
   Fd err_;
   Clock::time_point started_;
-  Clock::time_point last_event_;  // the last fault, or the start
+  Clock::time_point last_event_;  // time of the last fault, or of the start
   std::optional<Clock::time_point> complete_;
   bool ended_ = false;
   Outcome outcome_;

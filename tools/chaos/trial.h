@@ -1,4 +1,4 @@
-// One run of the command with the faults of one plan, and its outcome.
+// Runs the command once with the faults of one plan, and reports its outcome.
 #pragma once
 
 #include <chrono>
@@ -23,29 +23,32 @@ class Stopped : public Error {
 };
 
 struct Conditions {
-  std::vector<std::string> command;  // "{dir}" in a word is the trial's directory
+  std::vector<std::string> command;  // "{dir}" in a word stands for the trial's directory
   std::map<std::string, std::string> environment;
   SignalInbox* signals;                 // signals that end this process, kept between trials
-  std::vector<std::string> hosts = {};  // all of the command's: network namespaces
-  // That the command starts on this host; times count from the start of the last one.
+  std::vector<std::string> hosts = {};  // network namespaces of all hosts of the command
+  // Number of ranks that the command starts on this host; times count from the start of the last
+  // one.
   size_t ranks = 0;
-  // Time limit from the last fault, or from the start without faults, to the end.
+  // Time limit for the end of the command, from the last fault, or from the start if there is no
+  // fault.
   std::chrono::milliseconds limit = std::chrono::hours(24);
 };
 
 struct Outcome {
   bool hung = false;
   int code = 0;               // shell exit code; undefined if it hung
-  double seconds = 0;         // from start to end
-  double seconds_after = 0;   // from the last fault
+  double seconds = 0;         // seconds from start to end
+  double seconds_after = 0;   // seconds from the last fault to the end
   size_t ranks = 0;           // largest number of simultaneous ranks
   std::vector<Fault> struck;  // the plan's faults that struck
   std::string out;
   std::string err;
-  std::vector<std::string> left;  // processes and files, in words
+  // descriptions of processes and files that the command left behind
+  std::vector<std::string> left;
 };
 
-// Runs the command. Ends all remaining descendants before it returns or throws. Throws StartError
+// Runs the command. Kills all remaining descendants before it returns or throws. Throws StartError
 // and Stopped.
 Outcome run_trial(const Plan& plan, const Conditions& conditions);
 

@@ -55,7 +55,8 @@ bool is_named(int rank, const Outcome& outcome) {
          std::ranges::any_of(split(outcome.err, '\n'), names_it);
 }
 
-// An abort of a communicator that is not used afterwards needs no error.
+// Returns true if an error must name the rank. An abort of a communicator that is not used
+// afterwards needs no error.
 bool wants_name(const Fault& fault, const Outcome& outcome) {
   return has_victim(fault) && (fault.kind != Kind::abort || outcome.code != 0);
 }

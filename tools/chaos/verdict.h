@@ -1,4 +1,4 @@
-// Judges the outcome of a trial. Pure functions.
+// Judges the outcome of a trial by pure functions.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,20 @@
 namespace tutti::tool::chaos {
 
 struct Demands {
-  bool survives = false;    // the command must exit with 0 if a rank survives
-  std::string same_output;  // a regular expression; empty: none
-  double tolerance = 0;     // relative tolerance of numbers in its matches
+  bool survives = false;  // true: the command must exit with 0 if a rank survives
+  // a regular expression whose matches must be the same as without faults; empty: none
+  std::string same_output;
+  double tolerance = 0;  // relative tolerance of numbers in these matches
 };
 
 struct Verdict {
-  bool missed = false;  // no fault struck
+  bool missed = false;  // true if no fault struck
   bool survived = false;
   bool hung = false;
   bool wrong = false;
   bool leaked = false;
-  std::optional<bool> named;          // nothing: no rank has to be named
+  // true if an error named the fault's rank; nothing: none has to be named
+  std::optional<bool> named;
   std::vector<std::string> problems;  // empty: the trial passed
 };
 
@@ -30,7 +32,7 @@ struct Verdict {
 // expression is malformed.
 std::vector<std::string> matches(const std::string& expression, const std::string& text);
 
-// `undisturbed`: outcome of the command without faults.
+// Returns the verdict. `undisturbed`: outcome of the command without faults.
 Verdict judge(const Plan& plan, const Outcome& outcome, const Outcome& undisturbed,
               const Demands& demands);
 

@@ -1,4 +1,5 @@
-// Derives findings (what is wrong, where, the likely cause, the remedy) from facts. Pure functions.
+// Derives findings from facts: what is wrong, where, the likely cause, and the remedy. Pure
+// functions.
 #pragma once
 
 #include <string>
@@ -9,7 +10,8 @@
 
 namespace tutti::tool {
 
-// An error: jobs fail, hang or are wrong. A warning: they may, or are slow. A note: good to know.
+// Severity of a finding. error: jobs fail, hang or give wrong results. warning: jobs may do so, or
+// are slow. note: information.
 enum class Severity { note, warning, error };
 
 std::string_view name(Severity severity);
@@ -18,12 +20,12 @@ struct Finding {
   std::string check;
   Severity severity = Severity::note;
   std::string what;
-  std::string where;  // host, rank, interface, pair
+  std::string where;  // a host, rank, interface or pair
   std::string cause;
   std::string remedy;
 };
 
-// The checks, in the order of the report.
+// Names of the checks, in the order of the report.
 namespace check {
 inline constexpr const char* kHosts = "hosts";
 inline constexpr const char* kVersions = "versions";
@@ -46,8 +48,8 @@ inline constexpr const char* kAnswers = "known answers";
 inline constexpr const char* kLinks = "links";
 }  // namespace check
 
-// Diagnoses each host's facts and the differences between hosts. `here`: the token of the doctor
-// itself.
+// Diagnoses each host's facts and the differences between hosts. `here`: the token of the doctor's
+// own process.
 std::vector<Finding> diagnose(const std::vector<HostFacts>& hosts, const TokenFacts& here = {});
 
 // Diagnoses the connections between hosts.

@@ -1,4 +1,4 @@
-// Diagnosis of single hosts and of differences between hosts.
+// Diagnoses single hosts and differences between hosts.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -16,8 +16,8 @@ namespace tutti::tool {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-// Memory that is registered with a network card at the same time; the pools of RDMA libraries alone
-// need part of it.
+// Memory that may be registered with a network card at the same time; the pools of RDMA libraries
+// alone need part of it.
 constexpr uint64_t kMemlockForRdma = 1024 * kMiB;
 constexpr uint64_t kUsualMemlock = 8 * kMiB;  // Linux's own default
 // Memory per rank: buffers, its share of shared memory, and a small program.
@@ -25,16 +25,18 @@ constexpr uint64_t kMemoryOfARank = 64 * kMiB;
 // Threshold of a warning: the size of Docker's /dev/shm.
 constexpr uint64_t kLittleShm = 64 * kMiB;
 constexpr uint64_t kShmOfARank = 16 * kMiB;
-// File descriptors that a rank needs: per other rank, and for the program.
+// File descriptors that a rank needs per other rank, and for the program.
 constexpr uint64_t kDescriptorsOfARank = 4;
 constexpr uint64_t kDescriptorsBesides = 128;
-constexpr double kClocksDiffer = 0.1;  // seconds; traces and logs no longer fit together
-constexpr double kClocksWrong = 5;     // build tools, tickets and file servers refuse
+// in seconds; beyond it traces and logs of two hosts no longer fit together
+constexpr double kClocksDiffer = 0.1;
+// in seconds; beyond it build tools, tickets and file servers fail
+constexpr double kClocksWrong = 5;
 
 using Findings = std::vector<Finding>;
 using Hosts = std::vector<HostFacts>;
 
-// Hosts that share a value; the most common value comes first.
+// The hosts that share a value. The most common value comes first.
 struct Camp {
   std::string value;
   std::vector<const HostFacts*> hosts;
@@ -60,7 +62,7 @@ std::string names(const std::vector<const HostFacts*>& hosts) {
   return text;
 }
 
-// "1 on a, b; 2 on c"
+// Returns a text: "1 on a, b; 2 on c".
 std::string who_has_what(const std::vector<Camp>& camps) {
   std::string text;
   for (const Camp& camp : camps) {
@@ -108,7 +110,8 @@ void check_versions(const Hosts& hosts, Findings& findings) {
   }
 }
 
-// Ranks compare these settings during the handshake and fail if they differ.
+// Reports a setting whose values differ. Ranks compare these settings during the handshake and fail
+// if they differ.
 void compare_setting(const Hosts& hosts, const SettingInfo& info, Findings& findings) {
   const std::string name(info.name);
   const auto found = camps(hosts, [&](const HostFacts& host) {
@@ -139,7 +142,7 @@ void check_settings(const Hosts& hosts, Findings& findings) {
                         hosts.front().name, "rank 0 there uses default costs instead",
                         "correct it, or run `tutti tune` there"});
   }
-  // Settings that belong to a host or have no effect on others.
+  // Settings that may differ, because they belong to a host or have no effect on others.
   const std::set<std::string_view> kOwn = {"TUTTI_TOKEN_FILE", "TUTTI_INTERFACE", "TUTTI_TOPOLOGY",
                                            "TUTTI_RSH",        "TUTTI_LOG",       "TUTTI_TUNE_FILE",
                                            "TUTTI_TOKEN"};
@@ -301,8 +304,8 @@ std::string seconds(double value) {
   return text;
 }
 
-// Compares each clock with the median, so that the deviating host is named; with two hosts, with
-// the one that agrees better with the doctor's clock.
+// Compares each clock with the median, so that the deviating host is named. With two hosts,
+// compares with the one that agrees better with the doctor's clock.
 void check_clocks(const Hosts& hosts, Findings& findings) {
   if (hosts.size() < 2) return;
   std::vector<double> offsets;

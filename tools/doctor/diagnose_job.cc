@@ -1,4 +1,4 @@
-// Diagnosis of the test job's results.
+// Diagnoses the test job's results.
 #include <algorithm>
 #include <cstdio>
 #include <set>
@@ -14,13 +14,15 @@ namespace {
 using Findings = std::vector<Finding>;
 using Hosts = std::vector<HostFacts>;
 
-constexpr double kSlowerThanOthers = 0.5;  // fraction of the bandwidth of similar links
-constexpr double kLaterThanOthers = 3;     // multiple of their latency
-constexpr double kNoticeable_us = 20;      // lower latencies are not reported
+// links below this fraction of the bandwidth of similar links are reported
+constexpr double kSlowerThanOthers = 0.5;
+// links above this multiple of the latency of similar links are reported
+constexpr double kLaterThanOthers = 3;
+constexpr double kNoticeable_us = 20;  // in microseconds; lower latencies are not reported
 // One stream uses only a part of a fast card; every machine reaches this bandwidth.
 constexpr double kEveryStream_GBps = 1.25;
 constexpr double kPartOfSpeed = 0.2;
-constexpr double kAnyNetwork_GBps = 0.0125;  // 100 Mbit/s, if the card's speed is unknown
+constexpr double kAnyNetwork_GBps = 0.0125;  // 100 Mbit/s in GB/s, for cards of unknown speed
 constexpr size_t kEnoughForMedian = 4;
 
 // Returns the typical value of similar links: the median, or the best of a few.
@@ -46,7 +48,7 @@ const HostFacts* host_named(const Hosts& hosts, const std::string& name) {
   return found == hosts.end() ? nullptr : &*found;
 }
 
-// Returns the card's speed in GB/s; 0 if unknown.
+// Returns the card's speed in GB/s, or 0 if it is unknown.
 double speed_of_card(const HostFacts* host) {
   if (host == nullptr || host->rails.empty()) return 0;
   const auto found =

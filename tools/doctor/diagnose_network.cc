@@ -1,4 +1,4 @@
-// Diagnosis of the connections between hosts and of their packet sizes.
+// Diagnoses the connections between hosts and their packet sizes.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -23,7 +23,7 @@ std::string interface_setting(const HostFacts& host) {
   return found == host.settings.end() ? "" : found->second;
 }
 
-// "a has eth0 (10.0.0.1), eth1 (10.1.0.1)"
+// Returns a text: "a has eth0 (10.0.0.1), eth1 (10.1.0.1)".
 std::string interfaces_of(const HostFacts& host) {
   std::string text;
   for (const Interface& one : host.interfaces) {
@@ -86,7 +86,8 @@ class Network {
              interfaces_of(host))});
   }
 
-  // With three or more hosts, one that no host reaches and that reaches none is a single finding.
+  // Finds hosts without any connection. With three or more hosts, a host that none reaches and that
+  // reaches none is a single finding.
   void find_lonely() {
     if (hosts_.size() < 3) return;
     for (int host = 0; host < static_cast<int>(hosts_.size()); ++host) {
@@ -142,7 +143,7 @@ class Network {
 
   void explain_failure(const Reach& reach) {
     const Reach* back = reverse(reach);
-    // The other side has no route back; only the finding of that direction is reported.
+    // The other side has no route back, so only the finding of that direction is reported.
     if (reach.route_error == 0 && back != nullptr && back->route_error != 0 &&
         !lonely_.contains(reach.from)) {
       return;

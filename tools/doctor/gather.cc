@@ -34,7 +34,7 @@ std::optional<Json> answer_in(const std::string& line) {
   try {
     Json json = Json::parse(line);
     if (json.is_object() && json.contains("answer")) return json;
-  } catch (const Error&) {  // not a line of the doctor
+  } catch (const Error&) {  // not a line of the doctor's process
   }
   return std::nullopt;
 }
@@ -49,11 +49,11 @@ HostLink::HostLink(const std::string& host) : host_(host) {
                               : remote_command(host, {"doctor-host"});
   spec.in = to.read.get();
   spec.out = from.write.get();
-  spec.err = from.write.get();  // the remote shell writes its errors there
+  spec.err = from.write.get();  // the remote shell writes its errors to this pipe
   spec.die_with_parent = true;
   pid_ = start_child(spec);
   to_ = std::move(to.write);
-  // A host that does not read its question must not block the others.
+  // A large pipe, so that a host that does not read its question does not block the others.
   ::fcntl(to_.get(), F_SETPIPE_SZ, 1 << 20);
   from_ = std::move(from.read);
   lines_ = LineReader(from_.get());
@@ -67,7 +67,7 @@ HostLink::~HostLink() {
 
 void HostLink::ask(const Json& question) {
   answer_.reset();
-  // A failed send is ignored here: the end of the host's output reports it.
+  // Ignores a failed send: the end of the host's output reports it.
   send_line(to_.get(), question);
 }
 
@@ -125,7 +125,7 @@ void Hosts::ask_all(const std::function<std::optional<Json>(size_t host)>& quest
     std::vector<pollfd> ready;
     for (const size_t host : waiting) ready.push_back({links_[host]->fd(), POLLIN, 0});
     if (::poll(ready.data(), ready.size(), static_cast<int>(deadline.remaining().count())) < 0) {
-      continue;  // a signal
+      continue;  // interrupted by a signal
     }
     std::vector<size_t> still;
     for (size_t i = 0; i < waiting.size(); ++i) {
@@ -167,8 +167,8 @@ const std::vector<HostFacts>& Hosts::look() {
   return facts_;
 }
 
-// As in NTP: the shortest of several round trips is the most exact, with an error of at most half
-// of it.
+// Measures the clock's offset as NTP does: the shortest of several round trips is the most exact,
+// with an error of at most half of it.
 void Hosts::compare_clocks(size_t host) {
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kLooksAtClock; ++i) {
@@ -192,7 +192,8 @@ void Hosts::compare_clocks(size_t host) {
   }
 }
 
-// Rank 0's host comes first, because the others listen on the address that routes to it.
+// Asks all hosts to listen. Rank 0's host comes first, because the others listen on the address
+// that routes to it.
 void Hosts::listen() {
   const auto take = [&](size_t i, const Json& answer) {
     facts_[i].rail_problem = answer.at("problem").get<std::string>();

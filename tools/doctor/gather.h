@@ -1,5 +1,5 @@
-// Starts `tutti doctor-host` on every host, and asks for its facts and whether hosts reach each
-// other. A host that does not answer in time is a fact as well.
+// Starts `tutti doctor-host` on every host, asks it for its facts, and tests whether hosts reach
+// each other. If a host does not answer in time, this is reported as a fact.
 #pragma once
 
 #include <sys/types.h>
@@ -18,24 +18,24 @@
 
 namespace tutti::tool {
 
-// The pipes to one host.
+// The pipes to the process on one host.
 class HostLink {
  public:
-  // `host` may be empty: this host, without a remote shell.
+  // Starts the process. `host` may be empty: this host, without a remote shell.
   explicit HostLink(const std::string& host);
   ~HostLink();
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;
 
   void ask(const Json& question);
-  // -1: it has ended.
+  // Returns the descriptor from which answers are read, or -1 if the process has ended.
   int fd() const { return from_.get(); }
   // Reads once. Returns the answer to the last question if it is complete.
   std::optional<Json> read();
   // Stops waiting for this host permanently.
   void give_up(const std::string& why);
   bool alive() const { return static_cast<bool>(from_); }
-  // Why the host is not alive.
+  // Returns the reason why the host is not alive.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -45,13 +45,13 @@ class HostLink {
   Fd from_;
   LineReader lines_{-1};
   std::optional<Json> answer_;
-  std::string said_;  // output that is no answer: messages of the remote shell, errors
+  std::string said_;  // output that is not an answer: messages of the remote shell, errors
   std::string problem_;
 };
 
 struct GatherOptions {
-  std::vector<std::string> hosts;  // empty: this one
-  std::vector<int> ranks;          // of each host, or of this host
+  std::vector<std::string> hosts;  // empty: this host
+  std::vector<int> ranks;          // number of ranks of each host, or of this host
   std::chrono::milliseconds patience;
   uint16_t port = 0;  // port of rank 0, if given
 };
@@ -60,16 +60,17 @@ class Hosts {
  public:
   explicit Hosts(const GatherOptions& options);
 
-  // Gathers the facts of every single host, clocks included.
+  // Gathers the facts of each host, including its clock's offset.
   const std::vector<HostFacts>& look();
-  // Tries every ordered pair of the hosts that answer, and fills in the rails of the facts.
+  // Tests every ordered pair of the hosts that answer, and adds the rails to the facts.
   std::vector<Reach> reach();
 
   const std::vector<HostFacts>& facts() const { return facts_; }
   const std::string& nonce() const { return nonce_; }
 
  private:
-  // Asks every living host for which `question` returns one; `take` receives the answers.
+  // Asks every living host for which `question` returns a question, and passes each answer to
+  // `take`. Gives up hosts that have not answered after `patience`.
   void ask_all(const std::function<std::optional<Json>(size_t host)>& question,
                const std::function<void(size_t host, const Json& answer)>& take,
                std::chrono::milliseconds patience);

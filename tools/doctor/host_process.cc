@@ -95,7 +95,7 @@ class HostProcess {
 }  // namespace
 
 int run_doctor_host() {
-  // If the doctor has ended, writes fail, which is enough.
+  // If the doctor has ended, writes fail and the process exits.
   std::signal(SIGPIPE, SIG_IGN);
   return HostProcess().run();
 }

@@ -1,6 +1,6 @@
 // The doctor's process on one host, `tutti doctor-host`, which answers questions.
 //
-// Questions and answers are JSON objects, one per line, on standard input and output; the process
+// Questions and answers are JSON objects, one per line, on standard input and output. The process
 // exits at the end of its input.
 //
 //   {"do":"facts","name":N,"ranks":R,"nonce":X,"environment":{...}}   {"answer":"facts", ...}

@@ -18,14 +18,15 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kJobWithin{120000};
 constexpr milliseconds kAndForEachRank{200};
-// Timeout of calls and of the start, shorter than the settings' defaults because each does little.
+// Timeout in seconds of calls and of the start, shorter than the settings' defaults because each
+// call does little.
 constexpr const char* kCallWithin = "30";
-// n - 1 rounds cover all pairs of n hosts.
+// Limits on rounds; n - 1 rounds cover all pairs of n hosts.
 constexpr int kMostRoundsBetween = 64;
 constexpr int kMostRoundsWithin = 16;
 
-// All pairs in rounds by the circle method of round-robin tournaments: one player is fixed, the
-// others rotate.
+// Returns all pairs in rounds, by the circle method of round-robin tournaments: one player is
+// fixed, and the others rotate.
 std::vector<Round> tournament(int players, int most_rounds) {
   const int even = players + players % 2;
   std::vector<Round> rounds;
@@ -45,7 +46,7 @@ std::optional<JobResult> result_in(const std::string& output) {
     try {
       const Json json = Json::parse(line);
       if (json.is_object() && json.contains("links")) return job_result_from_json(json);
-    } catch (const Error&) {  // output of something else
+    } catch (const Error&) {  // output of another program
     }
   }
   return std::nullopt;
@@ -100,7 +101,8 @@ JobResult run_job(int ranks, const std::vector<Host>& dealt) {
   if (!dealt.empty()) spec.command.insert(spec.command.end(), {"--hosts", to_text(dealt)});
   spec.command.insert(spec.command.end(), {"--", this_program(), "doctor-rank"});
   if (!dealt.empty()) spec.command.push_back(to_text(dealt));
-  // The launcher defines the rendezvous; a rendezvous file is for jobs without `tutti run`.
+  // Not set, because the launcher defines the rendezvous; a rendezvous file is for jobs without
+  // `tutti run`.
   spec.environment["TUTTI_RENDEZVOUS"] = "";
   for (const char* name : {"TUTTI_TIMEOUT", "TUTTI_INIT_TIMEOUT"}) {
     if (settings().value(name).origin == "default") spec.environment[name] = kCallWithin;

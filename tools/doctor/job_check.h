@@ -1,5 +1,5 @@
-// The doctor's test job: collectives with known results, and latency and bandwidth between pairs of
-// ranks.
+// The doctor's test job: runs collectives with known results, and measures latency and bandwidth
+// between pairs of ranks.
 #pragma once
 
 #include <string>
@@ -12,22 +12,23 @@
 
 namespace tutti::tool {
 
-// Returns the hosts that get ranks of a job, each with as many slots as it gets ranks. Without
-// hosts: this host.
+// Returns the hosts that get ranks of a job, each with as many slots as ranks. Without `hosts`:
+// this host.
 std::vector<Host> with_ranks(int ranks, const std::vector<Host>& hosts);
 std::vector<int> ranks_of(const std::vector<Host>& dealt);
 
-// Rounds of pairs to measure; the pairs of a round are disjoint and measured at the same time.
-// Between hosts one rank of each host is measured, within a host every pair, and of very many pairs
-// a sample.
+// Rounds of pairs to measure. The pairs of a round are disjoint and measured at the same time.
+// Between hosts one rank of each host is measured; within a host every pair, or a sample if there
+// are very many.
 using bench::Round;
 std::vector<Round> rounds_of_pairs(const std::vector<int>& ranks_of_hosts);
 
 // Starts `tutti run ... -- tutti doctor-rank` and returns its result. Ends the job after a timeout.
-// `dealt`: with_ranks(), or empty for this host.
+// `dealt`: result of with_ranks(), or empty for this host.
 JobResult run_job(int ranks, const std::vector<Host>& dealt);
 
-// Runs one of its ranks; rank 0 writes the result to standard output. `dealt` as in run_job().
+// Runs one rank of the test job; rank 0 writes the result to standard output. `dealt` as in
+// run_job().
 int run_doctor_rank(const std::vector<Host>& dealt);
 
 }  // namespace tutti::tool

@@ -1,4 +1,4 @@
-// A rank of the doctor's test job.
+// Runs a rank of the doctor's test job.
 #include <iostream>
 #include <map>
 
@@ -12,7 +12,7 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr uint64_t kAnswerBytes = 8192;  // bytes of a collective with known results
+constexpr uint64_t kAnswerBytes = 8192;  // bytes of each collective with known results
 
 // Runs the collectives and adds the names of those with wrong results on any rank.
 void try_answers(Communicator& comm, JobResult& result) {
@@ -50,7 +50,7 @@ void measure_links(Communicator& comm, const std::vector<Host>& hosts, JobResult
     for (const auto& [low, high] : round) {
       const auto a = static_cast<size_t>(low);
       const auto b = static_cast<size_t>(high);
-      const double latency = times.latency(low, high);  // mean of both directions
+      const double latency = times.latency(low, high);  // mean of the latencies in both directions
       result.links.push_back(
           {low, high, host_of[a], host_of[b], latency, times.bandwidth(low, high)});
       result.links.push_back(

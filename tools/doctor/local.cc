@@ -53,7 +53,7 @@ std::string hex(const unsigned char* bytes, size_t count) {
   return text;
 }
 
-// Hash of the running program, since two builds may have the same version.
+// Returns a hash of the running program, because two builds may have the same version.
 std::string build_of_this_program() {
   const std::unique_ptr<EVP_MD_CTX, decltype(&::EVP_MD_CTX_free)> context(::EVP_MD_CTX_new(),
                                                                           &::EVP_MD_CTX_free);
@@ -86,7 +86,7 @@ void look_at_limits(HostFacts& facts) {
   for (const auto& device : fs::directory_iterator("/sys/class/infiniband", none)) {
     facts.rdma_devices.push_back(device.path().filename());
   }
-  // The real machine; TUTTI_TOPOLOGY is ignored here.
+  // Examines the real machine; TUTTI_TOPOLOGY is ignored here.
   const HostTopology host = load_host();
   facts.cores = std::max(1, host.allowed_cores());
   facts.all_cores = std::max<int>(1, static_cast<int>(host.cores.size()));
@@ -121,7 +121,7 @@ std::vector<Interface> look_at_interfaces() {
   return found;
 }
 
-// Examines a rendezvous file of another job or a stale one.
+// Examines a rendezvous file that exists: of another job, or a stale one.
 void look_at_old_rendezvous(RendezvousFacts& facts, const std::string& value) {
   facts.address = value;
   try {
@@ -159,7 +159,7 @@ RendezvousFacts look_at_rendezvous() {
 void look_at_settings(HostFacts& facts) {
   facts.setting_warnings = settings().warnings();
   for (const SettingInfo& info : all_settings()) {
-    // The token is reported by its fingerprint only.
+    // Only the token's fingerprint is reported.
     if (info.internal || info.name == "TUTTI_TOKEN") continue;
     const SettingValue value = settings().value(info.name);
     if (value.text != info.default_value) facts.settings[std::string(info.name)] = value.text;
@@ -186,14 +186,15 @@ void look_at_files(HostFacts& facts) {
   }
 }
 
-// Each examination fails separately, without effect on the others.
+// Runs one examination. If it fails, the others run nevertheless.
 template <typename Look>
 void try_to(HostFacts& facts, Look look) {
   try {
     look();
   } catch (const std::exception& error) {
     const std::string what = error.what();
-    // Everything that reads settings throws the same error for a value of the wrong type.
+    // Everything that reads settings throws the same error for a value of the wrong type, which is
+    // reported once.
     if (std::ranges::find(facts.setting_problems, what) == facts.setting_problems.end()) {
       facts.setting_problems.push_back(what);
     }

@@ -9,17 +9,18 @@
 
 namespace tutti::tool {
 
-// The input of an examination.
+// A question of the doctor to a host.
 struct Question {
-  std::string name;  // as the user wrote it
-  int ranks = 1;     // ranks planned on this host
+  std::string name;  // the host's name as the user wrote it
+  int ranks = 1;     // number of ranks planned on this host
   std::string nonce;
-  // The doctor's own settings, which `tutti run` passes to all hosts; without the token.
+  // The settings of the doctor's own process, which `tutti run` passes to all hosts; without the
+  // token.
   std::map<std::string, std::string> environment;
 };
 
-// Adopts the question's environment, but keeps the host's own token. Problems are reported in the
-// facts, never thrown.
+// Finds the facts. Uses the question's environment, but the host's own token. Problems are reported
+// in the facts, never thrown.
 HostFacts look_at_this_host(const Question& question);
 
 // Returns the settings from this process's environment, as in Question.

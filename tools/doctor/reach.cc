@@ -28,13 +28,13 @@ using bootstrap::SocketAddress;
 using bootstrap::Transfer;
 using std::chrono::milliseconds;
 
-// For an unused address the system itself reports an error after about 3 s.
+// The system itself reports an error for an unused address after about 3 s.
 constexpr milliseconds kConnectWithin{4000};
 constexpr milliseconds kAnswerWithin{3000};
 constexpr size_t kBulkBytes = 64 << 10;
 constexpr size_t kMostGuests = 1024;
 constexpr size_t kMostAtATime = 32;
-constexpr int kDatagrams = 8;  // one of them must arrive
+constexpr int kDatagrams = 8;  // maximum number that are sent; one of them must arrive
 // Pause between two datagrams. It is random, because hosts that send at the same moment could
 // overflow the receiver's buffer each time.
 constexpr int kShortestPause_ms = 60;
@@ -65,7 +65,7 @@ int route_to(const SocketAddress& there, std::string& own) {
   return 0;
 }
 
-// A datagram socket that never fragments, whatever the known path MTU.
+// Returns a datagram socket that never fragments, whatever the known path MTU.
 Fd whole_datagrams(int family) {
   Fd socket(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw system_error("socket", errno);
@@ -77,7 +77,7 @@ Fd whole_datagrams(int family) {
   return socket;
 }
 
-// Returns the first bytes of a datagram of that size, which are also its answer.
+// Returns the first bytes of a datagram of that size; the answer consists of the same bytes.
 std::string mark(std::string_view nonce, size_t bytes) {
   std::string text = cat(nonce, ' ', bytes);
   text.resize(kNonceBytes + 8, ' ');
@@ -100,7 +100,7 @@ bool packet_arrives(const SocketAddress& there, const std::string& own, size_t p
   std::random_device random;
   std::uniform_int_distribution<int> pause(kShortestPause_ms, kLongestPause_ms);
   for (int i = 0; i < kDatagrams; ++i) {
-    // send() may report that the previous datagram was refused; this one is sent nevertheless.
+    // send() may report that the previous datagram was refused, but sends this one.
     if (::send(socket.get(), datagram.data(), bytes, 0) < 0 && errno == EMSGSIZE) return false;
     const Deadline deadline = Deadline::after(milliseconds(pause(random)));
     while (bootstrap::wait_for(socket.get(), POLLIN, deadline)) {
@@ -181,14 +181,15 @@ void try_one(const Target& target, const std::vector<Interface>& interfaces, std
   try_packets(target, interfaces, nonce, reach);
 }
 
-// A connected client.
+// A client that has connected.
 struct Guest {
   Fd socket;
-  std::string said;  // received bytes, up to the nonce
+  std::string said;  // bytes received, up to the nonce
   size_t received = 0;
 };
 
-// Returns false if the connection is to be closed: it is complete, closed or not authenticated.
+// Reads from a client. Returns false if the connection must be closed: it is complete, closed or
+// not authenticated.
 bool attend(Guest& guest, const std::string& nonce) {
   std::array<char, 16 << 10> block;
   const ssize_t got = ::recv(guest.socket.get(), block.data(), block.size(), 0);
@@ -233,7 +234,7 @@ std::vector<std::string> addresses_of_ranks(const std::string& host, const std::
   if (!addresses.empty()) return addresses;
   std::string own;
   if (!towards.empty() && route_to(numeric_address(towards, 9), own) == 0) return {own};
-  // Without a route to it, other hosts can still try to connect.
+  // Listens nevertheless: without a route to rank 0's host, other hosts can still try to connect.
   return {reachable_address(host, "")};
 }
 
@@ -305,7 +306,7 @@ std::vector<Reach> try_all(int from, const std::vector<Target>& targets,
                                      .own = target.own};
         try {
           try_one(target, interfaces, nonce, reach);
-        } catch (const Error&) {  // for example too many open files
+        } catch (const Error&) {  // an error such as too many open files
           reach.connect_error = EIO;
         }
       }));

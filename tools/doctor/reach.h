@@ -1,6 +1,6 @@
-// Tests whether hosts reach each other as Tutti's ranks would: each listens on the same addresses
-// and connects to every other host. No privileges are needed. Clients without the nonce get no
-// answer.
+// Tests whether hosts reach each other as Tutti's ranks would: each host listens on the same
+// addresses as ranks and connects to every other host. No privileges are needed. Clients without
+// the nonce get no answer.
 #pragma once
 
 #include <string>
@@ -16,16 +16,16 @@ namespace tutti::tool {
 // Length of the nonce in hexadecimal digits; it serves as the secret among the hosts of one doctor.
 inline constexpr size_t kNonceBytes = 32;
 
-// Returns the numeric addresses on which ranks of this host would listen: those of TUTTI_INTERFACE,
-// else the one that routes to rank 0's host (`towards`); rank 0's host uses one that `host`
-// resolves to. Throws Error.
+// Returns the numeric addresses on which ranks of this host would listen: those of TUTTI_INTERFACE
+// or, if it is not set, the one that routes to rank 0's host (`towards`). Rank 0's host uses an
+// address to which `host` resolves. Throws Error if there is none.
 std::vector<std::string> addresses_of_ranks(const std::string& host, const std::string& towards);
 
-// Listens and answers in a separate thread until it is destroyed.
+// Listens and answers in a separate thread while the object exists.
 class Listeners {
  public:
-  // Listens on a port chosen by the system, or on `port` of the first address if given. Throws
-  // Error.
+  // Starts to listen on a port chosen by the system, or on `port` of the first address if given.
+  // Throws Error if that fails.
   Listeners(const std::vector<std::string>& addresses, const std::vector<Interface>& interfaces,
             uint16_t port, std::string nonce);
   ~Listeners();
@@ -45,15 +45,15 @@ class Listeners {
   std::thread thread_;
 };
 
-// One rail of a host, to connect to from this host.
+// One rail of another host to which this host tries to connect.
 struct Target {
   int host = 0;
   int rail = 0;
   Rail there;
-  std::string own;  // source address; empty: by the routes
+  std::string own;  // source address; empty: chosen by the routes
 };
 
-// Tries all targets concurrently, which takes at most about 20 s per 32 of them. `from` is this
+// Tries all targets concurrently. Blocks for at most about 20 s per 32 targets. `from` is this
 // host's index.
 std::vector<Reach> try_all(int from, const std::vector<Target>& targets,
                            const std::vector<Interface>& interfaces, std::string_view nonce);

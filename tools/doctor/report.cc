@@ -24,7 +24,7 @@ std::string number(double value) {
   return text;
 }
 
-// Shows a value once if all hosts have the same one.
+// Returns a value of all hosts, shown once if all have the same one.
 std::string on_each(const std::vector<HostFacts>& hosts,
                     const std::function<std::string(const HostFacts&)>& value) {
   std::string all;
@@ -140,7 +140,7 @@ Json to_json(const Finding& finding) {
           {"cause", finding.cause}, {"remedy", finding.remedy}};
 }
 
-// Removes the token's fingerprint, which is of no use to readers.
+// Returns the facts without the token's fingerprint, which is of no use to readers.
 Json shown(HostFacts host) {
   host.token.fingerprint.clear();
   Json json = to_json(host);

@@ -1,4 +1,5 @@
-// The doctor's report: a line for each check, then the findings with their remedies; or JSON.
+// Formats the doctor's report: a line for each check, then the findings with their remedies; or
+// JSON.
 #pragma once
 
 #include <iosfwd>
@@ -15,17 +16,17 @@ namespace tutti::tool {
 // Everything that the doctor has found.
 struct Examination {
   std::vector<HostFacts> hosts;
-  TokenFacts token;  // token of the doctor itself
+  TokenFacts token;  // token of the doctor's own process
   std::vector<Reach> reaches;
-  std::optional<JobResult> job;  // nothing: not tried
+  std::optional<JobResult> job;  // result of the test job; nothing: it was not run
   std::vector<Finding> findings;
 
-  bool ok() const;  // no error
+  bool ok() const;  // returns true if there is no error
 };
 
 struct Check {
   std::string name;
-  std::string state;  // "ok", "warning", "error", "skipped"
+  std::string state;  // one of "ok", "warning", "error", "skipped"
   std::string detail;
 };
 

@@ -1,4 +1,4 @@
-// The time of day, on which hosts should agree.
+// Reads the time of day, on which hosts should agree.
 #pragma once
 
 #include <chrono>

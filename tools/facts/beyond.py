@@ -43,7 +43,7 @@ def digests(out):
 
 
 CALLS = "tutti bench all_reduce --max 8 --iterations 2"
-# Commands that must fail; what they print is looked at.
+# Commands that must fail. Facts read what they print.
 DEATH = f"! tutti run -n 3 -- bash -c 'if [ $RANK = 1 ]; then kill -9 $$; fi; {CALLS}'"
 STALL = "! TUTTI_TIMEOUT=2 TUTTI_FAULT=stall:1:20 tutti bench all_reduce -n 2 --max 1K"
 # The rank is stopped once it has joined; the launcher ends it when the other one has failed.

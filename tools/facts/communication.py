@@ -18,7 +18,7 @@ def sent(algorithm, want):
 
 
 def ring_time():
-    """T = 2 (alpha (p-1) + beta (p-1)/p n), on a simulated ring."""
+    """Returns the figure of a ring all-reduce's time on a simulated ring: T = 2 (alpha (p-1) + beta (p-1)/p n)."""
     alpha, bandwidth, size = 1e-6, 100e9, 64 << 20
     want = 2 * (alpha * (P - 1) + (P - 1) / P * size / bandwidth) * 1e6
     command = f"tutti simulate all_reduce --topology ring:{P},bandwidth=100GB/s,latency=1us --bytes 64M --algorithm ring --json r.json"

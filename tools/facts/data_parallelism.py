@@ -17,7 +17,7 @@ def digests(out):
 
 
 def falls(name):
-    """The last loss over the first one."""
+    """Returns a reader of a run's last loss divided by its first one."""
     return lambda out: out.losses(name)[-1] / out.losses(name)[0]
 
 
@@ -52,7 +52,7 @@ SWEEP = ('python3 $TREE/bench/large_batch.py --tutti "$(which tutti)" --data tex
 
 
 def swept(batch, rule):
-    """The validation loss of a batch size by a rule."""
+    """Returns a reader of the validation loss for a batch size and a learning-rate rule."""
     def read(out):
         column = re.search(r"^ batch  steps +(.*)$", out.text, re.M)[1].split().index(rule)
         row = re.search(rf"^ *{batch} +\d+ +(.*)$", out.text, re.M)[1].split()

@@ -16,18 +16,18 @@ from typing import Callable, Optional
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = [TREE / "bazel-bin/tools", TREE / "bazel-bin/bench/micro"]
-LIMIT_S = 600  # of a command
+LIMIT_S = 600  # time limit of a command
 
 
 class Output:
-    """What a command has printed, and the files that it has written."""
+    """Holds what a command has printed, and the folder of the files that it has written."""
 
     def __init__(self, text, folder):
         self.text = text
         self.folder = folder
 
     def number(self, pattern):
-        """The first group of the pattern's first match, as a number."""
+        """Returns the first group of the pattern's first match, as a number."""
         found = re.search(pattern, self.text, re.M)
         if not found:
             raise ValueError(f"nothing matches {pattern}")
@@ -40,7 +40,7 @@ class Output:
         return json.loads((self.folder / name).read_text())
 
     def lines(self, name):
-        """The objects of a file of JSON lines, as `tutti train --json` writes it: steps, then the summary."""
+        """Returns the objects of a file of JSON lines, as `tutti train --json` writes it: steps, then the summary."""
         return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
 
     def losses(self, name):
@@ -93,7 +93,7 @@ def text(value):
 
 
 def largest_difference(one, other):
-    """Largest relative difference of two lists of losses."""
+    """Returns the largest relative difference of two lists of losses."""
     if len(one) != len(other) or not one:
         raise ValueError("runs of different lengths")
     return max(abs(a - b) / abs(b) for a, b in zip(one, other))
@@ -104,7 +104,7 @@ def same_losses(one, other):
 
 
 class Runner:
-    """Runs each command once, in a folder of its own."""
+    """Runs each command once, in a separate folder."""
 
     def __init__(self, text_file, programs=None):
         self.text_file = text_file
@@ -114,7 +114,7 @@ class Runner:
         self.known = {}
 
     def run(self, command):
-        """The output. Raises ValueError where the command fails."""
+        """Returns the command's output. Raises ValueError if the command fails."""
         if command not in self.known:
             self.known[command] = self.outcome(command)
         if isinstance(self.known[command], ValueError):
@@ -136,6 +136,6 @@ class Runner:
 
 
 def make_text(path):
-    """The READMEs, one after the other: a text that every checkout has."""
+    """Writes the Markdown files of the repository to one file, as a text to train on that every checkout has."""
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=TREE, check=True, capture_output=True, text=True).stdout.split()
     path.write_text("\n".join((TREE / name).read_text() for name in listed if not name.endswith("mission.md")))

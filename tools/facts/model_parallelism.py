@@ -53,7 +53,9 @@ BLOCKS, WIDTH, TOKENS = 4, 32, 16 * 32
 
 
 def sums_a_block(out):
-    """All-reduces of tokens x width values a block, of what tensor ranks send beyond embedding and output layer."""
+    """Returns how many all-reduces of tokens x width values a tensor rank sends per block.
+
+    Compares two depths, so that the embedding and the output layer cancel out."""
     sent = [out.lines(name)[0]["bytes_sent_by_axis"]["tensor"] for name in ("four.jsonl", "two.jsonl")]
     return (sent[0] - sent[1]) / 2 / (TOKENS * WIDTH * 4)
 
@@ -75,7 +77,7 @@ SPATIAL = f"{UNET} -n 1 --json whole.jsonl; {UNET} -n 4 --spatial 2x2 --json til
 
 
 def gain(size):
-    """One rank's time over two ranks', forward."""
+    """Returns the figure of the time of one rank's forward pass divided by that of two ranks."""
     return Figure(f"gain of 2 ranks, {size} x {size} pixels, forward", "tutti run -n 2 -- spatial 128 256 512",
                   lambda out: out.number(rf"^(?:\[0\])? *{size} +[\d.]+ +[\d.]+ +([\d.]+)"), least=0.8, most=2.3, small=False,
                   needs="spatial")

@@ -15,7 +15,7 @@ COLLECTIVES = [
 
 
 def gpu_count(programs, report):
-    """The GPUs that the driver lists."""
+    """Returns the number of GPUs that the driver lists."""
     if "gpus" not in report.values:
         machine(programs, report)
     return report.values["gpus"]

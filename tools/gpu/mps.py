@@ -1,5 +1,7 @@
-"""NVIDIA's Multi-Process Service, for ranks that share a GPU: without it the driver gives the GPU to one process
-after the other, and kernels that wait for each other take a time slice for each message."""
+"""Starts NVIDIA's Multi-Process Service, for ranks that share a GPU.
+
+Without the service, the driver gives the GPU to the processes in turn, so that kernels that wait for each other take a
+time slice for each message."""
 
 import os
 import shutil
@@ -10,8 +12,9 @@ CONTROL = "nvidia-cuda-mps-control"
 
 
 class Mps:
-    """A service of its own, for as long as the `with` lasts. `environment`: of programs that use it; empty where
-    there is none."""
+    """Runs the service during a `with` statement.
+
+    `environment` holds the variables of programs that use the service. It is empty if there is no service."""
 
     def __init__(self, wanted):
         self.folder = None

@@ -1,4 +1,4 @@
-"""The programs that tools/gpu_check runs: built here, or unpacked from what `--pack` made."""
+"""Finds the programs that tools/gpu_check runs: those of an archive of `--pack`, or else built here."""
 
 import os
 import re
@@ -31,8 +31,10 @@ class Programs:
             sys.exit(f"gpu_check: {self.tutti} is not there; build it: bazel build -c opt {_labels()[0]}")
 
     def environment(self, program="", **more):
-        """Of all programs. Ranks that share a GPU need their streams to be apart (the driver's default is 8
-        queues), and kernels loaded before others wait for them."""
+        """Returns the environment variables of `program`, with `more` added.
+
+        Ranks that share a GPU need a hardware queue for each stream (the driver's default is 8 queues), and their
+        kernels must be loaded before other kernels wait for them."""
         own = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
         if os.path.isdir(os.path.join(self.root, "lib")):
             folders = [OUR_NCCL] if "/nccl/" in program else []
@@ -60,7 +62,7 @@ def _compiler_places():
 
 
 def find_or_build(here):
-    """`here`: the folder of gpu_check, which is the repository's tools/ or that of an unpacked archive."""
+    """Returns the folder of the programs, which it builds unless `here`, the folder of gpu_check, is an unpacked archive."""
     packed = os.path.join(here, "programs")
     return packed if os.path.isdir(packed) else _build(here)
 

@@ -1,4 +1,4 @@
-"""The report of tools/gpu_check: what passed, failed and was skipped, with tables, as Markdown and JSON."""
+"""Writes the report of tools/gpu_check as Markdown and JSON: which checks passed, failed or were skipped, and tables."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import time
 
 class Report:
     def __init__(self, options):
-        """`options`: the command line's."""
+        """`options` are those of the command line."""
         self.options = options
         self.folder = options.report
         self.started = time.monotonic()
@@ -43,7 +43,7 @@ class Report:
         self.values[name] = value
 
     def result(self, name, outcome, seconds=0.0, detail=""):
-        """`outcome`: passed, failed or skipped."""
+        """Adds the outcome of a check: "passed", "failed" or "skipped"."""
         self.results.append(
             {"section": self.section, "name": name, "outcome": outcome, "seconds": round(seconds, 2), "detail": detail}
         )
@@ -53,8 +53,8 @@ class Report:
             self.say("\n```\n" + detail.strip()[-2500:] + "\n```\n")
 
     def run(self, name, command, environment, timeout):
-        """Runs a command, and returns (exit code, output, seconds). A command that is ended at its time limit
-        has exit code None; one that no time is left for is skipped and returns (None, "", 0)."""
+        """Runs a command, and returns (exit code, output, seconds). If the command is ended at its time
+        limit, the exit code is None. If no time is left, skips the command and returns (None, "", 0)."""
         timeout = min(timeout * self.options.patience, self.left())
         if timeout < 2:
             self.result(name, "skipped", 0, "no time left; see --limit")

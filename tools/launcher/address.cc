@@ -23,7 +23,7 @@ namespace {
 struct LocalAddress {
   std::string interface;
   std::string address;
-  bool global = false;  // neither loopback nor link-local
+  bool global = false;  // true if the address is neither loopback nor link-local
 };
 
 std::string numeric(const sockaddr* address, socklen_t length) {
@@ -36,7 +36,7 @@ bool is_global(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
     const uint32_t bits = ntohl(v4->sin_addr.s_addr);
-    return (bits >> 24) != 127 && (bits >> 16) != 0xa9fe;  // 127.0.0.0/8, 169.254.0.0/16
+    return (bits >> 24) != 127 && (bits >> 16) != 0xa9fe;  // not in 127.0.0.0/8 or 169.254.0.0/16
   }
   const auto& v6 = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
   return !IN6_IS_ADDR_LOOPBACK(&v6) && !IN6_IS_ADDR_LINKLOCAL(&v6);
@@ -114,8 +114,8 @@ std::string reachable_address(const std::string& host, const std::string& interf
     const auto own = std::ranges::find(local, address, &LocalAddress::address);
     if (own != local.end() && own->global) return address;
   }
-  // Address of the default route; others, such as a container bridge, may be unreachable from
-  // outside.
+  // Address of the default route. Other addresses, such as that of a container bridge, may be
+  // unreachable from other hosts.
   const std::string outward = bootstrap::reachable_address().host();
   const auto on_route = std::ranges::find(local, outward, &LocalAddress::address);
   if (on_route != local.end() && on_route->global) return outward;

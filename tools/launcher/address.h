@@ -1,5 +1,5 @@
-// The socket on which rank 0 will listen. The launcher opens it, which guarantees that the port is
-// free.
+// Opens the socket on which rank 0 will listen. The launcher opens it, which guarantees that the
+// port is free.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace tutti::tool {
 
 struct Listener {
   Fd socket;
-  std::string address;  // numeric
+  std::string address;  // numeric address
   uint16_t port = 0;
 };
 
-// Listens on `address`, on a port chosen by the system. Throws Error.
+// Listens on `address`, on a port chosen by the system. Throws Error if that fails.
 Listener listen_on(const std::string& address);
 
-// Returns the numeric address under which other hosts reach this machine: that of `interface` (a
-// network interface or an address), if given; else the one that `host` resolves to, if it belongs
-// to this machine and is not loopback; else that of the default route; else the first global
-// address of an interface that is up. Throws Error if there is none.
+// Returns the numeric address at which other hosts reach this machine. The first of these that
+// exists: that of `interface` (a network interface or an address), if given; the one to which
+// `host` resolves, if it belongs to this machine and is not loopback; that of the default route;
+// the first global address of an interface that is up. Throws Error if there is none.
 std::string reachable_address(const std::string& host, const std::string& interface);
 
 }  // namespace tutti::tool

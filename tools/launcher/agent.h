@@ -1,9 +1,10 @@
-// The launcher's interface to the ranks of one host: of this host (LocalAgent), of another host and
-// those below it, reached through a remote shell (RemoteAgent), or of several (Agents).
+// The launcher's interface to the ranks of one or several hosts: of this host (LocalAgent); of
+// another host and the hosts below it, through a remote shell (RemoteAgent); or of several hosts
+// (Agents).
 //
-// Order of calls: listen() on the agent of rank 0, then start() on every agent with the address
-// that on_listening() brought. Events are reported to the sink from within EventLoop::run_once() or
-// from within the calls themselves.
+// Order of calls: first listen() on the agent of rank 0, then start() on every agent with the
+// address that on_listening() reports. Events are reported to the sink from within
+// EventLoop::run_once() or from within the calls themselves.
 #pragma once
 
 #include <csignal>
@@ -17,31 +18,32 @@ namespace tutti::tool {
 
 // The part of a job that one host runs.
 struct HostJob {
-  std::string host;        // as the user wrote it; empty: this host only, over loopback
+  std::string host;        // the host as the user wrote it; empty: this host only, over loopback
   std::string display;     // the host's name in messages
   std::vector<int> ranks;  // ranks of this host, ascending
   int world_size = 1;
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;  // added to the agent's own environment
-  std::string directory;                           // working directory; empty: the agent's own
-  // Ranks inherit this process's standard output, so that they can detect a terminal.
+  std::string directory;  // working directory of the ranks; empty: the agent's own
+  // True: ranks inherit this process's standard output, so that they can detect a terminal.
   bool share_stdout = false;
-  bool share_stdin = false;  // rank 0 reads this process's standard input
-  // Jobs of the hosts whose agents this host's agent starts, so that no process starts all agents.
+  bool share_stdin = false;  // true: rank 0 reads this process's standard input
+  // Jobs of the hosts whose agents this host's agent starts. In this tree no single process starts
+  // all agents.
   std::vector<HostJob> below;
 };
 
 struct RankExit {
   int rank = 0;
   int64_t pid = 0;
-  int signal = 0;  // 0: it ended by itself, with `code`
+  int signal = 0;  // signal that ended the rank; 0: it exited with `code`
   int code = 0;
-  std::string why;  // what its host knows beyond the signal number; usually empty
+  std::string why;  // cause of the signal if its host knows it; usually empty
 
   bool failed() const { return signal != 0 || code != 0; }
-  // Exit code as in a shell: 128 + N for signal N.
+  // Returns the exit code as in a shell: 128 + N for signal N.
   int exit_code() const { return signal != 0 ? 128 + signal : code; }
-  // Returns true if the rank exited by itself, as after its own error or another rank's.
+  // Returns true if the rank exited by itself, as it does after its own error or another rank's.
   bool by_itself() const { return signal == 0 || signal == SIGABRT; }
 };
 
@@ -51,10 +53,10 @@ class AgentSink {
  public:
   virtual ~AgentSink() = default;
   virtual void on_listening(const std::string& address, uint16_t port) = 0;
-  // Output bytes of a rank; `end` is true with the last (possibly zero) bytes of the stream.
+  // Output bytes of a rank. `end` is true for the last (possibly zero) bytes of the stream.
   virtual void on_output(int rank, Stream stream, std::string_view bytes, bool end) = 0;
-  // A rank ended. If several ended since the last poll, those killed by a signal come first,
-  // because they are the more likely cause.
+  // A rank has ended. If several ended since the last poll, those killed by a signal are reported
+  // first, because they are the more likely cause.
   virtual void on_exit(const RankExit& exit) = 0;
   // The agent failed (program not found, host lost). `text`: message; `code`: exit code of the
   // launcher. The agent ends its running ranks; `lost` are the ranks whose end it cannot report.
@@ -64,19 +66,20 @@ class AgentSink {
 class Agent {
  public:
   virtual ~Agent() = default;
-  // Opens the socket that rank 0 will listen on.
+  // Opens the socket on which rank 0 will listen.
   virtual void listen() = 0;
   virtual void start(const std::string& master_address, uint16_t master_port) = 0;
-  // Tells this host's ranks that a rank of another host has ended.
+  // Notifies this host's ranks that a rank of another host has ended.
   virtual void tell(const RankExit& exit) = 0;
   // Sends a signal to the process groups of all ranks.
   virtual void signal_ranks(int number) = 0;
   // Returns true if all processes of ranks have ended and nothing more will be reported.
   virtual bool finished() = 0;
-  // Must be called periodically: reports slow operations and gives up those that exceed their time
+  // Must be called periodically. Reports slow operations and gives up those that exceed their time
   // limit.
   virtual void look_at_clock() {}
-  // Starts to shut down, so that several agents shut down concurrently; the destructor waits.
+  // Starts to shut down, so that several agents shut down concurrently; the destructor waits for
+  // the end.
   virtual void let_go() {}
 };
 

@@ -22,7 +22,7 @@ namespace {
 class Reporter : public AgentSink {
  public:
   void on_ready() {
-    // A login script may have printed an incomplete line.
+    // Ends a line first, because a login script may have printed an incomplete one.
     connected_ = connected_ && ::write(STDOUT_FILENO, "\n", 1) == 1;
     report({{"event", "ready"}});
   }
@@ -56,7 +56,8 @@ class Reporter : public AgentSink {
 class AgentProcess {
  public:
   int run() {
-    // Only the launcher ends an agent; a signal ends the ranks as a closed input does.
+    // Only the launcher ends an agent. A signal to the agent ends the ranks, as a closed input
+    // does.
     SignalInbox signals({SIGINT, SIGTERM, SIGHUP, SIGPIPE});
     loop_.watch(signals.fd(), [&] {
       for (int number : signals.take()) connected_ = connected_ && number == SIGPIPE;
@@ -77,7 +78,7 @@ class AgentProcess {
   void obey(const std::string& line) {
     try {
       carry_out(Json::parse(line));
-    } catch (const StartError& error) {  // the remote shell is missing
+    } catch (const StartError& error) {  // thrown if the remote shell is missing
       reporter_.on_failure(error.what(), error.exit_code(), {});
       connected_ = false;
     } catch (const std::exception& error) {

@@ -4,7 +4,7 @@
 
 namespace tutti::tool {
 
-// Returns the exit code.
+// Runs the agent until the job has ended, and returns its exit code.
 int run_agent();
 
 }  // namespace tutti::tool

@@ -1,5 +1,5 @@
-// Several agents behind the interface of one: this host's and those that this process started on
-// other hosts.
+// Combines several agents behind the interface of one: this host's and those that this process
+// started on other hosts.
 #pragma once
 
 #include <map>
@@ -13,13 +13,14 @@ namespace tutti::tool {
 
 class Agents : public Agent, public AgentSink {
  public:
-  // `loop` and `sink` must outlive this object.
+  // Creates the object without agents; `loop` and `sink` must outlive it.
   Agents(EventLoop& loop, AgentSink& sink) : loop_(loop), sink_(sink) {}
   ~Agents() override {
     for (const auto& agent : agents_) agent->let_go();
   }
 
-  // The first agent is that of rank 0, if rank 0 is below this one. Throws StartError.
+  // Adds this host's agent. The agent of rank 0 must be added first if rank 0 is below this
+  // process. Throws StartError.
   void add_local(HostJob job);
   void add_remote(const HostJob& job);
 
@@ -41,10 +42,10 @@ class Agents : public Agent, public AgentSink {
   EventLoop& loop_;
   AgentSink& sink_;
   std::vector<std::unique_ptr<Agent>> agents_;
-  std::map<int, size_t> agent_of_;  // by rank
+  std::map<int, size_t> agent_of_;  // by rank: index of its agent
 };
 
-// Arranges hosts in a tree in which no host starts more than `fanout` agents; the first hosts stay
+// Arranges hosts in a tree in which no host starts more than `fanout` agents. The first hosts stay
 // first.
 std::vector<HostJob> make_tree(std::vector<HostJob> jobs, int fanout);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kCapturedFarewell{5000};
 constexpr size_t kMostShown = 1500;
 
-// Both to their ends. False when the time is up.
+// Reads both streams to their ends. Returns false if the deadline has passed.
 bool read_both(Fd& out, Fd& err, Captured& captured, const Deadline& deadline) {
   while (out || err) {
     pollfd ready[] = {{out.get(), POLLIN, 0}, {err.get(), POLLIN, 0}};
@@ -49,7 +49,8 @@ Captured run_captured(ChildSpec spec, std::chrono::milliseconds within) {
   err.write.reset();
   Captured captured;
   captured.in_time = read_both(out.read, err.read, captured, Deadline::after(within));
-  if (!captured.in_time) ::kill(pid, SIGKILL);  // then its guard and its agents end their children
+  // the guard and the agents of the killed process then end their children
+  if (!captured.in_time) ::kill(pid, SIGKILL);
   captured.code = wait_for_child(pid, kCapturedFarewell);
   return captured;
 }

@@ -9,17 +9,17 @@
 namespace tutti::tool {
 
 struct Captured {
-  bool in_time = true;  // false: it was killed
+  bool in_time = true;  // false: the command was killed after the timeout
   int code = 0;         // shell exit code
   std::string out;
   std::string err;
 };
 
-// Waits until the command and every other process that holds its output have ended; kills it after
-// `within`. The command dies with this thread. Throws StartError.
+// Runs a command, and blocks until the command and every other process that holds its output have
+// ended. Kills it after `within`. The command dies with this thread. Throws StartError.
 Captured run_captured(ChildSpec spec, std::chrono::milliseconds within);
 
-// Returns the last lines of standard error, for an error message.
+// Returns the last lines of a text, such as standard error, for an error message.
 std::string last_words(std::string text);
 
 }  // namespace tutti::tool

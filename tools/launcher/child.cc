@@ -65,7 +65,7 @@ void place(int from, int to) {
   }
 }
 
-// Preserves errno.
+// Returns true for a compiled program, false for a script. Preserves errno.
 bool is_compiled(const char* program) {
   const int before = errno;
   char magic[4] = {};
@@ -76,7 +76,7 @@ bool is_compiled(const char* program) {
   return read_all && std::memcmp(magic, "\177ELF", sizeof magic) == 0;
 }
 
-// Runs in the new process between fork and exec: only system calls, no allocation.
+// The code that runs in the new process between fork and exec: only system calls, no allocation.
 struct Launchpad {
   const ChildSpec& spec;
   char** arguments;
@@ -96,7 +96,7 @@ struct Launchpad {
     ::setpgid(0, 0);
     if (spec.die_with_parent) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != parent) ::_exit(127);  // it died before prctl()
+      if (::getppid() != parent) ::_exit(127);  // the parent died before prctl()
     }
     // Must precede exec, because the program could start others and kill its parent at once.
     if (spec.guard != nullptr) spec.guard->protect(::getpid());
@@ -108,7 +108,8 @@ struct Launchpad {
     // A container may forbid it; the rank then runs unbound, which is only slower.
     if (!spec.pus.empty()) ::sched_setaffinity(0, sizeof cpus, &cpus);
     if (!spec.directory.empty() && ::chdir(spec.directory.c_str()) != 0) fail(Stage::directory);
-    std::signal(SIGXFSZ, SIG_DFL);  // only this program ignores it
+    // this program ignores the signal, and the child would inherit that
+    std::signal(SIGXFSZ, SIG_DFL);
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -185,7 +186,7 @@ pid_t start_child(const ChildSpec& spec) {
   do {
     got = ::read(report.read.get(), &failure, sizeof failure);
   } while (got < 0 && errno == EINTR);
-  if (got == sizeof failure) {  // otherwise exec closed the pipe
+  if (got == sizeof failure) {  // if exec succeeded, it closed the pipe
     ::waitpid(pid, nullptr, 0);
     throw explain(spec, failure);
   }

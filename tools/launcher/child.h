@@ -1,4 +1,4 @@
-// Starting one process.
+// Starts one process.
 #pragma once
 
 #include <sys/resource.h>
@@ -20,25 +20,27 @@ struct Pipe {
   Fd write;
 };
 
-// Creates a pipe, close-on-exec at both ends.
+// Creates a pipe whose ends are both close-on-exec.
 Pipe make_pipe();
 
 struct ChildSpec {
-  std::vector<std::string> command;                // looked up in PATH
-  std::map<std::string, std::string> environment;  // added to this process's environment
-  std::string directory;                           // working directory; empty: this process's
-  std::vector<int> pus;                            // hardware threads to bind to; empty: no binding
-  int in = -1;                                     // -1: /dev/null
-  int out = -1;                                    // -1: this process's own
+  std::vector<std::string> command;  // program, which is looked up in PATH, and its arguments
+  // variables that are added to this process's environment
+  std::map<std::string, std::string> environment;
+  std::string directory;  // working directory; empty: this process's
+  std::vector<int> pus;   // hardware threads to which it is bound; empty: not bound
+  int in = -1;            // descriptor of standard input; -1: /dev/null
+  int out = -1;           // descriptor of standard output; -1: this process's own
   int err = -1;
   std::vector<int> inherited;    // descriptors to keep open under the same number
-  bool die_with_parent = false;  // killed when the calling thread ends
-  const Guard* guard = nullptr;  // ends its process group if this process dies
-  // Limit of open files of the program; nothing: this process's.
+  bool die_with_parent = false;  // true: the process is killed when the calling thread ends
+  const Guard* guard = nullptr;  // kills the process group if this process dies; null: nothing does
+  // Limit of open files of the program; nothing: that of this process.
   std::optional<rlimit> open_files;
 };
 
-// The command cannot be run. code() is 127 (not found) or 126 (not executable), as in shells.
+// Thrown if the command cannot be run. code() is 127 (not found) or 126 (not executable), as in
+// shells.
 class StartError : public Error {
  public:
   StartError(const std::string& what, const ErrorDetail& detail, int exit_code)

@@ -25,8 +25,9 @@ void EventLoop::run_once(std::chrono::milliseconds at_most) {
   for (const pollfd& one : polled) {
     if (one.revents == 0) continue;
     const auto found = watched_.find(one.fd);
-    if (found == watched_.end()) continue;                 // an earlier callback removed it
-    const std::function<void()> on_ready = found->second;  // it may unwatch itself
+    if (found == watched_.end()) continue;  // an earlier callback has removed it
+    // a copy, because the callback may unwatch itself
+    const std::function<void()> on_ready = found->second;
     on_ready();
   }
 }

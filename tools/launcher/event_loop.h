@@ -1,4 +1,4 @@
-// Waits for descriptors and calls back. Single-threaded.
+// Waits for descriptors and calls functions when they are ready. Single-threaded.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@ namespace tutti::tool {
 
 class EventLoop {
  public:
-  // `on_ready` is called whenever `fd` is readable or hung up, until unwatch(). It may watch and
-  // unwatch any descriptor, its own included. The descriptor stays the caller's.
+  // Calls `on_ready` whenever `fd` is readable or hung up, until unwatch(). `on_ready` may watch
+  // and unwatch any descriptor, including its own. The caller keeps ownership of `fd`.
   void watch(int fd, std::function<void()> on_ready);
   void unwatch(int fd);
   // Waits until a descriptor is ready or `at_most` has passed, and calls the callback of each ready

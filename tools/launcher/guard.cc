@@ -41,13 +41,13 @@ void close_from(int first) {
 }
 
 [[noreturn]] void stand_guard(int socket) {
-  ::setsid();  // detached from the terminal's signals
+  ::setsid();  // not reached by the terminal's signals
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   ::dup2(socket, STDIN_FILENO);
   ::dup2(null, STDOUT_FILENO);
   ::dup2(null, STDERR_FILENO);
   close_from(3);
-  const std::array<char*, 1> no_environment = {nullptr};  // it holds the token
+  const std::array<char*, 1> no_environment = {nullptr};  // the environment contains the token
   ::execle("/bin/sh", "sh", "-c", kScript, "guard", static_cast<char*>(nullptr),
            no_environment.data());
   ::_exit(127);
@@ -62,7 +62,7 @@ Guard::Guard() {
   }
   socket_ = Fd(ends[0]);
   const Fd other(ends[1]);
-  // A double fork, so that this process's children are only ranks.
+  // Forks twice, so that this process's children are only ranks.
   const pid_t pid = ::fork();
   if (pid < 0) throw system_error("fork", errno);
   if (pid == 0) {

@@ -1,8 +1,8 @@
 // Kills the ranks' process groups if this process dies before it can do so itself (kill -9).
 //
-// PR_SET_PDEATHSIG reaches the ranks, but not what they started (a Python under a shell script).
-// The guard is a shell of six lines that holds a socket from this process; when it breaks, this
-// process is gone.
+// PR_SET_PDEATHSIG reaches the ranks, but not the processes that they started (a Python under a
+// shell script). The guard is a shell of six lines that holds a socket from this process. If the
+// socket closes, this process is gone.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,8 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // Async-signal-safe; a forked child may call it for itself.
+  // Adds a process group to those that the guard kills. Async-signal-safe; a forked child may call
+  // it for itself.
   void protect(pid_t process_group) const;
 
  private:

@@ -27,8 +27,8 @@ std::optional<int> slots_in(std::string_view text) {
   return *slots == 0 ? kTakesNone : *slots;
 }
 
-// Parses "b:4"; an IPv6 address has more colons, and needs brackets before slots. Throws
-// Error(invalid_argument), at `where`.
+// Parses "b:4". An IPv6 address has more colons, and needs brackets before slots. Throws
+// Error(invalid_argument) that names `where`.
 Host parse_host(const std::string& word, const std::string& where) {
   const auto refuse = [&](const std::string& what, const std::string& remedy) {
     return Error(ErrorCode::invalid_argument, cat("'", word, "' ", what),
@@ -49,7 +49,7 @@ Host parse_host(const std::string& word, const std::string& where) {
   return host;
 }
 
-// A list of hosts that sums the slots of repeated ones.
+// A list of hosts that adds up the slots of repeated hosts.
 class HostSet {
  public:
   void add(const Host& host) {
@@ -78,7 +78,7 @@ class HostSet {
   bool counted_ = false;
 };
 
-// "node1 slots=4 max_slots=8".
+// Parses "node1 slots=4 max_slots=8".
 Host parse_line(const std::string& line, const std::string& where) {
   std::istringstream words(line);
   std::string word;
@@ -116,7 +116,7 @@ std::vector<Host> counted(const std::vector<std::string>& names) {
 
 constexpr std::string_view kInteractiveStep = "4294967290";
 
-// SLURM_JOB_NODELIST=n[1-3] SLURM_TASKS_PER_NODE=4(x3)
+// Reads SLURM_JOB_NODELIST=n[1-3] and SLURM_TASKS_PER_NODE=4(x3).
 std::optional<Allocation> of_slurm(const Environment& environment) {
   const auto nodes = environment("SLURM_JOB_NODELIST");
   if (!nodes || !environment("SLURM_JOB_ID")) return std::nullopt;
@@ -148,7 +148,7 @@ std::optional<Allocation> of_file(const Environment& environment, const std::str
   return Allocation{.source = variable, .hosts = set.take()};
 }
 
-// LSB_MCPU_HOSTS="a 4 b 2", or LSB_HOSTS="a a b", which is not set for very many.
+// Reads LSB_MCPU_HOSTS="a 4 b 2", or LSB_HOSTS="a a b", which is not set for very many hosts.
 std::optional<Allocation> of_lsf(const Environment& environment) {
   if (auto found = of_file(environment, "LSB_DJOB_HOSTFILE")) return found;
   if (const auto text = environment("LSB_MCPU_HOSTS")) {
@@ -228,7 +228,7 @@ std::optional<Allocation> find_allocation(const Environment& environment) {
   std::optional<Allocation> found = of_slurm(environment);
   if (!found) found = of_lsf(environment);
   if (!found) found = of_file(environment, "PBS_NODEFILE");
-  // Host names without domains; this host itself needs no remote shell.
+  // Compares host names without domains; this host itself needs no remote shell.
   const auto label = [](const std::string& name) { return name.substr(0, name.find('.')); };
   if (found && found->hosts.size() == 1 && label(found->hosts[0].name) == label(host_name())) {
     found->only_here = true;

@@ -1,4 +1,4 @@
-// Hosts of a job, from options, files and batch systems, and the assignment of ranks to them.
+// Reads the hosts of a job from options, files and batch systems, and assigns ranks to them.
 #pragma once
 
 #include <functional>
@@ -14,18 +14,19 @@ namespace tutti::tool {
 struct Host {
   std::string name;
   int slots = 0;          // maximum number of ranks; 0: not given, no limit
-  std::string rack = {};  // switches above it (topology/domain.h); empty: not given
+  std::string rack = {};  // switches above the host (topology/domain.h); empty: not given
 
   bool operator==(const Host&) const = default;
 };
 
-// slot: consecutive ranks fill one host after the other; node: round-robin over hosts.
+// How ranks are assigned. slot: consecutive ranks fill one host after the other; node: round-robin
+// over hosts.
 enum class MapBy { slot, node };
 
 // Parses "a,b:4": names or addresses, optionally with slots. Throws Error(invalid_argument).
 std::vector<Host> parse_hosts(const std::vector<std::string>& words);
 
-// The inverse of parse_hosts().
+// Returns the text that parse_hosts() parses.
 std::string to_text(const std::vector<Host>& hosts);
 
 // Reads a host file of Open MPI (`host slots=4 max_slots=8`), of MPICH (`host:4`), or of names,
@@ -34,23 +35,24 @@ std::string to_text(const std::vector<Host>& hosts);
 // and line.
 std::vector<Host> read_host_file(const std::string& path);
 
-// The allocation of a batch system: hosts and slots, in its order.
+// The allocation of a batch system: hosts and slots, in the order of the batch system.
 struct Allocation {
-  std::string source;  // the variable, for people
+  std::string source;  // name of the variable that defines it, for messages
   std::vector<Host> hosts;
-  std::string remote_shell;  // remote shell that needs no keys; empty: unknown
-  bool only_here = false;    // the allocation has no other host
+  std::string remote_shell;  // remote shell that needs no keys in this batch system; empty: unknown
+  bool only_here = false;    // true if the allocation has no other host than this one
 };
 
-// Returns nothing outside an allocation and in a step that already has ranks.
+// Returns the allocation of this process; nothing outside an allocation, and in a step that already
+// has ranks.
 std::optional<Allocation> find_allocation(const Environment& environment);
 
-// Returns the ranks of each host, in order; a host gets none if the others have slots for all.
-// Without slots ranks are divided equally (they differ by at most one). Throws
+// Returns the ranks of each host, in order. A host gets no ranks if the hosts before it have slots
+// for all. Without slots ranks are divided equally (numbers differ by at most one). Throws
 // Error(invalid_argument) if there are too many ranks.
 std::vector<std::vector<int>> deal_ranks(int ranks, const std::vector<Host>& hosts, MapBy map);
 
-// Total number of slots; 0: not given.
+// Returns the total number of slots; 0: not given.
 int total_slots(const std::vector<Host>& hosts);
 
 }  // namespace tutti::tool

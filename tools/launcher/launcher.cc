@@ -35,16 +35,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Time after the first failure for the other ranks to end by themselves with their own errors; then
-// they get SIGTERM, then SIGKILL. Everything ends within 5 s.
+// Time after the first failure in which the other ranks may end by themselves with their own
+// errors. After it they get SIGTERM, then SIGKILL, so that all have ended within 5 s.
 constexpr milliseconds kGrace{3000};
 constexpr milliseconds kKillAfter{4000};
 constexpr milliseconds kGiveUpAfter{4700};
 // Time for ranks to clean up after Ctrl-C or SIGTERM. A second signal kills them at once.
 constexpr milliseconds kCleanUp{30000};
 
-// Returns the environment for ranks of other hosts: this process's, without variables of its place
-// in a job.
+// Returns the environment for ranks of other hosts: that of this process, without the variables of
+// its place in a job.
 std::map<std::string, std::string> portable_environment() {
   std::map<std::string, std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -112,7 +112,7 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
   return jobs;
 }
 
-// Opens missing standard streams, so that a file opened later does not become one.
+// Opens missing standard streams, so that a file which is opened later does not become one of them.
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // the lowest one that is free
@@ -192,10 +192,10 @@ class Launch : public AgentSink {
       return tally_.add_success();
     }
     if (ending_) return;
-    if (failed() && exit.by_itself()) return;  // possibly because of the first failure
+    if (failed() && exit.by_itself()) return;  // this failure may be a consequence of the first one
     exit.by_itself() ? tally_.add_failure() : tally_.add_killed(1);
     if (does_without(exit.exit_code())) {
-      signal_ranks(SIGCONT);  // otherwise a stopped rank could remain forever
+      signal_ranks(SIGCONT);  // a stopped rank could otherwise remain forever
       return say(describe(exit) + what_others_do());
     }
     if (!failed()) exit_code_ = exit.exit_code();
@@ -236,7 +236,7 @@ class Launch : public AgentSink {
   // clean up.
   void end_soon() {
     if (stop_signal_ != 0) return;
-    signal_ranks(SIGCONT);  // stopped ranks must be able to exit
+    signal_ranks(SIGCONT);  // stopped ranks must run to be able to exit
     terminate_at_ = Deadline::after(kGrace);
     kill_at_ = Deadline::after(kKillAfter);
     give_up_at_ = Deadline::after(kGiveUpAfter);
@@ -260,7 +260,7 @@ class Launch : public AgentSink {
   }
 
   void on_signal(int number) {
-    // Caused by a rank's pipe, which is handled there.
+    // If the cause was a rank's pipe, the code that writes to it handles the error.
     if (number == SIGPIPE && !output_.broken()) return;
     if (number == SIGUSR1 || number == SIGUSR2) return signal_ranks(number);
     if (number == SIGTSTP) return stand_still();
@@ -281,8 +281,8 @@ class Launch : public AgentSink {
 
   void signal_ranks(int number) { agents_->signal_ranks(number); }
 
-  // Stops all ranks and itself after Ctrl-Z, which a terminal sends to this process only, until it
-  // is continued.
+  // Stops all ranks and this process after Ctrl-Z, which a terminal sends to this process only,
+  // until it is continued.
   void stand_still() {
     signal_ranks(SIGSTOP);
     std::raise(SIGSTOP);
@@ -310,7 +310,8 @@ class Launch : public AgentSink {
     return 1;
   }
 
-  // A rank that exited too early with code 0 may be the cause of the first failure.
+  // Returns the ranks that exited before with code 0; one that exited too early may be the cause of
+  // the first failure.
   std::string who_ended_before() const {
     if (ended_well_.empty()) return "";
     std::vector<int> ranks = ended_well_;
@@ -338,16 +339,16 @@ class Launch : public AgentSink {
   bool has_spares_;
   int last_code_ = EXIT_FAILURE;  // exit code of the last tolerated failure
   Output output_;
-  std::vector<std::string> display_;  // host of each rank in messages
+  std::vector<std::string> display_;  // by rank: name of its host in messages
   EventLoop loop_;
-  // Declared before the agents, whose children must not receive the terminal's signals themselves.
+  // Declared before the agents, so that these signals are blocked before the first child starts.
   SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}};
   std::optional<Agents> agents_{std::in_place, loop_, *this};
   bool started_ = false;
-  bool has_no_command_ = false;  // exit code 126 or 127
+  bool has_no_command_ = false;  // true for exit code 126 or 127: the command cannot be run
   bool gave_up_ = false;
   int stop_signal_ = 0;
-  bool ending_ = false;  // ranks that end now were ended by this process
+  bool ending_ = false;  // true if this process is ending the ranks
   // The first rank that failed, and ranks that were killed during the shutdown.
   std::vector<RankExit> failed_exits_;
   std::vector<int> ended_well_;        // ranks that ended with 0 before the first of these
@@ -373,7 +374,7 @@ int launch(const LaunchOptions& options) {
       if (code == 0 || !job.may_be_started_again() || restart == options.restarts) return code;
       say(cat("restarting the job (restart ", restart + 1, " of ", options.restarts, ")"));
     }
-  } catch (const StartError& error) {  // the remote shell is not there
+  } catch (const StartError& error) {  // thrown if the remote shell is missing
     say(error.what());
     return error.exit_code();
   }
@@ -381,7 +382,7 @@ int launch(const LaunchOptions& options) {
 
 bool is_launched() {
   const std::optional<FoundJob> found = find_job(own_environment);
-  // An interactive Slurm step, for example, is a job of one rank in which users start others.
+  // An interactive Slurm step, for example, is a job of one rank in which users start other jobs.
   return found && (found->explicit_ranks || found->size != 1);
 }
 

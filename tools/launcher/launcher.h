@@ -13,31 +13,31 @@
 namespace tutti::tool {
 
 struct LaunchOptions {
-  int ranks = 1;            // total, without spares
-  int spares = 0;           // additional ranks, which wait until others fail
+  int ranks = 1;            // number of ranks, without spares
+  int spares = 0;           // number of additional ranks, which wait until others fail
   std::vector<Host> hosts;  // empty: this host
   MapBy map = MapBy::slot;
   std::vector<std::string> command;  // program and arguments
-  // Prefix each output line with "[rank] " and collapse identical lines of several ranks into one;
-  // otherwise pass output through (for programs of which only rank 0 prints).
+  // True: prefix each output line with "[rank] " and collapse identical lines of several ranks into
+  // one. False: pass output through (for programs of which only rank 0 prints).
   bool prefix_lines = true;
   // The job continues after failures while at least `min_ranks` ranks survive, spares included.
-  // Default: no failure is tolerated; with spares: `ranks`.
+  // Nothing: no failure is tolerated; with spares: `ranks`.
   std::optional<int> min_ranks;
   // Maximum number of restarts of a failed job, unless a signal ended it. Ranks find the number of
-  // restarts in TORCHELASTIC_RESTART_COUNT, as with torchrun.
+  // restarts so far in TORCHELASTIC_RESTART_COUNT, as with torchrun.
   int restarts = 0;
 
   int processes() const { return ranks + spares; }
 };
 
 // Runs the job. Returns the exit code of the first failure that was not tolerated (128 + N for
-// signal N), or 0. If all failures were tolerated until no active rank was left: that of the last
-// failure.
+// signal N), or 0. If all failures were tolerated until no active rank was left, returns the code
+// of the last failure.
 int launch(const LaunchOptions& options);
 
-// Returns true in a process that a launcher started as a rank of a job: it must join that job and
-// start no ranks. Throws Error(bootstrap) if its environment is incomplete.
+// Returns true in a process that a launcher started as a rank of a job. Such a process must join
+// that job and start no ranks. Throws Error(bootstrap) if its environment is incomplete.
 bool is_launched();
 
 }  // namespace tutti::tool

@@ -37,7 +37,7 @@ std::string notice(const RankExit& exit) {
 
 LocalAgent::LocalAgent(EventLoop& loop, AgentSink& sink, HostJob job)
     : loop_(loop), sink_(sink), job_(std::move(job)) {
-  ranks_.reserve(job_.ranks.size());  // callbacks point into it
+  ranks_.reserve(job_.ranks.size());  // callbacks point to its elements, which must not move
 }
 
 LocalAgent::~LocalAgent() {
@@ -51,7 +51,7 @@ LocalAgent::~LocalAgent() {
 
 void LocalAgent::listen() {
   std::vector<std::string> interfaces = split(settings().get_string("TUTTI_INTERFACE"), ',');
-  interfaces.resize(1);  // the first is the one of the bootstrap
+  interfaces.resize(1);  // the first interface is that of the bootstrap
   const std::string address =
       job_.host.empty() ? "127.0.0.1" : reachable_address(job_.host, interfaces[0]);
   listener_ = listen_on(address);
@@ -73,14 +73,14 @@ void LocalAgent::start(const std::string& master_address, uint16_t master_port) 
     const std::string which = cat("rank ", job_.ranks[ranks_.size()]);
     fail(Error(error.code(), cat("cannot start ", which, ": ", error.what())), EXIT_FAILURE);
   }
-  listener_.reset();  // rank 0 owns it now
+  listener_.reset();  // rank 0 has its own copy of the descriptor now
 }
 
 void LocalAgent::start_all() {
   rlimit open_files{};
   ::getrlimit(RLIMIT_NOFILE, &open_files);
-  // A launcher needs many descriptors. Its ranks keep the original limit, because a higher limit
-  // than a program expects breaks its select().
+  // A launcher needs many descriptors. Its ranks keep the original limit, because a program may
+  // fail in select() with a higher limit than it expects.
   const size_t ranks = job_.ranks.size();
   if (!reserve_descriptors(kDescriptorsPerRank * ranks + kDescriptorsToStart)) {
     throw descriptor_shortage(cat("the pipes of ", ranks, " ranks"), EMFILE);
@@ -115,7 +115,7 @@ ChildSpec LocalAgent::describe(int local_rank, const Placement& placement) const
   spec.environment["LOCAL_WORLD_SIZE"] = std::to_string(local_ranks());
   spec.environment["MASTER_ADDR"] = master_address_;
   spec.environment["MASTER_PORT"] = std::to_string(master_port_);
-  // Also set if unknown, because this process may have inherited it from another job.
+  // Also set if it is unknown, because this process may have inherited it from another job.
   spec.environment["TUTTI_DOMAIN"] = to_text(placement.domains[static_cast<size_t>(local_rank)]);
   if (listener_ && rank == 0) {
     spec.inherited.push_back(listener_->socket.get());
@@ -203,7 +203,7 @@ void LocalAgent::tell(const RankExit& exit) {
   const std::string line = notice(exit);
   for (const Rank& rank : ranks_) {
     if (rank.ended || rank.number == exit.rank) continue;
-    // Fails if the rank has closed its end or does not read, which is fine.
+    // Fails if the rank has closed its end or does not read; notices are optional.
     [[maybe_unused]] const ssize_t written = ::write(rank.notices.get(), line.data(), line.size());
   }
 }
@@ -213,7 +213,7 @@ void LocalAgent::signal_ranks(int number) {
   for (const Rank& rank : ranks_) ::kill(-rank.pid, number);
 }
 
-// Ends stopped ranks once all others have ended: a rank that is stopped after its last call delays
+// Ends stopped ranks once all others have ended. A rank that is stopped after its last call delays
 // no other rank, so no rank reports it.
 void LocalAgent::end_those_that_stand_still() {
   const auto stands_still = [](const Rank& rank) {

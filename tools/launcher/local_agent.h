@@ -21,7 +21,7 @@ namespace tutti::tool {
 
 class LocalAgent : public Agent {
  public:
-  // Both must outlive the agent.
+  // Creates the agent; `loop` and `sink` must outlive it.
   LocalAgent(EventLoop& loop, AgentSink& sink, HostJob job);
   // Kills the remaining ranks.
   ~LocalAgent() override;
@@ -33,17 +33,17 @@ class LocalAgent : public Agent {
   bool finished() override;
 
  private:
-  // A rank that ended stays unreaped until the end of the job, so that its process id, which is
-  // also that of its process group, is not reused.
+  // A rank of this host. One that has ended stays unreaped until the end of the job, so that its
+  // process id, which is also that of its process group, is not reused.
   struct Rank {
     int number = 0;
     pid_t pid = -1;
     Fd pidfd;
     Fd out;
     Fd err;
-    Fd notices;  // TUTTI_LAUNCHER_FD, this end
+    Fd notices;  // this end of the socket TUTTI_LAUNCHER_FD
     bool ended = false;
-    std::string why;  // why this agent killed it
+    std::string why;  // reason why this agent killed it
   };
 
   int local_ranks() const { return static_cast<int>(job_.ranks.size()); }
@@ -70,7 +70,8 @@ class LocalAgent : public Agent {
   int ended_ = 0;  // number of ended ranks, on all hosts
   std::optional<Clock::time_point> still_since_;
   bool reaped_ = false;
-  Deadline drained_ = Deadline::never();  // set when the last rank has ended
+  // deadline for remaining output; set when the last rank has ended
+  Deadline drained_ = Deadline::never();
 };
 
 }  // namespace tutti::tool

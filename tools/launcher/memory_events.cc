@@ -29,7 +29,7 @@ int64_t number_of(const std::string& path, const std::string& name) {
 std::optional<int64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   int64_t value = 0;
-  if (!(file >> value)) return std::nullopt;  // not there, or "max"
+  if (!(file >> value)) return std::nullopt;  // the file is missing, or contains "max"
   return value;
 }
 
@@ -39,7 +39,7 @@ std::string in_mib(int64_t bytes) { return cat((bytes + (1 << 19)) >> 20, " MiB"
 
 OutOfMemoryWatch::OutOfMemoryWatch(std::string root)
     : root_(std::move(root)), mount_(root_ + "/sys/fs/cgroup") {
-  // "4:memory:/path" in the first version, "0::/path" in the second.
+  // Lines have the form "4:memory:/path" in version 1, and "0::/path" in version 2.
   std::ifstream file(root_ + "/proc/self/cgroup");
   std::string path;
   for (std::string line; std::getline(file, line);) {
@@ -70,7 +70,8 @@ OutOfMemoryWatch::Counts OutOfMemoryWatch::counts() const {
           .host = number_of(root_ + "/proc/vmstat", "oom_kill")};
 }
 
-// Describes the lowest limit of this group and its ancestors, and that group's memory use.
+// Returns a description of the lowest limit of this group and its ancestors, and the memory use of
+// the group that has it.
 std::string OutOfMemoryWatch::limit() const {
   constexpr int64_t kUnlimited = int64_t{1} << 60;  // cgroup v1 uses a huge number for no limit
   int64_t lowest = kUnlimited;

@@ -1,4 +1,4 @@
-// Detects kills by the kernel's out-of-memory killer. A waiting parent only sees signal 9, but the
+// Detects kills by the kernel's out-of-memory killer. A waiting parent sees only signal 9, but the
 // kernel counts these kills for each control group (container, batch job) and for the host.
 #pragma once
 
@@ -9,11 +9,12 @@ namespace tutti::tool {
 
 class OutOfMemoryWatch {
  public:
-  // `root`: directory that contains /proc and /sys.
+  // Starts to watch. `root`: directory that contains /proc and /sys.
   explicit OutOfMemoryWatch(std::string root = "");
 
-  // Explains the death of `killed` processes of this group by signal 9 since the last call (or the
-  // start): "by the kernel's out-of-memory killer ..."; empty if that did not kill them.
+  // Returns an explanation of the death by signal 9 of `killed` processes of this group since the
+  // last call (or the start): "by the kernel's out-of-memory killer ..."; empty if the kernel did
+  // not kill them.
   std::string explain(int killed);
 
  private:
@@ -25,8 +26,8 @@ class OutOfMemoryWatch {
   std::string limit() const;
 
   std::string root_;
-  std::string mount_;  // mount of the memory control groups
-  std::string group_;  // this process's: `mount_`, or a folder below it
+  std::string mount_;  // directory at which the memory control groups are mounted
+  std::string group_;  // directory of this process's control group: `mount_`, or below it
   bool first_version_ = false;
   Counts before_;
 };

@@ -22,7 +22,7 @@ std::string label(const std::set<int>& ranks) {
   return cat("[", rank_ranges({ranks.begin(), ranks.end()}), "] ");
 }
 
-// Returns the part of a line that a terminal would show: what follows the last carriage return.
+// Returns the part of a line that a terminal would show: the part after the last carriage return.
 std::string_view visible(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   const size_t at = line.rfind('\r');
@@ -35,7 +35,7 @@ void Output::add(int rank, Stream stream, std::string_view bytes, Clock::time_po
   if (!prefix_lines_) {
     write_all(stream, bytes);
     shown_ += std::ranges::count(bytes, '\n');
-    if (stream == Stream::out) return;  // only stderr lines are kept, for tail()
+    if (stream == Stream::out) return;  // lines of standard error are kept for tail()
   }
   std::string& pending = unfinished_[{rank, stream}];
   while (!bytes.empty()) {
@@ -82,9 +82,9 @@ std::set<int> Output::ranks_with_first(const Line& line) const {
   return ranks;
 }
 
-// Returns the rank whose first line is shown next: the oldest line that is not also waiting further
-// back at another rank. Lines in front of that copy are shown first, so that equal lines of several
-// ranks are collapsed.
+// Returns the rank whose first line is shown next. That is the rank with the oldest line, unless
+// the same line also waits behind others at another rank: the lines before that copy are shown
+// first, so that equal lines of several ranks are collapsed.
 int Output::choose(int oldest) const {
   int chosen = oldest;
   Clock::time_point since = Clock::time_point::max();
@@ -164,7 +164,8 @@ void Output::write_all(Stream stream, std::string_view bytes) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written >= 0) {
       bytes.remove_prefix(static_cast<size_t>(written));
-    } else if (errno == EAGAIN) {  // another process made the terminal or pipe non-blocking
+      // non-blocking, which another process has set for the terminal or pipe
+    } else if (errno == EAGAIN) {
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {

@@ -1,8 +1,9 @@
-// Shows what the ranks print.
+// Shows the ranks' output.
 //
-// With prefixes, every line is shown as "[3] text"; a line that several ranks print within a short
-// window is shown once, as "[0-3] text". A rank's own lines stay in their order. Without prefixes
-// bytes pass as they come, so that a progress line which returns with '\r' works.
+// With prefixes, every line is shown as "[3] text". A line that several ranks print within a short
+// window is shown once, as "[0-3] text". The lines of each rank stay in order. Without prefixes
+// bytes are passed on as they arrive, so that progress lines that overwrite themselves with '\r'
+// work.
 #pragma once
 
 #include <chrono>
@@ -21,35 +22,36 @@ namespace tutti::tool {
 
 class Output {
  public:
-  // Time that a line waits for other ranks to print the same.
+  // Time for which a line waits for other ranks to print the same.
   static constexpr std::chrono::milliseconds kWindow{100};
-  // Number of a rank's last lines on standard error that are kept.
+  // Number of a rank's last lines on standard error that are kept for tail().
   static constexpr size_t kTailLines = 20;
 
   Output(int ranks, bool prefix_lines, int out_fd = 1, int err_fd = 2)
       : ranks_(ranks), prefix_lines_(prefix_lines), out_fd_(out_fd), err_fd_(err_fd) {}
 
   void add(int rank, Stream stream, std::string_view bytes, Clock::time_point now = Clock::now());
-  // The stream is over: an unfinished last line counts as a line.
+  // Ends a stream: an unfinished last line counts as a line.
   void end(int rank, Stream stream, Clock::time_point now = Clock::now());
 
   // Shows the lines whose window has passed.
   void show_due(Clock::time_point now = Clock::now());
-  // Time until show_due() has work again, at most `cap`.
+  // Returns the time until show_due() must be called again, at most `cap`.
   std::chrono::milliseconds until_due(std::chrono::milliseconds cap) const;
-  // Shows all waiting lines, unfinished ones included.
+  // Shows all waiting lines, including unfinished ones.
   void finish();
 
-  // Number of last lines that are assumed to be still visible; tail() does not repeat them.
+  // Number of last lines that are assumed to be still visible on the screen; tail() does not repeat
+  // them.
   static constexpr int64_t kOnScreen = 20;
 
-  // Returns up to kTailLines last lines of the rank's standard error, formatted like others; empty
-  // if the last of them is still on the screen. Call finish() first.
+  // Returns up to kTailLines last lines of the rank's standard error, with prefixes; empty if the
+  // last of them is still on the screen. Call finish() first.
   std::string tail(int rank) const;
 
   // Returns true if the reader of standard output has exited (`| head`).
   bool broken() const { return broken_; }
-  // Errno of a failed write of ranks' output to standard output, or 0.
+  // Returns the errno of a failed write of ranks' output to standard output, or 0.
   int lost() const { return lost_; }
 
  private:
@@ -62,7 +64,7 @@ class Output {
   };
   struct Shown {
     std::string text;
-    int64_t position;  // number of lines shown before it, of all ranks
+    int64_t position;  // number of lines of all ranks that were shown before it
   };
   using Source = std::pair<int, Stream>;
 
@@ -82,9 +84,10 @@ class Output {
   int lost_ = 0;
   int64_t shown_ = 0;
   std::map<Source, std::string> unfinished_;
-  std::map<int, std::deque<Line>> waiting_;  // by rank, in order; queues are never empty
+  // by rank: its waiting lines, in order; queues are never empty
+  std::map<int, std::deque<Line>> waiting_;
   size_t waiting_lines_ = 0;
-  // Number of each rank's waiting lines with this text.
+  // For each text: the number of each rank's waiting lines with this text.
   std::map<std::pair<Stream, std::string>, std::map<int, int>> waiting_texts_;
   std::map<int, std::deque<Shown>> tails_;
 };

@@ -1,4 +1,4 @@
-// Placement of the ranks on this host, and the groups of near ranks that follow from it.
+// Places the ranks on this host, and determines groups of near ranks.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 namespace tutti::tool {
 
 struct Placement {
-  // Hardware threads to bind each rank to; empty: no binding.
+  // By rank: hardware threads to which it is bound; empty: not bound.
   std::vector<std::vector<int>> pus;
   std::vector<Domain> domains;
 };

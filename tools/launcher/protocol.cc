@@ -42,8 +42,8 @@ std::string from_json_text(const std::string& text) {
 
 namespace {
 
-// Reads the members that differ between the hosts of a tree; the others of `job` apply to all below
-// it.
+// Reads the members that differ between the hosts of a tree. The other members of `job` apply to
+// all hosts below it.
 void read_hosts(const Json& json, HostJob& job) {
   for (const auto& one : json.at("below")) {
     HostJob below = job;

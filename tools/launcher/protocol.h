@@ -9,8 +9,8 @@
 //   {"do":"tell", ... RankExit}                    {"event":"failure","text":T,"code":C,"lost":[R]}
 //   {"do":"signal","number":N}                     {"event":"finished"}   last
 //
-// Texts may contain arbitrary bytes, but JSON only holds Unicode, so each byte is sent as the
-// character of the same number (Latin-1).
+// Texts may contain arbitrary bytes, but JSON can only contain Unicode. Each byte is therefore sent
+// as the character of the same number (Latin-1).
 #pragma once
 
 #include <functional>
@@ -23,7 +23,8 @@
 namespace tutti::tool {
 
 std::string to_json_text(std::string_view bytes);
-// Throws Error(invalid_argument) for a text that to_json_text() cannot have produced.
+// Returns the bytes of a text. Throws Error(invalid_argument) for a text that to_json_text() cannot
+// have produced.
 std::string from_json_text(const std::string& text);
 
 Json to_json(const HostJob& job);
@@ -34,12 +35,12 @@ RankExit exit_from_json(const Json& json);
 // Writes the object and a newline. Returns false if the other side has closed the connection.
 bool send_line(int fd, const Json& json);
 
-// Splits the input of a descriptor into lines.
+// Reads a descriptor line by line.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
-  // Reads once (blocks if there is no input) and passes on each complete line. Returns false at the
-  // end of the input.
+  // Reads once (blocks if there is no input) and calls on_line(line) for each complete line.
+  // Returns false at the end of the input.
   bool read(const std::function<void(const std::string& line)>& on_line);
 
  private:

@@ -26,7 +26,8 @@ void say(const std::string& text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-// Returns nothing for lines that are not the agent's, such as a greeting of the remote shell.
+// Returns the event in a line; nothing for lines that are not the agent's, such as a greeting of
+// the remote shell.
 std::optional<Json> event_in(const std::string& line) {
   try {
     Json json = Json::parse(line);
@@ -76,7 +77,7 @@ RemoteAgent::~RemoteAgent() {
   if (pid_ >= 0) wait_for_child(pid_, kFarewell);
 }
 
-// A failed send is ignored here: the end of the agent's output reports it.
+// Ignores a failed send: the end of the agent's output reports it.
 void RemoteAgent::listen() { send_line(to_.get(), {{"do", "listen"}}); }
 
 void RemoteAgent::start(const std::string& master_address, uint16_t master_port) {

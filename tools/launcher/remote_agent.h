@@ -1,4 +1,4 @@
-// The ranks of another host, reached through a remote shell: `RSH HOST THIS_PROGRAM agent`.
+// The agent of another host, reached through a remote shell: `RSH HOST THIS_PROGRAM agent`.
 #pragma once
 
 #include <sys/types.h>
@@ -39,15 +39,15 @@ class RemoteAgent : public Agent {
   EventLoop& loop_;
   AgentSink& sink_;
   std::string host_;
-  std::string shell_;    // for messages
-  bool is_alone_;        // no other hosts are reached through it
+  std::string shell_;    // name of the remote shell, for messages
+  bool is_alone_;        // true if no other hosts are reached through it
   std::set<int> ranks_;  // living ranks of all hosts that are reached through it
   pid_t pid_ = -1;
   Fd to_;
   Fd from_;
   LineReader lines_{-1};
-  bool has_begun_ = false;  // the agent has confirmed that it has its job
-  Deadline say_at_;         // when to report that it has not begun
+  bool has_begun_ = false;  // true once the agent has confirmed that it has its job
+  Deadline say_at_;         // time at which to report that the agent has not confirmed
   Deadline begin_by_;
   bool finished_ = false;
 };

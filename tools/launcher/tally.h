@@ -5,7 +5,7 @@
 
 namespace tutti::tool {
 
-// Exit code of an unneeded spare (the setting TUTTI_UNNEEDED_CODE of its ranks): it counts neither
+// Exit code of an unneeded spare (the setting TUTTI_UNNEEDED_CODE of its ranks). It counts neither
 // as a failure nor as a success of the job.
 inline constexpr int kUnneededCode = 119;
 
@@ -15,19 +15,19 @@ class Tally {
 
   void add_success() { --running_, ++well_, failed_since_ = 0; }
   void add_unneeded() { --running_, ++unneeded_; }
-  // Ranks that were killed or lost with a host do not affect the verdict on those that ended
-  // before.
+  // Removes `count` ranks that were killed or lost with a host. They do not affect the verdict on
+  // ranks that ended before.
   void add_killed(std::ptrdiff_t count) { running_ -= count; }
   void add_failure() { --running_, ++failed_since_; }
 
   bool anybody_runs() const { return running_ > 0; }
 
-  // The verdict once no rank runs. Ranks that exited with 0 before the last failures either left
-  // too early, so that the others failed, or had finished while others failed at exit; in the
-  // latter case they are the majority.
+  // Returns the verdict once no rank runs. If ranks exited with 0 before the last failures, there
+  // are two cases: they left too early, so that the others failed; or they had finished while
+  // others failed at exit. In the second case they are the majority.
   bool succeeded() const { return well_ > failed_since_; }
 
-  // Returns true if the failures so far can be tolerated.
+  // Returns true if the job can still succeed after the failures so far.
   bool can_succeed() const {
     return running_ + well_ + unneeded_ >= min_ranks_ && (anybody_runs() || succeeded());
   }
@@ -35,9 +35,10 @@ class Tally {
  private:
   std::ptrdiff_t running_;
   std::ptrdiff_t min_ranks_;
-  std::ptrdiff_t well_ = 0;          // exited with 0
-  std::ptrdiff_t failed_since_ = 0;  // failed by themselves after the last of these
-  std::ptrdiff_t unneeded_ = 0;      // spares
+  std::ptrdiff_t well_ = 0;  // number of ranks that exited with 0
+  // number of ranks that failed by themselves after the last of those
+  std::ptrdiff_t failed_since_ = 0;
+  std::ptrdiff_t unneeded_ = 0;  // number of unneeded spares
 };
 
 }  // namespace tutti::tool

@@ -14,11 +14,11 @@ namespace tutti::tool {
 namespace {
 
 constexpr std::pair<const char*, const char*> kAliases[] = {
-    // mpirun, torchrun
+    // names in mpirun and torchrun
     {"-np", "--ranks"},
     {"--np", "--ranks"},
     {"--nproc-per-node", "--ranks"},
-    // nccl-tests
+    // names in nccl-tests
     {"-b", "--min"},
     {"--minbytes", "--min"},
     {"-e", "--max"},

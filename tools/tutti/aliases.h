@@ -1,4 +1,4 @@
-// Aliases for options of similar programs.
+// Supports option names of similar programs.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace tutti::tool {
 
 void add_aliases(CommandLine& line);
 
-// Throws UsageError if aliased options contradict each other; prints a note about an option that
+// Throws UsageError if aliased options contradict each other. Prints a note about an option that
 // has another meaning in such a program. `words`: the command line after the program's name.
 void check_borrowed_options(const std::vector<std::string>& words);
 

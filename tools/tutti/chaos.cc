@@ -1,4 +1,4 @@
-// tutti chaos: runs a command repeatedly, injects faults, and judges the outcome.
+// Implements tutti chaos: runs a command repeatedly, injects faults, and judges the outcome.
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct ChaosOptions {
   std::vector<std::string> command;
 };
 
-// "1-3" or "2".
+// Parses "1-3" or "2".
 void read_ranks(const std::string& text, chaos::Draw& draw) {
   const size_t dash = text.find('-');
   const auto first = parse_number<int>(text.substr(0, dash));
@@ -79,7 +79,7 @@ void require_means(bool moves_clock, bool fills_disk) {
   if (fills_disk) static_cast<void>(chaos::Scratch(1 << 20));
 }
 
-// Requires that `host` is in --hosts, since a lost host must be cut off from all others.
+// Throws unless `host` is in --hosts: a lost host must be separated from all others.
 void require_host(const std::string& host, const std::vector<std::string>& hosts) {
   if (std::ranges::count(hosts, host) != 1) {
     throw UsageError(cat("--hosts must name every host of the command exactly once; ", host,
@@ -92,8 +92,8 @@ bool any_has_fault(const std::vector<Plan>& plans, chaos::Kind kind) {
   return std::ranges::any_of(plans, [&](const Plan& plan) { return has_fault(plan, kind); });
 }
 
-// Reports certain errors before the command runs, which may take long. Returns the plans of a file;
-// random plans require the number of ranks and are drawn later.
+// Checks the options before the command runs, which may take long. Returns the plans of a file;
+// random plans need the number of ranks, and are drawn later.
 std::vector<Plan> check(ChaosOptions& options) {
   const std::string& expression = options.demands.same_output;
   if (!expression.empty()) chaos::matches(expression, "");
@@ -312,10 +312,10 @@ void add_chaos(CommandLine& line) {
       .separated_by_commas()
       .type_name("LINK,...");
   command
-      .add_option(
-          "--hosts", options->draw.hosts,
-          "all hosts of the command, as network namespaces: packets between them are dropped "
-          "silently, or one host other than the first is lost with its processes (requires root)")
+      .add_option("--hosts", options->draw.hosts,
+                  "all hosts of the command, as network namespaces; faults silently drop packets "
+                  "between them, or kill one host other than the first with its processes "
+                  "(requires root)")
       .separated_by_commas()
       .type_name("NAMESPACE,...");
   command
@@ -326,12 +326,13 @@ void add_chaos(CommandLine& line) {
       .show_default();
   command
       .add_option("--span", options->draw.span_ms,
-                  "milliseconds after --from during which timed faults occur")
+                  "length of the period after --from in which timed faults strike, in "
+                  "milliseconds")
       .between(1, 1e9)
       .show_default();
   command
       .add_option("--messages", options->draw.messages,
-                  "inject message-triggered faults at one of the first N messages of a rank")
+                  "number of initial messages of a rank among which a fault may strike")
       .between(1, 1e9)
       .show_default();
   add_demands(command, *options);

@@ -39,7 +39,7 @@ struct CheckpointOptions {
 
 struct StoredStep {
   std::string folder;
-  std::optional<Checkpoint> checkpoint;  // nothing: damaged
+  std::optional<Checkpoint> checkpoint;  // nothing if the step is damaged
   std::string problem;
 };
 
@@ -143,7 +143,7 @@ int show(const CheckpointOptions& options) {
   std::ofstream file = open_for_writing(options.json, "--json");
   const DType dtype = export_type(options.dtype);
   const std::vector<StoredStep> steps = steps_of(options);
-  // The step that a resumed training uses; throws if it is damaged, as training does.
+  // The step from which a training would resume. If it is damaged, the error is that of training.
   std::optional<Checkpoint> chosen;
   std::string refusal;
   try {
@@ -185,7 +185,7 @@ void add_checkpoint(CommandLine& line) {
       .type_name("DIR")
       .required();
   command.add_flag("--verify", o->verify, "read all files and verify their checksums");
-  // Former form of `tutti export`, hidden from --help.
+  // Options of an earlier form of `tutti export`; hidden from --help.
   command.add_option("--export", o->exported, "").group("");
   command.add_option("--dtype", o->dtype, "").group("");
   command.add_flag("--tensors", o->tensors, "list every tensor with its type, shape and size");

@@ -67,7 +67,7 @@ FirstHost first_host(const Graph& graph) {
       }
       const bool is_software = begins_with(node.name, {"lo", "veth", "br-", "virbr", "docker"});
       if (link.kind != LinkClass::network || is_software) continue;
-      // Slower cards than the fastest ones serve other purposes.
+      // Cards that are slower than the fastest ones serve other purposes, and are ignored.
       if (link.GBps < host.card_GBps) continue;
       if (link.GBps > host.card_GBps) host.cards = 0;
       ++host.cards;
@@ -78,8 +78,9 @@ FirstHost first_host(const Graph& graph) {
   return host;
 }
 
-// `part`: fraction of the nominal bandwidth of a GPU's links that the topology gives. GPUs without
-// such links in the topology get those of their data sheet, since files leave them to NCCL.
+// Returns the cluster as text. `part`: fraction of the nominal bandwidth of a GPU's links that the
+// topology gives. GPUs without such links in the topology get those of their data sheet, because
+// files leave them to NCCL.
 std::string cluster_line(const FirstHost& host, int hosts, const std::string& gpu, double part) {
   std::string line = cat(host.gpus, 'x', gpu, " x ", hosts);
   if (host.fast_GBps > 0) line += cat(", ", host.fast, ' ', host.fast_GBps / part);
@@ -89,7 +90,7 @@ std::string cluster_line(const FirstHost& host, int hosts, const std::string& gp
   return line;
 }
 
-// Text that is neither a cluster nor a network is refused as a cluster.
+// Loads a network. If the text is neither a cluster nor a network, the error is that for clusters.
 std::unique_ptr<Network> network_of(const std::string& text) {
   try {
     return load_network(text, std::nullopt);
@@ -114,10 +115,11 @@ Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ran
   }
   const std::string its = gpu.empty() ? gpu_in(text) : gpu;
   if (its.empty()) {
-    throw Error(ErrorCode::invalid_argument, cat("the GPU model is unknown for ", text, " has"),
+    throw Error(ErrorCode::invalid_argument, cat("the GPU model is missing in ", text),
                 {.where = "--cluster", .remedy = "add --gpu H100"});
   }
-  constexpr double kReachedOfNvlink = 0.8;  // fraction of the nominal bandwidth in NCCL's files
+  // fraction of the nominal bandwidth that NCCL's files give
+  constexpr double kReachedOfNvlink = 0.8;
   std::string line = cluster_line(host, hosts, its, is_regular_file(text) ? kReachedOfNvlink : 1);
   // A file of one host applies to any number of hosts.
   if (ranks && hosts == 1) line.erase(line.find(" x "), 4);

@@ -12,7 +12,7 @@ namespace tutti::tool {
 
 namespace {
 
-// Bus bandwidth on the cluster's ranks, in GB/s.
+// Returns the bus bandwidth on the cluster's ranks, in GB/s.
 double busbw(const ClusterQuestion& q, double bytes, double us) {
   return bytes / us * 1e-3 * bus_factor(q.collective, q.cluster.ranks());
 }

@@ -1,4 +1,5 @@
-// Collectives on GPU clusters, for `tutti explain`, `tutti simulate` and `tutti tune --fit`.
+// Predicts collectives on GPU clusters, for `tutti explain`, `tutti simulate` and `tutti tune
+// --fit`.
 #pragma once
 
 #include <optional>
@@ -24,32 +25,33 @@ inline constexpr char kClusterHelp[] =
 inline constexpr char kIntervalMeaning[] =
     "nine of ten measurements should be between low and high";
 
-// Loads what load_cluster() does, and also topology files (NCCL's, RCCL's, hwloc's) and networks of
-// `tutti simulate`, from which the cluster gets the GPUs, links and cards of the first host, and
-// the number of hosts. Prints the resulting cluster description on standard error. `gpu`: GPU
-// model, for files that do not name it. Throws Error(invalid_argument).
+// Loads a cluster. Accepts the texts of load_cluster(), and also topology files (NCCL's, RCCL's,
+// hwloc's) and networks of `tutti simulate`. From those it takes the GPUs, links and cards of the
+// first host, and the number of hosts. Prints the resulting cluster description on standard error.
+// `gpu`: GPU model, for files that do not name it. Throws Error(invalid_argument) for invalid
+// texts.
 Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ranks,
                                  const std::string& gpu);
 
 struct ClusterQuestion {
   tutti::Cluster cluster;
-  std::string text;  // as given on the command line
+  std::string text;  // the cluster as given on the command line
   Collective collective = Collective::all_reduce;
   std::vector<double> bytes;
   std::string json;  // output file; empty: none
 };
 
-// `tutti simulate`: prints a line for each size.
+// Runs `tutti simulate`: prints a line for each size, and returns the exit code.
 int simulate_on_cluster(const ClusterQuestion& question);
-// `tutti explain`: prints each algorithm and protocol for one size.
+// Runs `tutti explain`: prints each algorithm and protocol for one size, and returns the exit code.
 int explain_on_cluster(const ClusterQuestion& question);
 
 // Options of `tutti tune --fit`.
 struct FitOptions {
   std::string table;
-  std::string cluster;     // initial cluster; empty: from the table
-  std::string collective;  // empty: from the table
-  std::string json;        // empty: next to the table
+  std::string cluster;     // initial cluster; empty: taken from the table
+  std::string collective;  // empty: taken from the table
+  std::string json;        // output file; empty: a file beside the table
 };
 int fit_cluster(const FitOptions& options);
 

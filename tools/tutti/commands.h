@@ -1,4 +1,4 @@
-// The subcommands of `tutti`. Each add_*() declares one on the command line.
+// The subcommands of `tutti`. Each add_*() adds one to the command line.
 #pragma once
 
 #include <fstream>
@@ -39,16 +39,17 @@ void add_mpi(CommandLine& line);
 void add_info(CommandLine& line);
 void add_completion(CommandLine& line);
 
-// Opens a file; an empty path returns a closed stream. Throws Error(system) that names `option`, if
-// any.
+// Opens a file for writing; with an empty path returns a closed stream. Throws Error(system) that
+// names `option`, if it is not empty.
 std::ofstream open_for_writing(const std::string& path, const std::string& option = {});
-// Same, but keeps the existing contents.
+// Does the same, but keeps the existing contents and writes after them.
 std::ofstream open_for_appending(const std::string& path, const std::string& option = {});
-// Writes and flushes. Throws Error(system) that names `option`, if any.
+// Appends `text` to the file and flushes it. Throws Error(system) that names `option`, if it is not
+// empty.
 void append(std::ofstream& file, const std::string& path, const std::string& text,
             const std::string& option = {});
 
-// Replaces the file. Throws Error(system).
+// Replaces the content of the file. Throws Error(system) if that fails.
 void write_file(const std::string& path, const std::string& text);
 
 // Writes `document` as JSON to `path`, after copying the members of results[0] to its top level and
@@ -60,7 +61,7 @@ void check_min_ranks(std::optional<int> min_ranks, int ranks);
 // Starts the job and returns the exit code. If it fails and TUTTI_REPORT names a directory, prints
 // a summary of the ranks' reports in it.
 int launch_job(const LaunchOptions& options);
-// Restarts this command line once per rank with `more` arguments; returns the exit code. For
+// Restarts this command line once per rank with `more` arguments, and returns the exit code. For
 // commands of which only rank 0 prints. Sets options.command.
 int launch_self(LaunchOptions options, const std::vector<std::string>& more = {});
 

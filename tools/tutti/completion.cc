@@ -53,9 +53,9 @@ void add_completion(CommandLine& line) {
       "Examples:\n"
       "  source <(tutti completion bash)                      in ~/.bashrc\n"
       "  source <(tutti completion zsh)                       in ~/.zshrc, after compinit\n"
-      "CompletionCompletes commands, options, and the names of collectives, operators, types and "
+      "Completes commands, options, and the names of collectives, operators, types and "
       "algorithms;\n"
-      "completes file names elsewhere.");
+      "elsewhere it completes file names.");
   command.runs([&line, options] { return complete(line, *options); });
 }
 

@@ -1,5 +1,5 @@
-// tutti data: shows token files, the number of epochs of each in a mixture, and checks the samples
-// of ranks.
+// Implements tutti data: shows token files and the number of epochs of each in a mixture, and
+// checks the samples of ranks.
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
@@ -85,7 +85,8 @@ void print_mixture(const std::vector<Set>& sets, const DataOptions& options) {
   }
 }
 
-// Returns the exit code: 1 where a sample is missed or repeated, or an order is.
+// Checks the samples of ranks. Returns the exit code: 1 if a sample is missed or repeated, or if
+// two epochs have the same order.
 int check_epochs(const std::vector<Set>& sets, const DataOptions& options) {
   training::EpochCheckOptions check = options.check;
   for (const Set& set : sets)
@@ -140,17 +141,19 @@ void add_data(CommandLine& line) {
   const Option check =
       command
           .add_flag("--epoch-check", options->epoch_check,
-                    "check that ranks take each sample once per epoch, on one rank, in another "
-                    "order in each epoch, also after resuming on another number of ranks")
+                    "check that in each epoch exactly one rank takes each sample, in another order "
+                    "than in other epochs, and that this holds after resuming on another number of "
+                    "ranks")
           .group(kGroup);
   const auto add = [&](const char* option, auto& value, const char* meaning) {
     return command.add_option(option, value, meaning).group(kGroup).needs(check).show_default();
   };
-  add("--context", options->context, "tokens of a sample").between(1, 1 << 30);
+  add("--context", options->context, "number of tokens per sample").between(1, 1 << 30);
   add("-n,--ranks", options->check.ranks, "number of data-parallel ranks").between(1, 1 << 16);
   add("--batch", options->check.batch, "samples per step over all ranks").between(1, 1 << 30);
   add("--micro-batch", options->check.micro_batch, "samples per micro-batch").between(1, 1 << 30);
-  add("--epochs", options->check.epochs, "minimum epochs of each data set").between(1, 1000);
+  add("--epochs", options->check.epochs, "minimum number of epochs of each data set")
+      .between(1, 1000);
   add("--seed", options->check.seed, "seed of the sample order");
   command.footer(
       "Examples:\n"

@@ -65,7 +65,7 @@ Examination examine(const DoctorOptions& options) {
   const std::vector<Host> dealt = with_ranks(ranks, named);
   const size_t count = dealt.size();
   if (count < named.size() && !options.places.hosts.empty()) {
-    throw UsageError(cat("of ", named.size(), " hosts, ", ranks, " ranks need only ", count));
+    throw UsageError(cat(ranks, " ranks use only ", count, " of the ", named.size(), " hosts"));
   }
   std::vector<std::string> names;
   for (const Host& host : named.empty() ? named : dealt) names.push_back(host.name);
@@ -98,8 +98,8 @@ Examination examine(const DoctorOptions& options) {
 }
 
 int doctor(const DoctorOptions& options) {
-  // A host that disappears during the conversation is a finding, so SIGPIPE must not end the
-  // doctor. It is blocked, not ignored, so that child processes have the default action.
+  // A host that disappears meanwhile is a finding, so SIGPIPE must not end the doctor. The signal
+  // is blocked, not ignored, so that child processes have the default action.
   sigset_t broken_pipe;
   sigemptyset(&broken_pipe);
   sigaddset(&broken_pipe, SIGPIPE);

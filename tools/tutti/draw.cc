@@ -27,7 +27,7 @@ namespace {
 
 struct DrawOptions {
   std::string algorithm;
-  std::string collective;  // empty: the first with this algorithm
+  std::string collective;  // empty: the first collective that has this algorithm
   Shape shape{.ranks = 0};
   std::string group;  // empty: none
   std::string svg;

@@ -80,7 +80,7 @@ Text load_text(const std::vector<std::string>& paths, const std::string& tokeniz
   return text;
 }
 
-// Sums over all ranks; all get the same result.
+// Collective. Returns the sum over all ranks, the same on all.
 training::TextLoss sum_over(Communicator& world, const training::TextLoss& own) {
   std::array<double, 3> sums = {own.sum, static_cast<double>(own.targets),
                                 static_cast<double>(own.correct)};
@@ -88,10 +88,11 @@ training::TextLoss sum_over(Communicator& world, const training::TextLoss& own) 
   return {sums[0], static_cast<int64_t>(sums[1]), static_cast<int64_t>(sums[2])};
 }
 
-// Bytes of one rank's parameters: their sum, and what loading them added to the process.
+// Memory of one rank's parameters in bytes: computed, and by how much loading them increased that
+// of the process.
 struct Memory {
   int64_t weights = 0;
-  int64_t measured = 0;  // proportional set size
+  int64_t measured = 0;  // increase of the proportional set size
 };
 
 void tell(const training::TextLoss& loss, const Text& text, int64_t context, const Memory& memory,

@@ -42,7 +42,7 @@ struct ExplainOptions {
   std::string cluster;
   std::string buffers = "user";
   std::string json;
-  bool all_sizes = false;  // GPU without --bytes
+  bool all_sizes = false;  // true for a GPU without --bytes
 };
 
 Wanted wanted_of(const ExplainOptions& options) {
@@ -62,7 +62,7 @@ Wanted wanted_of(const ExplainOptions& options) {
 
 // Returns the bottleneck of a call: a host's network card, its cores, or latency.
 std::string bound_of(const Prediction& p, const tutti::Hosts& hosts) {
-  constexpr double kMost = 0.6;  // fraction of the time
+  constexpr double kMost = 0.6;  // fraction of the time from which a part is the bottleneck
   const auto part = [&](double busy) {
     return cat("busy for ", std::lround(100 * busy / p.seconds), "% of the time");
   };
@@ -184,7 +184,7 @@ int run(const ExplainOptions& options) {
   return 0;
 }
 
-// The powers of two from 8 bytes to 1 GiB.
+// Returns the powers of two from 8 bytes to 1 GiB.
 std::vector<uint64_t> ladder() {
   std::vector<uint64_t> sizes;
   for (uint64_t bytes = 8; bytes <= uint64_t{1} << 30; bytes *= 2) sizes.push_back(bytes);

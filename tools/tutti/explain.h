@@ -1,5 +1,5 @@
-// Shared by the parts of `tutti explain`: ranks on processors (explain.cc) and ranks with one GPU
-// each (explain_gpu.cc).
+// Declarations that the parts of `tutti explain` share: ranks on processors (explain.cc) and ranks
+// with one GPU each (explain_gpu.cc).
 #pragma once
 
 #include <cstdint>

@@ -17,12 +17,12 @@ namespace tutti::tool {
 
 namespace {
 
-// Returns the protocol, or how messages are sent if no slots are needed.
+// Returns the protocol or, if no slots are needed, the way in which messages are sent.
 std::string way_of(const GpuChoice& choice) {
   return std::string(choice.way == GpuWay::slots ? name(choice.protocol) : name(choice.way));
 }
 
-// Returns the cost that takes most of the time.
+// Returns the cost that takes the largest part of the time.
 std::string bound_of(const GpuCandidate& candidate, const GpuCosts& costs) {
   const Prediction& p = candidate.prediction;
   const LinkCosts& link =
@@ -103,7 +103,7 @@ class Explanation {
            bus_factor(q_.wanted.collective, q_.ranks);
   }
 
-  // Printed once, not for each protocol.
+  // Prints the reason once, not for each protocol.
   static void print_excluded(const GpuCandidate& candidate) {
     if (candidate.choice.protocol != GpuProtocol::simple) return;
     const Algorithm& algorithm = *candidate.choice.algorithm;

@@ -10,7 +10,8 @@ namespace tutti::tool {
 
 namespace {
 
-// Refuses "-", which other commands accept as standard output: these commands print text there.
+// Throws for "-", which other commands accept as standard output: these commands print other text
+// there.
 void require_file(const std::string& path, const std::string& option) {
   if (path != "-") return;
   throw Error(ErrorCode::invalid_argument,

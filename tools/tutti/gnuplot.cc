@@ -91,7 +91,7 @@ void Picture::draw(const std::string& script) const {
   const pid_t pid = start(path_, pipe);
   for (size_t done = 0; done < text.size();) {
     const ssize_t n = ::send(pipe.get(), text.data() + done, text.size() - done, MSG_NOSIGNAL);
-    if (n < 0) break;  // the exit code tells why
+    if (n < 0) break;  // the exit code shows the reason
     done += n;
   }
   pipe.reset();

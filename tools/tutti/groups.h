@@ -1,4 +1,4 @@
-// Groups of ranks on the command line.
+// Parses groups of ranks on the command line.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace tutti::tool {
 
-// Parses "4" (equal groups; must divide `ranks`) or "3,3,2" (must sum to `ranks`). Throws
-// Error(invalid_argument).
+// Returns the sizes of the groups in "4" (four equal groups; must divide `ranks`) or "3,3,2" (must
+// sum to `ranks`). Throws Error(invalid_argument) for other texts.
 std::vector<int> parse_groups(const std::string& text, int ranks);
 
 inline constexpr char kGroupHelp[] = "ranks per host: 4, or 3,3,2 if hosts differ";

@@ -35,7 +35,7 @@ std::vector<Host> find_hosts(const HostOptions& options) {
   if (!allocation || allocation->only_here) return {};
   if (!allocation->remote_shell.empty() && settings().value("TUTTI_RSH").origin == "default") {
     settings().set("TUTTI_RSH", allocation->remote_shell, allocation->source);
-    // For processes that start remote agents.
+    // Set for processes that start remote agents.
     ::setenv("TUTTI_RSH", allocation->remote_shell.c_str(), 1);
   }
   return allocation->hosts;

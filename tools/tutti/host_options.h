@@ -1,4 +1,4 @@
-// The options of `tutti run`, `doctor` and `tune` for the hosts of a job.
+// Options of `tutti run`, `doctor` and `tune` for the hosts of a job.
 #pragma once
 
 #include <string>
@@ -17,12 +17,13 @@ struct HostOptions {
 // Adds --hosts and --hostfile.
 void add_host_options(Command& command, HostOptions& options);
 
-// Returns the named hosts, or those that a batch system allocated (and uses its remote shell);
-// none: this host. Throws Error(invalid_argument).
+// Returns the named hosts or, if none are named, those that a batch system allocated, and then uses
+// its remote shell. An empty result means this host. Throws Error(invalid_argument) for invalid
+// options.
 std::vector<Host> find_hosts(const HostOptions& options);
 
-// Returns `asked`; if that is 0, the slots of all hosts; without slots, for each host the number of
-// cores that this process may use.
+// Returns `asked` or, if that is 0, the slots of all hosts. Without slots, counts for each host the
+// number of cores that this process may use.
 int ranks_of_job(int asked, const std::vector<Host>& hosts);
 
 }  // namespace tutti::tool

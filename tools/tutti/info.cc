@@ -41,7 +41,7 @@ constexpr const char* kCompiler = "gcc " __VERSION__;
 
 struct TransportState {
   std::string name;
-  std::string problem;  // empty: usable
+  std::string problem;  // reason why it cannot be used; empty: it can
   std::string detail;   // further information
 };
 
@@ -92,8 +92,8 @@ std::string shown(const SettingInfo& info, const SettingValue& value) {
   return value.text;
 }
 
-// Returns the placement of ranks on this host by `tutti run -n N`; null: unknown, or on several
-// hosts.
+// Returns the placement of ranks on this host by `tutti run -n N`; null if it is unknown, or if
+// there are several hosts.
 Json describe_ranks(int ranks) {
   const Placement placement = place_ranks(ranks);
   Json list = Json::array();
@@ -103,7 +103,7 @@ Json describe_ranks(int ranks) {
                     {"numa_node", index(placement.domains[r].numa_node)},
                     {"cache", index(placement.domains[r].cache)}});
   }
-  // Groups from the outermost to the innermost.
+  // Lists groups from the outermost to the innermost.
   const Layout layout = layout_of(placement);
   Json levels = Json::array();
   for (int level = 0; level < layout.levels(); ++level) {
@@ -117,7 +117,7 @@ Json describe_ranks(int ranks) {
           {"places", list}};
 }
 
-// Returns the rank and job that Communicator::init() would find; "problem" if it would fail.
+// Returns the rank and job that Communicator::init() would find, or "problem" if it would fail.
 Json describe_job() {
   Json json = {
       {"source", nullptr},     {"rank", 0},           {"size", 1},    {"local_rank", nullptr},
@@ -188,7 +188,7 @@ Json describe(int ranks) {
   return json;
 }
 
-// "rank 1 of 4, told by Slurm; ranks meet at node1:15123".
+// Returns a text: "rank 1 of 4, told by Slurm; ranks meet at node1:15123".
 std::string job_text(const Json& job) {
   if (const auto problem = job["problem"].get<std::string>(); !problem.empty()) return problem;
   if (job["source"].is_null()) return "none (a single rank)";

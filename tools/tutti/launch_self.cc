@@ -30,7 +30,8 @@ int launch_job(const LaunchOptions& options) {
   if (code == 0 || directory.empty()) return code;
   try {
     std::cerr << to_text(read_reports(directory, started));
-  } catch (const Error&) {  // no report: no communicator was aborted, or only on other hosts
+    // there is no report: no communicator was aborted, or only on other hosts
+  } catch (const Error&) {
   }
   return code;
 }

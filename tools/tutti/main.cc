@@ -1,4 +1,4 @@
-// tutti: one program, a file per subcommand.
+// Implements the program tutti; each subcommand has its own file.
 #include <unistd.h>
 
 #include <cerrno>
@@ -80,13 +80,13 @@ int run_tool(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   // These commands report mistakes in settings themselves.
   if (command == "info" || command == "doctor") tolerate_setting_mistakes();
-  // Both receive their settings later and report mistakes in them.
+  // Both processes receive their settings later and report mistakes in them.
   const bool is_agent = command == "agent" || command == "doctor-host";
   if (!is_agent) log_settings_warnings();
   return line.run(argc, argv, check_borrowed_options);
 }
 
-// A command fails if its output cannot be written.
+// Flushes the output. A command fails if its output cannot be written.
 void finish_output() {
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;

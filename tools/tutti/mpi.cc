@@ -1,4 +1,5 @@
-// tutti mpi: starts an MPI program, unchanged, with Tutti before its MPI library.
+// Implements tutti mpi: starts an unchanged MPI program, with Tutti's library loaded before its MPI
+// library.
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,10 +28,11 @@ namespace fs = std::filesystem;
 struct MpiLibrary {
   std::string name;
   std::string title;
-  std::string soname;  // of the library that programs and the interposer are linked to
+  std::string soname;  // name of the shared library to which programs and the interposer are linked
   std::vector<std::string>
-      launchers;  // targets of the links mpirun and mpiexec; none: any launcher
-  // Launcher options that set an environment variable of the program's processes.
+      // targets of the links mpirun and mpiexec; none: the launcher's name does not matter
+      launchers;
+  // Returns the launcher options that set an environment variable of the program's processes.
   std::vector<std::string> (*variable)(const std::string& name, const std::string& value);
   std::string installed_by;
 };
@@ -64,12 +66,12 @@ const std::array<MpiLibrary, 3>& libraries() {
   return all;
 }
 
-// Returns the path of a command, as a shell finds it.
+// Returns the path of a command, found as a shell finds it.
 std::string path_of(const std::string& word) {
   return word.find('/') == std::string::npos ? find_program(word) : word;
 }
 
-// Returns the library whose launcher this is; null: unknown.
+// Returns the library whose launcher this is, or null if it is unknown.
 const MpiLibrary* launched_by(const std::string& program) {
   const std::string path = path_of(program);
   if (path.empty()) return nullptr;
@@ -81,8 +83,8 @@ const MpiLibrary* launched_by(const std::string& program) {
   return nullptr;
 }
 
-// Returns the library that the program is linked to, by searching its file for the soname; null:
-// none of them, or not a program.
+// Returns the library to which the program is linked, by searching its file for the soname. Returns
+// null if it is linked to none of them, or not a program.
 const MpiLibrary* linked_by(const std::string& word) {
   const std::string path = path_of(word);
   std::error_code ignored;
@@ -128,7 +130,8 @@ const MpiLibrary& find_mpi(const std::string& name, const std::vector<std::strin
                .remedy = "add --mpi openmpi, mpich or mpi_abi"});
 }
 
-// Next to this program's folder when installed, in the build tree otherwise.
+// Returns the interposer's path: beside this program's folder if it is installed, in the build tree
+// otherwise.
 std::string interposer(const MpiLibrary& library) {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   const std::string file = cat("libtutti_", library.name, ".so");
@@ -138,14 +141,14 @@ std::string interposer(const MpiLibrary& library) {
   throw Error(
       ErrorCode::unsupported, cat(file, " is missing"),
       {.cause = cat(library.title,
-                    " was not installed when this program was built, or tools/quickstart built "
-                    "only the program"),
+                    " was not installed when this program was built, or the program was built by "
+                    "tools/quickstart, which omits it"),
        .remedy = cat(library.installed_by,
                      ", then: bazel sync --configure && bazel build -c opt //tools:tutti")});
 }
 
-// A known launcher gets options that preload the interposer into the program's processes on every
-// host; other launchers pass on the environment.
+// Returns the command with the interposer. A known launcher gets options that preload it into the
+// program's processes on every host; other launchers pass on the environment.
 std::vector<std::string> with_interposer(const MpiLibrary& library,
                                          std::vector<std::string> command) {
   std::string preload = interposer(library);
@@ -163,7 +166,7 @@ std::vector<std::string> with_interposer(const MpiLibrary& library,
 }
 
 struct MpiOptions {
-  std::string mpi;  // empty: detect
+  std::string mpi;  // name of the library; empty: detect it
   std::vector<std::string> command;
 };
 

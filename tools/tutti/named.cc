@@ -48,7 +48,8 @@ std::vector<NamedCollective> all_collectives() {
 }
 
 NamedCollective one_of(const std::vector<NamedCollective>& all, const std::string& wanted) {
-  // MPI's short name; the other names of NCCL and MPI differ only in case and underscores.
+  // MPI has a short name for broadcast; its other names and NCCL's differ only in case and
+  // underscores.
   const std::string text = same_name(wanted, "bcast") ? "broadcast" : wanted;
   std::vector<std::string> known;
   for (const NamedCollective& one : all) {
@@ -68,7 +69,8 @@ std::vector<std::string> transport_names() {
   return {"auto", "shm", "tcp", "ucx", "ofi", "shm+tcp", "shm+ucx", "shm+ofi"};
 }
 std::vector<std::string> algorithm_names() {
-  std::set<std::string> names;  // several collectives have algorithms of the same name
+  // a set, because several collectives have algorithms of the same name
+  std::set<std::string> names;
   for (const Algorithm& algorithm : built_in_algorithms()) names.insert(algorithm.name);
   return {names.begin(), names.end()};
 }

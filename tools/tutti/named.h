@@ -16,25 +16,26 @@
 
 namespace tutti::tool {
 
-// A collective; second: true if its blocks differ in size (all_gatherv).
+// A collective, and true if its blocks differ in size (all_gatherv).
 using NamedCollective = std::pair<Collective, bool>;
 
-// all_reduce, allreduce, AllReduce, bcast ...; barrier, send_recv and uneven ones included.
+// Parses all_reduce, allreduce, AllReduce, bcast ...; also accepts barrier, send_recv and
+// collectives with blocks of different sizes.
 NamedCollective any_collective_named(const std::string& name);
-// Accepts only collectives with algorithms.
+// Parses a name, but accepts only collectives with algorithms.
 Collective collective_named(const std::string& name);
-// Tutti's names, for shell completion.
+// Returns Tutti's names, for shell completion.
 std::vector<std::string> collective_names();
 std::vector<std::string> op_names();
 std::vector<std::string> dtype_names();
 std::vector<std::string> algorithm_names();
 std::vector<std::string> wire_names();
-std::vector<std::string> transport_names();  // values of --transport
-// sum, SUM, ncclSum, MPI_SUM.
+std::vector<std::string> transport_names();  // returns the values of --transport
+// Parses sum, SUM, ncclSum, MPI_SUM ...
 ReduceOp op_named(const std::string& name);
-// f32, float, FP32 ...
+// Parses f32, float, FP32 ...
 DType dtype_named(const std::string& name);
-// mx8, bf16, fp8 ...
+// Parses mx8, bf16, fp8 ...
 WireFormat wire_named(const std::string& name);
 // Parses a number of tokens with decimal suffixes: "410B", "2.5M", "1000". Returns nothing for
 // other text.

@@ -14,17 +14,18 @@ struct MachineQuestion {
   int ranks = 2;
   std::string group;  // ranks per host; empty: one host
   std::string transport = "auto";
-  std::string file;  // file of `tutti tune`; empty: its default file
+  std::string file;  // output file of `tutti tune`; empty: its default file
 };
 
 struct OnMachine {
-  // Ranks of a single host are placed as on this host.
+  // Chooses the transport and the costs for the question. The ranks of a single host are placed as
+  // on this host.
   explicit OnMachine(const MachineQuestion& question);
 
   std::vector<Place> places;
   tutti::Hosts hosts;
-  std::string transport;  // "tcp", "auto: shm", "auto: shm+ucx"
-  std::string costs;      // source of the costs
+  std::string transport;  // such as "tcp", "auto: shm" or "auto: shm+ucx"
+  std::string costs;      // where the costs came from
   Shape shape;
   Planner planner;
 
@@ -32,9 +33,11 @@ struct OnMachine {
   OnMachine(const MachineQuestion& question, const CostModel& model);
 };
 
-// Bus bandwidth in GB/s of a call of `bytes` bytes, as in `tutti bench`; 0 for barriers.
+// Returns the bus bandwidth in GB/s of a call of `bytes` bytes, as in `tutti bench`; 0 for
+// barriers.
 double busbw_GBps(Collective collective, int ranks, double bytes, double seconds);
-// Bytes of one block if the larger buffer has one block per rank, else of the whole buffer.
+// Returns the bytes of one block if the larger buffer has one block per rank, otherwise of the
+// whole buffer.
 uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes);
 // Returns the grade that a call requires.
 Grade grade_wanted(Collective collective, bool deterministic);
@@ -43,9 +46,10 @@ struct MachineSimulation {
   MachineQuestion machine;
   Collective collective = Collective::all_reduce;
   std::vector<double> bytes;
-  std::string json;  // a file; empty: none
+  std::string json;  // output file; empty: none
 };
-// `tutti simulate` with a file of `tutti tune`: prints a line for each size.
+// Runs `tutti simulate` with a file of `tutti tune`: prints a line for each size, and returns the
+// exit code.
 int simulate_on_machine(const MachineSimulation& question);
 
 }  // namespace tutti::tool

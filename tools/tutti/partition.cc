@@ -50,7 +50,7 @@ struct PartitionOptions {
   std::string json;
 };
 
-// --- What is known ---
+// Input.
 
 // Returns the link between `ends` nodes or ranks; a single one needs no link.
 training::pipeline::Link link_of(const LinkOptions& options, const char* name, int ends,
@@ -85,7 +85,7 @@ Profile measured(training::Model& model, const training::RunOptions& train, int6
                                            runs);
 }
 
-// --- What is said ---
+// Output.
 
 std::string milliseconds(double seconds) {
   char text[32];
@@ -146,7 +146,7 @@ void print_rivals(const Profile& profile, const std::vector<Rival>& rivals) {
   }
 }
 
-// "2, 1 and 1"
+// Returns a text: "2, 1 and 1".
 std::string replicas_of(const Partition& plan) {
   std::string text;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -165,7 +165,7 @@ std::string train_options(const Partition& even) {
   return options;
 }
 
-// `tutti train` runs a mesh, in which all stages have as many replicas.
+// Prints what `tutti train` can run: a mesh, in which all stages have the same number of replicas.
 void print_runnable(const Partition& plan, const Partition& even) {
   const auto replicas = [](const Stage& stage) { return stage.ranks.size(); };
   const size_t first = replicas(plan.stages.front());
@@ -206,10 +206,10 @@ void write_json(std::ofstream& file, const std::string& path, const Profile& pro
   append(file, path, document.dump(2) + '\n');
 }
 
-// --- The command ---
+// The command.
 
-// partition() has already validated the arguments, so that an error means that the parameters do
-// not fit.
+// Returns the partition, or nothing if the parameters do not fit. The arguments are valid, because
+// partition() has checked them before.
 std::optional<Partition> if_it_fits(Partition (*strategy)(std::span<const Layer>, const Cluster&),
                                     const Profile& profile, const Cluster& cluster) {
   try {
@@ -267,15 +267,18 @@ void add_cluster(Command command, PartitionOptions& options) {
       .between(1, kMost)
       .show_default();
   add("--bandwidth-inside", options.inside.bandwidth,
-      "bandwidth between ranks of a node in bytes/s (10G)")
+      "bandwidth between the ranks of a node, in bytes per second (10G)")
       .type_name("SIZE");
-  add("--bandwidth-between", options.between.bandwidth, "bandwidth between nodes in bytes/s (1G)")
+  add("--bandwidth-between", options.between.bandwidth,
+      "bandwidth between nodes, in bytes per second (1G)")
       .type_name("SIZE");
   constexpr double kSlowest = 1e9;
-  add("--latency-inside", options.inside.latency, "microseconds")
+  add("--latency-inside", options.inside.latency,
+      "latency of a message between the ranks of a node, in microseconds")
       .between(0, kSlowest)
       .show_default();
-  add("--latency-between", options.between.latency, "microseconds")
+  add("--latency-between", options.between.latency,
+      "latency of a message between nodes, in microseconds")
       .between(0, kSlowest)
       .show_default();
   add("--parameter-memory", options.memory,

@@ -101,7 +101,7 @@ void add_run(CommandLine& line) {
   run_command.add_option("command", options->command, "program and its arguments, after --")
       .required()
       .type_name("PROGRAM ARGS...");
-  // `tutti run -n 2 program --flag`: what follows the program is the program's.
+  // In `tutti run -n 2 program --flag`, options after the program are the program's.
   run_command.positionals_at_end();
   run_command.footer(
       "Examples:\n"

@@ -15,7 +15,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may use i
 void on_signal(int number) {
   int none = 0;
   if (stop_signal.compare_exchange_strong(none, number)) return;
-  // Delivered when the handler returns.
+  // The signal is delivered when the handler returns.
   ::signal(number, SIG_DFL);
   ::raise(number);
 }
@@ -23,7 +23,7 @@ void on_signal(int number) {
 void handle(int number, void (*handler)(int)) {
   struct sigaction action {};
   ::sigaction(number, nullptr, &action);
-  if (action.sa_handler == SIG_IGN) return;  // ignored in a shell's background job
+  if (action.sa_handler == SIG_IGN) return;  // signals are ignored in a shell's background job
   action = {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;

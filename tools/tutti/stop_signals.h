@@ -1,10 +1,10 @@
-// SIGINT and SIGTERM as a stop request that a program polls.
+// Turns SIGINT and SIGTERM into a stop request that a program polls.
 #pragma once
 
 namespace tutti::tool {
 
-// While an object lives, the first of these signals is recorded, and a second one ends the process.
-// At most one object may exist.
+// While the object exists, the first of these signals is recorded, and a second one ends the
+// process. At most one object may exist.
 class StopSignals {
  public:
   StopSignals();
@@ -12,7 +12,7 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // Returns the received signal; 0: none.
+  // Returns the received signal, or 0 if there was none.
   static int requested();
 };
 

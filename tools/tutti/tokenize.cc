@@ -26,7 +26,7 @@ using training::TokenizeResult;
 
 struct TokenizeOptions {
   std::vector<std::string> data;
-  std::string tokenizer;    // empty: bytes
+  std::string tokenizer;    // path of the tokenizer; empty: tokens are bytes
   std::string end_of_text;  // name of the token; empty: the tokenizer's, if it has one
   training::TokenizeOptions files;
 };
@@ -59,7 +59,7 @@ class TokenProgress {
  private:
   using Clock = std::chrono::steady_clock;
 
-  double total_;  // bytes
+  double total_;  // number of bytes
   bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
   bool shown_ = false;
   Clock::time_point begin_ = Clock::now();

@@ -45,13 +45,13 @@ struct TuneOptions {
   std::string json;
   HostOptions places;
   std::string device = "host";
-  std::string measure;  // hidden: what a rank of this command times
-  double within = 0;    // hidden: time limit in seconds
+  std::string measure;  // hidden option: which calls a rank of this command times
+  double within = 0;    // hidden option: time limit in seconds
   bool thorough = false;
   FitOptions fit;
 };
 
-// A temporary file that atomically replaces the target.
+// A temporary file that atomically replaces its target.
 class Draft {
  public:
   explicit Draft(std::string file) : file_(std::move(file)), draft_(cat(file_, '.', ::getpid())) {
@@ -76,7 +76,7 @@ class Draft {
   std::string draft_;
 };
 
-constexpr std::chrono::seconds kUsual(25);  // plus a few seconds for the fit
+constexpr std::chrono::seconds kUsual(25);  // usual time limit; the fit takes a few more seconds
 
 // Runs on each rank: times calls between GPUs.
 int measure_gpus() {
@@ -109,7 +109,7 @@ int measure(const TuneOptions& options) {
   return 0;
 }
 
-// A measuring host: its number of cores, and the file in which its ranks look for costs.
+// A host that measures: its number of cores, and the file in which its ranks look for costs.
 struct MeasuredHost {
   int cores = CostModel::defaults().cores;
   std::string file = cost_model_file();
@@ -137,7 +137,7 @@ MeasuredHost place_of(const std::vector<Host>& named) {
 struct Errors {
   double median = 0;
   double ninetieth = 0;
-  double in_interval = 0;  // fraction of the calls
+  double in_interval = 0;  // fraction of the calls whose time is in the predicted interval
 };
 
 Errors errors_of(const std::vector<Observation>& observations, const CostModel& model,
@@ -197,7 +197,7 @@ int tune(const TuneOptions& options) {
   }
   CostModel model = CostModel::defaults();
   model.cores = place.cores;
-  model.gpus = load_cost_model().gpus;  // measured separately
+  model.gpus = load_cost_model().gpus;  // costs of GPUs, which are measured separately
   static_cast<void>(Draft(path));       // fails early if the file cannot be written
   TuneTurns jobs(turns_of(named, false, model.cores), false,
                  options.thorough ? std::chrono::nanoseconds::max() : kUsual);
@@ -221,7 +221,7 @@ int tune(const TuneOptions& options) {
   return stopped_by == 0 ? 0 : 128 + stopped_by;
 }
 
-// Measures the costs of this host's GPU class again; other costs stay.
+// Measures the costs of this host's GPU class; other costs do not change.
 int tune_gpus(const TuneOptions& options) {
   constexpr int kMostGpus = 8;
   const std::string path = options.json.empty() ? cost_model_file() : options.json;
@@ -243,7 +243,8 @@ int tune_gpus(const TuneOptions& options) {
   std::vector<bench::GpuObservation> observations =
       bench::read_gpu_observations(output_of({.what = kGpus, .ranks = gpus}, false));
   std::erase_if(observations, [](const bench::GpuObservation& o) { return o.seconds == 0; });
-  if (observations.empty()) throw Error(ErrorCode::unsupported, "the ranks measured nothing");
+  if (observations.empty())
+    throw Error(ErrorCode::unsupported, "the ranks reported no measurements");
   model.gpus.erase(gpu);  // start from the published numbers
   const GpuCosts costs = bench::fit(gpu_costs(model, gpu), observations);
   model.gpus[gpu] = costs;
@@ -290,12 +291,12 @@ void add_tune(CommandLine& line) {
       .type_name("TABLE");
   command
       .add_option("--cluster", o->fit.cluster,
-                  "with --fit: initial cluster, as in `tutti simulate --cluster`; it also supplies "
-                  "hosts and GPUs that the table lacks")
+                  "with --fit: initial cluster, as in `tutti simulate --cluster`; hosts and GPUs "
+                  "that the table does not give are taken from it")
       .type_name("CLUSTER");
   command
       .add_option("--collective", o->fit.collective,
-                  "with --fit: collective of a table that does not name one")
+                  "with --fit: the collective that was measured, if the table does not name it")
       .suggest(collective_names());
   add_host_options(command, o->places);
   command.add_flag("--check", o->check,
@@ -305,9 +306,9 @@ void add_tune(CommandLine& line) {
                   "what to measure: host or cuda (up to 8 GPUs of this host)")
       .one_of({"host", "cuda"})
       .show_default();
-  command.add_flag(
-      "--thorough", o->thorough,
-      "measure everything three times, which takes minutes, instead of as much as 30 s allow");
+  command.add_flag("--thorough", o->thorough,
+                   "measure everything three times, which takes minutes (default: as many "
+                   "measurements as fit into 30 s)");
   command.add_option("--measure", o->measure).group("");
   command.add_option("--within", o->within, "").group("");
   command.footer(

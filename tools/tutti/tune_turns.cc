@@ -17,7 +17,7 @@ using bench::Observation;
 constexpr int kTimes = 3;
 constexpr std::chrono::minutes kWithin(60);
 
-// Removes output of libraries and remote shells.
+// Returns the output without lines of libraries and remote shells.
 std::string lines_of_ranks(const std::string& output) {
   std::string lines;
   for (const std::string& line : split(output, '\n')) {
@@ -100,8 +100,8 @@ void TuneTurns::run(size_t i, int time) {
   std::chrono::nanoseconds share = std::chrono::nanoseconds::max();
   std::string until;
   if (within_ != std::chrono::nanoseconds::max()) {
-    // Time that earlier turns do not use is divided among later ones. In the first round no turn is
-    // skipped.
+    // Time that earlier turns did not use is divided among later ones. In the first round no turn
+    // is skipped.
     const auto rest = static_cast<int64_t>(turns_.size() - i);
     share = std::max<std::chrono::nanoseconds>(left() / rest, std::chrono::seconds(1));
     if (time > 1 && left() < found.took) return;

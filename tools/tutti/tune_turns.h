@@ -1,4 +1,4 @@
-// The jobs that `tutti tune` starts to time calls, and their order.
+// Starts the jobs of `tutti tune` that time calls, and determines their order.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace tutti::tool {
 
-// Measurements of a turn other than path classes.
+// Measurements that are not path classes.
 inline constexpr const char* kCrowd = "crowd";       // more ranks than cores, over shared memory
 inline constexpr std::string_view kShared = "shm+";  // several ranks per host, which share its card
 inline constexpr const char* kGpus = "gpus";
@@ -21,14 +21,14 @@ inline constexpr const char* kHost = "host";  // description of the host and its
 
 // A job that times calls.
 struct Turn {
-  std::string what;  // a path class, or one of the above
+  std::string what;  // a path class, or one of the names above
   int ranks = 2;
-  std::vector<Host> hosts;   // empty: this one
-  bool is_optional = false;  // may be unavailable
+  std::vector<Host> hosts;   // empty: this host
+  bool is_optional = false;  // true if it may be unavailable
 };
 
-// The first host is measured alone; the first two hosts are measured together for the paths between
-// hosts.
+// Returns the turns. The first host is measured alone, and the first two hosts together for the
+// paths between hosts. `check`: also time all algorithms.
 std::vector<Turn> turns_of(const std::vector<Host>& named, bool check, int cores);
 
 // Runs a turn and returns its ranks' output. Throws Error(unsupported) if they fail.
@@ -38,15 +38,15 @@ std::string output_of(const Turn& turn, bool check,
 // Runs each turn several times, because other load may disturb single measurements.
 class TuneTurns {
  public:
-  // `within`: total time limit; unlimited: each turn runs three times.
+  // Prepares the turns. `within`: total time limit; if unlimited, each turn runs three times.
   TuneTurns(std::vector<Turn> turns, bool check, std::chrono::nanoseconds within)
       : turns_(std::move(turns)), check_(check), within_(within), found_(turns_.size()) {}
 
-  // Runs until all turns are done, the time is over, or an interrupt; measurements are kept. Throws
-  // Error if a required turn is unavailable.
+  // Runs until all turns are done, the time has passed, or the user interrupts; measurements so far
+  // are kept. Throws Error if a required turn is unavailable.
   void run();
 
-  // Returns the observations of a turn; empty if it is unavailable here.
+  // Returns the observations of a turn; empty if it is unavailable on these hosts.
   std::vector<bench::Observation> observations(size_t turn) const;
   std::vector<bench::Observation> observations() const;
 

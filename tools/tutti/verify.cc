@@ -1,6 +1,6 @@
-// tutti verify: proves every algorithm for every number of ranks, every root, and even and uneven
-// groupings of ranks by host, in rank order and permuted; beyond --max-ranks, samples up to 1024
-// ranks.
+// Implements tutti verify: proves every algorithm for every number of ranks up to --max-ranks,
+// every root, and even and uneven groupings of ranks by host, in rank order and permuted. Beyond
+// --max-ranks it proves samples up to 1024 ranks.
 #include "collectives/proof/verify.h"
 
 #include <unistd.h>
@@ -26,8 +26,8 @@ namespace tutti::tool {
 namespace {
 
 constexpr int kSampledRanks[] = {96, 128, 257, 512, 1000, 1024};
-// Beyond --max-ranks, programs with more steps over all ranks are skipped, because the time and
-// memory of a proof grow with the square of the number of ranks.
+// Maximum number of steps of a program over all ranks, beyond --max-ranks. Larger programs are
+// skipped, because the time and memory of a proof grow with the square of the number of ranks.
 constexpr size_t kMostSampledSteps = 150'000;
 // Uneven groups and permuted orders are only proved up to this number of ranks; larger numbers add
 // no new cases.
@@ -35,7 +35,7 @@ constexpr int kMostUneven = 16;
 
 struct VerifyOptions {
   int max_ranks = 16;
-  std::optional<bool> samples;  // default: only without --max-ranks
+  std::optional<bool> samples;  // true to prove samples; nothing: only without --max-ranks
   std::string collective;       // empty: all
   std::string algorithm;        // empty: all
   std::string wire = "plain";
@@ -69,15 +69,15 @@ std::vector<int> roots_of(const Algorithm& algorithm, int ranks, bool sampled) {
   return roots;
 }
 
-// Deals the ranks to hosts round-robin.
+// Returns the layout that distributes the ranks to hosts round-robin.
 Layout cyclic(int ranks, int hosts) {
   std::vector<Place> places;
   for (int rank = 0; rank < ranks; ++rank) places.push_back({std::to_string(rank % hosts), {}});
   return Layout::of(places);
 }
 
-// Returns the groupings that affect the algorithm: those it supports if it requires a grouping,
-// else none.
+// Returns the groupings that affect the algorithm: if it requires a grouping, those that it
+// supports; otherwise none.
 std::vector<Layout> groups_for(const Algorithm& algorithm, int ranks, int root, bool sampled) {
   if (algorithm.supports({.ranks = ranks, .root = root}).empty()) return {Layout()};
   std::vector<Layout> wanted;
@@ -106,7 +106,7 @@ std::vector<Layout> layouts_for(const Algorithm& algorithm, int ranks, int root,
 }
 
 bool is_too_long(const Algorithm& algorithm, const Shape& shape) {
-  size_t steps = 0;  // steps of four representative ranks
+  size_t steps = 0;  // number of steps of four representative ranks
   for (const int rank : {0, 1, shape.ranks / 2, shape.ranks - 1}) {
     Shape one = shape;
     one.rank = rank;
@@ -177,7 +177,7 @@ std::string problem_of(const Task& task) {
   return cat("is only graded ", name(verdict.grade), ", not ", name(promised));
 }
 
-// "same bits, lossy: 5 roundings at 8 ranks"
+// Returns a text: "same bits, lossy: 5 roundings at 8 ranks".
 std::string grade_of(Grade grade, const Task& longest, WireFormat wire) {
   const std::string text(name(grade));
   if (wire == WireFormat::plain) return text;
@@ -186,7 +186,7 @@ std::string grade_of(Grade grade, const Task& longest, WireFormat wire) {
              roundings == 1 ? " rounding" : " roundings", " at ", longest.shape.ranks, " ranks");
 }
 
-// Prints an algorithm's line; returns the number of programs proved.
+// Prints an algorithm's line, and returns the number of programs that were proved.
 long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_ranks,
             WireFormat wire, bool& good) {
   long proved = 0;
@@ -205,7 +205,7 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
   }
   const size_t exhaustive =
       std::ranges::find_if(ranks, [&](int p) { return p > max_ranks; }) - ranks.begin();
-  // The range up to --max-ranks, or the count if it has gaps; then the largest sample.
+  // Prints the range up to --max-ranks, or the count if it has gaps; then the largest sample.
   const std::vector<int> all(ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(exhaustive));
   std::string range = rank_ranges(all);
   if (range.size() > 14) range = cat(all.size(), " sizes to ", all.back());
@@ -266,8 +266,8 @@ void add_verify(CommandLine& line) {
   command
       .add_option(
           "--wire", options->wire,
-          "wire format of the elements; with a format other than plain, also print how often "
-          "a result is rounded at most")
+          "wire format of the elements; for formats other than plain, also print the maximum "
+          "number of times that a result is rounded")
       .type_name("FORMAT")
       .show_default()
       .suggest(wire_names());

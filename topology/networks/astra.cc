@@ -9,7 +9,7 @@ namespace tutti {
 
 namespace {
 
-// "key: [ a, b ]" or "key: a" -> a, b.
+// Parses a list: "key: [ a, b ]" or "key: a" gives a, b.
 std::vector<std::string> list_of(const TextFile& file, const TextLine& line) {
   std::string text;
   for (size_t i = 1; i < line.words.size(); ++i) text += line.words[i];

@@ -30,7 +30,7 @@ int parse_count(std::string_view text, std::string_view what) {
   return *value;
 }
 
-// The arguments of a description, "fat-tree:hosts=64,gpus=8": a kind, and its parameters. Unknown
+// Arguments of a description: "fat-tree:hosts=64,gpus=8" has a kind and its parameters. Unknown
 // parameters are rejected.
 class Words {
  public:
@@ -84,7 +84,7 @@ class Words {
   std::vector<std::string> asked_;
 };
 
-// Computes a size that the description leaves open, from the remaining ranks.
+// Computes a size that the description does not state from the remaining ranks.
 class Open {
  public:
   explicit Open(std::optional<int> ranks) : ranks_(ranks) {}
@@ -108,8 +108,9 @@ std::vector<TreeLevel> two_levels(int ends, int per_leaf, int up, LinkSpeed spee
   return levels;
 }
 
-// M. Al-Fares, A. Loukissas, A. Vahdat: A Scalable, Commodity Data Center Network Architecture.
-// SIGCOMM 2008: three levels of switches with k ports, half of them up but for the highest level.
+// Returns the levels of a k-ary fat tree: three levels of switches with k ports, half of which lead
+// up, except on the highest level. M. Al-Fares, A. Loukissas, A. Vahdat: A Scalable, Commodity Data
+// Center Network Architecture. SIGCOMM 2008.
 std::vector<TreeLevel> k_ary(int k, LinkSpeed speed) {
   if (k % 2 != 0)
     refuse(cat("k=", k, " is odd"),
@@ -118,7 +119,7 @@ std::vector<TreeLevel> k_ary(int k, LinkSpeed speed) {
       {k / 2, 1, speed, "leaf"}, {k / 2, k / 2, speed, "aggregation"}, {k, k / 2, speed, "core"}};
 }
 
-// Adds the GPUs of a host, behind a switch inside it or as earlier stages define; returns their
+// Adds the GPUs of a host, behind a switch inside it or as earlier stages define. Returns their
 // number.
 int take_host(Words& words, int usual, Structure& structure) {
   if (!structure.stages.empty()) return structure.ranks();

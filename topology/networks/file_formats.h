@@ -20,7 +20,7 @@ struct TextLine {
 };
 
 struct TextFile {
-  std::string name;             // in messages
+  std::string name;             // name for messages
   std::vector<TextLine> lines;  // non-empty lines; # starts a comment
 
   template <typename... Parts>
@@ -31,8 +31,9 @@ struct TextFile {
   }
   int parse_whole(int line, std::string_view text, std::string_view what, int least,
                   int most) const;
-  double parse_number(int line, std::string_view text, std::string_view what) const;  // at least 0
-  // Calls parse(text), and adds the line to its errors.
+  // Parses a number that is at least 0; refuses any other text.
+  double parse_number(int line, std::string_view text, std::string_view what) const;
+  // Calls parse(text); an error that it throws gets this line as its place.
   double parse(int line, double (*parse)(std::string_view), const std::string& text) const;
 };
 
@@ -40,15 +41,16 @@ std::string lower_case(std::string text);
 
 TextFile split_into_lines(const std::string& text, const std::string& name);
 
-// ASTRA-sim's analytical network: topology, npus_count, bandwidth (GB/s) and latency (ns), each a
-// bracketed list, the innermost dimension first.
+// Reads ASTRA-sim's analytical network: topology, npus_count, bandwidth (GB/s) and latency (ns),
+// each a bracketed list, the innermost dimension first.
 std::unique_ptr<Network> read_astra(const TextFile& file);
-// htsim's fat trees: Nodes, Tiers, and for each tier radices, speed and latency.
+// Reads htsim's fat trees: Nodes, Tiers, and for each tier radices, speed and latency.
 std::unique_ptr<Network> read_htsim(const TextFile& file);
-// The topology.txt of ns-3 simulators: HPCC's, ASTRA-sim's ("nodes switches links") and SimAI's
-// ("nodes gpus_per_server nvswitches switches links type"), then the switches, then the links.
+// Reads the topology.txt of ns-3 simulators: a line with HPCC's and ASTRA-sim's "nodes switches
+// links" or SimAI's "nodes gpus_per_server nvswitches switches links type", then the switches, then
+// the links.
 std::unique_ptr<Network> read_ns3(const TextFile& file);
-// Slurm's topology.conf. Bandwidths and latencies are the defaults of LinkSpeed.
+// Reads Slurm's topology.conf. It states no bandwidths or latencies; those of LinkSpeed are used.
 std::unique_ptr<Network> read_slurm(const TextFile& file);
 
 }  // namespace tutti

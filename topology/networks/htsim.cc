@@ -11,7 +11,7 @@ namespace tutti {
 namespace {
 
 // The entries of a tier: name to value and line.
-using Said = std::map<std::string, std::pair<int, int>>;  // value, line
+using Said = std::map<std::string, std::pair<int, int>>;  // value, and line
 
 constexpr std::string_view kTierWords[] = {"Downlink_speed_Gbps", "Radix_Down",        "Radix_Up",
                                            "Downlink_Latency_ns", "Switch_Latency_ns", "Bundle",
@@ -42,7 +42,7 @@ std::vector<TreeLevel> levels_of(const TextFile& file, const std::vector<Said>& 
     level.down = quotient(file, tier, said(file, tier, i, "Radix_Down"), bundle);
     if (i > 0) level.up = quotient(file, tier, said(file, tiers[i - 1], i - 1, "Radix_Up"), bundle);
     level.speed.GBps = said(file, tier, i, "Downlink_speed_Gbps") * 0.125 * bundle;
-    // Half of a switch's latency is assigned to the links on either side.
+    // Half of a switch's latency is added to the links on each side of it.
     level.speed.latency_us =
         1e-3 * (said(file, tier, i, "Downlink_Latency_ns", 0) + (latency + switch_latency) / 2.0);
     if (!(level.speed.GBps > 0))

@@ -10,15 +10,15 @@
 //   dragonfly:groups=9,routers=4,hosts=2,global=2
 //
 // Every kind takes bandwidth= (GB/s, or with a unit: 50GB/s, 400Gbps) and latency= (us, or with a
-// unit) of a link; those with gpus= also nvlink= and nvlink-latency= for the switch inside a host,
-// and nics= for hosts with fewer cards than GPUs. Defaults: 50 GB/s and 0.5 us between hosts, 450
-// GB/s and 0.25 us inside. A route over a switch crosses two links.
+// unit) of a link. Kinds with gpus= also take nvlink= and nvlink-latency= for the switch inside a
+// host, and nics= for hosts with fewer cards than GPUs. Defaults: 50 GB/s and 0.5 us between hosts,
+// 450 GB/s and 0.25 us inside. A route over a switch crosses two links.
 //
-// "package:2 core:4 pu:1" is a host as hwloc describes it.
+// "package:2 core:4 pu:1" is a host in hwloc's synthetic notation.
 //
 // Files: graphs (graph_sources.h: NCCL's and hwloc's XML, JSON, lines of nodes and links),
 // ASTRA-sim's analytical .yml, htsim's .topo, the topology.txt of ns-3 (HPCC, ASTRA-sim, SimAI),
-// Slurm's topology.conf (of which bandwidths are not known: those above).
+// and Slurm's topology.conf (which states no bandwidths: the defaults are used).
 #pragma once
 
 #include <memory>
@@ -29,16 +29,16 @@
 
 namespace tutti {
 
-// `ranks`: the size of descriptions that leave it open, such as "ring". Throws
-// Error(invalid_argument) that quotes the invalid part.
+// Parses a description. `ranks`: the size for descriptions that do not state one, such as "ring".
+// Throws Error(invalid_argument) that quotes the invalid part.
 Structure parse_structure(const std::string& description, std::optional<int> ranks);
 
 // Parses a file's text, whose format is detected from the content; `name` and the line appear in
 // messages. Throws Error(invalid_argument) rather than return a partial network.
 std::unique_ptr<Network> read_network(const std::string& text, const std::string& name);
 
-// Loads a file, or parses a description, with or without "synthetic:" before it; "synthetic" alone
-// means "switch".
+// Loads a file, or parses a description with or without "synthetic:" before it. "synthetic" alone
+// means "switch". `ranks`: as for parse_structure().
 std::unique_ptr<Network> load_network(const std::string& source, std::optional<int> ranks);
 
 }  // namespace tutti

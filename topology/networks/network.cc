@@ -31,7 +31,8 @@ std::optional<int> node_named(const Graph& graph, std::string_view name) {
   return std::nullopt;
 }
 
-// Each pattern checks its own size, but the structure may repeat it many times.
+// Throws if the network has too many links. Each pattern checks its own size, but the structure may
+// repeat it many times.
 void check_size(const Structure& structure) {
   int64_t links = structure.fabric ? structure.fabric->links() : 0;
   for (const auto& stage : structure.stages) {
@@ -160,12 +161,12 @@ int Network::alike_group_size() const {
   }
   const int hosts = graph_.hosts();
   if (hosts < 2 || ranks() % hosts != 0) return 1;
-  // Positions inside a machine may differ.
+  // Ranks at different positions inside a machine may differ.
   const bool has_machines = std::ranges::any_of(graph_.nodes(), [](const GraphNode& node) {
     return node.kind == NodeKind::numa_node || node.kind == NodeKind::package ||
            node.kind == NodeKind::pci_switch;
   });
-  // So may positions of ranks that are linked directly.
+  // Ranks that are linked directly, without a switch between them, may differ too.
   const bool has_direct_links = std::ranges::any_of(graph_.links(), [&](const GraphLink& link) {
     const auto is_rank = [&](int node) {
       return graph_.node(node).kind == graph_.node(node_of(0)).kind;

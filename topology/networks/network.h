@@ -1,8 +1,8 @@
 // A cluster as ranks see it: a graph, the nodes of the ranks, and routes between them. It is built
 // from a description or a file (load_network.h), or from any graph.
 //
-// Routes in networks of a known structure (patterns.h) are computed from the ranks' numbers; in
-// other graphs, and where links have failed, they are searched (equal_cost_routes.h).
+// Where the network has a known structure (patterns.h), routes are computed from the ranks'
+// numbers. In other graphs, and once links have failed, they are searched (equal_cost_routes.h).
 #pragma once
 
 #include <memory>
@@ -24,11 +24,11 @@ namespace tutti {
 struct Structure {
   std::vector<std::unique_ptr<Pattern>> stages;
   bool stage_is_inside_host = false;  // applies to the innermost stage
-  // Optional outermost pattern, common to all ranks: each rank has an end of its own, in their
-  // order, or several ranks of a host share one.
+  // Optional outermost pattern, which connects all ranks. Its ends are one per rank, in rank order,
+  // or one for several ranks of a host.
   std::unique_ptr<Pattern> fabric;
   int ranks_per_end = 1;
-  LinkSpeed to_end;  // from a rank to a shared end
+  LinkSpeed to_end;  // link from a rank to an end that several ranks share
 
   int ranks() const;
 };
@@ -37,7 +37,8 @@ struct Structure {
 class Network {
  public:
   explicit Network(Structure structure);
-  // Places ranks at graph.rank_nodes(). Throws Error(invalid_argument) if there are none.
+  // Uses the nodes of graph.rank_nodes() as ranks. Throws Error(invalid_argument) if there are
+  // none.
   explicit Network(Graph graph);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -45,27 +46,29 @@ class Network {
   const Graph& graph() const { return graph_; }
   int ranks() const { return static_cast<int>(nodes_.size()); }
   int node_of(int rank) const { return nodes_[static_cast<size_t>(rank)]; }
-  // Places of the first `ranks` ranks: the host, and for nested networks up to two levels inside
-  // it.
+  // Returns the places of the first `ranks` ranks: the host and, for nested networks, up to two
+  // levels inside it.
   std::vector<Place> places(int ranks) const;
-  // The size of the innermost groups of consecutive ranks that are all alike; 1 if there are none,
-  // or only one, or if the groups or the ranks in them differ.
+  // Returns the size of the innermost groups of consecutive ranks, if there are several groups, all
+  // of one size, and all ranks in them are equivalent; otherwise 1.
   int alike_group_size() const;
 
   double GBps(Arc arc) const { return GBps_[static_cast<size_t>(arc / 2)]; }
   double latency_us(Arc arc) const { return graph_.link_of(arc).latency_us; }
-  std::string name(Arc arc) const;  // "leaf3 -> spine0"
+  std::string name(Arc arc) const;  // formats as "leaf3 -> spine0"
 
-  // Appends the routes from one rank to another, each with the same number of arcs, and returns
-  // their count. There are several if the rank's node has several links of its own, over which a
-  // message is split evenly; 0 if failed links have left none.
+  // Appends the arcs of the routes from one rank to another, the same number for each, and returns
+  // the number of routes. There are several if the rank's node has several links of its own: a
+  // message is split evenly over them. Returns 0 if failed links have left no route.
   int route(int from, int to, std::vector<Arc>& arcs);
 
-  // Latency of the slowest of `ways` routes, each with the same number of arcs.
+  // Returns the latency of the slowest of `ways` routes. `arcs` holds the arcs of the first route,
+  // then those of the second, and so on; all routes have the same number of arcs.
   double slowest_us(std::span<const Arc> arcs, int ways) const;
 
-  // Accepts "leaf0-spine1", the links between two nodes; "link7", a link by number; "spine1", all
-  // links of a node. Throws Error(invalid_argument) that suggests similar names.
+  // Returns the links that `name` means: "leaf0-spine1", the links between two nodes; "link7", a
+  // link by number; "spine1", all links of a node. Throws Error(invalid_argument) that suggests
+  // similar names.
   std::vector<int> links_named(const std::string& name) const;
   void fail(int link);
   // Divides the link's bandwidth by `factor`.

@@ -14,7 +14,7 @@ struct Ns3Head {
   int nodes = 0;
   int gpus_per_server = 1;
   int nvswitches = 0;
-  int switches = 0;  // excludes NVSwitches
+  int switches = 0;  // number of switches, without NVSwitches
   int links = 0;
 };
 
@@ -44,8 +44,8 @@ Ns3Head head_of(const TextFile& file) {
   return head;
 }
 
-// Returns the switches in the file's order, NVSwitches first. The list may span lines, as ns-3
-// reads it.
+// Returns the switches in the file's order, NVSwitches first. The list may span several lines, as
+// in ns-3.
 std::vector<int> switches_of(const TextFile& file, const Ns3Head& head, size_t& line) {
   std::vector<int> switches;
   const auto wanted = static_cast<size_t>(head.nvswitches) + static_cast<size_t>(head.switches);
@@ -71,7 +71,7 @@ std::vector<int> switches_of(const TextFile& file, const Ns3Head& head, size_t& 
 }
 
 Graph ns3_nodes(const Ns3Head& head, const std::vector<int>& switches) {
-  std::map<int, size_t> place;  // index among the switches
+  std::map<int, size_t> place;  // by node: index among the switches
   for (size_t i = 0; i < switches.size(); ++i) place.emplace(switches[i], i);
   const bool servers = head.nvswitches > 0 || head.gpus_per_server > 1;
   Graph graph;
@@ -129,7 +129,7 @@ std::unique_ptr<Network> read_ns3(const TextFile& file) {
                 file.lines.size() - line);
   }
   for (; line < end; ++line) add_ns3_link(file, file.lines[line], graph);
-  // ns-3 ignores the rest as well.
+  // The rest of the file is ignored, as in ns-3.
   return std::make_unique<Network>(std::move(graph));
 }
 

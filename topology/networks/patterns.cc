@@ -135,9 +135,9 @@ class Switch final : public Pattern {
   LinkSpeed speed_;
 };
 
-// A node of level l is numbered s * W(l) + q: it is in the s-th subtree of M(l) = m1 * ... * ml
-// ends, and is the q-th of its W(l) = w1 * ... * wl roots. Its parents have q + y * W(l), y < w(l +
-// 1).
+// A fat tree. A node of level l is numbered s * W(l) + q: it is in the s-th subtree of M(l) = m1 *
+// ... * ml ends, and is the q-th of its W(l) = w1 * ... * wl roots. Its parents have the numbers q
+// + y * W(l), y < w(l + 1), in their subtree.
 class Tree final : public Pattern {
  public:
   Tree(int ends, std::vector<TreeLevel> levels) : ends_(ends), levels_(std::move(levels)) {
@@ -165,7 +165,8 @@ class Tree final : public Pattern {
   int ends() const override { return ends_; }
   int links() const override { return links_; }
   int choices() const override { return static_cast<int>(std::min<int64_t>(all_roots_, 64)); }
-  // The last switch of a level may have fewer ends.
+  // Returns true for a single level of switches: with several, the last switch of a level may have
+  // fewer ends.
   bool ends_are_alike() const override { return levels_.size() < 2; }
 
   void build(Graph& graph, std::span<const int> ends, const std::string& prefix) const override {
@@ -200,7 +201,7 @@ class Tree final : public Pattern {
   }
 
  private:
-  struct Stage {  // links below a level
+  struct Stage {  // links below a level of switches
     int64_t ends_beneath;
     int64_t roots;
     int first_link;
@@ -209,7 +210,7 @@ class Tree final : public Pattern {
   int64_t subtree(size_t level, int end) const {
     return level < stages_.size() ? end / stages_[level].ends_beneath : 0;
   }
-  // The link up from level l above this end; digits of `by` choose the parents.
+  // Returns the link up from level l above this end. The digits of `by` select the parents.
   int link(size_t l, int end, int64_t by) const {
     const Stage& stage = stages_[l];
     const int64_t node = subtree(l, end) * stage.roots + by % stage.roots;
@@ -224,7 +225,8 @@ class Tree final : public Pattern {
   int64_t all_roots_ = 1;
 };
 
-// Links are numbered: those of the ends, then of the routers of each group, then between groups.
+// A dragonfly. Links are numbered in this order: those of the ends, those of the routers of each
+// group, those between groups.
 class DragonflyPattern final : public Pattern {
  public:
   explicit DragonflyPattern(const Dragonfly& shape) : s_(shape) {
@@ -284,7 +286,7 @@ class DragonflyPattern final : public Pattern {
 
  private:
   static int pairs(int n) { return n * (n - 1) / 2; }
-  // The router of group `from` that has the link to group `to`.
+  // Returns the router of group `from` that has the link to group `to`.
   int gate(int from, int to) const { return (to - from - 1 + s_.groups) % s_.groups / s_.globals; }
   static Arc between(int a, int b, int n, int first) {
     const int low = std::min(a, b);

@@ -19,7 +19,7 @@ struct LinkSpeed {
   LinkClass kind = LinkClass::network;
 };
 
-// Limit per network: all links are kept in memory.
+// Maximum number of links in a network: all are kept in memory.
 inline constexpr int64_t kMostLinks = int64_t{1} << 23;
 
 class Pattern {
@@ -39,35 +39,37 @@ class Pattern {
   virtual int choices() const { return 1; }
 };
 
-// Connects each end to the next, and the last to the first if it wraps. Two ends have one link
-// between them. Routes take the shorter way round; halfway round, even ends go up and odd ones
-// down.
+// Returns a ring, or a line if it does not wrap: each end is connected to the next and, if it
+// wraps, the last to the first. Two ends have one link between them. Routes take the shorter way
+// round; to the opposite end, even ends go up and odd ones down.
 std::unique_ptr<Pattern> ring_pattern(int ends, bool wraps, LinkSpeed speed);
 // Connects each end to each other one.
 std::unique_ptr<Pattern> full_pattern(int ends, LinkSpeed speed);
 // Connects all ends to one switch: a route crosses two links.
 std::unique_ptr<Pattern> switch_pattern(int ends, LinkSpeed speed);
 
-// A tree of switches with several roots: XGFT(h; m1 .. mh; w1 .. wh). S. Öhring et al.: On
-// generalized fat trees. IPPS 1995. Routes climb to the nearest common ancestor; the destination
-// selects the parent (D-mod-k), so that shifts of all ends do not collide. E. Zahavi: D-Mod-K
-// Routing Providing Non-Blocking Traffic for Shift Permutations on Real Life Fat Trees. 2010.
+// One level of a tree of switches with several roots: XGFT(h; m1 .. mh; w1 .. wh). S. Öhring et
+// al.: On generalized fat trees. IPPS 1995. Routes climb to the nearest common ancestor; the
+// destination selects the parent (D-mod-k), so that shifts of all ends do not collide. E. Zahavi:
+// D-Mod-K Routing Providing Non-Blocking Traffic for Shift Permutations on Real Life Fat Trees.
+// 2010.
 struct TreeLevel {
-  int down = 1;  // m: nodes of the level below on each switch
-  int up = 1;    // w: switches of this level to which each of those nodes connects
+  int down = 1;  // m: nodes of the level below that each switch connects
+  int up = 1;    // w: switches of this level that each of those nodes connects to
   LinkSpeed speed;
   std::string name;  // name prefix of its switches
 };
-// Builds the first `ends` ends of the tree; throws Error(invalid_argument) if it has fewer.
+// Builds a tree for `ends` ends. Throws Error(invalid_argument) if these levels have room for
+// fewer.
 std::unique_ptr<Pattern> tree_pattern(int ends, std::vector<TreeLevel> levels);
 
-// Groups of routers that are fully connected within a group, with one link between each two groups.
-// J. Kim et al.: Technology-Driven, Highly-Scalable Dragonfly Topology. ISCA 2008. Routes take the
-// link between the two groups; other choices pass through a third group.
+// Groups of routers: all routers of a group are connected, and each two groups by one link. J. Kim
+// et al.: Technology-Driven, Highly-Scalable Dragonfly Topology. ISCA 2008. Routes take the link
+// between the two groups; other choices pass through a third group.
 struct Dragonfly {
   int groups = 1;
-  int routers = 1;  // per group
-  int ends = 1;     // per router
+  int routers = 1;  // number per group
+  int ends = 1;     // number per router
   int globals = 1;  // links to other groups per router: routers * globals >= groups - 1
   LinkSpeed end;
   LinkSpeed local;

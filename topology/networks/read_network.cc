@@ -1,4 +1,4 @@
-// Detection of a network file's format, and helpers of all readers.
+// Detects the format of a network file. Also has helpers of all readers.
 
 #include <algorithm>
 #include <cctype>

@@ -1,5 +1,5 @@
-// Reader of Slurm's topology.conf: trees, and dragonflies, whose switches have nodes and name their
-// neighbours.
+// Reader of Slurm's topology.conf. It describes trees, or dragonflies, in which switches have nodes
+// and also name neighbouring switches.
 
 #include <algorithm>
 #include <map>
@@ -61,7 +61,7 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
   }
   Graph graph;
   std::map<std::string, int> nodes;
-  std::map<std::string, int> leaves;  // line by host
+  std::map<std::string, int> leaves;  // by host: its line
   for (const SlurmSwitch& s : switches) {
     for (const std::string& node : s.nodes) {
       const auto [known, is_new] = leaves.emplace(node, s.line);

@@ -9,7 +9,7 @@
 namespace tutti::training {
 namespace {
 
-// The same pieces in memory that does not change.
+// Returns the same pieces with their data copied to `memory`, which does not change.
 std::vector<TensorPiece> copied(std::span<const TensorPiece> pieces,
                                 std::vector<std::byte>& memory) {
   size_t bytes = 0;
@@ -27,7 +27,7 @@ std::vector<TensorPiece> copied(std::span<const TensorPiece> pieces,
   return copies;
 }
 
-// Runs on a thread; if none can be created, runs when it is waited for.
+// Starts `work` on a thread. If none can be created, the work runs when its future is waited for.
 std::future<void> begun(const std::function<void()>& work) {
   try {
     return std::async(std::launch::async, work);

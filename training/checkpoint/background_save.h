@@ -15,25 +15,26 @@ namespace tutti::training {
 
 class BackgroundSave {
  public:
-  // Collective. Copies the pieces' memory into `memory`, which grows if needed and must not be
-  // touched until the save has ended, and starts to write. Throws as save_checkpoint().
+  // Collective. Copies the memory of `pieces` into `memory` and starts to write. `memory` grows if
+  // needed and must not be touched until the save has ended. Throws as save_checkpoint() does.
   BackgroundSave(const SaveRequest& request, std::span<const TensorPiece> pieces, Group group,
                  std::vector<std::byte>& memory);
-  // Waits for this rank's thread. A save that has not ended leaves only the older steps.
+  // Waits for this rank's thread. If the save has not ended, the directory keeps only its older
+  // steps.
   ~BackgroundSave() = default;
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  // True while this rank's thread works. Once no rank is busy, advance() does not block.
+  // Returns true while this rank's thread works. Once no rank is busy, advance() does not block.
   bool busy() const;
-  // Collective: starts the next part of the save. Returns true if the save has ended. Throws, on
-  // every rank, as save_checkpoint() does; the save has then ended as well.
+  // Collective. Starts the next part of the save. Returns true if the save has ended. If a part
+  // failed, ends the save and throws on every rank, as save_checkpoint() does.
   bool advance();
 
  private:
   CheckpointSave save_;
-  bool writing_ = true;     // false: publishing
-  std::future<void> work_;  // destroyed before save_
+  bool writing_ = true;     // false once the files are written and rank 0 publishes the step
+  std::future<void> work_;  // declared after save_, so that it is destroyed before it
 };
 
 }  // namespace tutti::training

@@ -14,7 +14,7 @@ class Checksum {
  public:
   Checksum();
   void add(std::span<const std::byte> bytes);
-  // Checksum of all bytes added so far: 16 hexadecimal digits.
+  // Returns the checksum of all bytes added so far, as 16 hexadecimal digits.
   std::string hex() const;
 
  private:

@@ -24,20 +24,21 @@ namespace {
 struct Holder {
   std::string host;
   pid_t pid = 0;
-  std::string born;   // start time of the process, in the kernel's count since this boot
-  std::string since;  // for messages
+  std::string born;   // start time of the process, as the kernel counts it since boot
+  std::string since;  // start time for messages
   std::string run;
   Writer writer;
 };
 
-// Skips the process's name, which may contain blanks and brackets.
+// Returns the start time of a process. Skips the process's name, which may contain blanks and
+// brackets.
 std::string birth_of(pid_t pid) {
   std::ifstream file(cat("/proc/", pid, "/stat"));
   std::string text;
   std::getline(file, text);
   std::istringstream words(text.substr(std::min(text.size(), text.rfind(')') + 1)));
   std::string word;
-  constexpr int kStartTime = 20;  // field 22 of all; the name is field 2
+  constexpr int kStartTime = 20;  // index of field 22 after the name, which is field 2
   for (int i = 0; i < kStartTime && words >> word; ++i) continue;
   std::ifstream boot("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -94,7 +95,8 @@ int try_lock(int file) {
   return result;
 }
 
-// For file systems without locks, where only the text is available.
+// Returns true if the holder may be alive. For file systems without locks, on which only the text
+// is available.
 bool may_be_alive(const Holder& holder) {
   if (holder.host.empty()) return false;
   return holder.host != host_name() || birth_of(holder.pid) == holder.born;
@@ -127,7 +129,7 @@ void DirectoryLock::claim() {
   is_claimed_ = true;
 }
 
-// Replaces the file, so that a lock of the old one is void.
+// Replaces the file by a new one, so that a lock on the old file has no effect.
 void DirectoryLock::replace() {
   const std::string fresh = path_ + ".tmp";
   ::unlink(fresh.c_str());
@@ -139,7 +141,7 @@ void DirectoryLock::replace() {
 }
 
 DirectoryLock::~DirectoryLock() {
-  // A job that ended normally needs no warning: clear the text.
+  // Clear the text: a job that ended normally needs no warning.
   [[maybe_unused]] const int result = is_claimed_ ? ::ftruncate(file_.get(), 0) : 0;
   // Unlock explicitly: a forked child would otherwise keep the lock.
   ::flock(file_.get(), LOCK_UN);

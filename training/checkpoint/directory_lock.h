@@ -10,12 +10,12 @@ namespace tutti::training {
 
 inline constexpr const char* kLockFile = "lock";
 
-// Held until destruction. The system releases the lock of a process that dies, so a killed job is
-// no obstacle. The file `lock` names the holder: process, host, start time, run and writer. On a
-// file system without locks only the file's text counts: a dead process of this host is no obstacle
-// then, but one of another host is.
+// Lock on a directory, held until destruction. The operating system releases the lock of a process
+// that dies, so a killed job does not block the next one. The file `lock` names the holder:
+// process, host, start time, run and writer. On a file system without locks, only the text of this
+// file counts: a dead process of this host does not block, but any process of another host does.
 //
-// A holder that `history` contains is no obstacle either: its job has continued without it, and the
+// A holder that is in `history` does not block either: its job has continued without it, and the
 // fence (fence.h) keeps it from writing.
 class DirectoryLock {
  public:
@@ -27,8 +27,8 @@ class DirectoryLock {
   DirectoryLock& operator=(const DirectoryLock&) = delete;
   ~DirectoryLock();
 
-  // Writes this process as the holder into the file. A previous holder that was bypassed loses the
-  // lock, so the directory's fence must name this writer already.
+  // Writes this process as the holder into the file. If the constructor bypassed another holder,
+  // that process loses the lock, so the directory's fence must already name this writer.
   void claim();
 
  private:
@@ -36,9 +36,9 @@ class DirectoryLock {
   void write(const std::string& text) const;
 
   std::string path_;
-  std::string text_;  // of this holder
+  std::string text_;  // content of the file `lock` that names this process
   Fd file_;
-  bool has_it_ = true;  // false: a previous holder was bypassed
+  bool has_it_ = true;  // false if another holder was bypassed
   bool is_claimed_ = false;
 };
 

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::string_view kTransformer = "transformer.";
 
-// True for files with Conv1D linear layers: one of them has width inputs and 3 width outputs.
+// Returns true for files with Conv1D linear layers: one of these has width inputs and 3 width
+// outputs.
 bool has_conv1d(const SafetensorsFile& file) {
   return std::ranges::any_of(file.tensors(), [](const StoredTensor& tensor) {
     const std::vector<int64_t>& shape = tensor.info.shape;
@@ -62,7 +63,7 @@ void export_safetensors(const Checkpoint& checkpoint, const std::string& path, D
                 {.remedy = "use f32, bf16 or f16"});
   }
   std::vector<TensorInfo> tensors;
-  std::vector<std::string> sources;  // names in the checkpoint
+  std::vector<std::string> sources;  // names of the tensors in the checkpoint
   for (const TensorEntry& tensor : checkpoint.manifest().tensors) {
     const std::string& name = tensor.info.name;
     const bool is_buffer = name.starts_with(kBufferPrefix);

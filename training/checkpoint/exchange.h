@@ -1,4 +1,4 @@
-// Models as single files that other programs read and write.
+// Exports models to, and imports them from, single files that other programs read and write.
 #pragma once
 
 #include <map>
@@ -11,9 +11,10 @@
 
 namespace tutti::training {
 
-// Writes the model's parameters and buffers by their plain names ("wte.weight"). Parameters are
-// converted to `dtype`: f32, bf16 or f16; buffers stay f32. An existing file is replaced atomically
-// once the new one is on the disk. Memory does not grow with the model.
+// Writes the model's parameters and buffers to the file `path` under their plain names
+// ("wte.weight"). Converts parameters to `dtype` (f32, bf16 or f16); buffers stay f32. Replaces an
+// existing file atomically once the new file is on the disk. Memory use is independent of the
+// model's size.
 void export_safetensors(const Checkpoint& checkpoint, const std::string& path,
                         DType dtype = DType::f32);
 
@@ -40,7 +41,7 @@ class ImportedModel : public TensorSource {
 
  private:
   struct Entry {
-    TensorInfo info;  // as converted
+    TensorInfo info;  // name, shape and type after conversion
     const StoredTensor* stored = nullptr;
     bool transposed = false;
   };

@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An inconclusive attempt means that another writer has advanced meanwhile.
+// Maximum number of attempts. An attempt is inconclusive only if another writer has advanced
+// meanwhile.
 constexpr int kMostTurns = 100;
 
 std::string name_of(const std::string& directory, uint64_t number) {
@@ -30,7 +31,7 @@ std::string name_of(const std::string& directory, uint64_t number) {
   return cat(directory, '/', kFencePrefix, digits);
 }
 
-// The numbers of the fence files, ascending.
+// Returns the numbers of the fence files, ascending.
 std::vector<uint64_t> numbers_in(const std::string& directory) {
   std::vector<uint64_t> numbers;
   std::error_code error;
@@ -75,7 +76,7 @@ std::optional<FenceMark> read_fence(const std::string& directory) {
     try {
       return parse(read_text(path), path);
     } catch (const Error&) {
-      if (fs::exists(path, error)) throw;  // otherwise it was replaced by a higher one
+      if (fs::exists(path, error)) throw;  // if the file is gone, a higher one has replaced it
     }
   }
   give_up(directory);
@@ -93,7 +94,8 @@ Fence::Fence(std::string directory, WriterHistory history, uint64_t published)
       return;
     }
     if (now && !may_follow(now->writer)) throw taken_by(*now);
-    create(std::max(now ? now->number : 0, published) + 1);  // or another writer creates it
+    // has no effect if another writer creates it first
+    create(std::max(now ? now->number : 0, published) + 1);
   }
   give_up(directory_);
 }
@@ -108,8 +110,8 @@ void Fence::require() const {
                .remedy = "restart the run with --resume"});
 }
 
-// A new start holds the directory's lock, so earlier starts have ended. Survivors of a start may
-// take over only from members of which they were a part.
+// Returns true if `writer` may take over. A new start holds the directory's lock, so earlier starts
+// have ended. Survivors of the same start may take over only from members to which they belonged.
 bool Fence::may_follow(const Writer& writer) const {
   const bool is_of_another_start = writer.start != mark_.writer.start;
   return history_.has(writer) || (is_of_another_start && !history_.has_written);
@@ -128,7 +130,8 @@ Error Fence::taken_by(const FenceMark& now) const {
                  "with --resume when they have ended"}};
 }
 
-// Does nothing if the file exists. The file is complete when it gets its name.
+// Creates the fence file with this number, unless it exists. The file is complete before it gets
+// its name.
 void Fence::create(uint64_t number) const {
   const std::string name = name_of(directory_, number);
   const std::string fresh = cat(directory_, '/', temporary_name(0));
@@ -137,13 +140,13 @@ void Fence::create(uint64_t number) const {
   file.finish();
   int reason = ::link(fresh.c_str(), name.c_str()) == 0 ? 0 : errno;
   if (reason == EPERM || reason == ENOTSUP || reason == ENOSYS || reason == EMLINK) {
-    // For file systems without hard links.
+    // On file systems without hard links, renames instead.
     reason = ::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, name.c_str(), RENAME_NOREPLACE) == 0
                  ? 0
                  : errno;
   }
   ::unlink(fresh.c_str());
-  // ENOENT: another starting writer has removed the temporary file.
+  // ENOENT means that another starting writer has removed the temporary file.
   if (reason != 0 && reason != EEXIST && reason != ENOENT) {
     throw file_error("cannot create", name, reason);
   }

@@ -1,16 +1,17 @@
 // The fence of a run's directory: the right to publish steps there.
 //
-// A job that loses ranks continues with other members, and a network partition may leave two such
-// groups. A lock does not distinguish them on a file system whose locks are local to a host. So the
-// directory names its writer, in files that are created exclusively and never changed:
+// When a job loses ranks it continues with the remaining members, and a network partition may leave
+// two such groups. A file lock cannot exclude the second group on a file system whose locks are
+// local to a host. The directory therefore names its writer in files that are created exclusively
+// and never changed:
 //
 //   fence-00000001   {"number": 1, "start": S, "epoch": 0, "digest": D0}   the job's first members
 //   fence-00000002   {"number": 2, "start": S, "epoch": 1, "digest": D1}   the survivors
 //
 // The file with the highest number names the writer. A group of ranks takes over by creating the
-// next number, which only one group can do, and only from a group of which it was a part. A group
-// that is no longer the writer finds out before it publishes a step. A step with a higher number is
-// never replaced or removed.
+// next number. Only one group can create that file, and only a group whose ranks belonged to the
+// previous writer may. A former writer reads the fence before it publishes a step and then fails. A
+// step with a higher number is never replaced or removed.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +27,14 @@ inline constexpr const char* kFencePrefix = "fence-";
 
 class Fence {
  public:
-  // Takes the directory over for the last writer of `history`, with a number above `published`, the
-  // highest number of the steps there. Throws Error(invalid_argument) if the directory belongs to a
-  // writer that this one does not continue, Error(system) if it cannot be written.
+  // Makes the last writer of `history` the writer of the directory, with a number above
+  // `published`, the highest number of the steps there. Throws Error(invalid_argument) if the
+  // directory belongs to a writer that is not in `history`, Error(system) if the directory cannot
+  // be written.
   Fence(std::string directory, WriterHistory history, uint64_t published);
 
   const FenceMark& mark() const { return mark_; }
-  // Reads the fence again. Throws Error(invalid_argument) if another writer has taken over.
+  // Reads the fence again and throws Error(invalid_argument) if another writer has taken over.
   void require() const;
 
  private:
@@ -46,7 +48,7 @@ class Fence {
   FenceMark mark_;
 };
 
-// The writer that a directory names; none without a fence.
+// Returns the writer that a directory names, or nothing if it has no fence.
 std::optional<FenceMark> read_fence(const std::string& directory);
 
 }  // namespace tutti::training

@@ -18,9 +18,10 @@
 namespace tutti::training {
 namespace {
 
-// Bytes that are hashed and handed to the system while they are in a core's cache.
+// Bytes that are hashed and passed to the system at a time, while they are in a core's cache.
 constexpr size_t kSlice = size_t{1} << 19;
-// The disk begins with these before the file is complete, so that fsync() finds little left to do.
+// Writeback to the disk starts after this many bytes, before the file is complete, so that fsync()
+// has little left to do.
 constexpr uint64_t kToDisk = uint64_t{8} << 20;
 
 std::string remedy_for(int errno_value) {
@@ -121,7 +122,7 @@ void OutputFile::write_out(std::span<const std::byte> bytes) {
     written_ += static_cast<uint64_t>(written);
   }
   if (written_ - to_disk_ < kToDisk) return;
-  // Not every file system can; fsync() does it all then.
+  // Some file systems do not support this; fsync() then writes everything.
   ::sync_file_range(fd_.get(), static_cast<off64_t>(to_disk_),
                     static_cast<off64_t>(written_ - to_disk_), SYNC_FILE_RANGE_WRITE);
   to_disk_ = written_;

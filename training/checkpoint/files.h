@@ -1,4 +1,4 @@
-// Reading whole files, and writing files durably.
+// Reads whole files, and writes files durably.
 //
 // All functions throw Error(system) that names the file.
 #pragma once
@@ -34,8 +34,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// A new file, written sequentially; an existing one is replaced. The destructor removes it unless
-// finish() has returned.
+// A new file, written sequentially. It replaces an existing file of that name. The destructor
+// removes the file unless finish() has returned.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);
@@ -49,10 +49,10 @@ class OutputFile {
   // Blocks until the bytes are on the disk.
   void finish();
 
-  // Size and checksum of what was written so far.
+  // Return the size in bytes and the checksum of all bytes written so far.
   uint64_t size() const { return size_; }
   std::string checksum() const { return checksum_.hex(); }
-  // Checksum of what was written since the last call, or since the start.
+  // Returns the checksum of the bytes written since the last call, or since the start.
   std::string take_part_checksum() { return std::exchange(part_, Checksum()).hex(); }
 
  private:
@@ -63,24 +63,26 @@ class OutputFile {
 
   std::string path_;
   Fd fd_;
-  std::vector<std::byte> buffer_;  // of small writes
+  std::vector<std::byte> buffer_;  // collects small writes
   uint64_t size_ = 0;
-  uint64_t written_ = 0;  // bytes that the system has
-  uint64_t to_disk_ = 0;  // those whose way to the disk has begun
+  uint64_t written_ = 0;  // bytes that were passed to the system
+  uint64_t to_disk_ = 0;  // bytes for which writeback to the disk has started
   Checksum checksum_;
   Checksum part_;
   bool finished_ = false;
 };
 
-// An error with the system's message, and a remedy for common ones.
+// Returns an Error with the system's message for `errno_value` and, for common errors, a remedy.
 Error file_error(const char* what, const std::string& path, int errno_value);
 
 // Blocks until the directory's entries are on the disk.
 void sync_directory(const std::string& path);
-// Replaces the file's content atomically: readers see the old or the new one.
+// Replaces the file's content by `text` atomically: a reader sees either the old or the new
+// content.
 void replace_file(const std::string& path, std::string_view text);
 std::string read_text(const std::string& path);
-// Removes the folder with its contents. Failures only cost space: they are warnings.
+// Removes the folder and its contents. Only warns on failure, because a folder that remains merely
+// takes space.
 void remove_folder(const std::string& path);
 
 }  // namespace tutti::training

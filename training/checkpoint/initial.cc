@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kPrefix = "model.";
 constexpr const char* kHead = "model.lm_head.weight";
 constexpr const char* kEmbedding = "model.wte.weight";
-constexpr int64_t kSlab = 1 << 16;  // in elements
+constexpr int64_t kSlab = 1 << 16;  // elements that are read at a time
 
 std::vector<float> slab_of(const TensorSource& source, const std::string& name, int64_t first) {
   std::vector<float> values(
@@ -89,7 +89,8 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
     }
   }
   for (const std::string& name : source.names()) {
-    if (!name.starts_with(kPrefix)) continue;  // a run's step also has optimizer states
+    // a run's step also has optimizer states, which are skipped
+    if (!name.starts_with(kPrefix)) continue;
     if (wanted.contains(name) || (name == kHead && repeats_embedding(source))) continue;
     surplus.push_back(name.substr(std::string_view(kPrefix).size()));
   }

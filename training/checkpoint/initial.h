@@ -1,4 +1,4 @@
-// Checks of initial parameters: whether a file fits the model.
+// Checks that a file with initial parameters fits the model.
 #pragma once
 
 #include <string>
@@ -9,15 +9,16 @@
 
 namespace tutti::training {
 
-// The first of these names, for messages: "a, b, c and 9 more".
+// Returns the first few of these names for a message: "a, b, c and 9 more".
 std::string some_of(const std::vector<std::string>& names);
 
-// Names of the tensors with a NaN or an infinity. Reads the whole source.
+// Returns the names of the tensors that contain a NaN or an infinity. Reads the whole source.
 std::vector<std::string> not_finite(const TensorSource& source);
 
-// Reads the whole source, "model.NAME" for each parameter. Throws Error(invalid_argument) that
-// names tensors that are missing, unknown, of another shape, or not finite. An output layer that
-// duplicates the embedding of a model that ties the two (as in some GPT-2 files) is accepted.
+// Reads the whole source, which has a tensor "model.NAME" for each parameter. Throws
+// Error(invalid_argument) that names the tensors that are missing, unknown, of another shape, or
+// not finite. Where the model ties its output layer to its embedding, accepts a file that also
+// stores the output layer (some GPT-2 files do).
 void check_initial(Model& model, const TensorSource& source, const std::string& path);
 
 }  // namespace tutti::training

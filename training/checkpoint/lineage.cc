@@ -25,7 +25,7 @@ Checkpoint opened(const std::string& directory, int64_t step) {
               cat(checkpoint.path(), " was renamed: it holds step ", checkpoint.manifest().step));
 }
 
-// None if `latest` is unreadable.
+// Returns the step that `latest` names; none if the file is unreadable.
 std::optional<int64_t> readable_latest(const std::string& directory) {
   try {
     return latest_step(directory);
@@ -40,7 +40,7 @@ const StepSeen* find(const std::vector<StepSeen>& steps, std::optional<int64_t> 
   return found == steps.end() ? nullptr : &*found;
 }
 
-// The run to continue.
+// Returns the run to continue.
 std::string run_of(const std::vector<StepSeen>& steps, const std::string& directory,
                    std::optional<int64_t> named) {
   if (const StepSeen* seen = find(steps, named)) return seen->run;
@@ -61,12 +61,12 @@ std::string listed(const std::vector<StepSeen>& steps) {
   return text;
 }
 
-// In the order of preference.
+// Returns the steps that may be resumed, in the order of preference.
 std::vector<int64_t> candidates(const std::vector<StepSeen>& steps, const std::string& run,
                                 std::optional<int64_t> wanted, std::optional<int64_t> latest) {
   std::vector<int64_t> all;
   for (const StepSeen& seen : steps) {
-    // The run of unreadable steps is unknown: they are candidates, so that the skip is reported.
+    // Unreadable steps, whose run is unknown, are candidates, so that skipping them is reported.
     const bool own = seen.error || seen.run == run || seen.run.empty();
     if (own && seen.step <= wanted.value_or(seen.step)) all.push_back(seen.step);
   }

@@ -19,7 +19,7 @@ constexpr int kVersion = 2;
 constexpr const char* kChecksum = "xxh3_64";
 constexpr const char* kHeaderChecksum = "header_xxh3_64";
 
-// {"xxh3_64": "0123456789abcdef",
+// Returns the first line: {"xxh3_64": "0123456789abcdef",
 std::string first_line(std::string_view rest) {
   return cat("{\"", kChecksum, "\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n");
 }
@@ -60,7 +60,7 @@ void add_pieces(TensorEntry& tensor, const Slice& slice, const Json& pieces) {
   }
 }
 
-// Throws Error for an invalid form; arrange() checks the numbers.
+// Parses a tensor's entry. Throws Error for an invalid form; arrange() checks the numbers.
 TensorEntry tensor_of(const std::string& name, const Json& entry) {
   const std::optional<DType> type = safetensors_type(entry.at("dtype").get<std::string>());
   if (!type) {
@@ -104,7 +104,7 @@ Manifest manifest_of(const Json& root) {
   return manifest;
 }
 
-// Sorts; returns a fault, or "".
+// Sorts the pieces of a slice. Returns a fault, or "".
 std::string arrange_pieces(StoredSlice& stored, int world) {
   const int64_t count = stored.slice.count();
   std::ranges::sort(stored.pieces, {}, &StoredPiece::first);
@@ -119,7 +119,8 @@ std::string arrange_pieces(StoredSlice& stored, int world) {
   return end < count ? cat("lacks elements [", end, ", ", count, ")") : "";
 }
 
-// Disjoint slices cover the tensor if their numbers of elements add up to its size.
+// Sorts a tensor's slices. Disjoint slices cover the tensor if their numbers of elements add up to
+// its size. Returns a fault, or "".
 std::string arrange_slices(TensorEntry& tensor, int world) {
   std::vector<StoredSlice>& slices = tensor.slices;
   if (std::ssize(slices) > world) return "has more slices than there are files";
@@ -230,7 +231,7 @@ std::string to_text(const Manifest& manifest) {
     if (manifest.state.is_object() && Json::parse("{" + rest) == root) {
       return first_line(rest) + rest;
     }
-  } catch (const Error& error) {  // of either function
+  } catch (const Error& error) {  // thrown by either function
     problem = error.what();
   }
   throw Error(ErrorCode::invalid_argument,

@@ -27,7 +27,7 @@ void PiecewiseSource::read(std::string_view name, int64_t first, Tensor out) con
   const TensorInfo& info = checked_range(*this, where_, name, first, out);
   const size_t size = size_of(info.dtype);
   for (const auto& [slice, pieces] : entry(name)->slices) {
-    // The range's intersection with the slice is contiguous in the slice.
+    // The intersection of the range with the slice is contiguous in the slice.
     const int64_t begin = slice.count_before(first);
     const int64_t end = slice.count_before(first + out.cols);
     for (const StoredPiece& piece : pieces) {

@@ -13,7 +13,7 @@ namespace tutti::training {
 
 class PiecewiseSource : public TensorSource {
  public:
-  // Describes the tensors and the locations of their pieces.
+  // Returns the description of the tensors and of the locations of their pieces.
   const Manifest& manifest() const { return manifest_; }
 
   std::vector<std::string> names() const override;
@@ -21,13 +21,13 @@ class PiecewiseSource : public TensorSource {
   void read(std::string_view name, int64_t first, Tensor out) const override;
 
  protected:
-  // `where`: name of the source, for errors.
+  // Creates a source with the name `where`, which errors quote.
   PiecewiseSource(std::string where, Manifest manifest)
       : where_(std::move(where)), manifest_(std::move(manifest)) {}
 
   const std::string& where() const { return where_; }
-  // Returns `count` bytes of a piece from byte `first` on; `name` is its piece_name(). Null: the
-  // bytes are not available, and the destination is left unchanged.
+  // Returns `count` bytes of a piece, starting at byte `first`; `name` is its piece_name(). Returns
+  // null if the bytes are not available; read() then leaves the destination unchanged.
   virtual const std::byte* bytes_of(const StoredPiece& piece, const std::string& name, size_t first,
                                     size_t count) const = 0;
 

@@ -26,7 +26,8 @@ Publication::Publication(RunDirectory& directory, int64_t step)
   }
 }
 
-// After publication the folder of this name is the replaced step, if any.
+// Removes the temporary folder. After publication the folder of this name is the step that was
+// replaced, if any.
 Publication::~Publication() { remove_folder(folder_); }
 
 void Publication::publish(std::string_view manifest,
@@ -49,10 +50,10 @@ void Publication::publish(std::string_view manifest,
   directory_.has_published(step_);
 }
 
-// An existing step is exchanged atomically with the new one; on file systems without exchange it is
-// missing for a moment. A step that is not this run's is set aside. A later writer's step is kept:
-// one that gets the name after the fence was read makes the plain rename() fail, and an exchange is
-// undone.
+// Renames the folder to the step's name. An existing step is exchanged atomically with the new one;
+// on file systems without exchange it is missing for a moment. A step of another run is set aside.
+// A later writer's step is kept: if it gets the name after the fence was read, the plain rename()
+// fails, and an exchange is undone.
 void Publication::give_name() const {
   const std::string name = cat(directory_.path(), '/', step_name(step_));
   const auto exchange = [&] {

@@ -1,4 +1,4 @@
-// Rank 0's part of a save: the step's folder, and its atomic publication.
+// Creates a step's folder and publishes it atomically: rank 0's part of a save.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace tutti::training {
 
 class Publication {
  public:
-  // Creates a temporary folder in the run's directory, to which files are to be written.
+  // Creates a temporary folder in the run's directory, into which all ranks write their files.
   Publication(RunDirectory& directory, int64_t step);
   Publication(const Publication&) = delete;
   Publication& operator=(const Publication&) = delete;
-  ~Publication();  // removes the folder unless it was published
+  ~Publication();  // Removes the folder unless it was published.
 
   const std::string& folder() const { return folder_; }
   // Writes the manifest and renames the folder to the step's name. All other files must be on the
-  // disk. Replaces an existing step of that name, and a run that is overwritten.
+  // disk. Replaces an existing folder of that name, and a run that is to be overwritten.
   void publish(std::string_view manifest, const std::function<void(std::string_view)>& at_phase);
 
  private:

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The path as the user wrote it, without a trailing slash.
+// Returns the path as the user wrote it, without a trailing slash.
 std::string checked_path(const std::string& directory) {
   std::string path = without_slash(directory);
   if (path.empty()) path = ".";
@@ -82,7 +82,7 @@ void remove_leftovers(const std::string& directory) {
   for (const std::string& path : leftovers) remove_folder(path);
 }
 
-// Returns a new folder at each call.
+// Creates and returns a new folder for steps set aside, a different one at each call.
 std::string make_aside(const std::string& directory) {
   for (int i = 1;; ++i) {
     std::string path = cat(directory, "/set-aside-", i);
@@ -91,7 +91,8 @@ std::string make_aside(const std::string& directory) {
   }
 }
 
-// Needed because the fence's file may have been removed, or steps copied from elsewhere.
+// Returns the highest fence number of the steps. It is needed because the fence's file may have
+// been removed, or steps copied from elsewhere.
 uint64_t highest_fence_of_steps(const std::string& directory) {
   uint64_t highest = 0;
   for (const StepSeen& seen : look_at_steps(directory)) highest = std::max(highest, seen.fence);
@@ -108,7 +109,7 @@ std::string listed(const std::vector<int64_t>& steps) {
 
 }  // namespace
 
-// Damaged steps are no reason to start a new run.
+// Damaged steps still count as a run: with or_new they do not start a new one.
 bool RunDirectory::resumes(const std::string& directory, const RunStart& start) {
   return start.resume && !(start.or_new && steps_in(directory).empty());
 }
@@ -119,7 +120,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterH
   check_options(start);
   const bool resumed = resumes(path_, start);
   if (resumed) {
-    // The lock names the run, which manifests tell without reading files.
+    // Checks no files: the lock names the run, and the manifests tell which it is.
     run_ = chosen(path_, start, check_nothing).checkpoint.manifest().run;
   } else {
     make(path_);
@@ -128,7 +129,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterH
   if (history.writers.empty()) history.writers = {{.start = new_run_identity()}};
   lock_.emplace(path_, run_, history);
   if (!resumed && !start.overwrite) refuse_other_run(path_, run_, start.resumable);
-  // From here on no other process publishes steps: the newest step found is final.
+  // No other process publishes steps from here on, so the newest step found is final.
   fence_.emplace(path_, std::move(history), highest_fence_of_steps(path_));
   lock_->claim();
   is_new_ = !resumed;
@@ -235,7 +236,7 @@ bool RunDirectory::is_of_later_writer(const std::string& folder) const {
     const bool has_own_name = manifest.run == run_ || may_replace(manifest.step);
     return has_own_name && manifest.fence.number > fence().number;
   } catch (const Error&) {
-    return false;  // damaged or missing
+    return false;  // unreadable manifest: damaged or missing
   }
 }
 
@@ -257,7 +258,8 @@ void RunDirectory::prune(int keep) {
   if (best_ && !std::ranges::binary_search(own_, *best_)) own_.insert(own_.begin(), *best_);
 }
 
-// Renames a temporary link, so that the link exists at every moment, and points to a complete step.
+// Renames a temporary link over the old one, so that the link always exists and points to a
+// complete step.
 void RunDirectory::set_best(int64_t step) {
   const std::string made = cat(path_, '/', temporary_name(step));
   const std::string name = cat(path_, '/', kBestLink);

@@ -5,10 +5,11 @@
 //   --resume [STEP]     continues the run from the newest complete step [up to STEP]
 //   --resume auto       resumes if there are steps, complete or not; otherwise starts a new run
 //
-// A resumed run continues from a step. All other steps, that is later steps of its own (damaged, or
-// abandoned by --resume STEP) and steps of other runs, are set aside: moved to DIR/set-aside-N/,
-// where they stay until a user removes them. So the steps in a directory belong to one run, in one
-// line, and only --overwrite and pruning (prune()) delete complete steps.
+// A resumed run continues from one step. All other steps are set aside, which means moved to
+// DIR/set-aside-N/, where they stay until a user removes them. These are later steps of the same
+// run (damaged, or abandoned by --resume STEP) and steps of other runs. The steps that remain in
+// the directory therefore belong to one run and follow each other. Only --overwrite and prune()
+// delete complete steps.
 #pragma once
 
 #include <cstdint>
@@ -24,64 +25,67 @@ namespace tutti::training {
 
 struct RunStart {
   bool resume = false;
-  bool or_new = false;          // resume if possible, otherwise start a new run
-  std::optional<int64_t> step;  // to resume at; none: the newest
-  bool overwrite = false;       // for a new run
-  bool resumable = true;        // false: the caller (an import) has no --resume
+  bool or_new = false;          // true: start a new run if there is nothing to resume
+  std::optional<int64_t> step;  // step to resume at; none: the newest
+  bool overwrite = false;       // true: a new run replaces existing steps
+  // false: the caller (an import) has no option --resume that an error could suggest
+  bool resumable = true;
 };
 
-// Key in a checkpoint's state: the validation loss, if it was known.
+// Key in a checkpoint's state of the validation loss, if it was known.
 inline constexpr const char* kValidationLoss = "validation_loss";
 
-// In a run's directory: files that came with its model and are exported with it.
+// Folder in a run's directory for the files that came with its model; exports include them.
 inline constexpr const char* kCompanionFolder = "hugging-face";
 
 class RunDirectory {
  public:
-  // Creates and locks the directory, and chooses the step to resume; changes nothing else. Throws
-  // Error(invalid_argument) if the directory belongs to another run or job, is a step's own folder,
-  // or has nothing to resume, and Error(system) if it cannot be written. `history`: the writers
-  // that this one continues, if it is the rest of a job after deaths; a directory that a part of
-  // the job has written to after continuing without it is then refused as well. `check`: verifies
-  // the files of a step to resume.
+  // Creates and locks the directory and chooses the step to resume; changes nothing else. `history`
+  // lists the writers that this process continues, if its job has lost ranks. `check` verifies the
+  // files of a step to resume. Throws Error(invalid_argument) if the directory belongs to another
+  // run or job, is a step's own folder, has nothing to resume, or was written to by another part of
+  // the job in `history`; Error(system) if it cannot be written.
   RunDirectory(std::string directory, const RunStart& start, WriterHistory history = {},
                const StepCheck& check = &Checkpoint::verify_alone);
-  // True if this start resumes a run.
+  // Returns true if this start resumes a run.
   static bool resumes(const std::string& directory, const RunStart& start);
   // Throws what the constructor would throw, without reading the steps' files. Returns the step
-  // that would be resumed, as far as manifests tell.
+  // that would be resumed according to the manifests.
   static std::optional<ChosenStep> check(const std::string& directory, const RunStart& start);
 
   const std::string& path() const { return path_; }
-  const std::string& run() const { return run_; }  // its identity
+  const std::string& run() const { return run_; }  // Returns the identity of the run.
   const FenceMark& fence() const { return fence_->mark(); }
-  // The step from which the run continues.
+  // Returns the step from which the run continues; empty for a new run.
   const std::optional<ChosenStep>& resumed() const { return resumed_; }
 
-  // Call when the run has begun; the directory is changed from now on. Warns of steps that were
-  // skipped or set aside, and removes unfinished folders of dead jobs.
+  // Call when the run begins. Warns about steps that were skipped or set aside, and removes
+  // unfinished folders of dead jobs. The directory changes only from this call on.
   void begin();
-  // Creates an empty folder for the files that come with a new run's model. It becomes
-  // kCompanionFolder when the run has its first step; until then the folder of another run stays.
+  // Creates and returns an empty folder for the files that come with a new run's model. The folder
+  // becomes kCompanionFolder when the run has its first step. Until then the folder of the previous
+  // run stays.
   std::string make_companions();
 
-  // --- for a save (publish.h) ---
+  // The functions below serve a save (publish.h).
 
   // Throws Error(invalid_argument) if another writer has taken over the directory (fence.h).
   void require_writer() const { fence_->require(); }
-  // Likewise if the step in that folder is a later writer's.
+  // Throws Error(invalid_argument) if the step in `folder` was published by a later writer.
   void require_no_later_writer(const std::string& folder) const;
-  // True if a folder of that step may be replaced: it is the run's own, or to be overwritten.
+  // Returns true if the folder of `step` may be replaced: it is the run's own, or to be
+  // overwritten.
   bool may_replace(int64_t step) const;
   void set_aside(const std::vector<int64_t>& steps);
   // Call once the step is published and `latest` names it.
   void has_published(int64_t step);
-  // Removes the run's own steps before its last one, except the newest `keep` - 1 of them and the
-  // best; 0: removes none. Never throws: failures are warnings.
+  // Removes older steps of the run. Keeps the newest `keep` steps and the best one; with `keep` =
+  // 0, keeps all. Never throws: failures are warnings.
   void prune(int keep);
-  // Makes the link `best` point to that step, which must be published.
+  // Makes the link `best` point to `step`, which must be published.
   void set_best(int64_t step);
-  // Validation loss in the best step's state (kValidationLoss); infinity if there is none.
+  // Returns the validation loss in the best step's state (kValidationLoss), or infinity if there is
+  // none.
   double best_loss() const;
 
  private:
@@ -95,12 +99,13 @@ class RunDirectory {
   std::optional<DirectoryLock> lock_;
   std::optional<Fence> fence_;
   std::optional<ChosenStep> resumed_;
-  std::vector<int64_t> own_;          // ascending
-  std::optional<int64_t> best_;       // one of own_
-  std::vector<int64_t> overwritten_;  // until the run has its first step
-  bool is_new_ = true;                // and has no step yet
-  std::string companions_;            // folder for files that come with its model; empty: none
-  std::string aside_;                 // folder for steps set aside; empty: none yet
+  std::vector<int64_t> own_;     // the run's steps, ascending
+  std::optional<int64_t> best_;  // the best step; one of own_
+  // steps of the previous run, kept until the new run has its first step
+  std::vector<int64_t> overwritten_;
+  bool is_new_ = true;      // true while a new run has no step yet
+  std::string companions_;  // folder for files that come with its model; empty: none
+  std::string aside_;       // folder for steps set aside; empty: none yet
 };
 
 }  // namespace tutti::training

@@ -26,7 +26,7 @@ constexpr std::pair<const char*, DType> kTypes[] = {
     {"F8_E4M3", DType::f8e4m3}, {"F8_E5M2", DType::f8e5m2}, {"BOOL", DType::u8},
 };
 
-// Parses a header; every error names the file and, if possible, the tensor.
+// Parses a header. Every error names the file and, if possible, the tensor.
 class Header {
  public:
   Header(const std::string& path, std::span<const std::byte> bytes) : path_(path), bytes_(bytes) {}
@@ -94,7 +94,7 @@ class Header {
     return result;
   }
 
-  // The array's numbers, which must be non-negative integers.
+  // Returns the array's numbers, which must be non-negative integers.
   template <typename Number>
   std::vector<Number> numbers(const Json& entry, const char* key) const {
     if (!entry.contains(key) || !entry.at(key).is_array()) refuse(cat("it has no ", key));
@@ -138,7 +138,7 @@ class Header {
     return result;
   }
 
-  // Checks that no tensors overlap, and no bytes are hidden between them.
+  // Checks that tensors do not overlap, and that there are no other bytes between them.
   void check_that_they_adjoin(const std::vector<StoredTensor>& tensors) {
     const std::byte* end = data_.data();
     for (const StoredTensor& tensor : tensors) {
@@ -156,7 +156,7 @@ class Header {
   const std::string& path_;
   std::span<const std::byte> bytes_;
   std::span<const std::byte> data_;
-  std::string tensor_;  // the current one, for errors
+  std::string tensor_;  // name of the current tensor, for errors
 };
 
 }  // namespace
@@ -164,7 +164,8 @@ class Header {
 int64_t TensorInfo::count() const { return count_of(shape).value_or(0); }
 
 std::optional<int64_t> count_of(const std::vector<int64_t>& shape) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 16;  // also fits in bytes
+  // small enough that the size in bytes fits too
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 16;
   int64_t count = 1;
   for (const int64_t dimension : shape) {
     if (dimension < 0 || (count > 0 && dimension > kMax / count)) return std::nullopt;

@@ -14,7 +14,7 @@
 namespace tutti::training {
 namespace {
 
-// Conversion of an Error to text and back.
+// Convert an Error to text and back.
 Json to_json(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
   const ErrorCode code = ours != nullptr ? ours->code() : ErrorCode::internal;
@@ -29,7 +29,7 @@ void rethrow_error(const Json& report, const std::string& who) {
               who + report.at("error").get<std::string>());
 }
 
-// Returns the description that rank 0 needs for the manifest.
+// Writes this rank's file. Returns the description that rank 0 needs for the manifest.
 Json write_rank_file(const SaveRequest& request, const std::string& folder,
                      std::span<const TensorPiece> pieces, const Group& group) {
   std::vector<TensorInfo> tensors;
@@ -62,7 +62,7 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
           {"pieces", std::move(listed)}};
 }
 
-// Throws the first error of a rank.
+// Assembles the manifest from all ranks' reports. Throws the first error of a rank.
 Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>& reports) {
   Manifest manifest{.step = request.step,
                     .run = request.directory->run(),

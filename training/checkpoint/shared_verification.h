@@ -17,17 +17,19 @@ class SharedVerification {
  public:
   explicit SharedVerification(Group group) : group_(std::move(group)) {}
 
-  // Rank 0: reads its part of the files while the others read theirs. Throws Error for the first
-  // incomplete or damaged file, as Checkpoint::verify_alone() does. Blocks. May be called
+  // On rank 0: reads its part of the files while the other ranks read theirs. Throws Error for the
+  // first incomplete or damaged file, as Checkpoint::verify_alone() does. Blocks. May be called
   // repeatedly.
   void verify(const Checkpoint& checkpoint);
-  // Rank 0: makes the other ranks return from serve().
+  // On rank 0: makes the other ranks return from serve().
   void finish();
-  // Other ranks: reads files until rank 0 has finished. Blocks. Throws if a rank dies.
+  // On all other ranks: reads files until rank 0 has called finish(). Blocks. Throws if a rank
+  // dies.
   void serve();
 
  private:
-  // Collective. Returns each rank's result on rank 0: "", or the fault of a file.
+  // Collective. Returns the results of all ranks on rank 0: "" for a rank whose files are good,
+  // otherwise the fault of a file.
   std::vector<std::string> verify_parts(const std::string& folder);
 
   Group group_;

@@ -87,7 +87,7 @@ std::optional<int64_t> latest_step(const std::string& directory) {
     const std::vector<int64_t> steps = steps_in(directory);
     return steps.empty() ? std::nullopt : std::optional(steps.back());
   }
-  // Some users and tools make it a link to the step's folder.
+  // Some users and tools make `latest` a link to the step's folder.
   std::string text = fs::is_directory(file, error) ? fs::canonical(file, error).filename().string()
                                                    : read_text(file);
   while (text.ends_with('\n')) text.pop_back();

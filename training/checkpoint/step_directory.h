@@ -19,23 +19,26 @@ namespace tutti::training {
 inline constexpr const char* kLatestFile = "latest";
 inline constexpr const char* kBestLink = "best";
 
-std::string step_name(int64_t step);  // "step-00000123"
-// True if the path is, or would be, the folder of one step, not a directory of steps.
+std::string step_name(int64_t step);  // Returns "step-00000123" for step 123.
+// Returns true if the path's name is that of the folder of one step, even if there is no such
+// folder.
 bool is_step_folder(const std::string& path);
-// "a/step-00000001/" is the folder step-00000001 in a.
+// Removes slashes from the path's end, so that the last component of "a/step-00000001/" is
+// step-00000001.
 std::string without_slash(const std::string& path);
 std::optional<int64_t> parse_step_name(std::string_view name);
 
-// A new name for an unfinished folder at each call.
+// Returns a new name for an unfinished folder, a different one at each call.
 std::string temporary_name(int64_t step);
 bool is_temporary_name(std::string_view name);
 
-// The steps in the directory, ascending; empty if it does not exist. Throws Error(system).
+// Returns the steps in the directory, ascending; nothing if the directory does not exist. Throws
+// Error(system).
 std::vector<int64_t> steps_in(const std::string& directory);
-// The step that `latest` names; without that file the last step; none in a directory without steps.
-// Throws Error(invalid_argument) if the file has other contents.
+// Returns the step that `latest` names or, without that file, the last step; nothing if there are
+// no steps. Throws Error(invalid_argument) if the file has other contents.
 std::optional<int64_t> latest_step(const std::string& directory);
-// The step that `best` points to, if any.
+// Returns the step to which the link `best` points, if there is one.
 std::optional<int64_t> best_step(const std::string& directory);
 
 }  // namespace tutti::training

@@ -19,41 +19,42 @@
 namespace tutti::training {
 
 struct TensorPiece {
-  std::string name;            // "model.h.0.ln_1.weight", "optimizer.exp_avg.h.0.ln_1.weight", ...
-  std::vector<int64_t> shape;  // of the whole tensor
-  int64_t first = 0;           // first element of the piece, in the tensor or slice
-  ConstTensor data;            // 1 x count
-  std::optional<Slice> slice = {};  // a slice of that shape
-  // If set, the data are read from it when they are written, and need no memory.
+  std::string name;  // such as "model.h.0.ln_1.weight" or "optimizer.exp_avg.h.0.ln_1.weight"
+  std::vector<int64_t> shape;  // shape of the whole tensor
+  int64_t first = 0;  // index of the piece's first element in the tensor or, if set, in the slice
+  ConstTensor data;   // values of the piece, 1 x count
+  // slice of the tensor that contains the piece; none: the whole tensor
+  std::optional<Slice> slice = {};
+  // If set, the values are read from this source when they are written, so they occupy no memory
+  // before.
   const TensorSource* source = nullptr;
-  // If set, called with each part of the data after it was read, so that pages of files can be
-  // released.
+  // If set, called after each part of the data was read, so that the caller can release its pages.
   std::function<void(ConstTensor part)> after_reading = {};
 };
 
-// Calls read(bytes) for the data, part by part.
+// Calls read(bytes) for the data, one part after the other.
 void read_parts(const TensorPiece& piece,
                 const std::function<void(std::span<const std::byte>)>& read);
 
 // Throws Error(invalid_argument) unless the piece is a part of its tensor.
 void check_piece(const TensorPiece& piece);
-// The slice that contains the piece.
+// Returns the slice that contains the piece.
 Slice slice_of(const TensorPiece& piece);
 
 // Description of a piece for the ranks that assemble tensors.
 struct DescribedPiece {
-  TensorInfo tensor;  // the whole one
+  TensorInfo tensor;  // the whole tensor
   Slice slice;
   int64_t first = 0;
   int64_t count = 0;
-  std::string checksum;  // of its bytes, as Checksum::hex(); empty: unknown
+  std::string checksum;  // checksum of the piece's bytes, as Checksum::hex(); empty: unknown
 
   int64_t bytes() const { return count * static_cast<int64_t>(size_of(tensor.dtype)); }
 };
 Json describe_piece(const TensorPiece& piece);
 DescribedPiece described_piece(const Json& description);
-// Adds a rank's described pieces to those of other ranks, by tensor name. Throws Error(mismatch) if
-// its shape or type of a tensor differs from theirs.
+// Adds the pieces that a rank described to those of other ranks in `tensors`, by tensor name.
+// Throws Error(mismatch) if the rank's shape or type of a tensor differs from the others'.
 void add_described(const Json& pieces, int rank, std::map<std::string, TensorEntry>& tensors);
 
 }  // namespace tutti::training

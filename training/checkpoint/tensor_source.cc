@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kBlock = 4096;
 
-// Conversions between a type and float. The processor rounds doubles to nearest.
+// Convert between a type and float. The processor rounds doubles to nearest.
 void to_floats(float* floats, const std::byte* from, DType type, size_t count) {
   if (type == DType::f32) {
     std::memcpy(floats, from, count * sizeof(float));
@@ -72,7 +72,7 @@ void read_slice(const TensorSource& source, std::string_view name, const Slice& 
 
 void copy_tensor(const TensorSource& source, std::string_view name, DType type,
                  SafetensorsWriter& file) {
-  constexpr int64_t kSlab = 1 << 18;  // in elements
+  constexpr int64_t kSlab = 1 << 18;  // elements that are converted at a time
   const TensorInfo* const info = source.find(name);
   const int64_t count = info == nullptr ? 0 : info->count();
   std::vector<std::byte> slab(static_cast<size_t>(std::min(kSlab, count)) * size_of(type));

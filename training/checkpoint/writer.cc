@@ -11,7 +11,7 @@
 namespace tutti::training {
 namespace {
 
-// As text: many JSON readers cannot represent 64-bit numbers.
+// Formats a number as text, because many JSON readers cannot represent 64-bit numbers.
 std::string hexadecimal(uint64_t value) {
   char text[20];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));

@@ -1,5 +1,5 @@
-// Layout of an activation tensor on the ranks of a mesh; the counterpart of a parameter's placement
-// (placement.h). The whole tensor is rows x columns; along each axis every rank has one of
+// Layout of an activation tensor on the ranks of a mesh, as placement.h has it for parameters. The
+// whole tensor is rows x columns; along each axis of the mesh every rank has one of
 //
 //   replicated   the whole tensor   [a b]  [a b]
 //   rows         some of its rows   [a  ]  [  b]
@@ -8,7 +8,7 @@
 //   channels     images, one in each row: some of their channels
 //   pixels       images, one in each row: one tile of each image
 //
-// The messages that convert one layout into another follow from the two layouts
+// A pair of layouts determines the messages that convert one into the other
 // (parallel/convert_layout.h).
 #pragma once
 
@@ -36,9 +36,10 @@ class ActivationLayout {
     return changed;
   }
 
-  // Number of the whole tensor's rows or columns that the rank at `place` has. Where several axes
-  // cut the dimension, the part along a later axis is cut again over the earlier ones. Cuts into
-  // channels and pixels are ignored here: the columns of such a shape are already this rank's.
+  // Returns how many of the whole tensor's `rows` (or columns) the rank at `place` has. If several
+  // axes cut the same dimension, the parts along the earlier axis are cut again along the later
+  // one. Cuts into channels and pixels are ignored: tensors with such cuts already have the columns
+  // of this rank.
   int64_t rows_at(const MeshPlace& place, int64_t rows) const {
     return part_of(place, rows, Spread::rows);
   }

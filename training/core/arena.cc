@@ -1,5 +1,6 @@
 #include "training/core/arena.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,8 +13,21 @@ namespace tutti::training {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Each chunk doubles the reserved memory, so there are few; the first suffices for small models.
+// Size of the first chunk, which suffices for small models. Each later chunk doubles the reserved
+// memory, so there are few.
 constexpr size_t kFirstChunk = size_t{4} << 20;
+// Where addresses are free, the first chunk is of this size: a thousand arenas still fit.
+constexpr size_t kFreeChunk = size_t{64} << 30;
+
+// Returns true if pages that are never touched cost this process nothing: no limit on its address
+// space, and a system that does not count reservations as memory (vm.overcommit_memory = 2 does).
+bool addresses_are_free() {
+  rlimit addresses{};
+  if (::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY) return false;
+  int overcommit = 2;
+  std::ifstream("/proc/sys/vm/overcommit_memory") >> overcommit;
+  return overcommit != 2;
+}
 
 }  // namespace
 
@@ -21,7 +35,7 @@ size_t usable_memory(const std::string& cgroups) {
   size_t bytes =
       static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   for (const char* file : {"/memory.max", "/memory/memory.limit_in_bytes"}) {
-    size_t limit = 0;  // "max", which does not parse, is no limit
+    size_t limit = 0;  // the text "max" does not parse, and means no limit
     if (std::ifstream(cgroups + file) >> limit && limit > 0) bytes = std::min(bytes, limit);
   }
   return bytes;
@@ -33,7 +47,9 @@ void Arena::begin_chunk(size_t bytes) {
     chunks_[++current_].used_before = used_;
     if (bytes <= chunks_[current_].size) return;
   }
-  const size_t size = std::max({bytes, std::min(reserved_, limit_), std::min(kFirstChunk, limit_)});
+  const bool is_free = chunks_.empty() && backend_ == nullptr && addresses_are_free();
+  const size_t least = std::min(is_free ? kFreeChunk : kFirstChunk, limit_);
+  const size_t size = std::max({bytes, std::min(reserved_, limit_), least});
   chunks_.push_back({allocate(backend_, size), size, used_});
   current_ = chunks_.size() - 1;
   reserved_ += size;

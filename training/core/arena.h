@@ -1,11 +1,14 @@
-// Stack allocator for activations and temporaries: memory is taken at the end and released from it.
+// Stack allocator for activations and temporaries: memory is taken from the end and released down
+// to a mark.
 //
 //   |input|...saved by layer 0...|...saved by layer 1...|temporaries|              |
 //                                                                    ^ mark()
 //
-// Nothing moves and nothing fragments: the next training step reuses the memory that this step
-// released ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). The memory is a
-// backend's, allocated in chunks as needed.
+// Tensors never move, and memory does not fragment: the next training step reuses the memory that
+// this step released ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). On a host,
+// the arena reserves one range of addresses, whose pages the system commits when they are first
+// touched. A backend's memory is allocated in chunks as needed, as is a host's if the process has a
+// limit on addresses or the system counts reservations as memory.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +21,14 @@
 
 namespace tutti::training {
 
-// Bytes of memory that this process may use: the machine's memory, or the container's limit where
-// that is lower. The limit is read from `cgroups`.
+// Returns the number of bytes that this process may use: the machine's memory, or the container's
+// limit if that is lower. `cgroups` is the directory that holds the limit.
 size_t usable_memory(const std::string& cgroups = "/sys/fs/cgroup");
 
 class Arena {
  public:
-  // Holds at most `limit` bytes, and reserves none before the first take(). A null backend means
-  // the host's memory.
+  // Creates an arena of at most `limit` bytes, which allocates nothing before the first take(). A
+  // null `backend` means the host's memory.
   explicit Arena(size_t limit = usable_memory(), const Backend* backend = nullptr)
       : limit_(limit), backend_(backend) {}
   explicit Arena(const Backend* backend) : Arena(usable_memory(), backend) {}
@@ -37,21 +40,22 @@ class Arena {
   Tensor take(DType dtype, int64_t rows, int64_t cols);
 
   const Backend* backend() const { return backend_; }
-  // The bytes in use.
+  // Returns the number of bytes in use, which release() accepts.
   size_t mark() const { return used_; }
   // Releases everything that was taken since `mark`.
   void release(size_t mark);
 
-  // The most bytes that were in use at once.
+  // Returns the largest number of bytes that were ever in use at once.
   size_t high_water() const { return high_water_; }
 
  private:
-  // Chunks are filled in order. A tensor that does not fit into the rest of a chunk goes to the
-  // next.
+  // One allocation. Chunks are filled in order; a tensor that does not fit into the rest of a chunk
+  // goes to the next.
   struct Chunk {
     BackendMemory memory;
     size_t size = 0;
-    size_t used_before = 0;  // bytes in use in the earlier chunks when this one was begun
+    // bytes in use in the earlier chunks when this one got its first tensor
+    size_t used_before = 0;
   };
 
   void begin_chunk(size_t bytes);
@@ -65,7 +69,7 @@ class Arena {
   size_t high_water_ = 0;
 };
 
-// Releases at the end of a scope what was taken in it.
+// Releases, at the end of a scope, the memory that was taken in it.
 class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}

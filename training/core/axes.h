@@ -1,4 +1,5 @@
-// The axes of a mesh of ranks, one for each kind of parallelism, and where a rank stands on them.
+// The axes of a mesh of ranks, one for each kind of parallelism, and the coordinates of a rank on
+// them.
 #pragma once
 
 #include <array>
@@ -11,9 +12,9 @@
 
 namespace tutti::training {
 
-// In the order of ranks, fastest-varying first: the axes with the most traffic are innermost, so
-// that they stay inside a host (Narayanan et al., 2021: tensor parallelism inside the node,
-// pipelines across nodes).
+// Axes, from the fastest-varying with consecutive ranks to the slowest. The axes with the most
+// traffic come first, so that their ranks share a host (Narayanan et al., 2021: tensor parallelism
+// inside the node, pipelines across nodes).
 enum class Axis { tensor, context, spatial, expert, data, pipeline };
 inline constexpr int kAxes = 6;
 inline constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis::spatial,
@@ -42,19 +43,19 @@ class AxisSet {
   uint32_t bits_ = 0;
 };
 
-// A batch's samples are sharded over the first set, and each sample over the second one: its tokens
-// over the context axis, its pixels over the spatial axis. Parameters are replicated along both,
-// and their gradients are partial sums, unless one rank owns the parameter (placement.h). The
-// expert axis is a part of data parallelism: the data ranks that own different experts
-// (MeshPlace::experts).
+// Axes over which a batch is sharded. kSampleAxes divide its samples. A second set divides each
+// sample: the context axis its tokens, the spatial axis its pixels. Along the axes of both sets,
+// parameters are replicated and their gradients are partial sums, unless one rank owns the
+// parameter (placement.h). The expert axis is a part of data parallelism: it distinguishes the data
+// ranks that own different experts (MeshPlace::experts).
 inline constexpr AxisSet kSampleAxes = {Axis::expert, Axis::data};
 inline constexpr AxisSet kPartAxes = {Axis::context, Axis::spatial};
 inline constexpr AxisSet kBatchAxes = kSampleAxes | kPartAxes;
 
-// "tensor x data"; "no axis" for an empty set.
+// Returns the axes as text: "tensor x data", or "no axis" for an empty set.
 std::string name(AxisSet axes);
 
-// Shape of a grid of ranks.
+// Number of rows and columns of a grid of ranks.
 struct GridShape {
   int rows = 1;
   int columns = 1;
@@ -67,7 +68,7 @@ struct GridShape {
 struct MeshPlace {
   std::array<int, kAxes> sizes = {1, 1, 1, 1, 1, 1};
   std::array<int, kAxes> places = {};
-  // Number of columns of the grid that the ranks along the spatial axis form, row by row.
+  // Number of columns of the grid of ranks along the spatial axis; the grid is filled row by row.
   int grid_columns = 1;
   // The axes over which a mixture's experts are sharded (models/mixture.h). Empty: they are
   // replicated.
@@ -75,7 +76,7 @@ struct MeshPlace {
 
   int size(Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int place(Axis axis) const { return places[static_cast<size_t>(axis)]; }
-  // The same mesh at the places of rank `rank` of its world.
+  // Returns the place that rank `rank` has in the same mesh.
   MeshPlace of_rank(int rank) const {
     MeshPlace other = *this;
     for (size_t axis = 0; axis < sizes.size(); ++axis) {
@@ -84,8 +85,8 @@ struct MeshPlace {
     }
     return other;
   }
-  // Number of ranks along these axes together, and the number of this rank among them, in the order
-  // of the world.
+  // Return the number of ranks along these axes together, and the index of this rank among them, in
+  // the order of global ranks.
   int ranks_along(AxisSet axes) const {
     int ranks = 1;
     for (const Axis axis : kAllAxes) {
@@ -100,7 +101,7 @@ struct MeshPlace {
     }
     return number;
   }
-  // The axes along which there is one rank only.
+  // Returns the axes along which there is only one rank.
   AxisSet axes_of_one() const {
     AxisSet axes;
     for (const Axis axis : kAllAxes) {
@@ -108,7 +109,7 @@ struct MeshPlace {
     }
     return axes;
   }
-  // True if this rank is the first along each of the axes.
+  // Returns true if this rank is the first along each of the axes.
   bool first_along(AxisSet axes) const {
     for (const Axis axis : kAllAxes) {
       if (axes.has(axis) && place(axis) != 0) return false;

@@ -1,10 +1,10 @@
-// A backend: the memory space of tensors and the kernels that compute there. Modules see only
+// A backend: a memory space for tensors and the kernels that compute there. Modules see only
 // tensors and kernels (kernels/): each kernel runs in the memory space of its tensors. A null
 // Backend pointer means the host's memory with the CPU's kernels. training/README.md explains how
 // to add a backend.
 //
-// A backend has one stream: it runs what is submitted in order, possibly asynchronously. A result
-// for the host is a Later (later.h), which is the event that the host may wait for.
+// A backend has one stream, which runs submitted work in order, possibly asynchronously. Results
+// for the host are of type Later (later.h), on which the host can wait.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace tutti::training {
 
 struct KernelTable;
 
-// Freed with the last copy of the pointer.
+// Memory that is freed with the last copy of the pointer.
 using BackendMemory = std::shared_ptr<std::byte[]>;
 
 class Backend {
@@ -26,13 +26,14 @@ class Backend {
   // Returns uninitialized memory, aligned at least to a cache line. Throws Error(system) when out
   // of memory.
   virtual BackendMemory allocate(size_t bytes) const = 0;
-  // Copying and filling are kernels (kernels/elementwise.h).
+  // Returns the backend's kernels; copies and fills are kernels too (kernels/elementwise.h).
   virtual const KernelTable& kernels() const = 0;
-  // Blocks until everything submitted so far is done.
+  // Blocks until all submitted work is complete.
   virtual void synchronize() const = 0;
 };
 
-// Memory of `backend`; null: the host's, whose pages are committed on first touch.
+// Allocates memory of `backend`; null means the host's memory, whose pages the system commits on
+// first touch.
 BackendMemory allocate(const Backend* backend, size_t bytes);
 
 }  // namespace tutti::training

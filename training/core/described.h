@@ -1,5 +1,5 @@
-// A struct that is read from a configuration: one function maps each member of the configuration to
-// a value of the struct.
+// Reads a struct from a configuration: for each member of the configuration, one function converts
+// between the JSON value and the struct's value.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,17 @@ template <typename Config>
 struct Described {
   using Describe = void (*)(Schema& schema, Config& config);
 
-  std::string prefix;  // "model", for messages
-  std::string tag;     // the member that names the kind: "kind"
-  std::string name;    // the value of that member: "gpt2"
+  std::string prefix;  // name of the configuration for messages, such as "model"
+  std::string tag;     // the member that names the kind, such as "kind"
+  std::string name;    // the value of that member, such as "gpt2"
   Describe describe;
   Config defaults = {};
-  Config (*complete)(Config config) = nullptr;  // derives values from other members
+  // if set, derives values from other members after reading
+  Config (*complete)(Config config) = nullptr;
 
   static constexpr double kLargestSize = 1 << 24;
 
-  // Returns the defaults, overridden by `configuration`. Throws as Schema::read() does.
+  // Returns the default values, overridden by `configuration`. Throws as Schema::read() does.
   Config read(const Json& configuration) const {
     Config config = defaults;
     Schema schema(kLargestSize);
@@ -34,7 +35,7 @@ struct Described {
     schema.read(own, "", prefix);
     return complete == nullptr ? config : complete(std::move(config));
   }
-  // Returns all members, the tag included.
+  // Returns all members as JSON, including the tag.
   Json write(Config config) const {
     Schema schema;
     describe(schema, config);

@@ -1,6 +1,6 @@
-// Number of tokens that each layer's experts get in a step, over all ranks' micro-batches. Counts
-// are integers, so the order of their sums does not matter. Routers (modules/router.h) measure the
-// experts' balance by them.
+// Counts the tokens that each layer's experts get in a step, over all ranks and micro-batches. The
+// counts are integers, so the order of summation does not matter. Routers (modules/router.h) use
+// them to measure how evenly the experts are loaded.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace tutti::training {
 
 class ExpertLoad {
  public:
-  // Sums integers over all ranks that have other tokens or layers. Collective.
+  // Collective. Sums `numbers` over all ranks that have other tokens or layers.
   using Sum = std::function<void(std::span<int64_t> numbers)>;
 
-  // `is_needed`: backward reads the step's counts (a balance loss of the whole batch).
-  // `bias_rate`: see move_bias().
+  // `is_needed`: true if backward reads the step's counts (a balance loss of the whole batch).
+  // `bias_rate`: step size of move_bias().
   ExpertLoad(int64_t layers, int64_t experts, bool is_needed, double bias_rate = 0)
       : layers_(layers),
         experts_(experts),
@@ -35,19 +35,21 @@ class ExpertLoad {
     numbers_.assign(numbers_.size(), 0);
     is_known_ = false;
   }
-  // Counts more choices of a layer's expert, or more choices of a layer that were dropped because
-  // their expert was full. Has no effect once the step's counts are shared.
+  // Adds `count` choices of a layer's expert, or `count` choices that were dropped because the
+  // expert was full. Has no effect after share().
   void add(int64_t layer, int64_t expert, int64_t count) {
     if (!is_known_) numbers_[place(layer, expert)] += count;
   }
   void add_dropped(int64_t layer, int64_t count) { add(layer, experts_, count); }
 
-  // Ends counting and sums the numbers over all ranks. Collective at its first call in a step.
+  // Ends counting and sums the numbers over all ranks. The first call in a step is collective;
+  // later calls return at once.
   void share() {
     if (std::exchange(is_known_, true)) return;
     if (sum_) sum_(numbers_);
   }
-  // After share(): number of times an expert was chosen, dropped choices included.
+  // Returns the number of times an expert was chosen, including dropped choices. Valid after
+  // share().
   int64_t of(int64_t layer, int64_t expert) const { return numbers_[place(layer, expert)]; }
   std::vector<std::vector<int64_t>> by_layer() const {
     std::vector<std::vector<int64_t>> all(static_cast<size_t>(layers_));
@@ -58,13 +60,15 @@ class ExpertLoad {
     }
     return all;
   }
-  // The bias is added to a layer's scores for the choice of experts only.
+  // Returns the bias of each expert of a layer. It is added to the scores only when experts are
+  // chosen.
   std::span<float> bias(int64_t layer) {
     return std::span(bias_).subspan(static_cast<size_t>(layer * experts_),
                                     static_cast<size_t>(experts_));
   }
-  // Call after a step. Raises the bias of experts with fewer choices than the mean and lowers the
-  // others' (Wang et al.: Auxiliary-loss-free load balancing, 2024). All ranks compute the same.
+  // Call after a step. Raises the bias of experts that were chosen less often than the mean and
+  // lowers that of the others (Wang et al.: Auxiliary-loss-free load balancing, 2024). All ranks
+  // compute the same result.
   void move_bias() {
     if (bias_rate_ == 0) return;
     for (int64_t layer = 0; layer < layers_; ++layer) {
@@ -77,7 +81,7 @@ class ExpertLoad {
       }
     }
   }
-  // Number of choices that were dropped in all layers.
+  // Returns the number of choices that were dropped in all layers.
   int64_t dropped() const {
     int64_t sum = 0;
     for (int64_t layer = 0; layer < layers_; ++layer) sum += of(layer, experts_);

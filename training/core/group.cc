@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kFirst = 0;
 
-// "CODE TEXT", as decoded() reads it.
+// Returns "CODE TEXT", which decoded() parses.
 std::string encoded(ErrorCode code, const std::string& text) {
   return std::to_string(static_cast<int>(code)) + ' ' + text;
 }
@@ -27,7 +27,7 @@ Error decoded(const std::string& words, const std::string& failed, const ErrorDe
   return Error(static_cast<ErrorCode>(code), failed + words.substr(words.find(' ') + 1), detail);
 }
 
-// "ok RESULT", or an encoded error.
+// Prefix of a result; errors are encoded as "CODE TEXT".
 constexpr std::string_view kGood = "ok ";
 
 std::string outcome_of(const std::function<std::string()>& work) {
@@ -45,11 +45,11 @@ void wait_for_all(const Group& group) {
     group.gather_to_first("");
     group.from_first("");
   } catch (const Error&) {
-    // A rank has died or left meanwhile; the caller's own error is the one to report.
+    // A rank has died or left meanwhile; this function's caller reports its own error.
   }
 }
 
-// The text of the rank `root`, on every rank.
+// Collective. Returns the text of rank `root` on every rank.
 std::string text_of(Communicator& communicator, int root, std::string text) {
   std::array<uint64_t, 1> size = {text.size()};
   communicator.broadcast(std::span<uint64_t>(size), root);
@@ -61,7 +61,7 @@ std::string text_of(Communicator& communicator, int root, std::string text) {
   return text;
 }
 
-// The error of the lowest rank that has one.
+// Returns the error of the lowest rank that has one.
 std::optional<Error> first_error(Communicator& communicator, const std::optional<Error>& own) {
   const int none = communicator.size();
   std::array<int32_t, 1> first = {own ? communicator.rank() : none};
@@ -120,7 +120,7 @@ void throw_on_all(Communicator& communicator, const Error& error) {
   try {
     communicator.barrier();
   } catch (const Error&) {
-    // A rank has died or left meanwhile; the caller's own error is the one to report.
+    // A rank has died or left meanwhile; the caller's own error is thrown.
   }
   throw error;
 }

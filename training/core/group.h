@@ -1,8 +1,8 @@
-// Exchange of anything but tensors among ranks that train together: texts, the result of work that
-// one rank did for all of them, and errors, which all of them throw.
+// Exchanges texts and errors among ranks that train together.
 //
-// No rank throws before every rank has reached the call: the first one to leave would abort the
-// communicator, and the others would report that instead of the error.
+// If one rank has an error, all ranks throw it, and none before all have reached the call: a rank
+// that left early would abort the communicator, and the others would report the abort instead of
+// the error.
 #pragma once
 
 #include <functional>
@@ -15,21 +15,24 @@
 
 namespace tutti::training {
 
-// Collective. Returns the texts of all ranks, in the order of ranks, on rank 0; nothing elsewhere.
+// Collective. Returns the texts `own` of all ranks, in rank order, on rank 0; returns nothing
+// elsewhere.
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own);
-// Collective. Returns the texts of all ranks on every rank. No text may contain a zero.
+// Collective. Returns the texts `own` of all ranks on every rank. A text must not contain a zero
+// byte.
 std::vector<std::string> texts_of_all(Communicator& communicator, const std::string& own);
 // Collective. Returns rank 0's text on every rank.
 std::string text_of_first(Communicator& communicator, std::string text);
 
 // Collective. Returns if no rank has an error. Otherwise every rank throws: its own error, or that
-// of the lowest rank that has one.
+// of the lowest rank with an error.
 void throw_any(Communicator& communicator, const std::optional<Error>& own);
 
-// Collective. Throws `error`, which every rank has.
+// Collective. Throws `error`, which must be the same on every rank.
 [[noreturn]] void throw_on_all(Communicator& communicator, const Error& error);
 
-// Returns make(). If make() throws an Error, all ranks throw: make() must fail on all or on none.
+// Returns make(). If make() throws an Error, all ranks throw: make() must fail on all ranks or on
+// none.
 template <typename Make>
 auto made_on_all(Communicator& communicator, Make&& make) {
   try {
@@ -39,22 +42,24 @@ auto made_on_all(Communicator& communicator, Make&& make) {
   }
 }
 
-// The ranks that save and resume together, or a single process. Both functions are collective.
+// The ranks that save and resume together, or a single process. Calls of its members are
+// collective.
 struct Group {
   int rank = 0;
   int size = 1;
-  std::function<std::vector<std::string>(std::string)> gather_to_first;  // as gather_texts()
-  std::function<std::string(std::string)> from_first;                    // as text_of_first()
+  // does what gather_texts() does
+  std::function<std::vector<std::string>(std::string)> gather_to_first;
+  std::function<std::string(std::string)> from_first;  // does what text_of_first() does
 };
 
-// A group of one process.
+// Returns a group of one process.
 Group group_of_one();
-// A group of the communicator's ranks. The communicator must outlive the group.
+// Returns the group of the communicator's ranks. The communicator must outlive the group.
 Group group_of(Communicator& communicator);
 
-// Collective. Runs `work` on rank 0 and returns the result of `work` on every rank. If `work`
-// throws an Error, every rank throws that Error, with `failed` as prefix ("the checkpoint of step 3
-// was not saved: ").
+// Collective. Runs `work` on rank 0 and returns its result on every rank. If `work` throws an
+// Error, every rank throws that Error, with `failed` as prefix ("the checkpoint of step 3 was not
+// saved: ").
 std::string done_by_first(const Group& group, const std::string& failed,
                           const std::function<std::string()>& work);
 

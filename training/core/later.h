@@ -7,14 +7,13 @@
 
 namespace tutti::training {
 
-// Used by one thread at a time.
+// A value of type T that may not be computed yet. One thread at a time may use it.
 template <typename T>
 class Later {
  public:
-  // A value that is ready.
-  // NOLINTNEXTLINE(google-explicit-constructor)
+  // Creates a value that is ready. NOLINTNEXTLINE(google-explicit-constructor)
   Later(T value = {}) : value_(std::move(value)) {}
-  // A value that `wait` returns. Each copy calls `wait` once, on its first get().
+  // Creates a value that `wait` returns. Each copy calls `wait` once, on its first get().
   static Later when(std::function<T()> wait) {
     Later later;
     later.wait_ = std::move(wait);
@@ -33,7 +32,7 @@ class Later {
 
 // Loss of a micro-batch's targets.
 struct Loss {
-  double sum = 0;       // over counted targets, in nats (regression: squared errors)
+  double sum = 0;       // sum over counted targets, in nats (regression: sum of squared errors)
   int64_t correct = 0;  // targets whose class had the largest logit
 };
 

@@ -23,7 +23,7 @@ void check(const LayoutOptions& options) {
               {.remedy = "use at least 1 of each"});
 }
 
-// True if all tensor ranks have the same number of elements.
+// Returns true if all tensor ranks have the same number of elements.
 bool is_cut_evenly(const ParameterSpec& spec) {
   if (spec.placement.owner.axes.has(Axis::tensor) && spec.mesh.size(Axis::tensor) > 1) return false;
   for (const Cut& cut : spec.placement.cuts) {
@@ -80,7 +80,7 @@ class Filler {
   }
 
  private:
-  // Depends on this group alone: the ranks of a group may differ in their other groups.
+  // Depends on this group alone, because the ranks of a group may differ in their other groups.
   bool is_full(size_t group, int unit) const {
     const Bucket& bucket = open_[group];
     if (bucket.parameters.empty()) return false;
@@ -89,7 +89,8 @@ class Filler {
            (has_first_[group] ? options_.bucket_elements : options_.first_bucket_elements);
   }
 
-  // The group's open bucket stays open and continues to take the parameters around this one.
+  // Adds a bucket for this parameter. The group's open bucket continues to take the parameters
+  // before and after it.
   void add_alone(int parameter, size_t group) {
     Bucket open = std::exchange(open_[group], {});
     const bool has_first = has_first_[group];
@@ -113,7 +114,7 @@ class Filler {
 
   const std::vector<ParameterSpec>& specs_;
   const LayoutOptions& options_;
-  std::vector<Bucket> open_;  // by group
+  std::vector<Bucket> open_;  // by group: the bucket that is being filled
   std::vector<bool> has_first_;
   Layout layout_;
 };
@@ -122,7 +123,8 @@ class Filler {
 
 GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters) {
-  using Key = std::pair<AxisSet, bool>;  // axes of the sum; true: replicated, kept apart
+  // axes of the sum, and true for replicated parameters in a group of their own
+  using Key = std::pair<AxisSet, bool>;
   const bool copies_apart = !std::ranges::all_of(specs, is_cut_evenly);
   std::map<Key, std::vector<int>> by_key;
   for (const int parameter : parameters) {

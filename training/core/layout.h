@@ -1,5 +1,6 @@
-// Location of each parameter: the one description that data parallelism, every ZeRO stage,
-// optimizers and checkpoints read. It is a value that a pure function creates.
+// The location of each parameter in memory and its owner. Data parallelism, every ZeRO stage,
+// optimizers and checkpoints all read this one description. It is a value that a pure function
+// creates.
 //
 // Parameters are packed into buckets, in the order in which backward finishes them (the last layer
 // first). Every bucket is divided evenly among `ranks` owners, so that reduce-scatter and
@@ -9,9 +10,9 @@
 //   |ln_f.bias|ln_f.weight|pad| |h.1.mlp.c_proj.bias|h.1.mlp.c_proj.weight|pad|
 //   |--- rank 0 ---|-- rank 1 --| |-------- rank 0 ---------|------- rank 1 --|
 //
-// Parameters and shards start at multiples of kAlignment elements; the gaps between are zero.
+// Parameters and shards start at multiples of kAlignment elements; the gaps between them are zero.
 //
-// Parameters form groups by the ranks over which their gradients are summed. Each group has its own
+// Parameters whose gradients are summed over the same ranks form a group. Each group has its own
 // buckets and its own number of owners.
 #pragma once
 
@@ -26,8 +27,8 @@
 
 namespace tutti::training {
 
-// In elements: a cache line of 16-bit values. The end of a shard never cuts an aligned block of
-// this size.
+// Alignment in elements: a cache line of 16-bit values. A shard never ends inside an aligned block
+// of this size.
 inline constexpr int64_t kAlignment = 32;
 constexpr int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -36,8 +37,8 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
 // Groups of parameters by the axes over which their gradients are summed (Placement::summed_over).
 // The first group is that of the batch's axes.
 struct GroupTable {
-  std::vector<AxisSet> axes = {kBatchAxes};  // of each group
-  std::vector<int> group_of;                 // by parameter
+  std::vector<AxisSet> axes = {kBatchAxes};  // by group: axes over which its gradients are summed
+  std::vector<int> group_of;                 // by parameter: index of its group
 };
 // Returns the groups of these parameters. Where tensor ranks have unequal parts of a model, the
 // replicated parameters form a group of their own: mixed buckets would differ in length between
@@ -46,15 +47,18 @@ GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters);
 
 struct LayoutOptions {
-  std::vector<int> ranks = {1};             // by group: number of owners of each bucket
-  int64_t bucket_elements = 1 << 20;        // a bucket is closed when it has this many
-  int64_t first_bucket_elements = 1 << 16;  // of the first bucket: its communication starts early
-  bool bucket_per_unit = false;             // instead: one bucket for each of the model's units
+  std::vector<int> ranks = {1};       // by group: number of owners of each bucket
+  int64_t bucket_elements = 1 << 20;  // a bucket is closed when it has this many elements
+  // size of the first bucket: smaller, so that communication starts early
+  int64_t first_bucket_elements = 1 << 16;
+  // true: each of the model's units gets one bucket, whatever its size
+  bool bucket_per_unit = false;
   // Parameters and shards start at multiples of this many elements; a multiple of kAlignment.
   int64_t alignment = kAlignment;
-  // Ascending; a pipeline stage's. The slots of others have no elements. None: all parameters.
+  // The parameters in the layout, ascending: those of a pipeline stage. The slots of other
+  // parameters have no elements. None: all parameters.
   std::optional<std::vector<int>> parameters;
-  std::vector<int> groups;  // by parameter; empty: all are in the first group
+  std::vector<int> groups;  // by parameter: its group; empty: all are in the first group
   std::vector<int> alone;   // parameters that get a bucket of their own
 };
 
@@ -70,8 +74,8 @@ struct Bucket {
   int64_t size = 0;             // with gaps; a multiple of ranks * alignment
   std::vector<int> parameters;  // in the order of their offsets
   int group = 0;
-  int ranks = 1;             // owners
-  int64_t owned_offset = 0;  // of its shard, in the owner's arrays of shards
+  int ranks = 1;             // number of owners
+  int64_t owned_offset = 0;  // offset of the bucket's shard in the owner's arrays of shards
 
   int64_t shard_size() const { return size / ranks; }
 };
@@ -79,25 +83,26 @@ struct Bucket {
 // Part of one parameter that one rank owns.
 struct Piece {
   int parameter = 0;
-  int64_t first = 0;  // first element, in this rank's slice of the parameter
+  int64_t first = 0;  // index of the first element in this rank's slice of the parameter
   int64_t count = 0;
   int bucket = 0;
-  int64_t bucket_offset = 0;  // of its first element, from the start of the bucket
-  int64_t owned_offset = 0;   // of its first element, in the owner's arrays
+  int64_t bucket_offset = 0;  // offset of the first element from the start of the bucket
+  int64_t owned_offset = 0;   // offset of the first element in the owner's arrays
 };
 
 struct Layout {
   int64_t size = 0;         // elements of all buckets, gaps included
-  int64_t owned_size = 0;   // of an owner's arrays
+  int64_t owned_size = 0;   // elements of each of an owner's arrays
   std::vector<Slot> slots;  // by parameter
   std::vector<Bucket> buckets;
 
-  // The pieces that a rank owns, in the order of the buckets. owners[g] is the rank's number among
-  // the owners of group g.
+  // Returns the pieces that a rank owns, in the order of the buckets. owners[g] is the rank's index
+  // among the owners of group g.
   std::vector<Piece> pieces(const std::vector<int>& owners) const;
 };
 
-// Throws Error(invalid_argument) for invalid options.
+// Computes the layout of the parameters `specs`. Throws Error(invalid_argument) for invalid
+// options.
 Layout make_layout(const std::vector<ParameterSpec>& specs, const LayoutOptions& options);
 
 }  // namespace tutti::training

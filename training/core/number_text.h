@@ -1,4 +1,4 @@
-// Numbers as text that reads back as the same number.
+// Formats numbers as text that reads back as the same number.
 #pragma once
 
 #include <array>

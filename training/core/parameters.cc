@@ -35,11 +35,12 @@ void check_placement(const ParameterSpec& spec) {
   }
 }
 
-// Box, Muller: A note on the generation of random normal deviates, 1958. Elements 2k and 2k + 1
-// come from one pair of uniform numbers.
+// Returns a normally distributed number (Box, Muller: A note on the generation of random normal
+// deviates, 1958). Elements 2k and 2k + 1 come from one pair of uniform numbers.
 double normal_value(uint64_t seed, uint64_t stream, uint64_t index) {
   const auto uniform = [&](uint64_t i) {
-    return static_cast<double>((random_bits(seed, stream, i) >> 11) + 1) * 0x1p-53;  // (0, 1]
+    // uniform in (0, 1]
+    return static_cast<double>((random_bits(seed, stream, i) >> 11) + 1) * 0x1p-53;
   };
   const uint64_t pair = index / 2 * 2;
   const double radius = std::sqrt(-2 * std::log(uniform(pair)));

@@ -18,35 +18,36 @@
 
 namespace tutti::training {
 
-// Initial value of a parameter. Element i of the whole parameter named n depends on (seed, n, i)
-// alone, so any rank can compute any part of it.
+// Distribution of a parameter's initial values. Element i of the whole parameter named n depends on
+// (seed, n, i) alone, so any rank can compute any part.
 struct Initial {
   enum class Kind { constant, normal, uniform };
   Kind kind = Kind::constant;
-  double scale = 0;  // the constant; the standard deviation; the limit of [-scale, scale)
+  double scale = 0;  // the constant, the standard deviation, or the limit of [-scale, scale)
 };
 
 struct ParameterSpec {
   std::string name;
-  std::vector<int64_t> shape;  // of the whole parameter, independent of cuts
+  std::vector<int64_t> shape;  // shape of the whole parameter, however it is cut
   Initial initial;
-  int unit = 0;        // first of the model's units that uses it
-  bool decays = true;  // weight decay: usually matrices only
+  int unit = 0;        // index of the first unit that uses the parameter
+  bool decays = true;  // true if weight decay applies: usually to matrices only
   Placement placement;
-  MeshPlace mesh;  // place of this rank
+  MeshPlace mesh;  // place of this rank in the mesh
   // The parameter is the weight of a dense layer, outputs x inputs: its gradient is a sum of outer
   // products, one for each row that the layer computes.
   bool is_dense = false;
-  // Its layers also compute with values in blocks of few bits (Parameter::quantized).
+  // True if the layer also accepts values in blocks of few bits (Parameter::quantized).
   bool is_quantizable = false;
 
-  int64_t count() const;  // elements of the whole
-  // This rank's part. Its matrix in memory has the first dimension as rows and the product of the
-  // others as columns; a vector is one row.
+  int64_t count() const;  // Returns the number of elements of the whole parameter.
+  // Returns this rank's part. Its matrix in memory has the first dimension as rows and the product
+  // of the others as columns; a vector is one row.
   Slice slice() const { return slice_of(shape, placement, mesh); }
   int64_t local_count() const { return slice().count(); }
   int64_t local_rows() const { return shape.size() < 2 ? 1 : slice().shape().front(); }
-  // Its stream of random numbers, which depends on its name alone and is the same on every machine.
+  // Returns the number of the parameter's random stream, which depends on its name alone and is the
+  // same on every machine.
   uint64_t stream() const;
 };
 
@@ -57,41 +58,45 @@ struct QuantizedMatrix;  // kernels/quantized_weights.h
 // resident.
 struct Parameter {
   Tensor value;
-  Tensor gradient;  // backward adds to it
-  // Deterministic mode, experts only: gradients of other ranks' micro-batches, one for each rank.
+  Tensor gradient;  // backward adds to this tensor
+  // Deterministic mode, experts only: the gradients from other ranks' micro-batches, one for each
+  // rank.
   std::vector<Tensor> other_gradients = {};
-  // Backward adds rows to these instead of adding to the gradient where the gradient is sent as its
-  // factors. Null elsewhere.
+  // Not null where the gradient is sent as its factors: backward then adds rows to these instead of
+  // adding to the gradient.
   FactorRows* factors = nullptr;
-  // The values in blocks of few bits, for models that are not trained; `value` is then empty.
+  // The values in blocks of few bits, in models that are not trained. If set, `value` is empty.
   const QuantizedMatrix* quantized = nullptr;
 
   int sources() const { return 1 + static_cast<int>(other_gradients.size()); }
-  // The gradient from the micro-batches of number `source` among the ranks whose rows the parameter
-  // computes with.
+  // Returns the gradient from the micro-batches of rank `source`, counted among the ranks whose
+  // rows the parameter computes with.
   Tensor gradient_of(int source) const {
     if (source == 0 || other_gradients.empty()) return gradient;
     return other_gradients[static_cast<size_t>(source - 1)];
   }
 };
 
-// A later unit's use of a parameter (tied embeddings). Its gradient may have memory of its own, so
-// that the two uses are added up separately: on one rank, or on two stages of a pipeline.
+// A later unit's use of a parameter (tied embeddings). Its gradient may have its own memory, so
+// that the gradients of the two uses are summed separately, on one rank or on two stages of a
+// pipeline.
 struct SharedUse {
   int parameter = 0;
   int unit = 0;
   Parameter view;
 };
 
-// Not copyable: modules hold addresses in it.
+// All parameters of a model. Not copyable: modules hold addresses in it.
 class ParameterTable {
  public:
-  // For the rank at this place: the table has its parts of cut parameters.
+  // Creates the table of the rank at place `mesh`: it contains that rank's parts of sharded
+  // parameters.
   explicit ParameterTable(const MeshPlace& mesh = {}) : mesh_(mesh) {}
   ParameterTable(const ParameterTable&) = delete;
   ParameterTable& operator=(const ParameterTable&) = delete;
 
-  // Modules with cut parameters read here how many ranks share them.
+  // Returns this rank's place in the mesh, from which modules learn how many ranks share a sharded
+  // parameter.
   const MeshPlace& mesh() const { return mesh_; }
   // Adds a parameter to the unit that begin_unit() named last. `shape` is that of the whole
   // parameter. Throws Error(invalid_argument) for a name that exists already, and for an impossible
@@ -100,7 +105,7 @@ class ParameterTable {
                        Placement placement = {});
   // Marks the parameter that was added last (ParameterSpec::is_dense).
   void mark_dense() { specs_.back().is_dense = true; }
-  // The same for ParameterSpec::is_quantizable.
+  // Marks the parameter that was added last (ParameterSpec::is_quantizable).
   void mark_quantizable() { specs_.back().is_quantizable = true; }
   void begin_unit(int unit) { unit_ = unit; }
   // Declares that the current unit also uses a parameter of an earlier unit; returns the unit's own
@@ -110,7 +115,7 @@ class ParameterTable {
   int size() const { return static_cast<int>(specs_.size()); }
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   const Parameter& at(int index) const { return views_.at(static_cast<size_t>(index)); }
-  // Points all handles on a parameter at memory, or at nothing.
+  // Points all handles on parameter `index` at `value`, which may be empty.
   void set_value(int index, Tensor value);
   void set_gradient(int index, Tensor gradient);
   void set_other_gradients(int index, std::vector<Tensor> others) {
@@ -119,13 +124,13 @@ class ParameterTable {
   void set_factors(int index, FactorRows* factors) {
     views_.at(static_cast<size_t>(index)).factors = factors;
   }
-  // For all handles on a parameter.
+  // Sets the quantized values of all handles on parameter `index`.
   void set_quantized(int index, const QuantizedMatrix* values);
   std::deque<SharedUse>& shared_uses() { return shared_uses_; }
   const std::deque<SharedUse>& shared_uses() const { return shared_uses_; }
-  // The gradients of a parameter's shared uses that have memory of their own.
+  // Returns the gradients of a parameter's shared uses that have their own memory.
   std::vector<Tensor> gradients_apart(int index) const;
-  // The parameters that a unit uses, shared ones included; empty for an unknown unit.
+  // Returns the parameters that a unit uses, including shared ones; nothing for an unknown unit.
   const std::vector<int>& used_by(int unit) const;
 
  private:
@@ -134,14 +139,14 @@ class ParameterTable {
   MeshPlace mesh_;
   std::vector<ParameterSpec> specs_;
   std::unordered_set<std::string> names_;
-  std::deque<Parameter> views_;  // stable addresses
+  std::deque<Parameter> views_;  // addresses of elements are stable
   std::deque<SharedUse> shared_uses_;
   std::vector<std::vector<int>> uses_;
   int unit_ = 0;
 };
 
-// Writes numbers first, first + 1, ... of the infinite series that `initial`, `seed` and `stream`
-// define.
+// Writes elements first, first + 1, ... of the infinite series that `initial`, `seed` and `stream`
+// define to `values`.
 void draw(const Initial& initial, uint64_t seed, uint64_t stream, int64_t first,
           std::span<float> values);
 // Writes elements [first, first + values.size()) of this rank's slice of the initial value.

@@ -1,10 +1,11 @@
 // The context of one micro-batch on its way through a model, passed to every module's calls.
 //
-// A module is a value with parameters (handles), no state of its own:
+// A module is a value with handles to its parameters and no other state:
 //   forward(pass, input, saved)                    -> output; `saved` gets what backward needs
 //   backward_input(pass, output_gradient, saved)   -> dLoss/dInput
 //   backward_weight(pass, saved)                   adds dLoss/dParameter to the gradients
-// so that several micro-batches may be in flight at once (pipelines), each with its own `saved`.
+//
+// Several micro-batches may therefore be in flight at once (pipelines), each with its own `saved`.
 // backward_weight may run at once or be deferred (Pass::finish), as zero-bubble schedules do.
 //
 // Memory: outputs and saved activations come from the pass's arena; the caller that runs the units
@@ -32,54 +33,58 @@ class KeyValueCache;
 class Mesh;
 class TokenDeal;
 
-// Contents of a micro-batch. The memory belongs to the data source.
+// Contents of a micro-batch. The data source owns the memory.
 struct MicroBatch {
   int64_t samples = 0;
-  uint64_t first_sample = 0;  // its number among all samples since training began
-  // Language models: samples x context tokens; as many targets, or one per sample.
+  uint64_t first_sample = 0;  // index of the first sample among all samples since training began
+  // Language models: samples x context tokens. There are as many targets as tokens, or one target
+  // per sample.
   std::span<const int32_t> tokens;
-  // Input numbers of each sample: images are samples x (height * width * channels), in [0, 1].
+  // Input numbers of each sample. Images are samples x (height * width * channels), in [0, 1].
   std::span<const float> features;
-  // Targets below 0 are ignored (PyTorch's -100): no loss, no gradient, not counted.
+  // Targets. A negative one is ignored (PyTorch's -100): it has no loss and no gradient and is not
+  // counted.
   std::span<const int32_t> targets;
-  // Regression targets, which replace `targets`: samples x outputs.
+  // Regression targets, used instead of `targets`: samples x outputs.
   std::span<const float> float_targets;
-  // Where samples hold several documents: for each token, the position in its sample where its
-  // document begins; attention is limited to positions from there on. Empty: all 0.
+  // If samples contain several documents: for each token, the position in its sample at which its
+  // document begins. Attention sees only positions from there on. Empty: all 0.
   std::span<const int32_t> document_starts;
-  // This rank may have only some of the micro-batch's tokens (context parallelism, decoding with a
-  // cache): those in `ranges`, numbered sample after sample; each sample has `positions` in all. If
-  // `positions` is 0, all tokens are here.
+  // The ranges of the micro-batch's tokens that this rank has, if it does not have all (context
+  // parallelism, decoding with a cache). Tokens are numbered sample after sample, and each whole
+  // sample has `positions` tokens. If `positions` is 0, this rank has all tokens.
   std::span<const Share> ranges;
   int64_t positions = 0;
-  // The ranks that have the other tokens, where the context axis divides them.
+  // Division of the tokens over the ranks of the context axis; null if they are not divided.
   const TokenDeal* deal = nullptr;
-  // 1, or 0 for a micro-batch that only takes part in the communication inside units while other
-  // ranks still have micro-batches. It contributes exactly nothing: no loss, gradient or
-  // statistics.
+  // 1 for a normal micro-batch. 0 for a micro-batch without effect, which only takes part in the
+  // communication inside units while other ranks still have micro-batches: its loss, gradient and
+  // statistics are not counted.
   int weight = 1;
 
-  // Rows on this rank of a tensor that has `of_a_sample` rows for each whole sample.
+  // Returns the number of rows on this rank of a tensor that has `of_a_sample` rows for each whole
+  // sample.
   int64_t rows(int64_t of_a_sample) const {
     return positions > 0 ? std::ssize(tokens) : samples * of_a_sample;
   }
 };
 
-// Consecutive tokens of one sample, in rows from `row` on.
+// Consecutive tokens of one sample, in consecutive rows of a tensor starting at `row`.
 struct TokenRun {
   int64_t row = 0;
   int64_t sample = 0;
-  int64_t position = 0;  // of the first token, in its sample
+  int64_t position = 0;  // index of the first token in its sample
   int64_t count = 0;
 };
 
-// Calls body(run) for the tokens in `rows` of a micro-batch, in order.
+// Calls body(run) in order for each run of consecutive tokens of one sample in `rows` of a
+// micro-batch.
 template <typename Body>
 void for_each_run(const MicroBatch& batch, const Share& rows, const Body& body) {
   const int64_t here = std::ssize(batch.tokens);
   const Share all{0, here};
   const int64_t positions = batch.positions > 0 ? batch.positions : here / batch.samples;
-  int64_t row = 0;  // of the range's first token
+  int64_t row = 0;  // row of the range's first token
   for (const Share& range : batch.positions > 0 ? batch.ranges : std::span(&all, 1)) {
     const int64_t end = std::min(row + range.count, rows.first + rows.count);
     for (int64_t at = std::max(row, rows.first); at < end;) {
@@ -93,46 +98,48 @@ void for_each_run(const MicroBatch& batch, const Share& rows, const Body& body) 
   }
 }
 
-// A unit's own term of the minimized loss, besides the targets' losses.
+// A term that a unit adds to the minimized loss, besides the loss of the targets.
 struct NamedLoss {
   std::string name;
-  Later<double> sum;  // over the micro-batch's samples
+  Later<double> sum;  // sum over the micro-batch's samples
 };
 
-// A message to other ranks that a unit skips because the pass has no mesh.
+// A message that a unit would send to other ranks, but skips because the pass has no mesh.
 struct UnsentMessage {
   Axis axis = Axis::tensor;
   const char* call = "";  // a literal: "all_reduce", as Mesh::add_said() takes it
   double bytes = 0;       // bytes that the rank would send
 };
 
-// The part of a pass that is the same in whatever memory the micro-batch runs; constant once the
-// micro-batch has started.
+// The part of a pass that is the same in whatever memory space the micro-batch runs. It does not
+// change once the micro-batch has started.
 struct PassContext {
   const MicroBatch* batch = nullptr;
-  DType dtype = DType::f32;  // of activations
-  int slot = 0;              // index among the micro-batches in flight: units keep `saved` by slot
-  uint64_t seed = 0;         // for dropout and stochastic rounding
-  bool training = true;      // dropout and batch statistics are on
+  DType dtype = DType::f32;  // type of activations
+  int slot = 0;          // index among the micro-batches in flight; units keep one `saved` per slot
+  uint64_t seed = 0;     // seed of dropout and stochastic rounding
+  bool training = true;  // true if dropout and batch statistics are on
   // Format to which dense layers round the operands of their products (modules/linear.h).
   GemmFormat gemm_format = GemmFormat::none;
-  // Deterministic mode: number of slices of computations that tensor ranks share (slices.h); else
-  // 1.
+  // Deterministic mode: number of slices of the computations that tensor ranks share (slices.h);
+  // otherwise 1.
   int slices = 1;
-  // The ranks' groups, for communication inside units (parallel/mesh.h); null for a single rank.
-  // All ranks of a group run the same number of micro-batches through the unit, some of weight 0.
+  // The groups of ranks that communicate inside units (parallel/mesh.h); null for a single rank.
+  // All ranks of a group run the same number of micro-batches through the unit, some of them of
+  // weight 0.
   Mesh* mesh = nullptr;
-  // Without a mesh: collects the messages that units skip. Null: nothing is collected.
+  // If set, and there is no mesh, collects the messages that units skip.
   std::vector<UnsentMessage>* unsent = nullptr;
-  // Keys and values of the tokens before those of the micro-batch, which must be one range of one
-  // sample; backward is not supported.
+  // Keys and values of the tokens before those of the micro-batch (decoding). The micro-batch must
+  // then be one range of one sample, and backward is not supported.
   KeyValueCache* cache = nullptr;
-  // backward starts with loss_scale * d(sum of the targets' losses), and adds sample_scale * w *
-  // d(sum) for each named loss; the unit chooses the weight w.
+  // Factors by which backward multiplies gradients. The gradient of the targets' losses starts as
+  // loss_scale * d(sum). That of each named loss is sample_scale * w * d(sum), where the unit
+  // chooses the weight w.
   double loss_scale = 1;
   double sample_scale = 1;
 
-  // True for a micro-batch of weight 0.
+  // Returns true for a micro-batch of weight 0.
   bool weightless() const { return batch != nullptr && batch->weight == 0; }
   void leave_out(const UnsentMessage& message) const {
     if (unsent != nullptr && message.bytes > 0) unsent->push_back(message);
@@ -141,27 +148,30 @@ struct PassContext {
 
 struct Pass : PassContext {
   Arena& arena;
-  bool recomputing = false;  // this forward is a recomputation: running statistics stay unchanged
-  // Deferred work of backward_weight, in order; only if `split`.
+  // true if this forward is a recomputation, which must not change running statistics
+  bool recomputing = false;
+  // True if the work of backward_weight is deferred. It is then collected here in order.
   bool split = false;
   std::vector<std::function<void()>> weight_work = {};
-  // Set by the last unit's forward.
+  // Loss of the targets, which the last unit's forward sets.
   Later<Loss> loss = {};
-  // Set by forward of any unit.
+  // Losses of units, which forward of any unit may add.
   std::vector<NamedLoss> losses = {};
 
-  // Adds a loss that the unit has declared (Unit::losses); its mean over the step's samples is
-  // reported. The unit's own backward adds its gradient.
+  // Adds the sum of a loss that the unit has declared (Unit::losses) over the micro-batch's
+  // samples. The trainer reports its mean over the step's samples. The unit's own backward must add
+  // its gradient.
   void add_loss(std::string name, Later<double> sum) {
     losses.push_back({std::move(name), std::move(sum)});
   }
 
-  // The module computes with rows of other ranks, whose micro-batches may have weight 1 when this
-  // one has weight 0.
+  // True if the module also computes rows of other ranks, whose micro-batches may have weight 1
+  // when this one has weight 0.
   bool has_others_rows = false;
 
-  // Runs backward_weight of a module whose `saved` is complete: now, or deferred if `split`.
-  // Skipped for a micro-batch of weight 0, so that not even a NaN of it reaches the gradients.
+  // Runs `work`, the backward_weight of a module whose `saved` is complete: at once, or later if
+  // `split` is set. Skips it for a micro-batch of weight 0, so that not even a NaN reaches the
+  // gradients.
   template <typename Work>
   void finish(Work&& work) {
     if (weightless() && !has_others_rows) return;

@@ -1,4 +1,5 @@
-// Loops over the pieces that a rank owns, whose memory may be in files.
+// Interface of loops over the pieces that a rank owns when the pieces' memory may be stored in
+// files.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@ namespace tutti::training {
 
 struct OwnedPiece;
 
-// Parts of each element that a loop uses. It may change states.
+// The parts of each element that a loop uses. The loop may change the states.
 struct PieceParts {
   bool gradients = true;
   bool values = true;
@@ -16,21 +17,22 @@ struct PieceParts {
   bool states = true;
 };
 
-// Consecutive elements of a piece.
+// A range of consecutive elements of a piece.
 struct PieceRange {
   const OwnedPiece* owned = nullptr;
   int64_t first = 0;
   int64_t count = 0;
 };
 
-// Loads the memory that a loop uses. At most one loop runs at a time; its calls may come from any
-// thread.
+// Loads the memory that a loop uses before the loop uses it. At most one loop runs at a time; any
+// thread may call.
 class PieceLoopObserver {
  public:
   virtual ~PieceLoopObserver() = default;
-  // Starts a loop over these ranges, which must outlive it and are entered approximately in order.
+  // Starts a loop over these ranges. The ranges must outlive the loop, which enters them in
+  // approximately this order.
   virtual void begin_loop(std::span<const PieceRange> ranges, const PieceParts& parts) = 0;
-  // Blocks until range number `range` is in memory.
+  // Blocks until the memory of ranges[range] is loaded.
   virtual void enter(int64_t range) = 0;
   virtual void leave(int64_t range) = 0;
   virtual void end_loop() = 0;

@@ -80,11 +80,11 @@ Slice::Slice(std::vector<int64_t> shape, std::vector<Ranges> ranges)
   }
 }
 
-// Walks from the innermost dimension outwards. The run ends with the current range of the innermost
-// dimension that is cut.
+// Returns the run. Walks from the innermost dimension outwards; the run ends with the current range
+// of the innermost dimension that is cut.
 Slice::Run Slice::run_from(int64_t element) const {
   Run run{.whole = 0, .count = 0};
-  int64_t stride = 1;  // of the dimension, in the whole
+  int64_t stride = 1;  // distance of the dimension's elements in the whole
   for (size_t d = ranges_.size(); d-- > 0;) {
     int64_t index = element % shape_[d];
     element /= shape_[d];
@@ -134,7 +134,7 @@ bool Slice::overlaps(const Slice& other) const {
 }
 
 std::optional<Slice> Slice::in_blocks(int64_t block) const {
-  size_t folded = whole_.size();  // first of the merged dimensions
+  size_t folded = whole_.size();  // index of the first merged dimension
   int64_t inner = 1;              // product of the merged dimensions after the first
   for (int64_t all = 1; folded > 0 && (folded == whole_.size() || all % block != 0);) {
     inner = all;

@@ -1,5 +1,5 @@
-// Counter-based random numbers: a value depends on its coordinates alone, not on earlier draws, so
-// every rank can draw any part of the sequence, and all machines get the same.
+// Counter-based random numbers: a value depends on its coordinates alone, not on earlier draws.
+// Every rank can therefore draw any part of the sequence, and all machines get the same values.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ constexpr uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t index) {
   return mix_bits(mix_bits(mix_bits(seed + kGolden) + stream * kGolden) + index * kGolden);
 }
 
-// Uniform in [0, bound).
+// Maps random bits to a uniform integer in [0, bound).
 constexpr uint64_t scale_below(uint64_t bits, uint64_t bound) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * bound) >> 64);
 }
 
-// Uniform in [-limit, limit), on a grid of 2^24 values.
+// Maps random bits to a uniform number in [-limit, limit), on a grid of 2^24 values.
 constexpr float scale_symmetric(uint64_t bits, float limit) {
   return (static_cast<float>(bits >> 40) * 0x1p-23f - 1.0f) * limit;
 }

@@ -63,7 +63,7 @@ bool fits(Type type, const Json& value) {
   }
 }
 
-// Parses a word by type. A number that overflows becomes one that is out of every range.
+// Parses a word by type. A number that overflows becomes one that is outside every range.
 Json read_word(Type type, const std::string& word) {
   const char* const end = word.data() + word.size();
   if (type == Type::text) return word;

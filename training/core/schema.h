@@ -1,6 +1,6 @@
-// Schema of a configuration: a table of fields with name, description and limits. Each field is a
-// C++ value that is read from JSON or from the words of a command line, and written as JSON. Files,
-// options, the log and comparisons of configurations use the same table.
+// Schema of a configuration: a table of fields with names, descriptions and limits. Each field
+// refers to a C++ value, which is read from JSON or from the words of a command line and written as
+// JSON. Files, options, the log and comparisons of configurations use the same table.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,19 @@
 
 namespace tutti {
 
-// One value of a configuration. The setters return the field itself, for chaining.
+// One value of a configuration. Each setter returns the field itself, so that calls can be chained.
 class Field {
  public:
   enum class Type { truth, whole, number, text, wholes, numbers, texts };
   // Properties for command lines and for comparisons of configurations.
   struct Traits {
-    std::string flags;       // "--lr"; several: "--micro-batches,--accumulate"; empty: no option
-    bool flag_means = true;  // of a boolean: the value that its flag sets (--no-bias: false)
-    std::string alone;       // value of an option that is given without one
-    bool by_commas = false;  // the option's value is a list in one word: A,B
-    std::string group;       // heading in the help
-    std::string value_name;  // in the help: FILE
+    // option of the field: "--lr", or several: "--micro-batches,--accumulate"; empty: none
+    std::string flags;
+    bool flag_means = true;  // value that the flag of a boolean sets (--no-bias: false)
+    std::string alone;       // value of an option that is given without a value
+    bool by_commas = false;  // true if the option takes a list as one word: A,B
+    std::string group;       // heading under which the help lists the option
+    std::string value_name;  // placeholder of the value in the help: FILE
     bool shows_default = false;
   };
 
@@ -42,12 +43,12 @@ class Field {
   Field& group(std::string name);
   Field& value_name(std::string name);
   Field& show_default();
-  // Limits of a number, or of each number in a list. The default is from 0.
+  // Sets the limits of a number, or of each number in a list. The default lower limit is 0.
   Field& between(double low, double high);
   Field& at_least(double low) { return between(low, high_); }
-  // The allowed values of a text.
+  // Sets the allowed values of a text.
   Field& one_of(std::vector<std::string> choices);
-  // A tag for code that compares configurations, which defines its meaning.
+  // Sets a tag for code that compares configurations; that code defines its meaning.
   Field& role(std::string name);
 
   const std::string& key() const { return key_; }
@@ -55,19 +56,20 @@ class Field {
   const Traits& traits() const { return traits_; }
   Type type() const { return type_; }
   bool is_list() const { return type_ >= Type::wholes; }
-  const std::vector<std::string>& choices() const { return choices_; }  // empty: any
+  // empty: all values are allowed
+  const std::vector<std::string>& choices() const { return choices_; }
   const std::string& role() const { return role_; }
-  // Name for messages: its option without the dashes, or the key in that form.
+  // Returns the name for messages: the option without its dashes, or the key in the same form.
   std::string short_name() const;
 
-  // Returns null for an optional without a value.
+  // Returns the value; null for an optional without a value.
   Json get() const { return get_(); }
   // Sets the value. Null clears an optional and leaves other values unchanged. Throws
   // Error(invalid_argument) that states what is expected.
   void set(const Json& value) const;
   // Returns `value` if set() would accept it; otherwise throws as set() does.
   Json checked(const Json& value) const;
-  // Parses the words of a command line by the field's type into JSON. Throws
+  // Parses the words of a command line into JSON, by the field's type. Throws
   // Error(invalid_argument) for words that do not parse.
   Json from_words(const std::vector<std::string>& words) const;
 
@@ -86,36 +88,39 @@ class Field {
   std::string role_;
 };
 
-// Fields by their names; those with dots are members of members: "optimizer.lr".
+// A list of named fields. A name with dots refers to a nested object: "optimizer.lr" is the member
+// "lr" of "optimizer".
 class Schema {
  public:
-  // Integers have this upper limit unless a field sets another: products of sizes must not
-  // overflow.
+  // Creates an empty schema. Integers may be at most `largest_whole` unless a field sets another
+  // limit, so that products of sizes do not overflow.
   explicit Schema(double largest_whole = std::numeric_limits<double>::max())
       : largest_whole_(largest_whole) {}
-  // `value` must outlive the schema. It is a bool, a number, a std::string, a std::vector of
-  // numbers or strings, or a std::optional of one of them.
+  // Adds a field for the variable `value`, which must outlive the schema: a bool, a number, a
+  // std::string, a std::vector of numbers or strings, or a std::optional of one of these. `meaning`
+  // is the description.
   template <typename T>
   Field& add(const std::string& key, T& value, const std::string& meaning);
-  // `names` maps texts to the values of an enumeration.
+  // Adds a field for an enumeration; `names` maps texts to its values.
   template <typename E>
   Field& add(const std::string& key, E& value, std::vector<std::pair<std::string, E>> names,
              const std::string& meaning);
 
-  // For values that are not one variable: `set` throws Error(invalid_argument) that states what is
-  // expected.
+  // Adds a field for a value that is not a single variable. `set` throws Error(invalid_argument)
+  // that states what is expected.
   Field& add(const std::string& key, Field::Type type, std::function<Json()> get,
              std::function<void(const Json&)> set, const std::string& meaning);
 
   const std::deque<Field>& fields() const { return fields_; }
   std::deque<Field>& fields() { return fields_; }
-  const Field* find(std::string_view key) const;  // nullptr where there is none
+  const Field* find(std::string_view key) const;  // Returns nullptr for an unknown key.
 
-  // Sets the fields that `json` contains, and leaves the others. Throws Error(invalid_argument) for
-  // a member that is no field, with the nearest name, and for a value of another type or out of
-  // range; `where` is the source of `json`, `prefix` the name of the object.
+  // Sets the fields that `json` contains and leaves the others unchanged. Throws
+  // Error(invalid_argument) for a member that is not a field, suggesting the nearest name, and for
+  // a value of the wrong type or out of range. Errors mention `where`, the source of `json`, and
+  // `prefix`, the name of the object.
   void read(const Json& json, const std::string& where = {}, const std::string& prefix = {}) const;
-  // Returns all fields that have a value.
+  // Returns all fields that have a value as JSON.
   Json write() const;
 
  private:
@@ -130,9 +135,9 @@ class Schema {
   std::deque<Field> fields_;
 };
 
-// Finds a nested member of an object by a name with dots; nullptr if it is missing.
+// Finds a nested member of an object by its name with dots. Returns nullptr if it is missing.
 const Json* find_member(const Json& json, std::string_view key);
-// Creates missing objects on the way.
+// Sets a nested member of an object by its name with dots. Creates missing objects on the way.
 void set_member(Json& json, std::string_view key, Json value);
 void erase_member(Json& json, std::string_view key);
 
@@ -186,7 +191,8 @@ Field& Schema::add(const std::string& key, E& value, std::vector<std::pair<std::
     for (const auto& [name, one] : names) {
       if (one == value) return name;
     }
-    return static_cast<int64_t>(value);  // a value without a name, which only programs can choose
+    // an enumeration's value without a name, which only programs can set
+    return static_cast<int64_t>(value);
   };
   const auto set = [&value, names](const Json& json) {
     for (const auto& [name, one] : names) {

@@ -1,6 +1,6 @@
-// State that the parts of a replica keep from step to step. Each part shows its state to a visitor,
-// which writes it into a checkpoint or reads it from one (snapshot.cc), so a part that gains state
-// declares it itself.
+// State that the parts of a replica keep from step to step. Each part passes its state to a
+// visitor, which writes it into a checkpoint or reads it from one (snapshot.cc). A part that gains
+// state therefore only changes its own code.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,37 @@
 
 namespace tutti::training {
 
-// Relation between the ranks' copies of a row: equal (`same`); or different, and only their sum or
-// mean matters. If as many ranks resume as saved the row, each gets its own values again; otherwise
-// each gets an equal part of the sum, or the mean.
+// Relation between the ranks' copies of a row: all copies are equal (`same`), or they differ and
+// only their sum or mean matters. If the same number of ranks resumes as saved the row, each rank
+// gets its own values again. Otherwise each rank gets an equal part of the sum, or the mean.
 enum class RowKind { same, summed, averaged };
 
 class StateVisitor {
  public:
   virtual ~StateVisitor() = default;
-  // The step after which the state is saved, or was saved.
+  // Returns the step after which the state is saved, or was saved.
   virtual int64_t step() const = 0;
-  // True if state is written into a checkpoint; false if it is read from one.
+  // Returns true if state is written into a checkpoint, false if it is read from one.
   virtual bool saves() const = 0;
-  // True if the checkpoint has such a row; always true when saving.
+  // Returns true if the checkpoint has such a row; always true when saving.
   virtual bool has(const std::string& row) const = 0;
-  // A number that is equal on all ranks ("loss_scaler.scale"). It becomes `otherwise` if the
-  // checkpoint does not have it.
+  // Visits a number that is equal on all ranks ("loss_scaler.scale"). When reading a checkpoint
+  // that does not have it, sets it to `otherwise`.
   virtual void number(const std::string& name, double& value, double otherwise) = 0;
   virtual void number(const std::string& name, int64_t& value, int64_t otherwise) = 0;
-  // For each owned piece of a parameter, 1 x count elements: the tensor KIND.PARAMETER.
+  // Returns the 1 x count elements of an owned piece of a parameter, which belong to the tensor
+  // KIND.PARAMETER.
   using ValuesOf = std::function<Tensor(const OwnedPiece&)>;
   virtual void pieces(const std::string& kind, const ValuesOf& values_of) = 0;
-  // One element for each block of `block` elements of an owned piece's parameter; neither pieces
-  // nor slices may cut blocks. It is the tensor KIND.PARAMETER of one dimension. Parameters whose
-  // values are empty are skipped.
+  // Visits a tensor KIND.PARAMETER of one dimension for each parameter. It has one element for each
+  // block of `block` elements of the parameter; neither pieces nor slices may cut blocks.
+  // Parameters whose values are empty are skipped.
   virtual void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) = 0;
-  // A state of a whole parameter, 1 x count elements, which only this rank of those that share the
-  // parameter has: the tensor KIND.PARAMETER of that shape.
+  // Visits a state of a whole parameter, of 1 x count elements, that only this rank has among those
+  // that share the parameter. It is the tensor KIND.PARAMETER of that shape.
   virtual void whole(const std::string& kind, int parameter, const std::vector<int64_t>& shape,
                      Tensor values) = 0;
-  // 1 x count elements of f32, or of a narrower type.
+  // Visits a row of 1 x count elements of f32, or of a narrower type.
   virtual void row(const std::string& name, Tensor values, RowKind kind) = 0;
 };
 

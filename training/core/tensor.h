@@ -1,5 +1,5 @@
-// Views of matrices in any floating-point type. The leading dimensions of a tensor are the rows of
-// its matrix: samples x positions rows of `width` values.
+// Views of matrices of any floating-point type. All leading dimensions of a tensor together form
+// the rows of its matrix: samples x positions rows of `width` values.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ namespace tutti::training {
 
 class Backend;
 
-// Throws unless the memory is the host's: the host cannot access any other.
+// Throws unless the memory is the host's, which is the only memory that the host can access.
 inline void require_host(const Backend* backend) {
   if (backend != nullptr) {
     throw Error(ErrorCode::internal, "the host accesses a tensor in device memory");
   }
 }
 
-// True if the type's elements may be accessed as T: float is f32, double f64; the bits of 16-bit
-// floats and integers are any T of their size.
+// Returns true if the type's elements may be accessed as T: f32 as float, f64 as double, and
+// integers or the bits of 16-bit floats as any T of their size.
 template <typename T>
 constexpr bool has_elements(DType dtype) {
   if (std::is_same_v<T, float>) return dtype == DType::f32;
@@ -52,22 +52,22 @@ struct BasicTensor {
   bool contiguous() const { return stride == cols || rows <= 1; }
   bool empty() const { return size() == 0; }
 
-  // Rows and columns [first, first + count) of this tensor.
+  // Returns a view of rows or columns [first, first + count) of this tensor.
   BasicTensor row_range(int64_t first, int64_t count) const {
     return {at(first, 0), dtype, count, cols, stride, backend};
   }
   BasicTensor col_range(int64_t first, int64_t count) const {
     return {at(0, first), dtype, rows, count, stride, backend};
   }
-  // The same elements of a contiguous tensor, in rows of another length.
+  // Returns a view of the same elements of a contiguous tensor, in rows of another length.
   BasicTensor reshaped(int64_t new_rows, int64_t new_cols) const {
     return {data, dtype, new_rows, new_cols, new_cols, backend};
   }
   Bytes* at(int64_t row, int64_t col) const {
     return data + static_cast<size_t>(row * stride + col) * size_of(dtype);
   }
-  // All elements of a contiguous tensor. Throws Error(internal) if the memory is not the host's, or
-  // T is not the element type.
+  // Returns all elements of a contiguous tensor. Throws Error(internal) if the memory is not the
+  // host's, or T is not the element type.
   template <typename T>
   std::span<Element<T>> values() const {
     require_host(backend);
@@ -91,7 +91,7 @@ inline ConstTensor tensor_at(const void* data, DType dtype, int64_t rows, int64_
   return {static_cast<const std::byte*>(data), dtype, rows, cols, cols, backend};
 }
 
-// All elements of a contiguous tensor as a communication buffer.
+// Returns all elements of a contiguous tensor as a communication buffer.
 inline Buffer as_buffer(Tensor tensor) {
   return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
 }
@@ -99,7 +99,8 @@ inline ConstBuffer as_buffer(ConstTensor tensor) {
   return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
 }
 
-// Kernels check their arguments by it; a failure is a bug of this program.
+// Throws if `good` is false: the arguments of the kernel named `kernel` do not fit together, which
+// is a bug of this program.
 inline void require_shapes(bool good, const char* kernel) {
   if (!good) {
     throw Error(ErrorCode::internal, std::string(kernel) + ": the shapes or types do not match");

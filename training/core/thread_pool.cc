@@ -7,7 +7,7 @@
 namespace tutti::training {
 namespace {
 
-constexpr int kSpins = 1000;  // some 20 us
+constexpr int kSpins = 1000;  // takes some 20 us
 constexpr int kCallShift = 32;
 constexpr uint64_t kLeftMask = (uint64_t{1} << kCallShift) - 1;
 
@@ -69,8 +69,8 @@ void ThreadPool::run(int64_t parts, Part* part, void* body) {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-// A thread that decrements `left_` has a part, and the caller waits for it: until then the fields
-// read for this call stay valid.
+// Computes one part, if any is left. A thread that decrements `left_` has a part, and the caller of
+// run() waits for it, so the fields of this call stay valid until the part is computed.
 bool ThreadPool::compute_one() {
   uint64_t left = left_.load(std::memory_order_acquire);
   for (;;) {

@@ -1,8 +1,8 @@
 // A rank's compute threads: helpers that compute together with the calling thread.
 //
-// Work is divided into parts by its shape alone, never by the number of threads, and each part is
-// computed by one thread, whichever is free. So an element of a result comes from the same
-// instructions in the same order for every number of threads.
+// Work is divided into parts by its shape alone, never by the number of threads. Each part is
+// computed by one thread, whichever is free. Every element of a result therefore comes from the
+// same instructions in the same order for every number of threads.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@ namespace tutti::training {
 // processors, or without helpers (in a child of fork()), the caller computes all parts.
 class ThreadPool {
  public:
-  // Starts threads - 1 helpers, with the caller's affinity. Throws Error(system) if it cannot.
+  // Starts `threads` - 1 helpers, with the caller's affinity. Throws Error(system) if the system
+  // refuses threads.
   explicit ThreadPool(int threads = 1);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -29,14 +30,15 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
 
-  // The pool that parallel_for() uses on the calling thread, or null.
+  // Returns the pool that parallel_for() uses on the calling thread, or null.
   static ThreadPool* current();
-  // Index of the calling thread in its pool; 0 for the caller and for threads of no pool.
+  // Returns the index of the calling thread in its pool: 0 for the caller of run() and for threads
+  // that belong to no pool.
   static int thread_index();
 
   using Part = void(void* body, int64_t part);
-  // Calls part(body, i) for i in [0, parts). Blocks until all are done; then rethrows an exception
-  // that one of them has thrown.
+  // Calls part(body, i) for each i in [0, parts). Blocks until all calls have returned; if a call
+  // threw an exception, rethrows it then.
   void run(int64_t parts, Part* part, void* body);
 
  private:
@@ -47,7 +49,8 @@ class ThreadPool {
   bool compute_one();
   void wait_for_parts();
 
-  // The current work. Written while no part is left, read by threads that then take one.
+  // The current work. It is written while no part is left, and read by threads that have just taken
+  // a part.
   std::atomic<Part*> part_ = nullptr;
   std::atomic<void*> body_ = nullptr;
   std::atomic<int64_t> parts_ = 0;
@@ -62,7 +65,7 @@ class ThreadPool {
   std::vector<std::thread> helpers_;
 };
 
-// While it exists, parallel_for() on this thread uses the pool's threads.
+// Makes parallel_for() on this thread use the pool's threads while the object exists.
 class UseThreads {
  public:
   explicit UseThreads(ThreadPool& pool);
@@ -74,8 +77,9 @@ class UseThreads {
   ThreadPool* before_;
 };
 
-// Calls body(part) for each part in [0, parts), in any order, on the threads of the calling
-// thread's pool; in order without one. Inside of a part there is no pool: nested calls are serial.
+// Calls body(part) for each part in [0, parts) on the threads of the calling thread's pool, in any
+// order. Without a pool, calls them in order on the calling thread. No pool is active inside a
+// part, so nested calls are serial.
 template <typename Body>
 void parallel_for(int64_t parts, Body&& body) {
   ThreadPool* const pool = ThreadPool::current();
@@ -89,7 +93,7 @@ void parallel_for(int64_t parts, Body&& body) {
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// Calls body(first, count) for ranges of up to `grain` elements that make up [0, size).
+// Calls body(first, count) for ranges of up to `grain` elements that together cover [0, size).
 template <typename Body>
 void parallel_ranges(int64_t size, int64_t grain, Body&& body) {
   parallel_for((size + grain - 1) / grain, [&](int64_t part) {
@@ -106,7 +110,8 @@ void parallel_rows(int64_t rows, int64_t cols, Body&& body) {
   parallel_ranges(rows, std::max<int64_t>(1, kElements / std::max<int64_t>(1, cols)), body);
 }
 
-// Maximum number of threads that compute parts: the number of per-thread buffers needed.
+// Returns the maximum number of threads that compute parts, which is the number of per-thread
+// buffers needed.
 inline int threads_here() {
   const ThreadPool* const pool = ThreadPool::current();
   return pool == nullptr ? 1 : pool->threads();

@@ -6,7 +6,8 @@
 namespace tutti::training {
 namespace {
 
-// Limit on a rank's area or token count relative to the mean; beyond it blocks get smaller.
+// Maximum of a rank's area or token count relative to the mean; if it is exceeded, smaller blocks
+// are tried.
 constexpr double kEven = 1.02;
 
 int64_t count_of(std::span<const Share> ranges) {
@@ -16,7 +17,7 @@ int64_t count_of(std::span<const Share> ranges) {
 }
 
 struct Dealt {
-  std::vector<std::vector<Share>> ranges;  // by rank, ascending
+  std::vector<std::vector<Share>> ranges;  // by rank: its ranges, ascending
   bool is_even = false;
 };
 
@@ -75,7 +76,7 @@ Dealt deal_blocks(std::span<const int64_t> areas, int64_t block_size, int ranks)
   return dealt;
 }
 
-// The rows from the first start to the last end of the queries that attend to anything.
+// Returns the rows from the first start to the last end of the queries that attend to any key.
 Share seen_rows(std::span<const int32_t> starts, std::span<const int32_t> ends) {
   int64_t first = 0, end = 0;
   for (size_t i = 0; i < starts.size(); ++i) {
@@ -117,7 +118,7 @@ TokenDeal::TokenDeal(const TokenMask& mask, int rank, int ranks)
     const int64_t count = count_of(ranges);
     of_rank_.push_back({.ranges = std::move(ranges), .count = count});
   }
-  // Rows of `keys` before each token.
+  // For each token: number of rows of `keys` before it.
   std::vector<int32_t> before(static_cast<size_t>(mask.tokens()) + 1);
   const auto count_before = [&](const OfRank& keys) {
     std::ranges::fill(before, 0);

@@ -31,16 +31,16 @@ const char* name_of(TraceCategory category) {
   return kNames.at(static_cast<size_t>(category));
 }
 
-// --- clocks ---
+// Clocks of machines.
 
 struct MachineClock {
-  uint64_t machine = 0;  // ranks with the same number read the same clock
-  int64_t mark = 0;      // its reading at the end of the barrier
+  uint64_t machine = 0;  // equal on ranks that read the same clock
+  int64_t mark = 0;      // reading of the clock at the end of the barrier
 };
 static_assert(sizeof(MachineClock) == 2 * sizeof(int64_t));
 
-// Returns a hash that is equal for ranks that run on the same kernel and so share its monotonic
-// clock: of boot_id or, if that cannot be read, of the rank number.
+// Returns a hash that is equal on ranks that share a kernel, and therefore its monotonic clock. It
+// is computed from boot_id or, if that cannot be read, from the rank number.
 uint64_t machine_of(int rank) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -48,7 +48,7 @@ uint64_t machine_of(int rank) {
   return std::hash<std::string>()(id);
 }
 
-// Reading of this rank's clock at time 0 of the trace.
+// Collective. Returns the reading of this rank's clock at time 0 of the trace.
 int64_t time_zero(Communicator& communicator, const std::deque<TraceEvent>& events) {
   communicator.barrier();
   const MachineClock own{machine_of(communicator.rank()),
@@ -57,7 +57,7 @@ int64_t time_zero(Communicator& communicator, const std::deque<TraceEvent>& even
   communicator.all_gather({&own, 2, DType::i64}, {clocks.data(), 2 * clocks.size(), DType::i64});
   const auto first = std::ranges::find(clocks, own.machine, &MachineClock::machine);
 
-  std::array<int64_t, 1> earliest = {0};  // relative to the mark
+  std::array<int64_t, 1> earliest = {0};  // start of the earliest event, relative to the mark
   for (const TraceEvent& event : events) {
     earliest[0] = std::min(earliest[0], nanoseconds(event.start) - first->mark);
   }
@@ -65,9 +65,9 @@ int64_t time_zero(Communicator& communicator, const std::deque<TraceEvent>& even
   return first->mark + earliest[0];
 }
 
-// --- events as text ---
+// Events as text.
 
-// Threads of the trace for communication: events of one thread must not overlap.
+// Assigns communication to threads of the trace, because the events of one thread must not overlap.
 class Lanes {
  public:
   int place(const TraceEvent& event) {
@@ -101,7 +101,8 @@ Json event_json(const TraceEvent& event, int rank, int thread, int64_t zero) {
   return json;
 }
 
-// This rank's events, one per line, ordered by start; an enclosing event precedes those inside.
+// Returns this rank's events, one per line, ordered by start. An enclosing event precedes those
+// inside.
 std::string lines(const Communicator& communicator, const Trace& trace, int64_t zero) {
   std::vector<TraceEvent> events(trace.events().begin(), trace.events().end());
   std::ranges::stable_sort(events, [](const TraceEvent& a, const TraceEvent& b) {
@@ -133,9 +134,9 @@ std::string lines(const Communicator& communicator, const Trace& trace, int64_t 
   return text;
 }
 
-// --- the file ---
+// The file.
 
-// Returns 0, or the errno of the failure.
+// Writes the texts to a file. Returns 0, or the errno of the failure.
 int write_file(const std::string& path, const std::vector<std::string>& texts) {
   errno = 0;
   std::ofstream file(path);

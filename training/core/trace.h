@@ -1,4 +1,4 @@
-// Timeline of a rank: a record of spans of time, and a file of all ranks' records that Perfetto
+// Timeline of a rank: records spans of time, and writes all ranks' records to a file that Perfetto
 // (ui.perfetto.dev) and chrome://tracing open.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tutti::training {
 
-// A `step` span encloses everything that a step does.
+// Kinds of spans. A `step` span encloses everything that a step does.
 enum class TraceCategory { compute, communication, data, optimizer, bubble, step };
 
 struct TraceArgument {
@@ -31,7 +31,7 @@ struct TraceEvent {
   std::vector<TraceArgument> arguments;
 };
 
-// Ring buffer of the last kMost events, about 100 bytes each. Used by one thread at a time.
+// Ring buffer of the last kMost events, of about 100 bytes each. One thread at a time may use it.
 class Trace {
  public:
   static constexpr size_t kMost = size_t{1} << 18;
@@ -44,14 +44,16 @@ class Trace {
     events_.push_back(std::move(event));
   }
   const std::deque<TraceEvent>& events() const { return events_; }
-  uint64_t dropped() const { return dropped_; }  // number of earlier events
+  // number of events that later ones have overwritten
+  uint64_t dropped() const { return dropped_; }
 
  private:
   std::deque<TraceEvent> events_;
   uint64_t dropped_ = 0;
 };
 
-// Adds an event from its construction to its destruction; a null trace disables it.
+// Records an event that lasts from construction to destruction of this object; with a null trace
+// records nothing.
 class TraceSpan {
  public:
   TraceSpan(Trace* trace, std::string name, TraceCategory category)
@@ -80,9 +82,9 @@ class TraceSpan {
 // Error(system) on every rank if the file cannot be written.
 void write_trace(Communicator& communicator, const Trace& trace, const std::string& path);
 
-// For a failed run, in which peers may not respond: each rank writes its own events to a file
-// beside that one ("trace.json": "trace.rank-3.json"), with the times of this machine's clock.
-// Failure to write is a warning.
+// Writes this rank's events to a file of its own beside `path` ("trace.json": "trace.rank-3.json").
+// For a failed run, in which peers may not respond: times are those of this machine's clock. Only
+// warns if writing fails.
 void write_own_trace(const Communicator& communicator, const Trace& trace,
                      const std::string& path) noexcept;
 

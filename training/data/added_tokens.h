@@ -1,4 +1,4 @@
-// Special tokens that are matched in a text before it is split into words, such as <|endoftext|>.
+// Finds special tokens, such as <|endoftext|>, in a text before the text is split into words.
 #pragma once
 
 #include <array>
@@ -21,19 +21,20 @@ class AddedTokens {
 
   struct Part {
     std::string_view text;
-    std::optional<int32_t> token;  // the token with this text; none: ordinary text
+    std::optional<int32_t> token;  // the token whose text this is; none: ordinary text
   };
-  // Returns the parts in order; together they are the text. Of tokens that begin at one place the
-  // longest matches.
+  // Splits the text into tokens and ordinary text, in order. If several tokens begin at the same
+  // place, the longest matches.
   std::vector<Part> split(std::string_view text) const;
 
   std::optional<int32_t> find(std::string_view text) const;
-  bool end(std::string_view text) const;  // true if the text ends with one of the tokens
-  // True if a text may be cut before a blank that follows another character.
+  bool end(std::string_view text) const;  // Returns true if the text ends with one of the tokens.
+  // Returns true if a text may be cut before any blank that follows another character.
   bool may_cut_before_blanks() const { return may_cut_; }
 
  private:
-  std::array<std::vector<AddedToken>, 256> by_first_byte_;  // the longest first
+  // by first byte; the longest token first
+  std::array<std::vector<AddedToken>, 256> by_first_byte_;
   size_t size_ = 0;
   bool may_cut_ = true;
 };

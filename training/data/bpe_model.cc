@@ -18,7 +18,7 @@ using Alphabet = BpeVocabulary::Alphabet;
 constexpr size_t kNone = SIZE_MAX;
 constexpr int32_t kNoToken = -1;
 
-// A token of the word in a doubly linked list: merging removes the right one.
+// A token of the word in a doubly linked list. Merging two tokens removes the right one.
 struct Symbol {
   int32_t token;
   size_t previous;
@@ -97,7 +97,7 @@ std::vector<int32_t> BpeModel::letters(std::string_view word) const {
   return tokens;
 }
 
-// Uses a heap, O(n log n), as words may be as long as the text.
+// Uses a heap, which takes O(n log n), because words may be as long as the text.
 void BpeModel::encode(std::string_view word, std::vector<int32_t>& tokens) const {
   if (vocabulary_.whole_words) {
     if (const std::optional<int32_t> token = find(word)) return tokens.push_back(*token);
@@ -108,7 +108,8 @@ void BpeModel::encode(std::string_view word, std::vector<int32_t>& tokens) const
   for (size_t i = 0; i < first.size(); ++i) {
     symbols.push_back({first[i], i == 0 ? kNone : i - 1, i + 1 == first.size() ? kNone : i + 1});
   }
-  // The merge of a symbol with the next one. A removed symbol has no next one.
+  // Returns the merge of a symbol with the next one; null for a removed symbol, which has no next
+  // one.
   const auto merge_at = [&](size_t left) {
     const size_t right = symbols[left].next;
     return right == kNone ? nullptr : find_merge(symbols[left].token, symbols[right].token);

@@ -22,35 +22,36 @@ struct BpeVocabulary {
     int32_t right;
     int32_t token;
   };
-  // Initial symbols of a word.
+  // The initial symbols into which a word is split.
   enum class Alphabet {
-    bytes,       // its bytes: each is a token
-    characters,  // its characters; one without a token becomes its bytes, tokens written <0x00>
-                 // to <0xFF>, or else the unknown token
+    bytes,       // its bytes, each of which is a token
+    characters,  // its characters; a character without a token becomes its bytes, as tokens <0x00>
+                 // to <0xFF>, or if these do not exist the unknown token
   };
 
   Alphabet alphabet = Alphabet::bytes;
-  std::vector<std::string> symbols;  // by token; empty: never occurs in a word
-  std::vector<Merge> merges;         // in the order of training
+  std::vector<std::string> symbols;  // text of each token; empty: the token never occurs in a word
+  std::vector<Merge> merges;         // in the order in which training found them
   std::optional<int32_t> unknown;
-  bool fuse_unknown = false;  // a run of unknown characters is one token
-  bool whole_words = false;   // words that are tokens are not split (ignore_merges)
+  bool fuse_unknown = false;  // true: a run of unknown characters becomes one token
+  bool whole_words = false;   // true: words that are tokens are not split (ignore_merges)
 };
 
-// Repeatedly merges the adjacent pair of tokens whose merge was learnt first, until none is left.
+// Tokenizes words: repeatedly merges the adjacent pair of tokens whose merge was learnt first,
+// until no pair has a merge.
 class BpeModel {
  public:
   // Throws Error(invalid_argument) that names symbols that a text may contain but the vocabulary
   // lacks.
   explicit BpeModel(BpeVocabulary vocabulary);
-  BpeModel(BpeModel&&) = default;  // no copies: ids_ has views
+  BpeModel(BpeModel&&) = default;  // not copyable: ids_ has views of the vocabulary
 
   void encode(std::string_view word, std::vector<int32_t>& tokens) const;
   std::optional<int32_t> find(std::string_view symbol) const;
 
  private:
   struct Rank {
-    uint32_t rank;  // lower: learnt earlier
+    uint32_t rank;  // position in training; lower ranks merge first
     int32_t token;
   };
 
@@ -61,8 +62,8 @@ class BpeModel {
   BpeVocabulary vocabulary_;
   std::unordered_map<std::string_view, int32_t> ids_;  // views of vocabulary_.symbols
   std::array<int32_t, 256> byte_ids_{};
-  bool has_bytes_ = false;                     // every byte is a token
-  std::unordered_map<uint64_t, Rank> merges_;  // by left << 32 | right
+  bool has_bytes_ = false;                     // true if every byte is a token
+  std::unordered_map<uint64_t, Rank> merges_;  // key: left token << 32 | right token
 };
 
 }  // namespace tutti::training

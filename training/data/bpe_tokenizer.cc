@@ -20,7 +20,7 @@ std::string replaced(std::string_view text, const std::string& from, const std::
   return out += text;
 }
 
-// True if a marker follows another character in a symbol.
+// Returns true if a marker follows another character in a symbol.
 bool reaches_over(std::string_view symbol, std::string_view marker) {
   bool other = false;
   while (!symbol.empty()) {
@@ -54,8 +54,9 @@ BpeTokenizer::BpeTokenizer(BpeDescription description)
       end_of_text_(description.end_of_text),
       frame_(std::move(description.frame)) {}
 
-// Without patterns the whole text is one word. If no token has a marker after another character,
-// nothing is ever merged over that place, so cutting there changes nothing.
+// Returns where a text may be cut. Without patterns the whole text is one word. If no token has a
+// marker after another character, no merge extends over such a place, so cutting there changes
+// nothing.
 BpeTokenizer::MarkerCuts BpeTokenizer::marker_cuts(const BpeDescription& description) const {
   if (marker_.empty()) return MarkerCuts::none;
   if (description.cut_at_marker) return MarkerCuts::before_each;
@@ -96,7 +97,7 @@ void BpeTokenizer::append_words(std::string_view text, std::vector<std::string_v
   }
 }
 
-// One call of encode(). Words repeat in texts, so their tokens are cached.
+// State of one call of encode(). Words repeat in texts, so their tokens are cached.
 class BpeTokenizer::Encoding {
  public:
   explicit Encoding(const BpeTokenizer& tokenizer) : of_(tokenizer) {}
@@ -115,8 +116,8 @@ class BpeTokenizer::Encoding {
 
  private:
   struct Place {
-    bool first;   // at the start of the piece
-    bool begins;  // the piece begins its text
+    bool first;   // true at the start of the piece
+    bool begins;  // true if the piece begins its text
   };
 
   void append_between(std::string_view text, Place place, std::vector<int32_t>& tokens) {
@@ -159,7 +160,8 @@ class BpeTokenizer::Encoding {
 
   const BpeTokenizer& of_;
   std::deque<std::string> rewritten_;  // words_ are views of these
-  std::unordered_map<std::string_view, std::pair<size_t, size_t>> known_;  // in kept_: first, count
+  // value: first index and count in kept_
+  std::unordered_map<std::string_view, std::pair<size_t, size_t>> known_;
   std::vector<int32_t> kept_;
   std::vector<std::string_view> words_;
 };
@@ -201,7 +203,8 @@ size_t BpeTokenizer::last_cut(std::string_view text) const {
     for (size_t cut = text.size(); cut-- > 1;) {
       const std::string_view before = text.substr(0, cut);
       if (text[cut] != ' ' || before.ends_with(' ') || before.ends_with(marker_)) continue;
-      if (!added_.end(before)) return cut;  // a text after an added token gets a prefix
+      // no cut here: a text after an added token gets a prefix
+      if (!added_.end(before)) return cut;
     }
     return 0;
   }

@@ -21,37 +21,40 @@
 
 namespace tutti::training {
 
-// Changes of a text before it is split.
+// Changes that are made to a text before it is split.
 struct TextRewrite {
-  std::vector<std::pair<std::string, std::string>> replacements;  // from, to
-  std::string prefix;                  // inserted before each text between added tokens, or ...
-  bool only_at_the_beginning = false;  // ... before the whole text
-  bool unless_there = false;           // not before texts that begin with it
+  // pairs of the text to replace and its replacement
+  std::vector<std::pair<std::string, std::string>> replacements;
+  std::string prefix;                  // inserted before each text between added tokens
+  bool only_at_the_beginning = false;  // true: `prefix` is inserted only before the whole text
+  bool unless_there = false;  // true: `prefix` is not inserted before texts that begin with it
 
   bool empty() const { return replacements.empty() && prefix.empty(); }
 };
 
 // Description of a tokenizer, in the order of processing.
 struct BpeDescription {
-  std::vector<AddedToken> added;  // matched in the original text
+  std::vector<AddedToken> added;  // tokens that are matched in the original text
   TextRewrite normalizer;
-  std::vector<AddedToken> added_to_normalized;  // matched in the normalized text
+  std::vector<AddedToken> added_to_normalized;  // tokens that are matched in the normalized text
   TextRewrite before_words;
-  // Each pattern in turn splits the text into words; so does every marker, if cut_at_marker.
+  // Regular expressions, which split the text into words one after the other. If cut_at_marker is
+  // set, every marker splits as well.
   std::vector<std::string> patterns;
   std::string marker;          // replaces blanks in words; empty: blanks are kept
-  bool cut_at_marker = false;  // cut before every marker
+  bool cut_at_marker = false;  // true: words are cut before every marker
   BpeVocabulary vocabulary;
 
-  std::vector<std::optional<std::string>> texts;  // text of each token; none: no such token
-  size_t blanks_to_strip = 0;                     // removed from the beginning of a decoded text
+  // text of each token; none: there is no such token
+  std::vector<std::optional<std::string>> texts;
+  size_t blanks_to_strip = 0;  // number of blanks to remove from the beginning of a decoded text
   std::optional<int32_t> end_of_text;
   Tokenizer::Frame frame;
 };
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  // Throws Error for descriptions that are not supported.
+  // Creates the tokenizer. Throws Error for descriptions that are not supported.
   explicit BpeTokenizer(BpeDescription description);
 
   using Tokenizer::encode;

@@ -17,10 +17,10 @@
 namespace tutti::training {
 namespace {
 
-constexpr size_t kCharacters = 256 + 68;  // 68 bytes are not printable
+constexpr size_t kCharacters = 256 + 68;  // 68 of the bytes are not printable characters
 constexpr int16_t kNoByte = -1;
 
-// For each character below U+0144, the byte that it represents.
+// Returns, for each character below U+0144, the byte that it represents.
 std::array<int16_t, kCharacters> make_byte_of_character() {
   std::array<int16_t, kCharacters> byte_of{};
   byte_of.fill(kNoByte);
@@ -69,7 +69,7 @@ Files find_files(const std::string& directory) {
                .remedy = "use a tokenizer.json, or a directory with one of these"});
 }
 
-// Reads a JSON file {"token": id, ...}; returns the bytes of each token by id.
+// Reads a JSON file {"token": id, ...}. Returns the bytes of each token, by id.
 std::vector<std::string> read_vocabulary(const std::string& path) {
   const Json entries = read_json(path);
   if (!entries.is_object() || entries.empty())
@@ -92,7 +92,7 @@ std::vector<std::string> read_vocabulary(const std::string& path) {
   return texts;
 }
 
-// `texts`: the bytes of each token.
+// Reads the merges; `texts`: the bytes of each token.
 std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
                                               const std::vector<std::string>& texts) {
   std::unordered_map<std::string, int32_t> ids;
@@ -123,8 +123,8 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
   return merges;
 }
 
-// Other tokenizers (Qwen's, RoBERTa's) have files of the same names, but use other patterns or
-// additional tokens, which these files do not describe.
+// Throws for other tokenizers (Qwen's, RoBERTa's) that have files of the same names, but use other
+// patterns or additional tokens, which these files do not describe.
 void refuse_other_tokenizer(const std::string& directory, const std::vector<std::string>& symbols) {
   const std::filesystem::path folder(directory);
   const auto refuse_vocabulary = [&](const char* file, const std::string& cause) {
@@ -161,7 +161,8 @@ std::optional<std::string> bytes_of_symbol(std::string_view symbol) {
   std::string bytes;
   for (size_t i = 0; i < symbol.size(); ++i) {
     size_t character = static_cast<uint8_t>(symbol[i]);
-    if (character >= 0xc2 && character <= 0xc5 && i + 1 < symbol.size()) {  // two bytes of UTF-8
+    // two bytes of UTF-8, as of U+0080 to U+017F
+    if (character >= 0xc2 && character <= 0xc5 && i + 1 < symbol.size()) {
       character = (character & 0x1f) << 6 | (static_cast<uint8_t>(symbol[++i]) & 0x3f);
     } else if (character >= 0x80) {
       return std::nullopt;

@@ -60,7 +60,7 @@ class GzipSource final : public ByteSource {
     Fd file = open_file(path_);
     file_.reset(::gzdopen(file.get(), "rb"));
     if (!file_) throw unreadable(path_, ENOMEM);
-    file.release();  // gzclose() closes it
+    file.release();  // gzclose() closes the descriptor
   }
 
   size_t read(std::span<char> bytes) override {

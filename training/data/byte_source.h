@@ -1,4 +1,4 @@
-// Sequential reading of a file's bytes, with decompression.
+// Reads a file's bytes sequentially, and decompresses them if necessary.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@ namespace tutti::training {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Reads available bytes, at least 1; returns their number, 0 at the end. Throws Error naming the
-  // file.
+  // Reads at least 1 byte, as far as available, into `bytes`. Returns the number of bytes read, or
+  // 0 at the end of the file. Throws Error that names the file.
   virtual size_t read(std::span<char> bytes) = 0;
-  // Number of bytes of the file on disk that have been consumed.
+  // Returns the number of bytes of the file on disk that have been consumed.
   virtual uint64_t position() const = 0;
 };
 
-bool is_compressed(const std::string& path);  // by its name: .gz or .zst
-// The name without that suffix.
+bool is_compressed(const std::string& path);  // Returns true if the name ends with .gz or .zst.
+// Returns the name without the suffix .gz or .zst.
 std::string uncompressed_name(const std::string& path);
 
-// Throws Error naming the path if it cannot be read.
+// Opens a file. Throws Error that names the path if it cannot be read.
 std::unique_ptr<ByteSource> open_bytes(const std::string& path);
 
 }  // namespace tutti::training

@@ -1,4 +1,4 @@
-// The part of a data set that one of several clients trains on: examples of a few labels.
+// Selects the part of a data set on which one of several clients trains: examples of a few labels.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,20 @@
 namespace tutti::training {
 
 struct ClientShare {
-  int64_t labels = 0;  // labels per client
+  int64_t labels = 0;  // number of labels per client
   int client = 0;
   int clients = 1;
 };
 
-// Labels are assigned in turn, and the clients that share a label divide its examples evenly: each
-// example belongs to one client. With 10 labels, client r of 20 with 2 labels each has 2r and 2r +
-// 1 modulo 10, and a quarter of the examples of each. Held-out examples are those of the whole set.
+// The examples of one client. Labels are assigned to clients in turn. The clients that share a
+// label divide its examples evenly, so that each example belongs to one client. With 10 labels,
+// client r of 20 with 2 labels each has 2r and 2r + 1 modulo 10, and a quarter of the examples of
+// each. Held-out examples are those of the whole set.
 class ClientSet : public DataSet {
  public:
-  // `set` must outlive it. Throws Error(invalid_argument) for a set without labels, for more labels
-  // than it has, for so few that some labels would be unused, and for a client without examples.
+  // Selects the examples of a client; `set` must outlive this object. Throws
+  // Error(invalid_argument) for a set without labels, for more labels per client than the set has,
+  // for so few that some labels would be unused, and for a client without examples.
   ClientSet(const DataSet& set, const ClientShare& share);
 
   uint64_t size() const override { return examples_.size(); }

@@ -17,9 +17,10 @@
 namespace tutti::training {
 namespace {
 
-// Arguments: path, text, prompt, completion, pairs_only. Writes records: a letter, the position in
-// the file (64 bits), the length of a text (32 bits), and the text in UTF-8. T: a document; P: a
-// prompt, before its T; E: an error, which is the last record; F: the end.
+// Python program with the arguments path, text, prompt, completion, pairs_only. It writes records:
+// a letter, the position in the file (64 bits), the length of a text (32 bits), and the text in
+// UTF-8. T: a document; P: a prompt, before its T; E: an error, which is the last record; F: the
+// end.
 constexpr const char* kProgram = R"py(
 import os, struct, sys
 
@@ -139,7 +140,7 @@ except Exception as error:
     fail("format " + str(error).split("\n")[0])
 )py";
 
-constexpr size_t kHead = 13;  // bytes before a record's text
+constexpr size_t kHead = 13;  // bytes before a record's text: letter, position, length
 
 pid_t start(const std::string& python, std::vector<std::string> arguments, Fd& pipe) {
   int ends[2];

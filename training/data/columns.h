@@ -1,5 +1,6 @@
-// Documents from columns of Parquet and Arrow files. There is no small C++ library for them, so a
-// Python program with pyarrow reads them in batches of rows, and sends the texts through a pipe.
+// Reads documents from columns of Parquet and Arrow files. There is no small C++ library for these
+// formats, so a Python program with pyarrow reads them in batches of rows and sends the texts
+// through a pipe.
 #pragma once
 
 #include <sys/types.h>
@@ -16,10 +17,10 @@ namespace tutti::training {
 
 class ColumnReader final : public DocumentReader {
  public:
-  // Throws Error if the file or Python is missing; next() throws if the file is of another kind,
-  // has no such column of texts, or pyarrow is missing.
+  // Starts the Python program. Throws Error if the file or Python is missing. next() throws if the
+  // file is of another kind, the text column is missing, or pyarrow is missing.
   ColumnReader(std::string path, const DocumentFields& fields);
-  ~ColumnReader() override;  // terminates the program
+  ~ColumnReader() override;  // Terminates the Python program.
   ColumnReader(const ColumnReader&) = delete;
   ColumnReader& operator=(const ColumnReader&) = delete;
 

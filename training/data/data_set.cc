@@ -11,9 +11,9 @@
 namespace tutti::training {
 namespace {
 
-constexpr size_t kMinTokens = 128;  // minimum for training
+constexpr size_t kMinTokens = 128;  // minimum number of tokens for training
 
-constexpr int32_t kIgnoredTarget = -100;  // PyTorch's
+constexpr int32_t kIgnoredTarget = -100;  // PyTorch's value for ignored targets
 
 int32_t target_of(int32_t token) { return is_predicted(token) ? token : kIgnoredTarget; }
 
@@ -76,7 +76,8 @@ void Tokens::training(uint64_t first, std::span<int32_t> tokens) const {
 
 void Tokens::validation(uint64_t first, std::span<int32_t> tokens) const {
   if (validation_file_) return validation_file_->read(first, tokens);
-  training(training_size_ + first, tokens);  // the last part of the same tokens
+  // the held-out tokens are the last part of the same file
+  training(training_size_ + first, tokens);
 }
 
 TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool document_masks)
@@ -96,7 +97,7 @@ TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool d
              "texts read as bytes, and token files of other programs, have no end-of-text token",
          .remedy = "create a token file with one: tutti tokenize --eot TOKEN"});
   }
-  // A window needs one further token, and room for a shift by up to context - 1.
+  // A window needs one more token for the last target, and room for a shift by up to context - 1.
   const uint64_t training = tokens_.training_size();
   size_ = training < 2 * context_ ? 0 : (training - context_) / context_;
   validation_size_ = tokens_.validation_size() < 1 ? 0 : (tokens_.validation_size() - 1) / context_;
@@ -107,8 +108,8 @@ TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool d
               {.remedy = "use a longer text or a shorter --context"});
 }
 
-// Each token but the first is the target of the previous one. A document begins with the
-// end-of-text token before it.
+// Adds a window, in which each token but the first is the target of the previous one. The
+// end-of-text token before a document belongs to the document.
 void TokenWindows::add_window(std::span<const int32_t> window, Batch& batch) const {
   const std::span<const int32_t> seen = window.first(window.size() - 1);
   std::ranges::transform(seen, std::back_inserter(batch.tokens), id_of);
@@ -138,7 +139,7 @@ void TokenWindows::add_validation(uint64_t example, Batch& batch) const {
 NextToken::NextToken(Tokens tokens, int64_t context)
     : tokens_(std::move(tokens)), context_(context) {}
 
-// The window's last token is the target.
+// Adds a window whose last token is the target.
 void NextToken::add(uint64_t example, uint64_t, Batch& batch) const {
   const uint64_t known = std::min(example, static_cast<uint64_t>(context_));
   std::vector<int32_t> window(static_cast<size_t>(context_) + 1);

@@ -22,14 +22,15 @@ struct Batch {
   uint64_t first_sample = 0;
   std::vector<int32_t> tokens;
   std::vector<float> features;
-  std::vector<int32_t> targets;  // below 0: not a target
+  std::vector<int32_t> targets;  // target of each token or sample; negative: ignored
   std::vector<float> float_targets;
-  std::vector<int32_t> document_starts;  // see MicroBatch
-  int weight = 1;                        // 0: a copy of another rank's batch, which does not count
-  // Set if tokens are distributed over ranks: the other members then have one rank's tokens.
+  std::vector<int32_t> document_starts;  // see MicroBatch::document_starts
+  int weight = 1;                        // 0: a copy of another rank's batch, which has no effect
+  // Set if the tokens of samples are divided over ranks. The other members then contain the tokens
+  // of one rank.
   std::shared_ptr<const TokenDeal> deal;
 
-  // Reduces the batch to a rank's tokens, each of which has a target.
+  // Reduces the batch to the tokens of rank `rank` of `ranks`. Each token must have a target.
   void deal_out(int64_t window, int rank, int ranks);
 
   MicroBatch view() const {
@@ -50,39 +51,39 @@ struct Batch {
   }
 };
 
-// Thread-safe for reading.
+// A set of numbered examples. Const functions are thread-safe.
 class DataSet {
  public:
   virtual ~DataSet() = default;
-  virtual uint64_t size() const = 0;             // training examples in one epoch
-  virtual uint64_t validation_size() const = 0;  // held-out examples
-  // Appends one example; another epoch may cut the same example differently.
+  virtual uint64_t size() const = 0;  // Returns the number of training examples in one epoch.
+  virtual uint64_t validation_size() const = 0;  // Returns the number of held-out examples.
+  // Appends one training example to `batch`. Another epoch may cut the same example differently.
   virtual void add(uint64_t example, uint64_t epoch, Batch& batch) const = 0;
   virtual void add_validation(uint64_t example, Batch& batch) const = 0;
-  // The class of each training example; empty if examples have none.
+  // Returns the class of each training example; empty if examples have no class.
   virtual std::span<const uint8_t> labels() const { return {}; }
-  // Equal for equal data; ranks compare it.
+  // Returns a number that is equal for equal data; ranks compare it.
   virtual uint64_t fingerprint() const = 0;
 };
 
-// Tokens of a text: its bytes, or a token file's. The last tenth is held out unless there is a
+// The tokens of a text (its bytes) or of a token file. The last tenth is held out unless there is a
 // validation file.
 class Tokens {
  public:
   explicit Tokens(TextData text);
-  // Without a validation file the last tenth is held out, or nothing if `holds_out` is false:
-  // shards of one data set are validated once. Throws Error(invalid_argument) for files that are
-  // too short for training.
+  // Creates the tokens. Without a validation file the last tenth is held out, or nothing if
+  // `holds_out` is false (only one shard of a data set need be validated). Throws
+  // Error(invalid_argument) for files that are too short for training.
   explicit Tokens(TokenFile training, std::optional<TokenFile> validation = {},
                   bool holds_out = true);
 
   uint64_t training_size() const { return training_size_; }
   uint64_t validation_size() const;
-  // Read tokens from index `first` on, marked if they are not targets (token_file.h). Throw Error
-  // if a file no longer has them.
+  // Read tokens from index `first` on. Tokens that are not targets are marked as in token_file.h.
+  // Throw Error if the file no longer has these tokens.
   void training(uint64_t first, std::span<int32_t> tokens) const;
   void validation(uint64_t first, std::span<int32_t> tokens) const;
-  int64_t kinds() const { return kinds_; }  // upper bound of tokens, exclusive
+  int64_t kinds() const { return kinds_; }  // Returns the exclusive upper bound of tokens.
   std::optional<int32_t> end_of_text() const { return end_of_text_; }
   uint64_t fingerprint() const { return fingerprint_; }
 
@@ -96,14 +97,14 @@ class Tokens {
   uint64_t fingerprint_ = 0;
 };
 
-// For language models that predict at every position: windows of `context` tokens, each of which is
-// the target of the previous one. Windows tile the text; the start of the tiling changes from epoch
-// to epoch. With document masks a token attends only to its own document and the end-of-text token
-// before it.
+// Examples for language models that predict at every position: windows of `context` tokens, in
+// which each token's target is the next token. Windows tile the text, and the start of the tiling
+// changes from epoch to epoch. With document masks a token attends only to its own document and to
+// the end-of-text token before it.
 class TokenWindows : public DataSet {
  public:
-  // Throws Error(invalid_argument) for a text shorter than a window, and for document masks without
-  // an end-of-text token.
+  // Creates the set. Throws Error(invalid_argument) for a text shorter than a window, and for
+  // document masks without an end-of-text token.
   TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool document_masks = false);
 
   uint64_t size() const override { return size_; }
@@ -123,7 +124,8 @@ class TokenWindows : public DataSet {
   uint64_t validation_size_ = 0;
 };
 
-// For models that predict one token from the previous `context` tokens (0 before the text's start).
+// Examples for models that predict one token from the previous `context` tokens, which are 0 before
+// the text's start.
 class NextToken : public DataSet {
  public:
   NextToken(Tokens tokens, int64_t context);

@@ -11,7 +11,7 @@ namespace {
 // Approximate size in bytes of the pieces in which texts are encoded.
 constexpr size_t kPiece = size_t{1} << 20;
 constexpr size_t kRecord = 64;  // estimated overhead of a document
-// Text without a valid cut over this length is not natural: it is cut anywhere.
+// Longest text without a valid cut. Such a text is not natural language, and is cut anywhere.
 constexpr size_t kLongestPiece = 16 * kPiece;
 
 }  // namespace
@@ -53,7 +53,7 @@ void PieceReader::add_text(Document part, Pieces& pieces) {
   const size_t known = pending_.size();
   pending_ += part.text;
   if (!holding_out_ && options_.held_out_from && to_ >= *options_.held_out_from) {
-    // In a compressed file the position inside the part is unknown.
+    // For a compressed file the position inside the part is unknown.
     const bool exact = !is_compressed(files_[file_].path);
     const size_t place = known + (exact ? *options_.held_out_from - from_ : part.text.size());
     take(options_.last_cut(std::string_view(pending_).substr(0, std::min(place, pending_.size()))),

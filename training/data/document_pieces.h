@@ -1,4 +1,4 @@
-// Division of many files' documents into pieces that can be tokenized independently.
+// Divides the documents of many files into pieces that can be tokenized independently.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,34 @@
 
 namespace tutti::training {
 
-// Pieces of about a MiB in all.
+// Documents of about a MiB in total.
 struct Pieces {
-  std::vector<Document> documents;  // or parts of documents
-  bool held_out = false;            // for validation
-  uint64_t position = 0;            // number of bytes of all files that have been read
+  std::vector<Document> documents;  // whole documents, or parts of long ones
+  bool held_out = false;            // true if the documents are for validation
+  uint64_t position = 0;            // number of bytes that have been read, counted over all files
   bool is_end() const { return documents.empty(); }
 };
 
 struct PieceOptions {
   DocumentFields fields;
-  // Returns the last place where a text may be cut (Tokenizer::last_cut).
+  // Returns the last position at which a text may be cut (Tokenizer::last_cut).
   std::function<size_t(std::string_view)> last_cut;
-  // Documents are joined without a separating token, as if the files were one text; a newline ends
-  // each document of JSON lines and of columns.
+  // True: documents are joined without a separating token, as if all files were one text. A newline
+  // then ends each document of JSON lines and of columns.
   bool joined = false;
-  // Documents are held out from this byte of the files on, or shortly before it, so that no word is
-  // cut; for JSON lines and columns whole documents. None: nothing is held out.
+  // Byte of all files together from which documents are held out. A text is cut there or shortly
+  // before, so that no word is cut; in JSON lines and columns, whole documents are held out. None:
+  // nothing is held out.
   std::optional<uint64_t> held_out_from;
 };
 
-// Memory does not grow with the files, only with the longest document of JSON lines or columns.
+// Reads the pieces. Memory use grows only with the longest document of JSON lines or columns, not
+// with the files.
 class PieceReader {
  public:
   PieceReader(std::vector<TextFile> files, PieceOptions options);
 
-  // Returns the next pieces in order; empty at the end. Throws Error naming the file.
+  // Returns the next pieces in order; empty at the end. Throws Error that names the file.
   Pieces next();
 
  private:
@@ -52,13 +54,13 @@ class PieceReader {
   std::vector<TextFile> files_;
   PieceOptions options_;
   size_t file_ = 0;
-  std::unique_ptr<DocumentReader> reader_;  // of that file
-  uint64_t before_ = 0;                     // bytes of earlier files
-  uint64_t from_ = 0;                       // start of the document read last
-  uint64_t to_ = 0;                         // and ends
+  std::unique_ptr<DocumentReader> reader_;  // reader of the current file
+  uint64_t before_ = 0;                     // bytes in earlier files
+  uint64_t from_ = 0;                       // byte at which the document read last starts
+  uint64_t to_ = 0;                         // byte at which that document ends
   std::optional<Document> waiting_;         // first held-out document, kept for the next pieces
   std::string pending_;                     // text that has not been cut yet
-  bool begins_ = true;                      // pending_ begins its document
+  bool begins_ = true;                      // true if pending_ is the beginning of its document
   bool holding_out_ = false;
   size_t size_ = 0;  // bytes in the pieces so far
 };

@@ -38,7 +38,7 @@ class TextReader final : public DocumentReader {
   bool ended_ = false;
 };
 
-// Finds a field by a name with dots; a member with that exact name comes first.
+// Finds a field by a name with dots. A member that has the whole name takes precedence.
 const Json* find_field(const Json& record, std::string_view name) {
   if (!record.is_object()) return nullptr;
   if (const Json* found = record.find(name)) return found;
@@ -57,7 +57,7 @@ std::string names_in(const Json& record) {
   return names;
 }
 
-// Replaces Python's NaN and Infinity, which are not JSON, by null.
+// Returns the line with Python's NaN and Infinity, which are not JSON, replaced by null.
 std::string without_words_of_python(std::string_view line) {
   std::string all;
   bool in_text = false;
@@ -96,7 +96,7 @@ class LineReader final : public DocumentReader {
     }
     return std::nullopt;
   }
-  // Proportional inside the block, since compressed files have no exact position.
+  // Interpolates inside the block, because compressed files have no exact position.
   uint64_t position() const override {
     const uint64_t read = source_->position() - before_;
     return before_ + (block_.empty() ? read : read * at_ / block_.size());
@@ -122,7 +122,7 @@ class LineReader final : public DocumentReader {
     }
   }
 
-  // None for a record whose text is null, or a row without a value.
+  // Parses a line. Returns nothing for a record whose text is null, or a row without a value.
   std::optional<Document> document(const std::string& line) const {
     try {
       const Json record = parse_record(line);
@@ -152,15 +152,15 @@ class LineReader final : public DocumentReader {
   std::string path_;
   DocumentFields fields_;
   std::unique_ptr<ByteSource> source_;
-  std::string block_;    // data read from source_
-  size_t at_ = 0;        // start of the unconsumed data
+  std::string block_;    // block of data read from source_
+  size_t at_ = 0;        // index in block_ of the unconsumed data
   uint64_t before_ = 0;  // the source's position before the block
   uint64_t number_ = 0;
 };
 
-// True if the first line is a JSON object: some JSON lines files are named .json.
+// Returns true if the first line is a JSON object, because some JSON lines files are named .json.
 bool begins_with_record(const std::string& path) {
-  constexpr size_t kMost = 16 * kBlock;  // limit for a line
+  constexpr size_t kMost = 16 * kBlock;  // maximum length of the line
   const std::unique_ptr<ByteSource> source = open_bytes(path);
   std::string text;
   size_t end = text.npos;

@@ -14,7 +14,7 @@ namespace tutti::training {
 namespace {
 
 constexpr size_t kIdxBlock = size_t{1} << 20;
-constexpr uint8_t kUnsignedByte = 0x08;  // MNIST's only element type
+constexpr uint8_t kUnsignedByte = 0x08;  // the only element type that is supported, MNIST's
 
 [[noreturn]] void refuse_idx(const std::string& path, const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, cat("cannot read the IDX file ", path),
@@ -33,7 +33,7 @@ class IdxReader {
     }
   }
 
-  // Returns fewer bytes than requested only at the end of the file.
+  // Reads into `into`. Returns fewer bytes than requested only at the end of the file.
   size_t read(std::span<uint8_t> into) {
     const int count = ::gzread(file_.get(), into.data(), static_cast<unsigned>(into.size()));
     int error = Z_OK;
@@ -72,7 +72,8 @@ std::vector<size_t> read_dimensions(IdxReader& file, const std::string& path, si
   return dimensions;
 }
 
-// Reads all elements in blocks, so that a damaged count cannot allocate more than the file's size.
+// Reads all elements, in blocks, so that a damaged count cannot allocate more memory than the
+// file's size.
 std::vector<uint8_t> read_elements(IdxReader& file, const std::string& path, size_t count) {
   std::vector<uint8_t> elements;
   while (elements.size() < count) {

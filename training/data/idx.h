@@ -1,5 +1,5 @@
-// IDX files of MNIST and similar data sets (yann.lecun.com/exdb/mnist, "The IDX file format"):
-// big-endian counts, then bytes. Plain or gzip-compressed.
+// Reads IDX files of MNIST and similar data sets (yann.lecun.com/exdb/mnist, "The IDX file
+// format"): big-endian counts, then bytes. Files are plain or gzip-compressed.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,15 @@ struct IdxImages {
   size_t columns = 0;
   std::vector<uint8_t> pixels;  // count x rows x columns; 0 is background
 
-  // The rows x columns pixels of an image.
+  // Returns the rows x columns pixels of an image.
   std::span<const uint8_t> image(size_t index) const {
     return std::span(pixels).subspan(index * rows * columns, rows * columns);
   }
 };
 
-// Both throw Error naming the path and the cause: unreadable, damaged or truncated, not IDX,
-// another element type or number of dimensions, missing or extra bytes.
+// Read a file of images, or of labels. Throw Error that names the path and the cause: unreadable,
+// damaged or truncated, not IDX, another element type or number of dimensions, missing or extra
+// bytes.
 IdxImages read_idx_images(const std::string& path);
 std::vector<uint8_t> read_idx_labels(const std::string& path);
 

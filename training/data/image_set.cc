@@ -11,7 +11,8 @@
 namespace tutti::training {
 namespace {
 
-// The plain name or with .gz, whichever exists; the plain name if neither does, for the error.
+// Returns the path of the plain file or of the file with .gz, whichever exists. If neither does,
+// returns the plain path, for the error.
 std::string find_file(const std::string& directory, const std::string& name) {
   const std::string plain = directory + "/" + name;
   return std::filesystem::exists(plain + ".gz") && !std::filesystem::exists(plain) ? plain + ".gz"

@@ -1,4 +1,4 @@
-// Grey images with a class each, or with a class per pixel, from IDX files like MNIST's.
+// Grey images from IDX files like MNIST's, with a class for each image or for each pixel.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,14 @@
 
 namespace tutti::training {
 
-// A directory with train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
-// t10k-labels-idx1-ubyte, each plain or with .gz. The latter two are for validation. If pixels have
-// targets, the labels are replaced by train-masks-idx3-ubyte and t10k-masks-idx3-ubyte.
+// The images in a directory with train-images-idx3-ubyte, train-labels-idx1-ubyte,
+// t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz. The last two are for
+// validation. If pixels have targets, train-masks-idx3-ubyte and t10k-masks-idx3-ubyte replace the
+// files of labels.
 class ImageSet : public DataSet {
  public:
-  // Throws Error for files that are missing or inconsistent, naming them.
+  // Reads the files of `directory`. `pixels`: each pixel has a target. Throws Error that names a
+  // missing or inconsistent file.
   explicit ImageSet(const std::string& directory, bool pixels = false);
 
   int64_t height() const { return static_cast<int64_t>(training_.images.rows); }
@@ -34,7 +36,7 @@ class ImageSet : public DataSet {
  private:
   struct Part {
     IdxImages images;
-    std::vector<uint8_t> labels;  // of the images, or of all their pixels
+    std::vector<uint8_t> labels;  // classes of the images, or of all their pixels
   };
   static Part read(const std::string& directory, const std::string& prefix, bool pixels);
   static void add(const Part& part, uint64_t example, Batch& batch);

@@ -1,4 +1,4 @@
-// Prefetching of items in background threads.
+// Creates items in background threads before they are needed.
 #pragma once
 
 #include <algorithm>
@@ -20,29 +20,31 @@
 
 namespace tutti::training {
 
-// Items make(first), make(first + 1), ... make(end - 1), created by `workers` threads and returned
-// strictly in the order of indices. At most `depth` items exist or are being created at any time,
+// Provides the items make(first), make(first + 1), ... make(end - 1) in this order. `workers`
+// threads create them in advance. At most `depth` items exist or are being created at any time,
 // besides those that the caller has received.
 //
 // make() is called concurrently, once for every index. With 0 workers next() itself creates the
-// item. next() may be called by one thread at a time. The destructor waits only for items that are
-// being created.
+// item. One thread at a time may call next(). The destructor waits only for items that are being
+// created.
 template <typename Item>
 class Loader {
  public:
   using Make = std::function<Item(uint64_t index)>;
 
-  // Throws Error(invalid_argument): end before first, negative workers, depth below 1.
+  // Starts the threads. Throws Error(invalid_argument) if `end` is before `first`, `workers` is
+  // negative, or `depth` is below 1.
   Loader(Make make, uint64_t first, uint64_t end, int workers, int depth);
   ~Loader() { stop(); }
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Blocks for and returns the next item; empty after the last one. Throws what make() threw for
-  // that item; the next call continues with the next item.
+  // Blocks until the next item is ready and returns it; returns nothing after the last one. Throws
+  // what make() threw for that item; the next call then continues with the item after it.
   std::optional<Item> next();
 
-  // Index of the item that next() returns next: the only state needed to resume.
+  // Returns the index of the item that next() returns next, which is the only state needed to
+  // resume.
   uint64_t position() const { return next_; }
 
  private:
@@ -56,13 +58,13 @@ class Loader {
 
   const Make make_;
   const uint64_t end_;
-  std::mutex mutex_;                 // guards what follows; only next() changes next_
-  std::condition_variable room_;     // a worker may begin an item, or must stop
-  std::condition_variable arrived_;  // the item that next() waits for is ready
-  uint64_t next_;                    // first item not handed out
-  uint64_t begun_;                   // first item that no worker has begun
+  std::mutex mutex_;                 // guards the members below; only next() changes next_
+  std::condition_variable room_;     // signals that a worker may begin an item, or must stop
+  std::condition_variable arrived_;  // signals that the item for which next() waits is ready
+  uint64_t next_;                    // index of the first item not returned yet
+  uint64_t begun_;                   // index of the first item that no worker has begun
   bool stopping_ = false;
-  std::vector<Slot> slots_;  // of items [next_, next_ + depth), by index modulo depth
+  std::vector<Slot> slots_;  // item i of [next_, next_ + depth) is at index i modulo depth
   std::vector<std::thread> workers_;
 };
 

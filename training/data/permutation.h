@@ -8,13 +8,13 @@
 
 namespace tutti::training {
 
-// Returns the image of `index` < `size` under the permutation of that key. O(1) time (a few dozen
-// ns) and no memory.
+// Returns the position of `index` < `size` after the permutation of that key. Takes O(1) time (a
+// few dozen ns) and no memory.
 //
-// A Feistel network permutes the numbers with as many bits as size - 1; results outside of [0,
-// size) are permuted again until they are inside, which takes fewer than two applications on
-// average (cycle walking; Black, Rogaway: Ciphers with arbitrary finite domains, CT-RSA 2002). Not
-// secure against adversaries.
+// A Feistel network permutes the numbers that have as many bits as size - 1. A result outside [0,
+// size) is permuted again until it is inside, which takes fewer than two applications on average
+// (cycle walking; Black, Rogaway: Ciphers with arbitrary finite domains, CT-RSA 2002). Not secure
+// against adversaries.
 constexpr uint64_t permute(uint64_t key, uint64_t index, uint64_t size) {
   constexpr uint64_t kRounds = 8;
   const int bits = static_cast<int>(std::bit_width(size - 1));

@@ -34,7 +34,7 @@ void check_sampler(const std::vector<SampledSet>& sets) {
 }
 
 std::vector<double> shares_of(const std::vector<SampledSet>& sets) {
-  // Relative to the largest weight, so that no sum overflows.
+  // Divides by the largest weight, so that no sum overflows.
   const double largest = std::ranges::max(sets, {}, &SampledSet::weight).weight;
   std::vector<double> shares;
   shares.reserve(sets.size());
@@ -44,9 +44,10 @@ std::vector<double> shares_of(const std::vector<SampledSet>& sets) {
   return shares;
 }
 
-// Number of turns of each data set in the shortest cycle with the right proportions.
+// Returns the number of turns of each data set in the shortest cycle with the right proportions.
 std::vector<uint32_t> count_turns(const std::vector<double>& shares) {
-  constexpr double kRounding = 1e-9;  // tolerance of shares, times the longest cycle
+  // tolerance of the numbers of turns: error of the shares times the longest cycle
+  constexpr double kRounding = 1e-9;
   uint32_t length = 1;
   const auto is_whole = [&](double share) {
     const double turns = share * length;
@@ -61,15 +62,16 @@ std::vector<uint32_t> count_turns(const std::vector<double>& shares) {
   return turns;
 }
 
-// Turn j of a data set with c of a cycle's L turns may be taken from step floor(j L / c) on
-// (counted from 0) and must be taken before step ceil((j + 1) L / c): this is equivalent to being
-// within 1 of its share at every step. A schedule that meets all deadlines exists (Tijdeman: The
-// chairman assignment problem, Discrete Mathematics 32, 1980), so taking the earliest deadline
-// among the available turns meets them too (Steiner, Yeomans: Level schedules for mixed-model,
-// just-in-time processes, Management Science 39, 1993).
+// Schedules the turns of a cycle. Consider turn j of a data set with c of the cycle's L turns,
+// counting from 0. It may be taken from step floor(j L / c) on, and must be taken before step
+// ceil((j + 1) L / c): this is equivalent to being within 1 of its share at every step. A schedule
+// that meets all deadlines exists (Tijdeman: The chairman assignment problem, Discrete Mathematics
+// 32, 1980). Therefore taking the available turn with the earliest deadline also meets them
+// (Steiner, Yeomans: Level schedules for mixed-model, just-in-time processes, Management Science
+// 39, 1993).
 struct Turns {
-  uint64_t count;       // c
-  uint64_t taken = 0;   // j
+  uint64_t count;       // the number c
+  uint64_t taken = 0;   // the number j
   uint64_t from = 0;    // first step of turn j
   uint64_t before = 0;  // first step that is too late
 
@@ -121,7 +123,8 @@ std::vector<uint64_t> Sampler::taken(uint64_t samples) const {
   const uint64_t cycles = samples / cycle_.size();
   std::vector<uint64_t> taken;
   for (const uint32_t turns : turns_of_) taken.push_back((cycles + 1) * turns);
-  // In the current cycle, each data set's next turn gives the number of its earlier turns.
+  // Counts the next turns: of each data set, the next turn in the cycle gives the number of its
+  // earlier turns.
   size_t left = taken.size();
   std::vector<bool> seen(taken.size());
   for (uint64_t step = samples % cycle_.size(); step < cycle_.size() && left > 0; ++step) {

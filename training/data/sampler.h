@@ -1,4 +1,4 @@
-// Order of a training run's examples.
+// Determines the order of a training run's examples.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 namespace tutti::training {
 
 struct Sample {
-  size_t data_set = 0;   // index among those of the sampler
-  uint64_t example = 0;  // of that data set
+  size_t data_set = 0;   // index of the data set in the sampler's list
+  uint64_t example = 0;  // index of the example in that data set
   uint64_t epoch = 0;    // number of completed passes over that data set
 
   bool operator==(const Sample&) const = default;
@@ -17,13 +17,13 @@ struct Sample {
 
 // A data set to draw from; its fraction of all samples is weight / sum of weights.
 struct SampledSet {
-  uint64_t size = 0;  // examples
-  double weight = 1;  // any positive number
+  uint64_t size = 0;  // number of examples
+  double weight = 1;  // any positive number, relative to the other sets' weights
 };
 
-// A pure function of (seed, index), with random access: the only state of a run is the index of its
-// next sample, so it resumes at the exact sample, and any number of ranks with disjoint indices
-// take disjoint samples.
+// Maps the index of a sample to an example. The result depends on (seed, index) alone. The only
+// state of a run is therefore the index of its next sample: a run resumes at the exact sample, and
+// ranks with disjoint indices take disjoint samples.
 //
 // - Within an epoch of a data set each example comes once, in an order that depends on the seed,
 //   the data set and the epoch (permutation.h).
@@ -35,23 +35,23 @@ struct SampledSet {
 // 0.1). Thread-safe.
 class Sampler {
  public:
-  // Throws Error(invalid_argument) for no data sets, a set without examples, or a weight that is
-  // not a positive number.
+  // Creates a sampler of these data sets. Throws Error(invalid_argument) for no data sets, a set
+  // without examples, or a weight that is not a positive number.
   Sampler(std::vector<SampledSet> sets, uint64_t seed);
 
   Sample sample(uint64_t index) const;
-  // Number of the first `samples` samples in each data set.
+  // Returns how many of the first `samples` samples come from each data set.
   std::vector<uint64_t> taken(uint64_t samples) const;
 
  private:
   struct Turn {
     uint32_t data_set;
-    uint32_t before;  // turns of the same data set earlier in the cycle
+    uint32_t before;  // number of turns of the same data set earlier in the cycle
   };
 
   std::vector<SampledSet> sets_;
   uint64_t seed_;
-  std::vector<uint32_t> turns_of_;  // per cycle, by data set
+  std::vector<uint32_t> turns_of_;  // number of turns per cycle, by data set
   std::vector<Turn> cycle_;
 };
 

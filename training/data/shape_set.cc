@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostShapes = 4;
 
-// Random numbers of one image, in the order of calls.
+// Random numbers of one image, one per call.
 class Draws {
  public:
   Draws(uint64_t seed, uint64_t image) : seed_(seed), image_(image) {}
@@ -93,7 +93,7 @@ void ShapeSet::draw(uint64_t image, Batch& batch) const {
     for (int64_t column = 0; column < options_.width; ++column) {
       int32_t kind = 0;
       double brightness = 0.2;
-      for (size_t i = 0; i < count; ++i) {  // later shapes are in front
+      for (size_t i = 0; i < count; ++i) {  // later shapes cover earlier ones
         if (!shapes[i].has(static_cast<double>(row), static_cast<double>(column))) continue;
         kind = shapes[i].kind;
         brightness = shapes[i].brightness;

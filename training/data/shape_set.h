@@ -1,5 +1,5 @@
-// Synthetic images of shapes on noise, with a class per pixel, generated on demand: data for a
-// first segmentation, and for measurements at any size.
+// Synthetic images of shapes on noise, with a class per pixel. They are generated on demand, for
+// first tries of segmentation and for measurements at any size.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,22 @@ namespace tutti::training {
 
 class ShapeSet : public DataSet {
  public:
-  // Background, disc, square, triangle.
+  // The classes are background, disc, square and triangle.
   static constexpr int64_t kClasses = 4;
 
   struct Options {
     int64_t height = 64;
     int64_t width = 64;
-    uint64_t count = 4096;  // for training; an eighth as many more for validation
+    uint64_t count = 4096;  // number of training images; there are an eighth as many for validation
     uint64_t seed = 1;
   };
-  // Parses "shapes:HEIGHTxWIDTH[:COUNT[:SEED]]". Throws Error(invalid_argument) for other texts.
+  // Parses the name "shapes:HEIGHTxWIDTH[:COUNT[:SEED]]". Throws Error(invalid_argument) for other
+  // texts.
   static bool is_named(const std::string& name) { return name.starts_with("shapes:"); }
   static Options parse(const std::string& name);
 
-  // `pixels`: each pixel has a target; otherwise each image has one, the class of the shape that
-  // covers the most of it.
+  // Creates the set. `pixels`: each pixel has a target. Otherwise each image has one target: the
+  // class of the shape that covers most of it.
   ShapeSet(const Options& options, bool pixels) : options_(options), pixels_(pixels) {}
 
   int64_t height() const { return options_.height; }

@@ -1,4 +1,4 @@
-// Text to train on, from any files, as untokenized bytes.
+// Loads text to train on from any files, as untokenized bytes.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 
 namespace tutti::training {
 
-// The last tenth is held out for validation.
+// A text as bytes, of which the last tenth is held out for validation.
 struct TextData {
   std::vector<uint8_t> bytes;
-  size_t training_size = 0;  // bytes before this index are for training, the others are held out
-  std::vector<std::string> left_out = {};  // skipped files in directories (text_files.h)
+  size_t training_size = 0;  // number of bytes for training; the bytes after them are held out
+  // descriptions of skipped files in directories (text_files.h)
+  std::vector<std::string> left_out = {};
 
   size_t validation_size() const { return bytes.size() - training_size; }
-  // Equal for equal text; ranks compare it.
+  // Returns a number that is equal for equal text; ranks compare it.
   uint64_t fingerprint() const;
 };
 
@@ -24,12 +25,12 @@ inline constexpr size_t kMinTextBytes = 128;
 
 TextData split_text(std::vector<uint8_t> bytes);
 
-// Loads the concatenated texts of the files that the paths denote (text_files.h). Throws Error
-// naming the path, as find_text_files() does, and for a text that is too short.
+// Loads the concatenated texts of the files that the paths denote (text_files.h). Throws Error that
+// names the path, as find_text_files() does, and for a text that is too short.
 TextData load_text(const std::vector<std::string>& paths);
 
-// H(next byte | previous byte) of the text in nats, from its own counts: the loss of the best table
-// of byte pairs, which a useful model must undercut.
+// Returns the conditional entropy H(next byte | previous byte) of the text in nats, from its own
+// counts. This is the loss of the best table of byte pairs; a useful model must be below it.
 double bigram_entropy(std::span<const uint8_t> text);
 
 }  // namespace tutti::training

@@ -29,8 +29,8 @@ Error unreadable_text(const std::string& path, int errno_value) {
                       {.remedy = "check the path and its permissions"});
 }
 
-// Returns why the beginning of a file is not text or columns; "" if it is. Binary files have NUL
-// bytes.
+// Returns the reason why the beginning of a file is neither text nor columns; "" if it is one of
+// them. Binary files have NUL bytes.
 std::string_view why_no_text(const std::string& path) {
   std::string block(kTextBlock, '\0');
   block.resize(open_bytes(path)->read(block));
@@ -39,8 +39,8 @@ std::string_view why_no_text(const std::string& path) {
   return block.find('\0') != block.npos ? "it has NUL bytes" : "";
 }
 
-// Returns why a file in a directory is not data, by its name; otherwise "". Such files are backups
-// of editors, and descriptions in data sets and repositories.
+// Returns the reason why a file in a directory is not data, judged by its name; otherwise "". Such
+// files are backups of editors, and descriptions in data sets and repositories.
 std::string_view no_data_by_name(const std::string& file) {
   std::string name = file;
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -59,7 +59,7 @@ std::string_view no_data_by_name(const std::string& file) {
   return "";
 }
 
-// Files of a directory, divided into accepted and skipped ones with reasons.
+// The files of a directory: accepted ones, and skipped ones with reasons.
 class Directory {
  public:
   explicit Directory(const std::string& path) : path_(path) {
@@ -71,7 +71,7 @@ class Directory {
     }
     if (error) throw unreadable_text(path, error.value());
     std::ranges::sort(entries);
-    // Links come last: their targets may be in the directory itself.
+    // Handles links last, because their targets may be in the directory itself.
     for (const bool links : {false, true}) {
       for (const fs::directory_entry& entry : entries) {
         if (entry.is_symlink(error) == links) look_at(entry);
@@ -81,7 +81,7 @@ class Directory {
   }
 
   const std::vector<TextFile>& files() const { return files_; }
-  // "" if all files were accepted.
+  // Returns a description of the skipped files; "" if all files were accepted.
   std::string left_out() const {
     if (left_out_.empty()) return "";
     constexpr size_t kMost = 8;
@@ -140,7 +140,8 @@ void add_directory(const std::string& path, std::vector<TextFile>& files,
 }
 
 void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& files) {
-  std::string why(why_no_text(path));  // special files may have 0 bytes, and cannot be read
+  // the size is not used: special files may have 0 bytes, and cannot be read
+  std::string why(why_no_text(path));
   if (why.empty() && bytes == 0) why = "it is empty";
   if (!why.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("the file ", path, " is not text"),

@@ -1,4 +1,4 @@
-// Search for text files.
+// Finds text files.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@ namespace tutti::training {
 
 struct TextFile {
   std::string path;
-  uint64_t bytes = 0;  // on disk
+  uint64_t bytes = 0;  // size on disk
 };
 
 // Returns the files that the paths denote, in sorted order of the paths. A directory denotes the
-// text files directly in it, and the targets of its links, sorted. Skipped are empty files, those
-// with NUL bytes in their first MiB, hidden files, editors' backups, and descriptions of data sets
-// (README.md, dataset_info.json): `left_out`, if given, gets a line for each directory with skipped
-// files. Throws Error naming a path that is missing or unreadable, binary, not a regular file,
-// empty, or a directory without text.
+// text files directly in it and the targets of its links, sorted. Files in a directory are skipped
+// if they are empty, contain NUL bytes in their first MiB, are hidden, are editors' backups, or
+// describe a data set (README.md, dataset_info.json). If `left_out` is given, it gets a line for
+// each directory with skipped files. Throws Error that names a path that is missing or unreadable,
+// binary, not a regular file, empty, or a directory without text.
 std::vector<TextFile> find_text_files(std::vector<std::string> paths,
                                       std::vector<std::string>* left_out = nullptr);
 
-// Calls `use` with the texts of the file's documents (documents.h) in pieces; a piece is valid
-// during the call. A newline follows each document of JSON lines and of columns. Throws Error
-// naming the path, and for prompts, which must not be trained on.
+// Calls `use` with the texts of the file's documents (documents.h) in pieces, each of which is
+// valid only during the call. A newline follows each document of JSON lines and of columns. Throws
+// Error that names the path, also for a file with prompts, because prompts must not be trained on.
 void read_texts(const std::string& path, const std::function<void(std::string_view)>& use);
 
 }  // namespace tutti::training

@@ -31,16 +31,16 @@ constexpr int32_t kWideMagic = 20240801;
 constexpr int32_t kWideVersion = 7;
 constexpr int32_t kMarkedVersion = 107;
 constexpr uint64_t kMostCounted = std::numeric_limits<int32_t>::max();
-// Defaults of the formats for files without their own words.
+// Defaults for files without our header words, by format.
 constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 constexpr TokenFormat kLlama3{.vocabulary = 128256, .end_of_text = 128000};
 constexpr int64_t kBytes = 256;
-constexpr uint64_t kTokenBlock = uint64_t{1} << 20;  // bytes per read
+constexpr uint64_t kTokenBlock = uint64_t{1} << 20;  // number of bytes per read
 
-// Our own words in the header.
+// Our words in the header.
 struct OwnWords {
-  static constexpr size_t kPlace = 16;           // index of the first one
-  static constexpr int32_t kMagic = 0x54545554;  // "TUTT"
+  static constexpr size_t kPlace = 16;           // index of the first word
+  static constexpr int32_t kMagic = 0x54545554;  // the text "TUTT"
 
   int32_t magic = kMagic;
   int32_t end_of_text = -1;
@@ -60,7 +60,7 @@ OwnWords own_words(const Header& header) {
   return words;
 }
 
-// Returns the number of bytes per token.
+// Checks the header. Returns the number of bytes per token.
 uint64_t check_kind(const std::string& path, const Header& header) {
   if (header[0] != kNarrowMagic && header[0] != kWideMagic) {
     refuse_tokens(
@@ -146,15 +146,15 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
   marks_ = header[0] == kWideMagic && header[1] == kMarkedVersion;
   const OwnWords own = own_words(header);
   if (own.magic != OwnWords::kMagic) return;
-  TokenSummary& told = told_.emplace();
-  told.format.vocabulary = own.vocabulary;
-  told.format.marks_unpredicted = marks_;
-  if (own.end_of_text >= 0) told.format.end_of_text = own.end_of_text;
-  told.fingerprint = own.checksum;
+  TokenSummary& own_summary = own_summary_.emplace();
+  own_summary.format.vocabulary = own.vocabulary;
+  own_summary.format.marks_unpredicted = marks_;
+  if (own.end_of_text >= 0) own_summary.format.end_of_text = own.end_of_text;
+  own_summary.fingerprint = own.checksum;
 }
 
-// Narrow tokens are read into the end of the buffer for wide ones, and widened from the front: no
-// token is overwritten before it is read.
+// Reads narrow tokens into the end of the buffer for wide ones, and widens them from the front, so
+// that no token is overwritten before it is read.
 void TokenFile::read(uint64_t first, std::span<int32_t> tokens) const {
   const std::span<std::byte> bytes =
       std::as_writable_bytes(tokens).last(tokens.size() * static_cast<size_t>(width_));
@@ -173,9 +173,9 @@ std::vector<int32_t> TokenFile::tokens() const {
   return all;
 }
 
-TokenSummary TokenFile::summary() const { return told_ ? *told_ : look(); }
+TokenSummary TokenFile::summary() const { return own_summary_ ? *own_summary_ : look(); }
 
-// Bytes from `place` on, counted from the first token, up to the end of the file.
+// Returns up to `most` bytes from `place` on, counted from the first token.
 std::vector<std::byte> TokenFile::block_at(uint64_t place, uint64_t most) const {
   std::vector<std::byte> bytes(std::min(most, size_ * width_ - place));
   read_exactly(path_, file_.get(), sizeof(Header) + place, bytes);
@@ -200,7 +200,7 @@ uint32_t TokenFile::largest_of_all() const {
   return largest;
 }
 
-// Reads all blocks of the file or, for a large file, blocks spread evenly over it.
+// Reads all blocks of the file or, if it is large, blocks spread evenly over it.
 TokenSummary TokenFile::look() const {
   constexpr uint64_t kSparseBlock = uint64_t{64} << 10;
   constexpr uint64_t kSparseBlocks = 256;
@@ -218,8 +218,8 @@ TokenSummary TokenFile::look() const {
     largest = std::max(largest, largest_in(bytes));
   }
   const TokenFormat& usual = width_ == sizeof(uint16_t) ? kGpt2 : kLlama3;
-  // With another tokenizer than the format's, unread parts may have larger tokens; for tokens of 16
-  // bits there is a bound.
+  // A file of another tokenizer than the format's may have larger tokens in unread parts. Tokens of
+  // 16 bits are bounded; others must all be read.
   if (!whole && largest >= usual.vocabulary) {
     largest = width_ == sizeof(uint16_t) ? (1u << 16) - 1 : largest_of_all();
   }
@@ -255,7 +255,8 @@ TokenWriter::TokenWriter(std::string path, const TokenFormat& format)
     throw system_error(cat("cannot write ", partial_), errno,
                        {.remedy = "use a file in a directory with write permission"});
   }
-  if (::lseek(file_.get(), sizeof(Header), SEEK_SET) < 0) {  // the gap reads as zeros
+  // the header, which is skipped here, reads as zeros
+  if (::lseek(file_.get(), sizeof(Header), SEEK_SET) < 0) {
     throw system_error(cat("cannot write ", partial_), errno);
   }
 }

@@ -1,5 +1,6 @@
-// Token files in llm.c's formats (github.com/karpathy/llm.c, dev/data/data_common.py): a header of
-// 256 int32 (magic, version, number of tokens, zeros), then the tokens; all little-endian.
+// Reads and writes token files in llm.c's formats (github.com/karpathy/llm.c,
+// dev/data/data_common.py): a header of 256 int32 (magic, version, number of tokens, zeros), then
+// the tokens; all little-endian.
 //
 //   magic     version   tokens
 //   20240520  1         uint16: GPT-2's
@@ -7,9 +8,9 @@
 //   20240801  107       uint32, our own: the top bit marks tokens that are not targets (prompts of
 //                       fine-tuning); llm.c rejects it, since it would train on them
 //
-// TokenWriter uses header words that llm.c leaves zero for further properties, so that readers need
-// not scan the tokens: their number in 64 bits, a checksum, the size of the tokenizer's vocabulary
-// and its end-of-text token.
+// TokenWriter also stores properties in header words that llm.c leaves zero, so that readers need
+// not scan the tokens: the number of tokens in 64 bits, a checksum, the size of the tokenizer's
+// vocabulary, and the end-of-text token.
 #pragma once
 
 #include <cstddef>
@@ -26,46 +27,47 @@ struct XXH3_state_s;
 
 namespace tutti::training {
 
-// Tokens have 31 bits. Bit 32 marks tokens that are not targets, which are therefore negative.
+// Mark of tokens that are not targets. Tokens have 31 bits; bit 32 is set in marked tokens, which
+// are therefore negative.
 constexpr int32_t kUnpredicted = INT32_MIN;
 constexpr int32_t unpredicted(int32_t token) { return token | kUnpredicted; }
 constexpr bool is_predicted(int32_t token) { return token >= 0; }
 constexpr int32_t id_of(int32_t token) { return token & ~kUnpredicted; }
 
 struct TokenFormat {
-  int64_t vocabulary = 0;              // upper bound of tokens, exclusive
-  std::optional<int32_t> end_of_text;  // the token between documents
+  int64_t vocabulary = 0;              // exclusive upper bound of tokens
+  std::optional<int32_t> end_of_text;  // the token that separates documents
   bool marks_unpredicted = false;
 };
 
-// Properties of a file's tokens, from the header or from the tokens.
+// Properties of a file's tokens, read from the header or found by scanning the tokens.
 struct TokenSummary {
   TokenFormat format;
-  // Equal for equal tokens. For files without a checksum that exceed kReadWhole, it covers the size
-  // and blocks spread over the file.
+  // A number that is equal for equal tokens. For a file without a checksum that exceeds kReadWhole,
+  // it covers only the size and blocks spread over the file.
   uint64_t fingerprint = 0;
 };
 
-// Reads a token file in pieces: it may exceed memory. (It is not mapped, since accessing a page of
-// a truncated file raises SIGBUS.) Thread-safe.
+// Reads a token file, which may exceed memory, in parts. It does not map the file, because
+// accessing a page of a truncated file would raise SIGBUS. Thread-safe.
 class TokenFile {
  public:
-  // Files without our header words are read completely up to this many bytes.
+  // Largest size in bytes at which a file without our header words is scanned completely.
   static constexpr uint64_t kReadWhole = uint64_t{32} << 20;
 
-  // Throws Error naming the path and the fault; no malformed file is accepted.
+  // Opens a file. Throws Error that names the path and the fault, for any malformed file.
   explicit TokenFile(std::string path);
 
   const std::string& path() const { return path_; }
-  uint64_t size() const { return size_; }  // tokens
-  // Reads tokens from index `first` on. Throws Error naming the path if the file no longer has
-  // them, or cannot be read.
+  uint64_t size() const { return size_; }  // Returns the number of tokens.
+  // Reads tokens from index `first` on into `tokens`. Throws Error that names the path if the file
+  // no longer has them, or cannot be read.
   void read(uint64_t first, std::span<int32_t> tokens) const;
-  std::vector<int32_t> tokens() const;  // all of them
+  std::vector<int32_t> tokens() const;  // Returns all tokens.
 
-  // Returns the header's properties if present. Otherwise inspects the tokens: the vocabulary then
-  // covers the largest token, and at least that of the model for which the format is made. Throws
-  // Error as read() does.
+  // Returns the properties in the header, if present. Otherwise scans the tokens; the vocabulary
+  // then covers the largest token, and at least the vocabulary of the model for which the format is
+  // made. Throws Error as read() does.
   TokenSummary summary() const;
 
  private:
@@ -78,28 +80,28 @@ class TokenFile {
   Fd file_;
   uint64_t size_ = 0;
   uint64_t width_ = 2;  // bytes per token
-  std::optional<TokenSummary> told_;
+  std::optional<TokenSummary> own_summary_;
   bool marks_ = false;
 };
 
-// Writes a token file. Until finish() the tokens are in PATH.partial, whose header is zeros: a
-// truncated file is never accepted, and an older file at PATH is kept.
+// Writes a token file. Until finish() the tokens are in PATH.partial, whose header is zeros, so
+// readers reject a truncated file. An older file at PATH is kept until then.
 class TokenWriter {
  public:
-  // Uses 16 bits per token if the vocabulary and the format permit. Throws Error if PATH exists but
-  // is not a regular file, or PATH.partial cannot be written.
+  // Creates PATH.partial. Uses 16 bits per token if the vocabulary and the format permit. Throws
+  // Error if PATH exists but is not a regular file, or PATH.partial cannot be written.
   TokenWriter(std::string path, const TokenFormat& format);
-  ~TokenWriter();  // without finish(): removes the partial file
+  ~TokenWriter();  // Removes PATH.partial unless finish() has returned.
   TokenWriter(const TokenWriter&) = delete;
   TokenWriter& operator=(const TokenWriter&) = delete;
 
-  // Writes tokens, which must be below the vocabulary, in one system call: pass many at a time.
-  // Throws Error if the disk is full.
+  // Writes tokens, which must be less than the vocabulary's size, in one system call; callers
+  // should therefore pass many at a time. Throws Error if the disk is full.
   void write(std::span<const int32_t> tokens);
-  // Writes the header, syncs the file, then renames it. Must be the last call.
+  // Writes the header, syncs the file, then renames it to PATH. Must be the last call.
   void finish();
 
-  uint64_t count() const { return count_; }  // tokens written so far
+  uint64_t count() const { return count_; }  // Returns the number of tokens written so far.
 
  private:
   struct FreeHash {

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 void check(const std::vector<TextFile>& files, const TokenizeOptions& options) {
   for (const std::string& out : {options.out, options.validation_out}) {
     for (const TextFile& file : files) {
-      std::error_code none;  // out does not exist: the files are not the same
+      std::error_code none;  // if `out` does not exist, the files are not the same
       if (!fs::equivalent(file.path, out, none)) continue;
       throw Error(ErrorCode::invalid_argument,
                   cat("the tokens of ", file.path, " would overwrite that file"),
@@ -42,11 +42,11 @@ void check(const std::vector<TextFile>& files, const TokenizeOptions& options) {
   if (fs::weakly_canonical(options.out) == fs::weakly_canonical(options.validation_out)) {
     throw Error(ErrorCode::invalid_argument,
                 cat("training and validation tokens would both be written to ", options.out),
-                {.remedy = "use two files"});
+                {.remedy = "use two different files"});
   }
 }
 
-// Checks the first record of each kind of file.
+// Returns true if files have prompts, by the first record of each kind of file.
 bool has_prompts(const std::vector<TextFile>& files, const DocumentFields& fields) {
   std::set<DocumentKind> seen = {DocumentKind::text};
   for (const TextFile& file : files) {
@@ -66,7 +66,7 @@ struct Encoded {
   bool held_out = false;
   uint64_t position = 0;
   std::vector<int32_t> tokens;
-  TokenizeResult counts;  // without token counts
+  TokenizeResult counts;  // result, in which tokens are not counted yet
 };
 
 // Reads pieces sequentially, and encodes as many at a time as there are threads.
@@ -82,7 +82,8 @@ class Pipeline {
   Encoded make(uint64_t index) { return encode(read(index)); }
 
  private:
-  // Waits until all earlier items are read. After an error it returns nothing.
+  // Waits until all earlier items are read, then reads item `index`. After an error returns
+  // nothing.
   Pieces read(uint64_t index) {
     std::unique_lock lock(mutex_);
     turns_.wait(lock, [&] { return next_ == index; });
@@ -136,9 +137,9 @@ class Pipeline {
     encoded.counts.unpredicted += tokens.size();
   }
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable turns_;
-  uint64_t next_ = 0;  // next item to read
+  uint64_t next_ = 0;  // index of the next item to read
   bool failed_ = false;
   PieceReader reader_;
 

@@ -1,5 +1,5 @@
-// Conversion of text files to token files, for `tutti tokenize`. Memory does not grow with the
-// text; all processors encode.
+// Converts text files to token files, for `tutti tokenize`. Memory use is independent of the text's
+// size. All processors encode.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,30 @@
 namespace tutti::training {
 
 struct TokenizeOptions {
-  std::string out;                // token file
-  std::string validation_out;     // for the last part of the text; empty: nothing is held out
-  double validation_share = 0.1;  // fraction of the files' bytes, above 0 and below 1
+  std::string out;  // path of the token file
+  // path of a token file for the last part of the text; empty: nothing is held out
+  std::string validation_out;
+  // fraction of the files' bytes that is held out, above 0 and below 1
+  double validation_share = 0.1;
   DocumentFields fields;
-  std::optional<int32_t> end_of_text;  // follows each document; none: texts are joined
-  int threads = 0;                     // encoding threads; 0: one per processor
+  // token that is written after each document; none: texts are joined
+  std::optional<int32_t> end_of_text;
+  int threads = 0;  // number of encoding threads; 0: one per processor
 };
 
 struct TokenizeResult {
   uint64_t documents = 0;
-  uint64_t bytes = 0;       // of the texts
-  uint64_t characters = 0;  // in UTF-8
-  uint64_t tokens = 0;      // in `out`
+  uint64_t bytes = 0;       // number of bytes of the texts
+  uint64_t characters = 0;  // number of UTF-8 characters of the texts
+  uint64_t tokens = 0;      // number of tokens in `out`
   uint64_t validation_tokens = 0;
   uint64_t unpredicted = 0;  // number of tokens of prompts
 };
 
 // Writes the tokens of the files' documents, one after the other. The output does not depend on the
-// number of threads. Tokens of prompts are marked as non-targets. `progress` is called now and then
-// with the number of bytes done. Output files appear, or are replaced, once everything is written.
-// Throws Error about a path, the disk, or options.
+// number of threads. Tokens of prompts are marked as non-targets. Calls `progress` now and then
+// with the number of bytes done. The output files appear, or replace older ones, only once
+// everything is written. Throws Error about a path, the disk, or options.
 TokenizeResult tokenize_files(const std::vector<TextFile>& files, const Tokenizer& tokenizer,
                               const TokenizeOptions& options,
                               const std::function<void(uint64_t bytes_done)>& progress);

@@ -1,4 +1,4 @@
-// Conversion of text to tokens and back.
+// Converts text to tokens and tokens to text.
 //
 // Tokenizers do not change after construction, so they are thread-safe.
 #pragma once
@@ -14,46 +14,48 @@
 
 namespace tutti::training {
 
-// A text, or a part of one that comes in pieces.
+// A text, or one part of a text that is processed in parts.
 struct TextPiece {
   std::string_view text;
-  bool begins = true;  // nothing of the text precedes this piece
+  bool begins = true;  // true if this piece is the beginning of the text
 };
 
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Returns the tokens of each piece. Pieces of one call share cached words: pass short texts
-  // together.
+  // Returns the tokens of each piece. The pieces of one call share a cache of words, so short texts
+  // should be passed together.
   virtual std::vector<std::vector<int32_t>> encode(std::span<const TextPiece> pieces) const = 0;
-  std::vector<int32_t> encode(std::string_view text) const;  // one whole text
+  // Returns the tokens of one whole text.
+  std::vector<int32_t> encode(std::string_view text) const;
 
   // Returns the text of tokens that begin a text. Throws Error(invalid_argument) for a token that
   // is not in the vocabulary, as text_of() does.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
-  // Text that a token adds to a text that has begun; possibly a part of a character.
+  // Returns the text that a token adds after other tokens; it may be an incomplete character.
   virtual std::string text_of(int32_t token) const = 0;
 
-  virtual size_t vocabulary_size() const = 0;  // upper bound of tokens, exclusive
-  // The token with this text, such as <|endoftext|>.
+  virtual size_t vocabulary_size() const = 0;  // Returns the exclusive upper bound of tokens.
+  // Returns the token with this text, such as <|endoftext|>.
   virtual std::optional<int32_t> find(std::string_view name) const = 0;
-  // The token that ends documents, if the tokenizer has one.
+  // Returns the token that ends documents, if the tokenizer has one.
   virtual std::optional<int32_t> end_of_text() const = 0;
 
-  // Tokens around every text that a model is given, mostly a beginning of text. encode() does not
-  // add them.
+  // Tokens that are put around every text that a model is given, typically a beginning-of-text
+  // token. encode() does not add them.
   struct Frame {
     std::vector<int32_t> before, after;
   };
   virtual Frame frame() const { return {}; }
 
-  // The last place where this text may be cut, whatever follows: the tokens of the two parts are
-  // the tokens of the whole. For text that is read in pieces. 0: none.
+  // Returns the last position at which this text may be cut whatever text follows, or 0 if there is
+  // none. The tokens of the two parts are then together those of the whole text. For text that is
+  // read in pieces.
   virtual size_t last_cut(std::string_view text) const = 0;
 };
 
-// Every byte is a token; decode(encode(x)) == x.
+// A tokenizer whose tokens are bytes; decode(encode(x)) == x.
 class ByteTokenizer final : public Tokenizer {
  public:
   using Tokenizer::encode;
@@ -67,8 +69,8 @@ class ByteTokenizer final : public Tokenizer {
 };
 
 // Loads the tokenizer at a path: Hugging Face's tokenizer.json, or a directory with that file or
-// with GPT-2's two files (bpe_vocabulary.h). An empty path means bytes. Throws Error naming the
-// path and the fault.
+// with GPT-2's two files (bpe_vocabulary.h). An empty path means a ByteTokenizer. Throws Error that
+// names the path and the fault.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& path);
 
 }  // namespace tutti::training

@@ -39,7 +39,7 @@ T value_or(const Json& json, std::string_view name, T otherwise) {
   return found == nullptr ? otherwise : found->get<T>();
 }
 
-// Rejects settings of a component unless they have no effect.
+// Throws for settings of a component that have an effect.
 void require_off(const Json& json, const std::string& what,
                  std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -53,7 +53,7 @@ void require_off(const Json& json, const std::string& what,
 
 std::string type_of(const Json& component) { return component.at("type").get<std::string>(); }
 
-// The component, or the components of a Sequence, whose list is called `list`.
+// Returns the component, or the components of a Sequence, whose list is called `list`.
 std::vector<const Json*> components(const Json& json, const char* name, const char* list) {
   const Json* component = given(json, name);
   if (component == nullptr) return {};
@@ -200,7 +200,7 @@ class TokenizerReader {
       const std::optional<std::string> bytes =
           byte_level_ ? bytes_of_symbol(symbol) : std::optional(symbol);
       if (bytes) vocabulary.symbols[place] = *bytes;
-      description_.texts[place] = bytes.value_or(symbol);  // otherwise literal
+      description_.texts[place] = bytes.value_or(symbol);  // if it has no bytes: the literal symbol
     }
     if (const Json* unknown = given(model_, "unk_token")) {
       vocabulary.unknown = id_of(unknown->get<std::string>());
@@ -211,7 +211,7 @@ class TokenizerReader {
     read_merges();
   }
 
-  // Without byte_fallback a character without a token is unknown, even if byte tokens exist.
+  // Forgets byte tokens unless byte_fallback is set: a character without a token is then unknown.
   void forget_bytes() {
     if (!description_.vocabulary.unknown) {
       refuse_tokenizer("its model has neither bytes (ByteLevel or byte_fallback) nor an unk_token");
@@ -362,10 +362,10 @@ class TokenizerReader {
   const Json& model_;
   BpeDescription description_;
   bool byte_level_ = false;
-  std::unordered_map<std::string, int32_t> ids_;  // by symbol as written in the file
+  std::unordered_map<std::string, int32_t> ids_;  // key: symbol as written in the file
 };
 
-// "eos_token": a name, or {"content": name}.
+// Returns the name in "eos_token": a name, or {"content": name}.
 std::optional<std::string> configured_end(const std::string& path) {
   const std::filesystem::path config =
       std::filesystem::path(path).parent_path() / "tokenizer_config.json";

@@ -1,5 +1,6 @@
-// Hugging Face's tokenizer.json (github.com/huggingface/tokenizers): byte-pair encoding of bytes,
-// as in GPT-2, Llama 3 and Qwen, or of characters after SentencePiece, as in Llama 2 and Mistral.
+// Reads Hugging Face's tokenizer.json (github.com/huggingface/tokenizers): byte-pair encoding of
+// bytes, as in GPT-2, Llama 3 and Qwen, or of characters as in SentencePiece, which Llama 2 and
+// Mistral use.
 #pragma once
 
 #include <string>
@@ -10,10 +11,10 @@ namespace tutti::training {
 
 inline constexpr const char* kTokenizerJson = "tokenizer.json";
 
-// Throws Error that names the path and an unsupported feature. Nothing that would change a token is
-// ignored except the post-processor, which puts tokens around a text: here a token is put between
-// documents instead. It is the "eos_token" of the tokenizer_config.json beside the file, or else
-// the first that exists of <|endoftext|>, <|end_of_text|>, </s> and <eos>.
+// Reads the file. Throws Error that names the path and an unsupported feature. Ignores nothing that
+// would change a token, except the post-processor, which puts tokens around a text. Instead a token
+// separates documents: the "eos_token" of the tokenizer_config.json beside the file or, if there is
+// none, the first that exists of <|endoftext|>, <|end_of_text|>, </s> and <eos>.
 BpeDescription read_tokenizer_json(const std::string& path);
 
 }  // namespace tutti::training

@@ -8,10 +8,10 @@
 
 namespace tutti::training {
 
-// True unless the byte continues a character.
+// Returns true unless the byte continues a character.
 constexpr bool begins_character(char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }
 
-// Number of bytes of the first character of a non-empty text; 1 if it is not UTF-8.
+// Returns the number of bytes of the first character of a non-empty text; 1 if it is not UTF-8.
 constexpr size_t character_size(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
@@ -20,7 +20,7 @@ constexpr size_t character_size(std::string_view text) {
   for (size_t i = 1; i < size; ++i) {
     if (begins_character(text[i])) return 1;
   }
-  // Overlong, a surrogate, or above U+10FFFF.
+  // Rejects overlong forms, surrogates, and code points above U+10FFFF.
   if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
       (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90)) {
     return 1;

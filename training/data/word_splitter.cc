@@ -13,9 +13,9 @@
 namespace tutti::training {
 namespace {
 
-// Unicode's White_Space: PCRE2's own \s is ASCII only, or includes U+180E.
+// Unicode's White_Space. PCRE2's own \s is ASCII only, or includes U+180E.
 constexpr std::string_view kSpace = R"(\p{Z}\t-\r\x{85})";
-// Escapes with the same meaning in both libraries.
+// Escapes that have the same meaning in both libraries.
 constexpr std::string_view kSameEscapes = "pPdDrntf";
 
 [[noreturn]] void refuse_splitter(std::string_view pattern, const std::string& cause) {
@@ -23,7 +23,8 @@ constexpr std::string_view kSameEscapes = "pPdDrntf";
               {.where = std::string(pattern), .cause = cause});
 }
 
-// Translates the pattern for PCRE2. Rejects syntax that the two libraries interpret differently.
+// Returns the pattern translated for PCRE2. Throws for syntax that the two libraries interpret
+// differently.
 std::string translated(std::string_view pattern) {
   std::string out;
   bool in_class = false;
@@ -76,7 +77,8 @@ struct FreeMatch {
 
 bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Conservative: true for every character of the blocks that contain most of Unicode's spaces.
+// Returns true if the text ends in white space. Conservative: also true for every character of the
+// blocks that contain most of Unicode's spaces.
 bool ends_in_space(std::string_view text) {
   if (text.empty() || is_ascii_space(text.back())) return true;
   const std::string_view two = text.substr(text.size() - std::min<size_t>(text.size(), 2));
@@ -91,7 +93,7 @@ void WordSplitter::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_
 
 WordSplitter::Cuts WordSplitter::cuts_of(std::string_view pattern) {
   constexpr std::string_view kThree = R"(\p{N}{1,3})";
-  std::string single(kLlama3Pattern);  // Qwen 2: splits digits one by one
+  std::string single(kLlama3Pattern);  // the pattern of Qwen 2, which splits digits one by one
   single.replace(single.find(kThree), kThree.size(), R"(\p{N})");
   if (pattern == kGpt2Pattern) return Cuts::before_space;
   if (pattern == kLlama3Pattern || pattern == single) return Cuts::before_inner_space;
@@ -106,7 +108,7 @@ WordSplitter::WordSplitter(std::string_view given) : cuts_(cuts_of(given)) {
   pattern_.reset(pcre2_compile(units(pattern), pattern.size(), PCRE2_UTF | PCRE2_MATCH_INVALID_UTF,
                                &error, &position, nullptr));
   if (!pattern_) refuse_splitter(given, message_of(error));
-  // Without a just-in-time compiler, matching is slower but equally correct.
+  // If this fails for lack of a just-in-time compiler, matching is slower but equally correct.
   pcre2_jit_compile(pattern_.get(), PCRE2_JIT_COMPLETE);
 }
 

@@ -1,4 +1,4 @@
-// Splitting of text into words, inside which a tokenizer merges.
+// Splits text into words; a tokenizer merges only inside a word.
 #pragma once
 
 #include <cstddef>
@@ -19,30 +19,34 @@ inline constexpr std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Splits by a regular expression in the dialect of Oniguruma, which Hugging Face's tokenizers use.
-// Thread-safe.
+// Splits text by a regular expression in the dialect of Oniguruma, which Hugging Face's tokenizers
+// use. Thread-safe.
 class WordSplitter {
  public:
-  // Throws Error(unsupported) for a pattern that PCRE2 does not support, or interprets differently.
+  // Compiles the pattern. Throws Error(unsupported) for a pattern that PCRE2 does not support, or
+  // interprets differently.
   explicit WordSplitter(std::string_view pattern = kGpt2Pattern);
 
-  // Returns the words in order: matches, and the texts between them. Together they are the text. A
-  // run of bytes that is not UTF-8 is a word.
+  // Returns the words in order: the matches and the texts between them. A run of bytes that is not
+  // UTF-8 is one word.
   std::vector<std::string_view> split(std::string_view text) const;
-  // Likewise, for one word of another splitter.
+  // Appends the parts into which this splitter splits a word of another splitter.
   void split(std::string_view text, std::vector<std::string_view>& words) const;
 
-  // See Tokenizer::last_cut. No word extends over such a place, and no match before it depends on
-  // what follows. Known for the patterns above and similar ones; otherwise 0.
+  // Returns the last position at which the text may be cut, as Tokenizer::last_cut() does: no word
+  // extends over it, and no match before it depends on what follows. Returns 0 for patterns unlike
+  // those above.
   size_t last_cut(std::string_view text) const;
-  // True if every cut of an earlier splitter remains valid: this splitter only splits further.
+  // Returns true if every cut of an earlier splitter remains valid, because this splitter only
+  // splits further.
   bool cuts_anywhere() const { return cuts_ == Cuts::anywhere; }
 
  private:
   enum class Cuts {
     unknown,
-    before_space,        // before white space that follows another character
-    before_inner_space,  // the same, unless it may be the line end of a punctuation match
+    before_space,  // a text may be cut before white space that follows another character
+    // the same, except where the white space may be the line end of a punctuation match
+    before_inner_space,
     anywhere,
   };
   struct Free {

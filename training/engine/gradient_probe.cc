@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// Uses several sums, so that additions do not wait for each other.
+// Returns the sum of squares. Uses several sums, so that additions do not wait for each other.
 double square_of(std::span<const float> values) {
   std::array<float, 8> sums{};
   size_t i = 0;
@@ -23,7 +23,7 @@ double square_of(std::span<const float> values) {
   return square;
 }
 
-// The squared norm of the sum of the rows, which have equal lengths.
+// Returns the squared norm of the sum of the rows, which have equal lengths.
 double square_of_sum(std::span<const ConstTensor> rows) {
   std::array<float, kUpdateBlock> sum, buffer;
   double square = 0;
@@ -41,8 +41,8 @@ double square_of_sum(std::span<const ConstTensor> rows) {
   return square;
 }
 
-// A parameter's gradient as rows to be added up: later units' uses of it may have rows of their
-// own.
+// Returns a parameter's gradient as rows to be added up: later units' uses of it may have their own
+// rows.
 std::vector<ConstTensor> rows_of(Model& model, int parameter) {
   const auto as_row = [](const Tensor& tensor) { return tensor.reshaped(1, tensor.size()); };
   const Tensor gradient = model.parameters().at(parameter).gradient;
@@ -88,7 +88,8 @@ void GradientProbe::after_weights(int unit) {
   inner_.after_weights(unit);
 }
 
-// Values whose square is finite are finite, so computing the norm checks them as well.
+// Checks a parameter's gradient, and measures its norm. Values whose square is finite are finite,
+// so computing the norm checks them as well.
 void GradientProbe::look_at(int parameter, const Use& use) {
   const bool measures = options_.measures && use.reached == use.units;
   const bool is_whole =

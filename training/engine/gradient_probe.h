@@ -1,6 +1,6 @@
-// Inspection of a rank's own gradients before they are summed over ranks: whether they are finite,
-// and the norm of one micro-batch's gradient, which together with the norm of the whole step's
-// gradient yields the gradient noise scale (optimizers/noise_scale.h).
+// Inspects a rank's own gradients before they are summed over ranks. Checks that they are finite,
+// and measures the norm of one micro-batch's gradient. This norm and that of the whole step's
+// gradient yield the gradient noise scale (optimizers/noise_scale.h).
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,31 @@
 
 namespace tutti::training {
 
-// Forwards all calls to `inner`, and reads each parameter's gradient once the step's micro-batches
-// have passed all units here that use it, just before ranks may sum it. For a step of one
-// micro-batch, one read serves both purposes.
+// Forwards all calls to `inner`. Reads each parameter's gradient once all units of this rank that
+// use the parameter have processed the step's micro-batches, just before ranks may sum the
+// gradient. In a step of one micro-batch, a single read serves both purposes.
 class GradientProbe : public UnitHooks {
  public:
   struct Options {
-    // Gradients are summed over ranks micro-batch by micro-batch: check each.
+    // True if gradients are summed over ranks after every micro-batch, so that each must be
+    // checked.
     bool each_micro_batch = false;
-    // Measure the norm. Must be false if the model is cut over ranks, each of which then has only a
-    // part of a micro-batch's gradient.
+    // True to measure the norm. Must be false if the model is sharded over ranks, each of which
+    // then has only a part of a micro-batch's gradient.
     bool measures = false;
   };
-  // `inner` and the model must outlive it.
+  // Creates the probe; `inner` and `model` must outlive it.
   GradientProbe(UnitHooks& inner, Model& model, const Options& options);
 
-  // `passes`: by unit, number of times that its backward runs.
+  // Starts a step; `passes` has, for each unit, the number of times that its backward runs in the
+  // step.
   void begin_step(std::span<const int64_t> passes);
-  // The first parameter, in backward's order, whose gradient has a NaN or an infinity.
+  // Returns the index of the first parameter, in backward's order, whose gradient has a NaN or an
+  // infinity.
   const std::optional<int>& broken() const { return broken_; }
   bool measures() const { return options_.measures; }
-  // The squared norm of the first micro-batch's gradient, loss scale included. 0 on a rank without
-  // a micro-batch, and if norms are not measured.
+  // Returns the squared norm of the first micro-batch's gradient, including the loss scale. Returns
+  // 0 on a rank without a micro-batch, and if norms are not measured.
   double square() const { return square_; }
 
   void before_forward(int unit) override { inner_.before_forward(unit); }
@@ -46,7 +49,7 @@ class GradientProbe : public UnitHooks {
 
  private:
   struct Use {
-    int64_t units = 0;    // number of units here that use the parameter
+    int64_t units = 0;    // number of units on this rank that use the parameter
     int64_t all = 0;      // number of their backward calls in this step
     int64_t reached = 0;  // number of these that have completed
   };

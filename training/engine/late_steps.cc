@@ -63,7 +63,7 @@ std::vector<StepResult> Replica::LateSteps::results(std::span<double> more) {
   return results;
 }
 
-// Steps of ranks whose values differ: each rank has its own norm, and exchanges values by its
+// Runs steps of ranks whose values differ: each rank has its own norm, and exchanges values by its
 // synchronizer's rule. All exchanges are complete on return.
 std::vector<StepResult> Replica::run_apart(std::span<const StepBatches> steps, int64_t first,
                                            std::span<const double> learning_rates) {

@@ -1,5 +1,5 @@
-// Steps in which ranks do not wait for each other; the ranks exchange the steps' losses after the
-// last one.
+// Runs steps in which ranks do not wait for each other; the ranks exchange the steps' losses only
+// after the last one.
 #pragma once
 
 #include <chrono>
@@ -14,24 +14,26 @@
 
 namespace tutti::training {
 
-// A stretch of such steps on one rank. Construction and results() are collective.
+// A sequence of such steps on one rank. The constructor and results() are collective.
 class Replica::LateSteps {
  public:
-  // The arguments are those of Replica::run(), and must outlive it.
+  // Starts the steps. The arguments are those of Replica::run(), and must outlive the object.
   LateSteps(Replica& replica, std::span<const StepBatches> steps, int64_t first,
             std::span<const double> rates);
 
   int64_t count() const { return std::ssize(steps_); }
   const StepBatches& batches(int64_t step) const { return steps_[at(step)]; }
   double rate(int64_t step) const { return rates_[at(step)]; }
-  // Targets and samples of all ranks in the step.
+  // Returns the numbers of targets and samples of all ranks in the step.
   const StepCounts& counts(int64_t step) const { return counts_[at(step)]; }
 
-  // Computes the gradients of these micro-batches of the step, and adds their losses to the step's.
+  // Computes the gradients of these micro-batches of the step and adds their losses to those of the
+  // step.
   void compute(int64_t step, const StepBatches& batches, const LossScales& scales);
   // Throws Error(invalid_argument) if losses or gradients are not finite.
   void check(int64_t step) const;
-  // Sums losses over ranks. Each element of `more` becomes the sum over all ranks.
+  // Collective. Sums the losses over ranks and returns the steps' results. Each element of `more`
+  // becomes its sum over all ranks.
   std::vector<StepResult> results(std::span<double> more);
   Error diverged(int64_t step, const std::string& what) const {
     return training::diverged(first_ + step, what, rate(step));

@@ -1,5 +1,6 @@
-// Keeps in memory the states of the whole parameter that is being computed, and prefetches those of
-// the one that followed it in the last step. All others are in files.
+// Loads the optimizer states of the whole parameter that is being computed, and prefetches those of
+// the parameter that followed it in the last step. The states of all other parameters stay in
+// files.
 #pragma once
 
 #include <map>
@@ -12,10 +13,10 @@ namespace tutti::training {
 
 class OffloadedWholes {
  public:
-  // Both must outlive the object.
+  // Creates the object; `pager` and `states` must outlive it.
   OffloadedWholes(Pager& pager, const WholeStates& states) : pager_(pager), states_(states) {}
 
-  // Blocks until the parameter's states are in memory, and evicts those of the one before.
+  // Blocks until the parameter's states are in memory, and evicts those of the previous parameter.
   void use(int parameter);
   // Evicts the last parameter's states.
   void end();
@@ -26,7 +27,7 @@ class OffloadedWholes {
   Pager& pager_;
   const WholeStates& states_;
   std::optional<int> used_;
-  std::map<int, int> next_;  // successor of each parameter in the last step
+  std::map<int, int> next_;  // the parameter that followed each parameter in the last step
 };
 
 }  // namespace tutti::training

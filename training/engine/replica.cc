@@ -51,9 +51,9 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const Repl
   return placement;
 }
 
-// Ranks with the same units: those along `axes`, on each of the stages that hold the units. Those
-// of one data-parallel rank are neighbours, so that a canonical sum adds up its micro-batches
-// first, as a rank without a pipeline does.
+// Returns the ranks with the same units: those along `axes`, on each of the stages that hold the
+// units. The stages of one data-parallel rank are neighbours, so that a canonical sum adds its
+// micro-batches first, as a rank without a pipeline does.
 Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& placement) {
   if (placement.holders.size() == 1) return mesh.group(axes);
   std::vector<std::vector<int>> of_stage;
@@ -83,8 +83,8 @@ ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& batch,
   return {std::move(ranks), std::move(table.group_of)};
 }
 
-// The axes over which norms are summed within a stage. In ZeRO stage 0 each rank along the other
-// axes of the batch computes the whole norm itself.
+// Returns the axes over which norms are summed within a stage. In ZeRO stage 0 each rank along the
+// other axes of the batch computes the whole norm itself.
 AxisSet counting_axes(const Model& model, int zero_stage) {
   const AxisSet all = AxisSet::all().without({Axis::pipeline});
   if (zero_stage > 0) return all;
@@ -99,10 +99,10 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
   storage.alone = parameters_of(factors);
   storage.parameters = placement.parameters;
   storage.copies = placement.copies;
-  // Ranks along these axes have equal parts of a parameter: the first one counts it.
+  // If ranks along an axis have equal parts of a parameter, the first one counts it.
   for (const int parameter : placement.parameters) {
     const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
-    // Both throw for cuts that the optimizer does not support.
+    // Both calls throw for cuts that the optimizer does not support.
     optimizer.state_format(spec);
     optimizer.whole_states(spec, static_cast<int>(model.units().size()));
     const Placement& its = spec.placement;
@@ -111,15 +111,16 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
     storage.copies.push_back(parameter);
   }
   storage.masters = !options.without_masters();
-  // Stages that hold the same units reach the ends of buckets in different orders.
+  // If several stages hold the same units, they reach the ends of buckets in different orders.
   const bool one_order = placement.holders.size() == 1;
   storage.one_pass = options.passes == 1 && one_order;
   storage.shard_sums = one_order && shards_sums(options);
   return storage;
 }
 
-// Stages that hold the same units (Chimera) reach the end of a bucket at different entries of their
-// tables: they must not block for its sum, or for memory, before the last one.
+// Returns the options of DataParallel. Stages that hold the same units (Chimera) reach the end of a
+// bucket at different entries of their tables, so they must not block for its sum, or for memory,
+// before the last entry.
 DataParallelOptions parallel_options(const ReplicaOptions& options, const Model& model,
                                      const pipeline::Placement& placement) {
   DataParallelOptions parallel = options.data_parallel;
@@ -136,7 +137,8 @@ DataParallelOptions parallel_options(const ReplicaOptions& options, const Model&
   return parallel;
 }
 
-// Collective. Checks ranks that each compute a result that must be equal on all of them.
+// Collective. Checks that ranks which each compute a result get the same bits, if the results must
+// be equal.
 void check_products(const ReplicaOptions& options, const Optimizer& optimizer, Mesh& mesh) {
   if (options.factors.layers != FactorLayers::none) {
     check_same_products(mesh.world(), options.storage.dtype, "send gradients as factors",
@@ -207,8 +209,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
           make_synchronizer(model, storage_, options, placement_, mesh_, hook, *optimizer)),
       servers_(options.sync.has_servers() ? static_cast<ParameterServer*>(synchronizer_.get())
                                           : nullptr),
-      // If ranks differ only in their samples, each has the whole gradient of a micro-batch, unless
-      // it has only the factors.
+      // A norm is measured if ranks differ only in their samples, so that each has the whole
+      // gradient of a micro-batch, and not only factors.
       probe_(*synchronizer_, model,
              {.each_micro_batch = storage_.adds_to_shards() || storage_.sums_in_order(),
               .measures = mesh_.size(Axis::data) == world().size() && factors_.empty() &&
@@ -221,7 +223,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
-  mesh_.along(Axis::spatial);  // collective: some of its ranks may never send a halo
+  // creates the group here, which is collective: later some ranks may never send a halo
+  mesh_.along(Axis::spatial);
   made_on_all(world(), [&] { check_updates(options_, model, updater_.optimizer()); });
   check_products(options_, updater_.optimizer(), mesh_);
   gradients_.set_hooks(probe_);
@@ -231,7 +234,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
   synchronizer_->publish_values();
 }
 
-// Each of the two stages that use a parameter adds up its own micro-batches, then the other's sum.
+// Sums gradients of parameters that two stages use. Each stage adds up its own micro-batches, then
+// adds the other's sum.
 void Replica::join_tied_gradients() {
   Communicator& stages = mesh_.along(Axis::pipeline);
   for (const auto& [parameter, peer] : placement_.joined) {
@@ -248,8 +252,8 @@ void Replica::join_tied_gradients() {
   }
 }
 
-// Returns the square for this rank's first micro-batch, whose gradient is of its part of the mean
-// over the step's targets; and 1 if there is one, else 0.
+// Returns the squared norm for this rank's first micro-batch, and 1, or 0 and 0 if it has none. The
+// gradient is a part of that of the mean over the step's targets.
 std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
                                                   const StepCounts& counts,
                                                   double loss_scale) const {
@@ -260,8 +264,8 @@ std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
   return {probe_.square() * factor * factor, 1};
 }
 
-// An error on one rank aborts all communicators: a rank that waits on any of them would otherwise
-// not learn the reason.
+// Runs `work`. An error on one rank aborts all communicators: otherwise a rank that waits on one of
+// them would not learn the reason.
 template <typename Work>
 auto Replica::ending_all(const Work& work) {
   try {
@@ -278,8 +282,8 @@ void Replica::abort_all(const std::string& reason) {
   synchronizer_->abort(reason);
 }
 
-// Adds to errors that other ranks reported the stages of this rank and of the rank in question,
-// unless the executor has done so.
+// Runs `work`. Adds to errors that other ranks reported the stages of this rank and of the rank
+// that failed, unless the executor has done so.
 template <typename Work>
 auto Replica::with_places(int64_t step, const Work& work) {
   try {
@@ -375,7 +379,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   const Trouble trouble = this->trouble();
   const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
   const auto flag = [](bool set) { return set ? 1.0 : 0.0; };
-  // Ranks along the other axes have the same batches.
+  // Only the first of the ranks that have the same batches counts them.
   const bool counts_next =
       batches.next != nullptr && mesh_.place().first_along(AxisSet::all().without(kBatchAxes));
   const StepCounts next = counts_next ? gradients_.own_counts(*batches.next) : StepCounts();
@@ -412,11 +416,11 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   throw_on_all(world(), diverged(step, what, learning_rate));
 }
 
-// Returns the norm of the gradients; if it is not finite, nothing is updated.
+// Runs the optimizer. Returns the norm of the gradients; if it is not finite, changes nothing.
 double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   const ProfileSpan part(profiler_, StepProfiler::Phase::update);
-  // Covers all stages, some of which may have the same parameters.
+  // Sums over all stages, some of which may have the same parameters.
   const AxisSet ranks = counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
                       sharded() || stage() == placement_.holders.front());
@@ -453,7 +457,7 @@ std::vector<Replica::Trouble> Replica::gather(const Trouble& own) {
   return all;
 }
 
-// Reports the first cause: a NaN in a stage's output reaches all later stages.
+// Describes the first cause, because a NaN in a stage's output reaches all later stages.
 std::string Replica::describe(const std::vector<Trouble>& troubles) const {
   const auto order = [](const Trouble& trouble) {
     switch (trouble.kind) {

@@ -1,14 +1,14 @@
-// One rank's share of a model in training: a stage of its pipeline; the stage's parameters,
-// gradients and optimizer state, as far as the ZeRO stage gives them to this rank; and the
+// One rank's share of a model in training: one stage of the pipeline, that part of the stage's
+// parameters, gradients and optimizer state which the ZeRO stage gives to this rank, and the
 // operations of a step.
 //
 //   micro-batches -> pipeline -> gradients -> summed over the stage's ranks -> scaled, clipped
 //                 -> optimizer -> values
 //
-// Every layout trains the same model: with the same number of data-parallel ranks and the same
-// micro-batches, in deterministic mode, all stages of ZeRO, all synchronous pipelines but Chimera,
-// all bucket sizes and all recomputation modes give the same bits. Without pipelining there is one
-// stage.
+// Every layout trains the same model. In deterministic mode, with the same number of data-parallel
+// ranks and the same micro-batches, the result has the same bits for all ZeRO stages, all
+// synchronous pipelines but Chimera, all bucket sizes and all recomputation modes. Without
+// pipelining there is one stage.
 #pragma once
 
 #include <array>
@@ -45,54 +45,57 @@ namespace tutti::training {
 
 struct PipelineOptions {
   std::string schedule = "1f1b";  // pipeline/schedules.h
-  int virtual_stages = 1;         // chunks a rank, where the schedule has them
-  std::vector<int> cut;           // first unit of each chunk; empty: by estimated costs
+  int virtual_stages = 1;         // number of chunks per rank, in schedules that have chunks
+  std::vector<int> cut;           // first unit of each chunk; empty: chosen by estimated costs
 };
 
 // Creates a user-defined synchronizer (parallel/synchronizer.h) for a rank's share of a model.
-// Model and storage outlive it; the options contain what the replica knows of the parameters.
+// `model` and `storage` outlive it; `options` holds what the replica knows about the parameters.
 using SynchronizerFactory = std::function<std::unique_ptr<Synchronizer>(
     Model& model, ParameterStorage& storage, const DataParallelOptions& options)>;
 
 struct ReplicaOptions {
-  PipelineOptions pipeline;  // over the mesh's pipeline axis
-  StorageOptions storage;    // one_pass and stage-dependent options are derived
+  PipelineOptions pipeline;  // options of the mesh's pipeline axis
+  // the replica derives one_pass and the options that depend on the ZeRO stage
+  StorageOptions storage;
   DataParallelOptions data_parallel;
-  SyncOptions sync;                  // how ranks synchronize
-  FactorOptions factors;             // the trainer sets `samples` to those of a step
-  SynchronizerFactory synchronizer;  // none: chosen by the other options
-  RunnerOptions runner;              // its type is that of the storage
-  int threads = 1;                   // CPU threads of this rank (thread_pool.h)
-  uint64_t seed = 1;                 // of initial values
-  std::optional<double> clip;        // limit on the norm of all gradients together
-  bool stochastic_rounding = false;  // update bf16 values in place, without masters
-  bool nearest_rounding = false;     // likewise, but small updates are lost; for experiments
+  SyncOptions sync;       // how ranks synchronize gradients or parameters
+  FactorOptions factors;  // the trainer sets `samples` to the number of samples of a step
+  SynchronizerFactory synchronizer;  // none: the other options determine the synchronizer
+  RunnerOptions runner;              // the replica sets its data type to that of the storage
+  int threads = 1;                   // number of CPU threads of this rank (thread_pool.h)
+  uint64_t seed = 1;                 // seed of initial values
+  std::optional<double> clip;  // limit on the norm of all gradients together; none: no clipping
+  bool stochastic_rounding = false;  // update bf16 values in place, without fp32 masters
+  // the same with rounding to nearest, which loses small updates; for experiments
+  bool nearest_rounding = false;
   bool without_masters() const { return stochastic_rounding || nearest_rounding; }
   // For f16: the loss is scaled, and steps whose gradients overflow are skipped. None: no scaling.
   std::optional<LossScalerOptions> loss_scaling;
-  // Maximum number of micro-batches of a rank in any step; 0: unknown. Gradients of a single
-  // micro-batch take less memory than sums of several.
+  // Maximum number of micro-batches of a rank in any step; 0: unknown. The gradient of a single
+  // micro-batch takes less memory than the sum over several.
   int64_t passes = 0;
-  // Makes this rank's gradients take this many times as long, by sleeping. For experiments with
+  // Factor by which this rank's gradients take longer, by sleeping. For experiments with
   // stragglers.
   double slowdown = 1;
 };
 
 struct StepResult : StepLosses {
-  double gradient_norm = 0;  // this rank's own if gradients are not summed
-  // The squared norm of one micro-batch's gradient of its mean loss, averaged over the ranks' first
-  // micro-batches. 0: unknown, as for models that are cut over ranks.
+  double gradient_norm = 0;  // norm of this rank's gradients alone if gradients are not summed
+  // Squared norm of one micro-batch's gradient of its mean loss, averaged over the ranks' first
+  // micro-batches. 0: unknown, as it is for models that are sharded over ranks.
   double micro_batch_square = 0;
   double loss_scale = 1;
   int signs = 0;         // number of ranks whose StepBatches::sign returned true
-  bool skipped = false;  // an overflow: nothing was updated
-  // Models with experts: number of tokens of the step that chose each expert, by layer, and the
+  bool skipped = false;  // true after an overflow: nothing was updated
+  // For models with experts: by layer, how many tokens of the step chose each expert. Then the
   // number of these choices that were dropped.
   std::vector<std::vector<int64_t>> expert_load;
   int64_t dropped = 0;
-  std::string overflow;  // if skipped: the parameter and rank of the first overflow
+  std::string overflow;  // if skipped: the parameter and rank of the first overflow, for messages
   // Set where the results of several steps are exchanged at once: the time at which this rank
-  // completed its part of the step, or of the last earlier step in which it had a part.
+  // completed its part of the step. If it had no part in this step, the time of its last earlier
+  // part.
   std::optional<std::chrono::steady_clock::time_point> ended;
 };
 
@@ -100,129 +103,137 @@ struct Evaluation {
   double loss = 0;
   double correct = 0;
   int64_t targets = 0;
-  bool of_tokens = false;  // the targets are tokens: exp(loss) is the perplexity
+  bool of_tokens = false;  // true if the targets are tokens, so that exp(loss) is the perplexity
 };
 
-// Bytes on this rank, by kind.
+// Memory in use on this rank, in bytes, by kind.
 struct MemoryReport {
   StorageBytes storage;
   int64_t optimizer = 0;
-  int64_t activations = 0;  // high-water mark, temporaries included
-  // Message buffers: activations and gradients between stages, ring attention's keys and values.
+  int64_t activations = 0;  // high-water mark, including temporaries
+  // message buffers: activations and gradients between stages, keys and values of ring attention
   int64_t boundaries = 0;
-  // For compressed gradient sums: the messages, and error feedback.
+  // messages and error feedback of compressed gradient sums
   int64_t compression = 0;
-  int64_t copies = 0;  // that are being saved
-  int64_t files = 0;   // bytes that are offloaded; the other kinds are in memory
-  int64_t pages = 0;   // maximum number of bytes of these files in memory at once
+  int64_t copies = 0;  // copies of values and states that are being saved
+  int64_t files = 0;   // bytes in offload files; the other kinds are in memory
+  int64_t pages = 0;   // maximum number of bytes of the offload files that are in memory at once
 };
 
-// Throws Error(invalid_argument) if the pipeline schedule is incompatible with the other options,
-// or with this placement of the model. Every rank throws the same.
+// Throws Error(invalid_argument), the same on every rank, if the pipeline schedule is incompatible
+// with the other options or with this placement of the model.
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
-// Likewise for averages of values among workers of several ranks each; for the loss scale with a
-// communication hook; and for rounding. `sums`: the ranks of a worker sum the gradients of some
-// parameters.
+// Throws likewise if averages of values are incompatible with workers of several ranks, the loss
+// scale with a communication hook, or rounding with these options. `sums`: true if the ranks of a
+// worker sum the gradients of some parameters.
 void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_worker);
 bool sums_over_others(const Model& model, const pipeline::Placement& placement);
-// Likewise for parameter servers on this number of ranks.
+// Throws likewise if parameter servers are incompatible with the options or with `ranks` ranks.
+// `cut`: true if the model is sharded over ranks.
 void check_servers(const ReplicaOptions& options, int ranks, bool cut);
 void check_updates(const ReplicaOptions& options, const Model& model, const Optimizer& optimizer);
-// Likewise for models with experts.
+// Throws likewise if the options are incompatible with a model that has experts.
 void check_experts(Model& model, const ReplicaOptions& options);
 void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
-// Likewise for gradients that are sent as factors. `compressed`: some gradients are compressed.
+// Throws likewise if the options are incompatible with gradients that are sent as factors.
+// `compressed`: true if some gradients are compressed.
 void check_factors(const ReplicaOptions& options, Model& model,
                    const pipeline::Placement& placement, bool compressed);
 void check_rounding(const ReplicaOptions& options);
 
-// True if ranks do not wait for each other in each step, so that the results of several steps are
-// exchanged after the last one.
+// Returns true if ranks do not wait for each other in each step, so that they exchange the results
+// of several steps after the last one.
 bool tells_late(const ReplicaOptions& options);
 
-// The error of a step in which `what` is not finite.
+// Returns the error for a step in which `what` is not finite.
 Error diverged(int64_t step, const std::string& what, double learning_rate);
 
-// Adds the storage options that servers need: the owner of a shard's masters serves the shard.
+// Returns the options with those storage options that servers need: the owner of a shard's masters
+// serves the shard.
 ReplicaOptions with_shards(ReplicaOptions options);
 
-// True if a rank of ZeRO stage 2 or 3 keeps shards of the sum over micro-batches, and reduces each
-// micro-batch's gradients over ranks by itself. In deterministic mode the sums have the same bits
-// as in the other stages.
+// Returns true if a rank of ZeRO stage 2 or 3 keeps only its shards of the sum over micro-batches,
+// so that each micro-batch's gradients are reduced over ranks separately. In deterministic mode the
+// sums have the same bits as in the other stages.
 bool shards_sums(const ReplicaOptions& options);
 
-// Throws Error(invalid_argument) if the model's parameters were cut for another place or mesh.
+// Throws Error(invalid_argument) if the model's parameters were sharded for another place or mesh.
 void check_cuts(Model& model, const MeshPlace& place);
 
-// Creates the communication hook once the replica has its layout.
+// Creates the communication hook for the replica's layout.
 using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
 
-// One object per rank; all calls are collective, in the same order on all ranks.
+// One rank's share of a model in training. Each rank has one object; all calls are collective, in
+// the same order on all ranks.
 class Replica {
  public:
-  // Draws the initial values. `model` must outlive it.
+  // Draws the initial values. `model` must outlive the replica.
   Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
           const ReplicaOptions& options, const HookFactory& hook = nullptr);
 
-  // Runs one step; steps are counted from 1. At the first NaN or infinity it throws
-  // Error(invalid_argument) on every rank, naming step, rank and layer; if losses are scaled, the
-  // step is skipped instead.
+  // Runs step number `step`, counted from 1. If a value is NaN or infinite, throws
+  // Error(invalid_argument) on every rank, naming step, rank and layer; if losses are scaled, skips
+  // the step instead.
   StepResult step(const StepBatches& batches, int64_t step, double learning_rate);
-  // Returns the maximum of all ranks' values, after `step`.
+  // Returns the maximum of all ranks' values of `value`, after step number `step`.
   int32_t largest_on_any_rank(int32_t value, int64_t step);
-  // Runs the steps from `first` on, each with its learning rate. Schedules without flushes update
-  // weights while micro-batches of later steps are in flight, until the end of the last step. With
-  // servers, or with values that differ between ranks, losses are exchanged after the last step.
-  // Otherwise the steps run one after the other.
+  // Runs the steps from number `first` on, each with its learning rate. Schedules without flushes
+  // update weights while micro-batches of later steps are in flight, until the end of the last
+  // step. With servers, or with values that differ between ranks, losses are exchanged after the
+  // last step. All other configurations run the steps one after the other.
   std::vector<StepResult> run(std::span<const StepBatches> steps, int64_t first,
                               std::span<const double> learning_rates);
   // Returns the mean loss over all ranks' micro-batches; `passes` as in StepBatches. If ranks have
-  // different values, it is the loss of their mean.
+  // different parameter values, computes the loss with their mean.
   Evaluation evaluate(std::span<const MicroBatch> own, int64_t passes);
 
-  // Kinds of named pieces that this rank owns, for checkpoints: "model" and the optimizer's states.
+  // Returns the kinds of named pieces that this rank owns, for checkpoints: "model" and the
+  // optimizer's states.
   std::vector<std::string> kinds() const;
-  // Elements of a kind, 1 x count in fp32 (a model without masters: in its own type). They may be
-  // written between finish_values() and publish(), which distributes them.
+  // Returns the elements of a kind, 1 x count in fp32 (a model without masters: in its own type).
+  // The caller may write them between finish_values() and publish(), which sends them to the other
+  // ranks.
   Tensor values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
-  // True if the ranks of a stage own different parts; otherwise each owns all of it.
+  // Returns true if the ranks of a stage own different parts, false if each owns the whole stage.
   bool sharded() const { return options_.storage.stage > 0; }
-  // True if this rank alone has its pieces, or is the first of the ranks that have them (pieces
-  // marked as copies excepted).
+  // Returns true if this rank must save its pieces: it is the only rank that has them, or the first
+  // of those that do. Pieces marked as copies are not saved.
   bool saves() const {
     const MeshPlace& place = mesh_.place();
     return sharded() || (place.first_along(kBatchAxes.without(place.experts)) &&
                          stage() == placement_.holders.front());
   }
-  // True for the first rank of its stage.
+  // Returns true for the first rank of its stage.
   bool leads_stage() const { return first_of_model() && group_rank_ == 0; }
   void finish_values();
   void publish();
-  // Running statistics of this rank's units. share_buffers(), to be called before they are saved or
-  // used, replaces them by those of the stage's first rank, or by the mean if ranks have different
-  // values.
+  // buffers() returns the running statistics of this rank's units. share_buffers(), to be called
+  // before they are saved or used, replaces them by those of the stage's first rank, or by the mean
+  // if ranks have different values.
   std::vector<NamedBuffer> buffers();
   void share_buffers();
-  // Shows all state of checkpoints to the visitor; changes by the visitor reach the other ranks
-  // with publish(). Collective.
+  // Collective. Passes all state of checkpoints to the visitor. If the visitor changes it,
+  // publish() sends the changes to the other ranks.
   void visit_state(StateVisitor& visitor);
   const ParameterStorage& storage() const { return storage_; }
   const ParameterSpec& spec(int parameter) const {
     return model_.parameters().specs()[static_cast<size_t>(parameter)];
   }
-  Communicator& group() { return group_; }  // the ranks that have the same parameters
+  // Returns the communicator of the ranks that have the same parameters.
+  Communicator& group() { return group_; }
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }
-  // True for the first tensor rank, which reports the losses; the other tensor ranks have copies.
+  // Returns true for the first tensor rank, which reports the losses; the other tensor ranks have
+  // copies.
   bool first_of_model() const { return mesh_.place().first_along({Axis::tensor}); }
-  // Records from now on. The trace must outlive the replica.
+  // Records events in `trace` from now on. The trace must outlive the replica.
   void record(Trace& trace);
-  // Measures the parts of steps from now on. The profiler must outlive the replica.
+  // Measures the parts of steps with `profiler` from now on. The profiler must outlive the replica.
   void profile(StepProfiler& profiler);
   const Updater& updater() const { return updater_; }
-  // True if run() takes steps through parameter servers.
+  // Returns true if run() takes steps through parameter servers.
   bool has_servers() const { return servers_ != nullptr; }
   std::optional<int> recorded_ranks(int64_t step) { return synchronizer_->recorded_ranks(step); }
   Staleness staleness() const { return has_servers() ? servers_->staleness() : Staleness(); }
@@ -230,11 +241,13 @@ class Replica {
 
   MemoryReport memory() const;
   PipelineReport report_pipeline() { return gradients_.report(); }
-  // Time that this rank waited for others, and bytes that it sent, since construction.
+  // Return the time that this rank has waited for others, and the bytes that it has sent, since
+  // construction.
   std::chrono::nanoseconds waited() const {
     return synchronizer_->waited() + gradients_.waited() + mesh_.said().waited + met_;
   }
-  // By axis; reductions over the data axis and other axes together count as the data axis's.
+  // Returns the bytes sent along each axis. Reductions over the data axis together with other axes
+  // count as traffic of the data axis.
   std::array<double, kAxes> bytes_by_axis() const {
     std::array<double, kAxes> bytes = mesh_.said().bytes;
     bytes[static_cast<size_t>(Axis::data)] += synchronizer_->bytes_sent();
@@ -246,21 +259,22 @@ class Replica {
     return std::accumulate(bytes.begin(), bytes.end(), 0.0);
   }
   const pipeline::Placement& placement() const { return placement_; }
-  // The weights of this rank's stage whose gradients are sent as factors.
+  // Returns the traffic of the weights of this rank's stage whose gradients are sent as factors.
   const std::vector<FactorTraffic>& factors() const { return factors_; }
   const pipeline::WeightVersions& weight_versions() const { return versions_; }
   Mesh& mesh() { return mesh_; }
   Communicator& world() { return mesh_.world(); }
 
  private:
-  // A failure of one rank; all ranks learn the first rank's.
+  // A failure in a step on one rank. All ranks report that of the lowest rank.
   struct Trouble {
     enum Kind : int32_t { none, loss, gradient };
     int32_t kind = none;
-    int32_t index = 0;  // the unit, or the parameter
+    int32_t index = 0;  // index of the unit, or of the parameter
   };
 
-  // Overflows and experts' loads need the samples of all ranks in each step.
+  // Returns true if results are exchanged after several steps. Models with experts cannot:
+  // overflows and the experts' loads need the samples of all ranks in each step.
   bool is_late() const { return tells_late(options_) && model_.expert_load() == nullptr; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
@@ -299,23 +313,26 @@ class Replica {
   ThreadPool threads_;
   pipeline::Plans plans_;
   pipeline::Placement placement_;
-  Communicator group_;  // ranks with the same units, which sum gradients and hold shards
+  // ranks with the same units, which sum gradients and hold the shards of values and states
+  Communicator group_;
   int group_rank_ = 0;
   std::vector<FactorTraffic> factors_;
   ParameterStorage storage_;
-  // The three parts of a step: exchange of gradients and values; gradients; update.
+  // The three parts of a step: exchange of gradients and values, computation of gradients, update.
   std::unique_ptr<Synchronizer> synchronizer_;
-  ParameterServer* servers_ = nullptr;  // the synchronizer, if it is a server
-  GradientProbe probe_;                 // wraps the synchronizer
+  ParameterServer* servers_ = nullptr;  // synchronizer_ as a server; null if it is none
+  GradientProbe probe_;                 // forwards the hooks' calls to the synchronizer
   std::optional<int> overweight_;       // parameter whose weighted gradient overflowed
   StepGradients gradients_;
   Updater updater_;
   pipeline::WeightVersions versions_;
-  std::optional<MeanValues> mean_;   // the mean that was saved, kept until the next step
-  std::chrono::nanoseconds met_{0};  // time in which ranks exchanged results
+  // mean of the ranks' values that was saved, kept until the next step
+  std::optional<MeanValues> mean_;
+  std::chrono::nanoseconds met_{0};  // time spent in exchanging results with other ranks
   Trace* trace_ = nullptr;
   StepProfiler* profiler_ = nullptr;
-  // Each wraps the previous hooks; hooks_ is the outermost.
+  // Hooks around those of the synchronizer. Each forwards to the previous one; hooks_ is the
+  // outermost.
   std::optional<TracingHooks> tracing_;
   std::optional<ProfilingHooks> profiling_;
   UnitHooks* hooks_ = &probe_;

@@ -41,13 +41,13 @@ class Replica::ServedSteps {
   int64_t first_;
   LateSteps late_;
   std::optional<RankReducer> reducer_;
-  // By step, squares of gradients: async: this worker's parts; else, on the first server, the sum
-  // over all workers.
+  // Squares of gradients, by step. async: those of this worker's parts. Others: on the first
+  // server, the sum over all workers.
   std::vector<double> squares_;
 };
 
 std::vector<StepResult> Replica::ServedSteps::run() {
-  // Only servers know a clipped gradient.
+  // If gradients are clipped, only servers know the clipped gradients.
   const bool adds = replica_.updater_.optimizer().adds_gradients() && !replica_.options_.clip &&
                     replica_.storage_.options().dtype == DType::f32;
   servers_.run({.first = first_,
@@ -70,7 +70,8 @@ std::optional<double> Replica::ServedSteps::compute(int64_t step, int part) {
   return counts.targets == 0 ? std::nullopt : std::optional(clip_own(step));
 }
 
-// Each worker's gradients are an update of their own, clipped by their own norm.
+// Clips a worker's gradients by their own norm, because each worker's gradients are a separate
+// update.
 double Replica::ServedSteps::clip_own(int64_t step) {
   ExactSum squares;
   const ParameterStorage& storage = replica_.storage_;
@@ -82,7 +83,7 @@ double Replica::ServedSteps::clip_own(int64_t step) {
   return clip ? clip_factor(std::sqrt(squares.value()), *clip) : 1;
 }
 
-// Called by the serving thread.
+// Applies an update; called by the serving thread.
 void Replica::ServedSteps::update(const ShardUpdate& update) {
   const double rate = late_.rate(update.step) * update.rate_factor;
   Updater& updater = replica_.updater_;
@@ -94,7 +95,7 @@ void Replica::ServedSteps::update(const ShardUpdate& update) {
   if (leads()) squares_[static_cast<size_t>(update.step)] = norm * norm;
 }
 
-// Workers that are not servers learn the number of updates.
+// Returns the results. Also tells workers that are not servers the number of updates.
 std::vector<StepResult> Replica::ServedSteps::results() {
   std::vector<double> told = squares_;
   told.push_back(leads() ? static_cast<double>(replica_.updater_.updates()) : 0);

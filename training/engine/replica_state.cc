@@ -19,7 +19,7 @@ Tensor Replica::values_of(const OwnedPiece& piece, size_t kind) const {
 
 void Replica::visit_state(StateVisitor& visitor) {
   finish_values();
-  // The saved mean stays in memory until the next step.
+  // The mean that is saved stays in memory until the next step.
   if (visitor.saves() && !synchronizer_->sums_gradients()) {
     mean_.emplace(storage_, group_, synchronizer_->shared_values());
   }
@@ -39,8 +39,8 @@ void Replica::visit_state(StateVisitor& visitor) {
   }
 }
 
-// Shows the updated values that each rank has of its own if ranks do not sum gradients. A
-// checkpoint of ranks that did sum them has none of these rows, and all ranks start equal.
+// If ranks do not sum gradients: visits the updated values of each rank. A checkpoint of ranks that
+// summed gradients has none of these rows; all ranks then start with equal values.
 void Replica::visit_own_values(StateVisitor& visitor) {
   const std::vector<std::string> kinds = this->kinds();
   for (size_t kind = 0; kind < kinds.size(); ++kind) {

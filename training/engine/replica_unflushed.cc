@@ -1,5 +1,5 @@
-// Steps of schedules that update weights while micro-batches are in flight (PipeDream,
-// PipeDream-2BW): each stage updates by itself; stages exchange results only after the last step.
+// Runs steps of schedules that update weights while micro-batches are in flight (PipeDream,
+// PipeDream-2BW). Each stage updates separately; stages exchange results only after the last step.
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@ ExactSum Replica::unflushed_update(double learning_rate) {
   const ProfileSpan part(profiler_, StepProfiler::Phase::update);
   synchronizer_->finish_gradients();
   versions_.before_update();
-  // Norms are of this stage alone; its ranks have either all of a parameter or shards.
+  // Norms cover this stage alone, whose ranks have either all of a parameter or shards.
   RankReducer reducer(mesh_.group(AxisSet::all().without({Axis::pipeline})), saves());
   const ExactSum squares = updater_.update_unseen(learning_rate, reducer);
   synchronizer_->after_update();
@@ -48,7 +48,7 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   gradients_.run(steps, counts, plan, versions_, on_update);
   versions_.end();
 
-  // Results of the steps that all stages exchange after the last one.
+  // All stages exchange the results of the steps after the last one.
   RankReducer reducer(world(), saves());
   sum_over_owners(squares, reducer);
   std::array<double, 1> signs = {0};

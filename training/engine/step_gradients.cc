@@ -10,14 +10,15 @@
 namespace tutti::training {
 namespace {
 
-// Returns 0 for an empty set.
+// Returns the mean, or 0 for an empty set.
 double mean_of(double sum, int64_t count) {
   return count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
-// The common layout of all tensors between units, any of which may cross two stages.
+// Returns the common layout of all tensors between units, any of which may be sent between two
+// stages.
 ActivationLayout layout_between_units(const Model& model, int stages) {
-  if (stages == 1) return kReplicated;  // nothing is sent
+  if (stages == 1) return kReplicated;  // one stage sends nothing
   const auto& units = model.units();
   const ActivationLayout layout = units.front()->output_shape().layout;
   for (size_t unit = 0; unit + 1 < units.size(); ++unit) {
@@ -128,7 +129,7 @@ void StepGradients::count_experts(const StepBatches& batches) {
   ExpertLoad* const load = model_.expert_load();
   if (load == nullptr) return;
   load->begin_step();
-  // Otherwise the step's forward passes have counted everything before backward begins.
+  // Otherwise the step's forward passes count everything before backward begins.
   if (!load->is_needed() || (batches.passes == 1 && !pipelined())) return;
   run_forward(batches.own, batches.passes, pipeline::StageMode::counting);
   load->share();
@@ -167,8 +168,8 @@ std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
   return share(counts, own, more);
 }
 
-// Uses the one message that every step needs to agree whether the step was sound. The sums are
-// exact, and so independent of the layout.
+// Exchanges losses in the message that every step needs anyway to agree whether it succeeded. The
+// sums are exact, and therefore independent of the layout.
 std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
                                              std::span<const LossSums> own,
                                              std::span<double> more) {

@@ -1,5 +1,5 @@
-// Gradients of a step: runs this rank's micro-batches through its part of the pipeline, and
-// exchanges their losses among all ranks.
+// Computes the gradients of a step: runs this rank's micro-batches through its part of the
+// pipeline, and exchanges their losses among all ranks.
 #pragma once
 
 #include <cstdint>
@@ -25,25 +25,25 @@ namespace tutti::training {
 // The micro-batches of one step.
 struct StepBatches {
   // Micro-batches of this data-parallel rank, in ascending order of samples; the same on all of its
-  // stages. There is at least one, which may have weight 0; a rank with fewer than `passes` repeats
-  // its last one with weight 0.
+  // stages. There is at least one, which may have weight 0. A rank that has fewer than `passes`
+  // repeats its last one with weight 0.
   std::span<const MicroBatch> own;
-  int64_t passes = 1;  // maximum over all ranks
-  // Divisor of the loss, which is summed over all ranks' targets. 0: the number of targets that
-  // count, which may be 0.
+  int64_t passes = 1;  // maximum number of micro-batches of any rank
+  // Divisor of the loss, which is summed over all ranks' targets. 0: the number of counted targets,
+  // which may be 0.
   int64_t targets = 0;
-  // The next step's micro-batches, if known on all ranks: their counts are then exchanged with this
-  // step's losses instead of in a separate message.
+  // The next step's micro-batches, if all ranks know them. Their counts are then exchanged together
+  // with this step's losses instead of in a separate message.
   const StepBatches* next = nullptr;
-  // Called when this rank's gradients are computed; StepResult::signs counts the ranks on which it
-  // returned true.
+  // Called when this rank's gradients are computed; StepResult::signs is the number of ranks on
+  // which it returned true.
   std::function<bool()> sign;
-  // Returns the micro-batches of another rank's part, where ranks take parts of steps dynamically.
-  // The result is valid until the next call.
+  // Returns the micro-batches of part `part`, which may be another rank's, for ranks that take
+  // parts of steps dynamically. The result is valid until the next call.
   std::function<std::span<const MicroBatch>(int part)> of_part;
 };
 
-// Counts of the micro-batches of one rank, or of all ranks.
+// Numbers of targets and samples in the micro-batches of one rank, or of all ranks.
 struct StepCounts {
   int64_t targets = 0;
   int64_t samples = 0;
@@ -52,71 +52,72 @@ struct StepCounts {
 
 struct StepLosses {
   double loss = 0;      // mean over the step's targets in nats, before the update
-  double correct = 0;   // fraction of targets that had the largest logit
+  double correct = 0;   // accuracy: fraction of targets whose class had the largest logit
   int64_t targets = 0;  // number of counted targets; if 0, the means are 0
-  // Losses that units add (Pass::add_loss): unweighted means over the step's samples.
+  // Means over the step's samples of the losses that units add (Pass::add_loss), without weights.
   std::map<std::string, double> losses;
 };
 
-// Report of the pipeline. Without a pipeline the lists are empty.
+// Measurements of the pipeline. Without a pipeline the lists are empty.
 struct PipelineReport {
   std::vector<int> cut;  // first unit of each chunk
-  // By pipeline rank: maximum number of micro-batches (of any chunk) whose activations were kept at
-  // once, and bytes of all activations and temporaries.
+  // By pipeline rank: the maximum number of micro-batches (of any chunk) whose activations were
+  // kept at once, and the bytes of all activations and temporaries.
   std::vector<int64_t> activations;
   std::vector<int64_t> activation_bytes;
 };
 
-// All calls are collective, in the same order on all ranks.
+// Runs the micro-batches of steps. All calls are collective, in the same order on all ranks.
 class StepGradients {
  public:
-  // All arguments must outlive it. `summed`: gradients become terms of the mean over all ranks'
-  // targets; otherwise they are of the mean over this rank's targets.
+  // Creates the object; all arguments must outlive it. `summed`: true if the gradients are terms of
+  // the mean over all ranks' targets, false if they are those of the mean over this rank's targets.
   StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
                 const pipeline::Placement& placement, bool summed, const RunnerOptions& options);
 
-  // Hooks for units from now on; must outlive it.
+  // Sets the hooks that units' calls use from now on; `hooks` must outlive the object.
   void set_hooks(UnitHooks& hooks);
   void record(Trace& trace) { executor_.record(trace); }
 
-  // This rank's contribution to the counts of a step's batches: targets that several ranks share
-  // are divided among them.
+  // Returns this rank's contribution to the counts of a step's batches. Targets that several ranks
+  // share are divided among them.
   StepCounts own_counts(const StepBatches& batches);
   // Sets the sum of the counts over all ranks for the next count().
   void expect(const StepCounts& all) { expected_ = all; }
-  // Returns the counts by which gradients are scaled, needed before backward begins. Blocks for
-  // other ranks only if gradients are summed and expect() was not called.
+  // Returns the counts by which gradients are scaled, which are needed before backward begins.
+  // Blocks for other ranks only if gradients are summed and expect() was not called.
   std::vector<StepCounts> count(std::span<const StepBatches> steps);
-  // Blocks until the counts of all ranks are known.
+  // Returns the counts of all ranks. Blocks until they are known.
   const std::vector<StepCounts>& all_counts();
-  // By unit: number of backward calls in each of a plan's steps.
+  // Returns for each unit the number of its backward calls in `steps` of a plan's steps.
   std::vector<int64_t> passes(const pipeline::Plan& plan, int64_t steps = 1) const;
   const pipeline::Plan& plan(int64_t passes, int64_t steps = 1) {
     return plans_.training(passes, steps);
   }
-  // Adds this rank's gradients of one step.
+  // Computes this rank's gradients of one step and adds them to the model's.
   void run(const StepBatches& batches, const LossScales& scales);
-  // Computes the gradients of several steps without a flush; `on_update` is called at the end of
-  // each.
+  // Computes the gradients of several steps without a flush. Calls `on_update` at the end of each
+  // step.
   void run(std::span<const StepBatches> steps, std::span<const StepCounts> counts,
            const pipeline::Plan& plan, pipeline::WeightVersions& versions,
            std::function<void(const pipeline::Action&)> on_update);
-  // Call before run(). Begins the step's counts of experts' tokens. If some backward passes start
-  // before all forward passes are done, counts by an extra forward pass of all micro-batches.
+  // Counts the tokens that experts get in the step; call before run(). If some backward passes
+  // start before all forward passes are done, counts in an extra forward pass of all micro-batches.
   void count_experts(const StepBatches& batches);
   void evaluate(std::span<const MicroBatch> own, int64_t passes);
 
-  // In the last run: the first unit here whose output is not finite.
+  // Returns the first unit on this rank whose output was not finite in the last run.
   const std::optional<int>& broken_unit() const { return stage_.broken_unit(); }
-  // Returns the losses of the run's steps over all ranks (with empty `counts`: of the evaluation).
-  // Each element of `more` becomes the sum over all ranks.
+  // Returns the losses of the last run's steps, summed over all ranks; with empty `counts`, those
+  // of the evaluation. Each element of `more` becomes its sum over all ranks.
   std::vector<StepLosses> share(std::span<const StepCounts> counts, std::span<double> more);
-  // Likewise for steps that this rank computed in several runs: `own` has, by step, what
-  // add_losses() summed after these runs.
+  // Returns the losses of steps that this rank computed in several runs: `own` has, for each step,
+  // the sums of add_losses() after these runs.
   using LossSums = std::vector<ExactSum>;
   std::vector<StepLosses> share(std::span<const StepCounts> counts, std::span<const LossSums> own,
                                 std::span<double> more);
-  // Adds the losses of the last run, which was of one step, to `sums`; `sums` starts out empty.
+  // Adds the losses of the last run, which must have had one step, to `sums`, which starts out
+  // empty.
   void add_losses(LossSums& sums) const { add_found(0, sums); }
 
   std::chrono::nanoseconds waited() const { return executor_.waited(); }
@@ -130,7 +131,8 @@ class StepGradients {
   void add_found(size_t step, LossSums& sums) const;
   void run_forward(std::span<const MicroBatch> own, int64_t passes, pipeline::StageMode mode);
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
-  // True if this rank's losses enter the step's sums: ranks along the other axes hold copies.
+  // Returns true if this rank's losses enter the step's sums: ranks along the other axes hold
+  // copies.
   bool tells() const {
     const AxisSet others = AxisSet::all().without(kBatchAxes | AxisSet{Axis::pipeline});
     return stage_.has_losses() && mesh_.place().first_along(others);
@@ -142,14 +144,14 @@ class StepGradients {
   const pipeline::Placement& placement_;
   bool summed_;
   std::vector<StepCounts> all_counts_;
-  Work counting_;  // the exchange of all_counts_
+  Work counting_;  // the exchange of all_counts_ between ranks
   std::optional<StepCounts> expected_;
   ModelRunner runner_;
   pipeline::Executor executor_;
   pipeline::ModelStage stage_;
-  size_t micro_batches_ = 0;  // in each of the run's steps
+  size_t micro_batches_ = 0;  // number in each of the run's steps
   UnitHooks* hooks_ = nullptr;
-  std::optional<pipeline::PollingHooks> polling_;  // wraps hooks_
+  std::optional<pipeline::PollingHooks> polling_;  // forwards to hooks_
 };
 
 }  // namespace tutti::training

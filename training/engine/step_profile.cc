@@ -81,7 +81,7 @@ void StepProfiler::on_kernel(const KernelCall& call) {
   parts_[at_].kernels[call.name] += {1, seconds(call.time), call.operations, call.bytes};
 }
 
-// Lists units in order, then the whole model.
+// Returns the profile, in which units come in order, then the whole model.
 StepProfile StepProfiler::report(const Model& model) const {
   StepProfile profile{.steps = steps_, .skipped = skipped_};
   if (steps_ == 0) return profile;

@@ -1,9 +1,9 @@
-// Time profile of a rank's steps: by unit and phase, and within these by kernel.
+// Measures where a rank's steps spend their time: by unit and phase, and within these by kernel.
 //
 //   step | exchange | wte forward | other | h.0 forward | ... | h.0 backward | exchange | update |
 //                     gemm nt, layer_norm, ...                              adamw
 //
-// Parts follow each other without gaps, so their times add up to the step's.
+// Parts follow each other without gaps, so their times add up to the step's time.
 #pragma once
 
 #include <chrono>
@@ -20,38 +20,40 @@
 
 namespace tutti::training {
 
-// The totals of kernel calls of one name.
+// Totals over the calls of all kernels of one name.
 struct KernelTotals {
   double calls = 0;
   double seconds = 0;
-  double operations = 0;  // as KernelCall counts them
+  double operations = 0;  // operations, as KernelCall counts them
   double bytes = 0;
 
   KernelTotals& operator+=(const KernelTotals& other);
 };
-using KernelTimes = std::map<std::string, KernelTotals>;  // by name
+using KernelTimes = std::map<std::string, KernelTotals>;  // totals by the kernel's name
 
-// A unit's phases are forward, backward, weights (a deferred backward_weight) and exchange: work
-// around the unit, such as checks and sums of gradients, gathers of values and waiting for other
-// ranks. Parts of the whole model have no unit: update, exchange, and other.
+// A part of a step: one phase of one unit. The phases are forward, backward, weights (a deferred
+// backward_weight) and exchange, which is work around the unit such as checks and sums of
+// gradients, gathers of values and waiting for other ranks. Parts of the whole model have no unit:
+// update, exchange, and other.
 struct ProfilePart {
-  std::string unit;  // empty: the whole model
+  std::string unit;  // name of the unit; empty: the whole model
   std::string phase;
   double seconds = 0;
   KernelTimes kernels;
 };
 
-// Mean over `steps` steps.
+// The measured times: means over `steps` steps.
 struct StepProfile {
   int64_t steps = 0;
-  int64_t skipped = 0;  // warm-up steps, in which memory is touched for the first time
-  double seconds = 0;   // of a step: the sum of its parts
+  // number of warm-up steps that are not counted, because they touch memory for the first time
+  int64_t skipped = 0;
+  double seconds = 0;  // seconds per step: the sum of its parts
   std::vector<ProfilePart> parts;
 
-  KernelTimes kernels() const;  // of all parts together
+  KernelTimes kernels() const;  // Returns the totals of all parts together.
 };
 
-// Measures one rank's steps. One thread at a time.
+// Measures one rank's steps. One thread at a time may use it.
 class StepProfiler : public KernelObserver {
  public:
   enum class Phase { forward, backward, weights, exchange, update, other };
@@ -62,12 +64,12 @@ class StepProfiler : public KernelObserver {
     auto operator<=>(const Place&) const = default;
   };
 
-  // Steps are measured from begin() to end(), which takes their number. The first two steps are
-  // discarded once there are others.
+  // Measure a step from begin() to end(), which takes the step's number. The first two steps are
+  // discarded once there are later ones.
   void begin();
   void end(int64_t steps);
-  // Ends the current part of the step, and begins this one. Returns the previous place. Has no
-  // effect between steps.
+  // Ends the current part of the step and begins the part `place`. Returns the previous part. Has
+  // no effect between steps.
   Place enter(const Place& place);
   void on_kernel(const KernelCall& call) override;
 
@@ -89,7 +91,8 @@ class StepProfiler : public KernelObserver {
   int64_t skipped_ = 0;
 };
 
-// A part of the whole model, from construction to destruction; a null profiler disables it.
+// Makes the time from its construction to its destruction a part of the whole model. With a null
+// profiler has no effect.
 class ProfileSpan {
  public:
   ProfileSpan(StepProfiler* profiler, StepProfiler::Phase phase) : profiler_(profiler) {
@@ -106,10 +109,10 @@ class ProfileSpan {
   StepProfiler::Place before_;
 };
 
-// Forwards all calls to `inner`, whose time counts as the unit's exchange.
+// Forwards all calls to `inner`, and counts the time in these calls as the unit's exchange.
 class ProfilingHooks : public UnitHooks {
  public:
-  // Both outlive it.
+  // Creates the hooks; `inner` and `profiler` must outlive them.
   ProfilingHooks(UnitHooks& inner, StepProfiler& profiler) : inner_(inner), profiler_(profiler) {}
 
   void before_forward(int unit) override;

@@ -1,4 +1,5 @@
-// Automatic events of the trace (trace.h): units' passes and buckets' communication.
+// Records events in the trace (trace.h): units' forward and backward passes, and the communication
+// of buckets.
 #pragma once
 
 #include <string>
@@ -11,11 +12,11 @@
 namespace tutti::training {
 
 // Forwards all calls to `inner`, and records each unit's computation: "h.3 forward", "h.3
-// backward", and "h.3 weights" for a deferred backward_weight. The time of `inner`, for example for
-// gathering parameters, is excluded.
+// backward", and "h.3 weights" for a deferred backward_weight. The time in `inner`, for example for
+// gathering parameters, is not part of these events.
 class TracingHooks : public UnitHooks {
  public:
-  // All three must outlive it.
+  // Creates the hooks; all three arguments must outlive them.
   TracingHooks(UnitHooks& inner, const Model& model, Trace& trace);
 
   void before_forward(int unit) override;
@@ -37,8 +38,8 @@ class TracingHooks : public UnitHooks {
   TraceEvent::Time start_;
 };
 
-// For Synchronizer::observe(): records each collective by name and bucket. The trace must outlive
-// the observer.
+// Returns an observer for Synchronizer::observe() that records each collective by name and bucket.
+// The trace must outlive it.
 Synchronizer::Observer record_collectives(Trace& trace);
 
 }  // namespace tutti::training

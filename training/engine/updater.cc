@@ -26,7 +26,8 @@ double bytes_of_gradients(std::span<const OwnedPiece> pieces) {
   return bytes;
 }
 
-// Counts masters (or values without masters) and states as read and written, gradients as read.
+// Returns the bytes of an update: masters (or values without masters) and states count as read and
+// written, gradients as read.
 double bytes_of_update(std::span<const OwnedPiece> pieces, size_t states) {
   double bytes = bytes_of_gradients(pieces);
   for (const OwnedPiece& piece : pieces) {
@@ -117,7 +118,7 @@ void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate, dou
                     .seed = options_.seed},
                    reducer);
   if (offloaded_wholes_) offloaded_wholes_->end();
-  if (Pager* const pager = storage_.pager()) pager->wait(0);  // throws if writing failed
+  if (Pager* const pager = storage_.pager()) pager->wait(0);  // throws if an earlier write failed
 }
 
 void Updater::restart() {
@@ -204,7 +205,7 @@ void Updater::visit_state(StateVisitor& visitor) {
     visitor.whole("optimizer." + place.state.name, place.parameter, place.state.shape,
                   tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
   }
-  // If the checkpoint has no number, assume no skipped steps: one update per step.
+  // A checkpoint without the number had no skipped steps: one update per step.
   visitor.number("updates", updates_, visitor.step());
   if (!scaler_) return;
   LossScaler::State scaler = scaler_->state();

@@ -1,5 +1,5 @@
-// Updates values by summed gradients: norm, clipping, the optimizer with its state, and the loss
-// scale.
+// Updates parameter values from summed gradients: computes the norm, clips, runs the optimizer, and
+// adapts the loss scale.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace tutti::training {
 
-// See ReplicaOptions.
+// Members as in ReplicaOptions.
 struct UpdaterOptions {
   std::optional<double> clip;
   std::optional<LossScalerOptions> loss_scaling;
@@ -30,50 +30,53 @@ struct UpdaterOptions {
   uint64_t seed = 1;
 };
 
-// Updates the pieces that one rank owns. Calls are collective where their NormReducer is.
+// Updates the pieces that one rank owns. A call that takes a NormReducer is collective if the
+// reducer is.
 class Updater {
  public:
-  // Allocates state for the pieces that `storage` owns; the ranks of `group` share the rest.
-  // `model` and `storage` must outlive it.
+  // Allocates the optimizer's state for the pieces that `storage` owns. The ranks of `group` own
+  // the other pieces of the same parameters. `model` and `storage` must outlive the updater.
   Updater(std::unique_ptr<Optimizer> optimizer, Model& model, ParameterStorage& storage,
           Communicator& group, const UpdaterOptions& options);
 
-  // The factor of the next step's loss.
+  // Returns the factor by which the next step's loss is multiplied.
   double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
-  // Updates once, and returns the unscaled norm of the gradients of all ranks that the reducer
-  // covers. If the norm is not finite, nothing is updated. `pieces` are those that the storage
+  // Updates `pieces` once, and returns the unscaled norm of the gradients of all ranks that the
+  // reducer covers. If the norm is not finite, changes nothing. `pieces` are those that the storage
   // owns, possibly with other gradients.
   double update(std::span<const OwnedPiece> pieces, double learning_rate, NormReducer& reducer);
-  // For elementwise optimizers: updates by the gradients times `factor`, without computing a norm.
+  // Updates by the gradients times `factor`, without computing a norm. For elementwise optimizers
+  // only.
   void update_elements(std::span<const OwnedPiece> pieces, double learning_rate, double factor);
-  // Updates without waiting for a norm. Returns the sum of the squares of this rank's gradients
-  // that count in norms.
+  // Updates without waiting for the norm over all ranks. Returns the sum of the squares of this
+  // rank's gradients that count in norms.
   ExactSum update_unseen(double learning_rate, NormReducer& reducer);
-  // Call after each step; `overflow`: some rank's gradients were not finite. Returns false for an
-  // overflow that a lower loss scale cannot avoid.
+  // Adapts the loss scale after a step; `overflow`: true if some rank's gradients were not finite.
+  // Returns false for an overflow that a lower loss scale cannot avoid.
   bool adapt_scale(bool overflow);
 
   // Zeroes the optimizer's state and the number of updates.
   void restart();
 
-  // Number of updates: steps without skipped ones.
+  // Returns the number of updates: steps without the skipped ones.
   int64_t updates() const { return updates_; }
-  void set_updates(int64_t updates) { updates_ = updates; }  // made by other ranks
+  void set_updates(int64_t updates) { updates_ = updates; }  // updates that other ranks made
   const Optimizer& optimizer() const { return *optimizer_; }
   const std::optional<LossScaler>& scaler() const { return scaler_; }
-  // Names of the optimizer's states: "optimizer.m" ...
+  // Returns the names of the optimizer's states: "optimizer.m" ...
   std::vector<std::string> kinds() const;
-  // Elements of a piece in state number `state`, 1 x count: f32, or u8 codes.
+  // Returns the elements of a piece in state number `state`, 1 x count: f32, or u8 codes.
   Tensor state_of(const OwnedPiece& piece, size_t state) const;
-  int64_t bytes() const;  // size of the states, in memory or in files
-  // Size of the states of the two largest whole parameters.
+  int64_t bytes() const;  // bytes of the states, in memory or in files
+  // Returns the bytes of the states of the two largest whole parameters.
   int64_t bytes_of_wholes() const {
     return whole_states_.floats_of_two() * static_cast<int64_t>(sizeof(float));
   }
   void visit_state(StateVisitor& visitor);
 
  private:
-  // Scales of the blocks of a piece, the factors of its codes; empty if the state has none.
+  // Returns the scales of a piece's blocks, by which its codes are multiplied; empty if the state
+  // has no scales.
   Tensor scales_of(const OwnedPiece& piece, size_t state) const;
   float* memory_of(const OwnedPiece& piece, size_t state) const;
   void offload();
@@ -85,13 +88,14 @@ class Updater {
   Model& model_;
   ParameterStorage& storage_;
   UpdaterOptions options_;
-  std::vector<Memory<float>> states_;  // state_floats_ each
+  std::vector<Memory<float>> states_;  // each has state_floats_ elements
   int64_t state_floats_ = 0;
   WholeStates whole_states_;
   Memory<float> whole_memory_;
-  std::optional<OffloadedWholes> offloaded_wholes_;  // if the optimizer is in files
-  std::map<int64_t, int64_t> first_states_;          // of pieces, by their owned_offset
-  std::optional<RankMatrices> matrices_;             // of sharded matrices
+  std::optional<OffloadedWholes> offloaded_wholes_;  // set if the optimizer's states are in files
+  // key: a piece's owned_offset; value: offset of its states
+  std::map<int64_t, int64_t> first_states_;
+  std::optional<RankMatrices> matrices_;  // computes updates of sharded matrices
   std::optional<LossScaler> scaler_;
   int64_t updates_ = 0;
 };

@@ -17,8 +17,8 @@
 
 using namespace tutti::training;
 
-// Two numbers -> Linear -> ReLU -> Linear -> loss. Slots keep what backward needs, one for each
-// micro-batch in flight.
+// The model: two numbers -> Linear -> ReLU -> Linear -> loss. Slots hold the state that backward
+// needs, for each micro-batch in flight.
 class Classify : public Unit {
  public:
   explicit Classify(ParameterTable& table)

@@ -1,6 +1,6 @@
 // A user-defined optimizer: Lion (Chen et al.: Symbolic discovery of optimization algorithms,
-// 2023), on a model of the library, with its state sharded over the ranks (ZeRO stage 1), for which
-// an optimizer needs no code.
+// 2023), on a model of the library. Its state is sharded over the ranks (ZeRO stage 1), which needs
+// no code in the optimizer.
 //
 //   FLAGS=$(pkg-config --cflags --libs tutti-training)
 //   c++ -std=c++20 -O2 own_optimizer.cc -o own_optimizer $FLAGS

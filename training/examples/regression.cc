@@ -1,6 +1,6 @@
 // A regression: predicts numbers (float targets) from a user-defined data set, with the Trainer's
-// loop: reshuffled batches in each epoch, a learning rate schedule, validation; checkpoints too,
-// with options.checkpoint = "DIR".
+// loop. The loop reshuffles batches in each epoch, schedules the learning rate, and validates; with
+// options.checkpoint = "DIR" it also saves checkpoints.
 //
 //   c++ -std=c++20 -O2 regression.cc -o regression $(pkg-config --cflags --libs tutti-training)
 //   tutti run -n 2 -- ./regression
@@ -48,7 +48,7 @@ class Hidden : public Unit {
   Slots<Saved> saved_;
 };
 
-// The last unit computes a loss. Other losses are as short: forward sets pass.loss, backward
+// The last unit, which computes a loss. For another loss, forward sets pass.loss, and backward
 // returns pass.loss_scale times the derivative.
 class Predict : public Unit {
  public:
@@ -83,7 +83,7 @@ struct Circle : Model {
   int64_t targets_per_sample() const override { return 2; }
 };
 
-// Angles from -pi to pi, with their cosines and sines. Every tenth one is held out.
+// The data set: angles from -pi to pi, with their cosines and sines. Every tenth one is held out.
 class Angles : public DataSet {
  public:
   uint64_t size() const override { return 900; }

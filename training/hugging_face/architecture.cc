@@ -16,7 +16,7 @@ const std::vector<Architecture>& architectures() {
   return all;
 }
 
-// The part of a known architecture that is not supported here; empty for other architectures.
+// Returns the part of a known architecture that is not supported; empty for other architectures.
 std::string missing_part(std::string_view name) {
   const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
   if (begins("DeepseekV2") || begins("DeepseekV3") || begins("deepseek_v")) {

@@ -1,6 +1,6 @@
-// Hugging Face's architectures that have a counterpart here, and the conversions between them:
-// config.json and model configuration, names of tensors and of parameters. To add one, write a file
-// with its conversion, and add a line to architecture.cc.
+// Converts between Hugging Face's architectures and models of this program: config.json and model
+// configuration, names of tensors and of parameters. To add an architecture, write a file with its
+// conversion, and add a line to architecture.cc.
 #pragma once
 
 #include <string>
@@ -13,24 +13,25 @@
 namespace tutti::training::hugging_face {
 
 struct Architecture {
-  std::string class_name;  // "LlamaForCausalLM"
-  std::string model_type;  // "llama"
-  std::string kind;        // in models/registry.h
-  // Prefix of parameter names in tensor names, except for a separate output layer.
+  std::string class_name;  // such as "LlamaForCausalLM"
+  std::string model_type;  // such as "llama"
+  std::string kind;        // the kind of model in models/registry.h
+  // Prefix of parameter names in tensor names. The name of an untied output layer has no prefix.
   std::string prefix;
-  std::string embedding;  // the parameter that a tied output layer shares
+  std::string embedding;  // name of the parameter that a tied output layer shares
   // Returns the model's configuration, without its kind and context. Throws Error(unsupported) for
   // features that the model here does not have.
   Json (*model_of)(const ConfigReader& config);
-  // Returns the reason why it cannot represent `model`, a complete configuration of its kind; or
-  // "".
+  // Returns the reason why the architecture cannot represent `model`, a complete configuration of
+  // its kind; or "".
   std::string (*misfit)(const Json& model);
   // Sets the fields of config.json that describe `model`, a complete configuration. Throws
   // Error(unsupported) for a model that the architecture cannot represent.
   void (*describe)(const Json& model, Json& config);
-  // True if a parameter is stored transposed.
+  // Returns true if a parameter is stored transposed.
   bool (*is_transposed)(std::string_view parameter);
-  // True for non-parameters in files of earlier versions (names without the prefix).
+  // Returns true for tensors that are not parameters, in files of earlier versions (names without
+  // the prefix).
   bool (*is_constant)(std::string_view name);
 
   std::string tensor_name(std::string_view parameter) const;
@@ -39,7 +40,8 @@ struct Architecture {
 
 inline constexpr std::string_view kOutputLayer = "lm_head.weight";
 
-// Throws Error(unsupported) that lists the known ones.
+// Returns the architecture that a config.json names. Throws Error(unsupported) that lists the known
+// architectures.
 const Architecture& architecture_of(const ConfigReader& config);
 // Returns the first architecture that can represent `model`, a complete configuration. Throws
 // Error(unsupported) if there is none.

@@ -52,7 +52,7 @@ T ConfigReader::get(std::string_view field, std::optional<T> otherwise, bool goo
 }
 
 int64_t ConfigReader::whole(std::string_view field, std::optional<int64_t> otherwise) const {
-  constexpr int64_t kMost = int64_t{1} << 31;  // so that products fit
+  constexpr int64_t kMost = int64_t{1} << 31;  // limit of sizes, so that products of two fit
   const Json* const found = find(field);
   const bool good =
       found != nullptr && found->is_natural_number() && found->get<uint64_t>() < uint64_t{kMost};

@@ -1,4 +1,4 @@
-// Validating reader of an untrusted config.json; errors name the field.
+// Reads and validates an untrusted config.json; errors name the field.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 namespace tutti::training::hugging_face {
 
-// A missing or null field has its default. A missing field without a default, and a value of
-// another type, throw Error(invalid_argument).
+// An object of a config.json. A missing or null field has the default of the accessor. Accessors
+// throw Error(invalid_argument) for a missing field without a default, and for a value of another
+// type.
 class ConfigReader {
  public:
-  // `config` is an object. `path`: of the file, for errors.
+  // Reads the object `config`; `path` is the file's, for errors.
   ConfigReader(const Json& config, std::string path);
-  // Reads a file. Throws Error that names it if it is not a JSON object.
+  // Reads a file. Throws Error that names the file if it is not a JSON object.
   static ConfigReader open(const std::string& path);
 
   const Json& json() const { return config_; }
@@ -25,14 +26,16 @@ class ConfigReader {
 
   bool has(std::string_view field) const { return find(field) != nullptr; }
   int64_t whole(std::string_view field,
-                std::optional<int64_t> otherwise = {}) const;  // not below 0
+                std::optional<int64_t> otherwise = {}) const;  // the value must be at least 0
   double number(std::string_view field, std::optional<double> otherwise = {}) const;
   bool truth(std::string_view field, std::optional<bool> otherwise = {}) const;
   std::string text(std::string_view field, std::optional<std::string> otherwise = {}) const;
-  std::vector<std::string> texts(std::string_view field) const;  // default: none
-  ConfigReader object(std::string_view field) const;             // default: an empty one
+  // an empty list if the field is missing
+  std::vector<std::string> texts(std::string_view field) const;
+  ConfigReader object(std::string_view field) const;  // an empty object if the field is missing
 
-  // Throws Error(unsupported): the model here does not support this value.
+  // Throws Error(unsupported) that states the value of the field, and the value that the model here
+  // supports.
   [[noreturn]] void refuse(std::string_view field, const std::string& wanted) const;
 
  private:

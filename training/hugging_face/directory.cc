@@ -16,7 +16,7 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-constexpr int64_t kMostContext = 4096;  // default limit
+constexpr int64_t kMostContext = 4096;  // default limit of the context
 
 constexpr std::string_view kCompanions[] = {
     "generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
@@ -28,7 +28,7 @@ std::string in_directory(const std::string& path, std::string_view name) {
   return cat(path, '/', name);
 }
 
-// True for a file name in the directory, without a path to elsewhere.
+// Returns true for a file name in the directory, without a path to another one.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
@@ -39,7 +39,7 @@ bool is_plain_name(const std::string& name) {
               {.where = where, .remedy = "download or write the directory again"});
 }
 
-// Throws if there are only weights in other formats.
+// Throws if the directory has weights only in other formats.
 void refuse_other_weights(const std::string& directory) {
   for (const char* const name :
        {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "model.pt",
@@ -55,7 +55,7 @@ void refuse_other_weights(const std::string& directory) {
   }
 }
 
-// Reads the index's weight_map. Returns the tensor names of each shard file.
+// Reads the index's weight_map. Returns the tensor names of each shard's file.
 std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
   const ConfigReader index = ConfigReader::open(path);
   std::map<std::string, std::set<std::string>> files;
@@ -87,7 +87,7 @@ void check_shard(const SafetensorsFile& shard, const std::set<std::string>& want
 
 bool is_supported(DType type) { return is_float(type) && size_of(type) >= 2; }
 
-// Adds the file's name to errors of make().
+// Returns make(). Adds the file's name to its errors.
 template <typename Make>
 auto made_for(const std::string& file, const Make& make) {
   try {
@@ -97,8 +97,8 @@ auto made_for(const std::string& file, const Make& make) {
   }
 }
 
-// Builds the model with the smallest context: names and shapes do not depend on it, but memory for
-// positions does.
+// Builds the model with the smallest context. Names and shapes do not depend on the context, but
+// memory for positions does.
 std::unique_ptr<Model> made_for_its_parameters(const Json& configuration, const std::string& file) {
   Json small = configuration;
   small["context"] = 1;
@@ -123,7 +123,7 @@ Json read_model(const ConfigReader& config) {
   const Architecture& architecture = architecture_of(config);
   Json model = architecture.model_of(config);
   model["kind"] = architecture.kind;
-  // Many models support more context than memory allows.
+  // Limits the context, because many models support more than memory allows.
   model["context"] = std::min(model.at("max_context").get<int64_t>(), kMostContext);
   return made_for(config.path(), [&] { return completed_model(model); });
 }
@@ -138,7 +138,8 @@ Directory::Directory(const std::string& path) : path_(path) {
 void Directory::open_files() {
   const std::string index = in_directory(path_, kIndexFile);
   const std::string one = in_directory(path_, kWeightsFile);
-  // As in transformers: an index beside it is left over from earlier files.
+  // As in transformers, a single file takes precedence: an index beside it is a remnant of earlier
+  // files.
   if (is_regular_file(one) || !is_regular_file(index)) {
     if (!is_regular_file(one)) refuse_other_weights(path_);
     files_.emplace_back(one);
@@ -204,7 +205,7 @@ void Directory::match_parameters(const Architecture& architecture) {
               {.where = path_, .cause = problems});
 }
 
-// True if the output layer repeats a tied embedding, as some files do.
+// Returns true if the output layer duplicates a tied embedding, as it does in some files.
 bool Directory::repeats(const StoredTensor& output, const std::string& embedding) const {
   const auto found = entries_.find(embedding);
   if (found == entries_.end()) return false;

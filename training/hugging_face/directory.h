@@ -1,5 +1,5 @@
-// A model in Hugging Face's directory format: config.json, and its tensors in model.safetensors, or
-// in several files that model.safetensors.index.json lists.
+// Reads a model in Hugging Face's directory format: config.json, and its tensors in
+// model.safetensors, or in several files that model.safetensors.index.json lists.
 #pragma once
 
 #include <map>
@@ -17,25 +17,27 @@ inline constexpr const char* kConfigFile = "config.json";
 inline constexpr const char* kWeightsFile = "model.safetensors";
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-// Names of existing files that belong to a model in the directory: tokenizer and generation config.
+// Returns the names of existing files that belong to a model in the directory: tokenizer and
+// generation config.
 std::vector<std::string> companions_in(const std::string& directory);
 
-// True if there is a config.json.
+// Returns true if the directory has a config.json.
 bool is_model_directory(const std::string& path);
 
 // Returns the complete model configuration for a config.json. Throws as Directory does.
 Json read_model(const ConfigReader& config);
 
-// Safe for untrusted files. Parameters are named "model.NAME", as in other sources.
+// A model in such a directory. Safe for untrusted files. Parameters are named "model.NAME", as in
+// other sources.
 class Directory : public TensorSource {
  public:
-  // Reads config.json and the files' headers. Throws Error(unsupported) for an unknown model, and
-  // Error(invalid_argument) that names the file and what is missing, surplus, of another shape or
-  // type, or otherwise wrong.
+  // Reads config.json and the headers of the tensors' files. Throws Error(unsupported) for an
+  // unknown model. Throws Error(invalid_argument) that names the file and the tensor that is
+  // missing, surplus, of another shape or type, or otherwise wrong.
   explicit Directory(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // The complete model configuration.
+  // Returns the complete model configuration.
   const Json& model() const { return model_; }
 
   std::vector<std::string> names() const override;
@@ -44,7 +46,7 @@ class Directory : public TensorSource {
 
  private:
   struct Entry {
-    TensorInfo info;  // as converted
+    TensorInfo info;  // name, shape and type after conversion
     const StoredTensor* stored = nullptr;
     bool transposed = false;
   };

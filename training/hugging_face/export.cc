@@ -28,11 +28,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSlab = 1 << 18;  // in elements
+constexpr int64_t kSlab = 1 << 18;  // elements that are processed at a time
 
 struct ExportedTensor {
-  TensorInfo info;        // as written
-  std::string parameter;  // name in the checkpoint
+  TensorInfo info;        // name, shape and type in the file
+  std::string parameter;  // name of the parameter in the checkpoint
   bool transposed = false;
 };
 
@@ -79,7 +79,8 @@ std::vector<Shard> shards_of(const Checkpoint& checkpoint, const Architecture& a
   return shards;
 }
 
-// Rows of the file's tensor are columns of the checkpoint's: processes as many as fit a slab.
+// Writes a transposed tensor. Rows of the file's tensor are columns of the checkpoint's; as many
+// are processed at a time as fit into a slab.
 void write_transposed(const Checkpoint& checkpoint, const ExportedTensor& tensor,
                       SafetensorsWriter& file) {
   const int64_t inputs = tensor.info.shape[0], outputs = tensor.info.shape[1];
@@ -146,8 +147,8 @@ void write_weights(const Checkpoint& checkpoint, const std::vector<Shard>& shard
   write_text(cat(folder, '/', kIndexFile), index.dump(2) + "\n");
 }
 
-// Keeps the imported config.json's fields that do not describe the model itself, unless they belong
-// to another architecture.
+// Writes config.json. Keeps the fields of the imported config.json that do not describe the model
+// itself, unless they belong to another architecture.
 void write_config(const Json& model, const Architecture& architecture,
                   const std::string& companions, const std::string& folder, DType dtype) {
   Json config = Json::object();
@@ -179,7 +180,7 @@ bool is_shard(const std::string& name) {
          name == shard_name(shard - 1, shards);
 }
 
-// Returns a file in the directory that no export writes, if there is one.
+// Returns a file in the directory that an export does not write, if there is one.
 std::optional<std::string> stranger_in(const std::string& directory) {
   const std::vector<std::string> companions = companions_in(directory);
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -196,13 +197,13 @@ bool is_within(const fs::path& path, const fs::path& directory) {
   return differ.first == directory.end();
 }
 
-// The step's folder, or the directory of the run that contains it.
+// Returns the step's folder, or the directory of the run that contains it.
 fs::path source_of(const Checkpoint& checkpoint) {
   const fs::path step = fs::weakly_canonical(without_slash(checkpoint.path()));
   return fs::exists(step.parent_path() / kLatestFile) ? step.parent_path() : step;
 }
 
-// Existing files must not be lost unless an export has written them.
+// Throws if the directory has files that an export has not written, because they would be lost.
 void check_target(const std::string& target, const fs::path& source) {
   const fs::path canonical = fs::weakly_canonical(target);
   if (is_within(canonical, source) || is_within(source, canonical)) {
@@ -221,7 +222,7 @@ void check_target(const std::string& target, const fs::path& source) {
   }
 }
 
-// A temporary folder that replaces the directory when everything is on the disk.
+// A temporary folder that replaces the directory once everything is on the disk.
 class NewDirectory {
  public:
   NewDirectory(const std::string& path, bool overwrite, const fs::path& source)
@@ -248,7 +249,7 @@ class NewDirectory {
   NewDirectory& operator=(const NewDirectory&) = delete;
 
   const std::string& folder() const { return folder_; }
-  // Exchanges the folders; the old directory then has the temporary name and is removed.
+  // Exchanges the folders. The old directory then has the temporary name and is removed.
   void publish() {
     sync_directory(folder_);
     const bool exchange = overwrite_ && fs::exists(target_);

@@ -6,7 +6,8 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-// GPT2Config has aliases for its sizes (attribute_map), which take precedence if a file has both.
+// Returns a size. GPT2Config has aliases for its sizes (attribute_map), which take precedence if a
+// file has both.
 int64_t size_named(const ConfigReader& config, std::string_view second_name,
                    std::string_view name) {
   return config.has(second_name) ? config.whole(second_name) : config.whole(name);
@@ -54,7 +55,7 @@ void gpt2_describe(const Json& model, Json& config) {
   config["activation_function"] = "gelu_new";
   config["layer_norm_epsilon"] = model.at("norm_epsilon");
   config["tie_word_embeddings"] = model.at("tied");
-  // This model has a single dropout rate, and no dropout of attention weights.
+  // The model here has a single dropout rate, and no dropout of attention weights.
   for (const char* field : {"embd_pdrop", "resid_pdrop"}) {
     if (!config.contains(field)) config[field] = model.at("dropout");
   }
@@ -66,7 +67,7 @@ bool gpt2_is_transposed(std::string_view parameter) {
          parameter.ends_with("c_fc.weight");
 }
 
-// Causal masks.
+// Returns true for causal masks.
 bool gpt2_is_constant(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Called before a checkpoint is created.
+// Throws if values are not finite. Called before a checkpoint is created.
 void check_finite(const TensorSource& source, const std::string& path) {
   const std::vector<std::string> broken = not_finite(source);
   if (broken.empty()) return;

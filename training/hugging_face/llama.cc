@@ -7,9 +7,9 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-// transformers 5 writes all fields to rope_parameters; transformers 4 wrote the base separately. A
-// file may have both, with contradictions: the precedence is that of transformers 5
-// (PreTrainedConfig.convert_rope_params_to_dict and standardize_rope_params).
+// Reads the rotations. transformers 5 writes all fields to rope_parameters; transformers 4 wrote
+// the base separately. If a file has both and they contradict each other, precedence is as in
+// transformers 5 (PreTrainedConfig.convert_rope_params_to_dict and standardize_rope_params).
 void read_rope(const ConfigReader& config, int64_t max_context, Json& model) {
   ConfigReader rope = config.object("rope_scaling");
   if (rope.json().empty()) rope = config.object("rope_parameters");
@@ -58,7 +58,7 @@ Json llama_model_of(const ConfigReader& config) {
 
 namespace {
 
-// Readable by transformers 4 and 5.
+// Writes the rotations in a form that transformers 4 and 5 read.
 void describe_rope(const Json& model, Json& config) {
   const Json& type = model.at("rope_scaling");
   Json rope = {{"rope_type", type == "none" ? Json("default") : type}};
@@ -84,7 +84,7 @@ void llama_describe(const Json& model, Json& config) {
   config["num_attention_heads"] = model.at("heads");
   config["num_key_value_heads"] = model.at("kv_heads");
   config["head_dim"] = model.at("head_size");
-  // A dynamic base is scaled beyond this length.
+  // A dynamic base is scaled for contexts beyond this length.
   config["max_position_embeddings"] =
       model.at(model.at("rope_scaling") == "dynamic" ? "rope_original_context" : "max_context");
   config["hidden_act"] = "silu";
@@ -100,7 +100,7 @@ namespace {
 
 bool llama_is_transposed(std::string_view) { return false; }
 
-// Frequencies of rotary positions.
+// Returns true for the frequencies of rotary positions.
 bool llama_is_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 std::string llama_misfit(const Json& model) {
@@ -108,7 +108,7 @@ std::string llama_misfit(const Json& model) {
 }
 
 Json mistral_model_of(const ConfigReader& config) {
-  constexpr int64_t kUsual = 4096;  // default; null: all
+  constexpr int64_t kUsual = 4096;  // default of a missing window; null means all tokens
   Json model = llama_model_of(config);
   const bool said = config.json().contains("sliding_window");
   model["window"] = config.whole("sliding_window", said ? 0 : kUsual);

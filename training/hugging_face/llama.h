@@ -1,4 +1,4 @@
-// Fields of config.json that several architectures share with Llama.
+// Converts the fields of config.json that several architectures share with Llama.
 #pragma once
 
 #include "base/json.h"
@@ -6,7 +6,7 @@
 
 namespace tutti::training::hugging_face {
 
-// Counterparts of Architecture::model_of and Architecture::describe for these fields.
+// Convert these fields as Architecture::model_of and Architecture::describe do.
 Json llama_model_of(const ConfigReader& config);
 void llama_describe(const Json& model, Json& config);
 

@@ -1,5 +1,5 @@
-// MixtralForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM and OlmoeForCausalLM: Llama with
-// experts.
+// Llama with experts: MixtralForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM and
+// OlmoeForCausalLM.
 #include <string>
 
 #include "base/text.h"
@@ -8,7 +8,7 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-// Weight of the balance loss, which transformers adds on request.
+// Returns the weight of the balance loss, which transformers adds on request.
 double balance_loss_of(const ConfigReader& config) {
   if (!config.truth("output_router_logits", false)) return 0;
   return config.number("router_aux_loss_coef", 0.001);
@@ -19,7 +19,7 @@ void describe_balance_loss(const Json& model, Json& config) {
   config["output_router_logits"] = model.at("balance_loss") != 0;
 }
 
-// Fields that all of them but Mixtral share.
+// Reads the fields that all of them but Mixtral share.
 void read_choice(const ConfigReader& config, int64_t usual, Json& model) {
   model["topk"] = config.whole("num_experts_per_tok", usual);
   model["renormalize"] = config.truth("norm_topk_prob", false);
@@ -33,7 +33,7 @@ void describe_choice(const Json& model, Json& config) {
   describe_balance_loss(model, config);
 }
 
-// Why no architecture here can represent the model's routing; empty if one can.
+// Returns the reason why no architecture here can represent the model's routing; empty if one can.
 std::string routing_misfit(const Json& model) {
   if (model.at("scores") != "softmax") return "scores experts by softmax";
   if (model.at("weight_scale") != 1) return "does not scale the experts' weights";
@@ -74,7 +74,7 @@ std::string mixtral_misfit(const Json& model) {
   return routing_misfit(model);
 }
 
-// Fields that Qwen2-MoE and Qwen3-MoE share.
+// Reads the fields that Qwen2-MoE and Qwen3-MoE share.
 Json qwen_model_of(const ConfigReader& config) {
   if (config.whole("decoder_sparse_step", 1) != 1) config.refuse("decoder_sparse_step", "1");
   if (config.truth("use_sliding_window", false)) config.refuse("use_sliding_window", "false");
@@ -121,7 +121,7 @@ std::string qwen2moe_misfit(const Json& model) {
 Json qwen3moe_model_of(const ConfigReader& config) {
   Json model = qwen_model_of(config);
   model["hidden"] = config.whole("moe_intermediate_size", 768);
-  // transformers 5 uses another name.
+  // transformers 5 has another name for the number.
   model["experts"] = config.whole("num_experts", config.whole("num_local_experts", 128));
   read_choice(config, 8, model);
   return model;
@@ -140,14 +140,14 @@ void olmoe_describe(const Json& model, Json& config) {
   describe_choice(model, config);
 }
 
-// For Qwen3-MoE and OLMoE.
+// Returns the reason why Qwen3-MoE or OLMoE cannot represent the model; empty if it can.
 std::string unshared_misfit(const Json& model) {
   if (model.at("shared_hidden") != 0) return "has no shared expert";
   if (model.at("window") != 0) return "has no sliding attention window";
   return routing_misfit(model);
 }
 
-// Llama's architecture except for the arguments.
+// Returns Llama's architecture with these members replaced.
 Architecture with_experts(const char* class_name, const char* model_type, const char* kind,
                           decltype(Architecture::model_of) model_of,
                           decltype(Architecture::misfit) misfit,

@@ -1,6 +1,6 @@
-// Causal self-attention in blocks with an online softmax: the scores of a block at a time, never
-// the whole context x context matrix (Dao et al.: FlashAttention, 2022; Rabe, Staats:
-// Self-attention does not need O(n^2) memory, 2021).
+// Causal self-attention in blocks with an online softmax. It computes the scores of one block at a
+// time and never stores the whole context x context matrix (Dao et al.: FlashAttention, 2022; Rabe,
+// Staats: Self-attention does not need O(n^2) memory, 2021).
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,29 @@
 
 namespace tutti::training {
 
-// Each head of keys and values serves heads / key_heads consecutive heads of queries (Ainslie et
-// al.: GQA, 2023; with one head of keys: Shazeer: Fast transformer decoding, 2019).
+// Sizes of an attention. Each head of keys and values serves heads / key_heads consecutive heads of
+// queries (Ainslie et al.: GQA, 2023; with one head of keys: Shazeer: Fast transformer decoding,
+// 2019).
 struct AttentionShape {
   int64_t samples = 0;
-  int64_t context = 0;  // queries per sample
+  int64_t context = 0;  // number of queries per sample
   int64_t heads = 0;    // number of query heads
   int64_t head_size = 0;
   int64_t key_heads = 0;  // number of key (and value) heads; 0: as many as query heads
-  // If these heads are only some of a model's: the number of query heads per key head in the whole
-  // model, and the number of the first key head's query heads that precede `heads`. 0: heads /
-  // key_heads.
+  // If these heads are only some of a model's (tensor parallelism): `group` is the number of query
+  // heads per key head in the whole model, and the next member the number of query heads of the
+  // first key head that precede these heads. 0: heads / key_heads.
   int64_t group = 0;
   int64_t before = 0;
-  // Number of keys per sample in memory, all finite; 0: one for each query.
+  // Number of keys per sample in memory, which must all be finite; 0: one for each query.
   int64_t keys = 0;
-  // By query row: the first of its sample's keys that the query attends to, and one past the last.
-  // So a query may be anywhere among the keys, or attend to none: packed documents, a sliding
-  // window (Beltagy et al.: Longformer, 2020), cached keys, or keys in parts. Empty: from the first
-  // key to the query's own.
+  // For each query row: the first of its sample's keys to which the query attends, and one past the
+  // last. A query may therefore be anywhere among the keys, or attend to none: packed documents, a
+  // sliding window (Beltagy et al.: Longformer, 2020), cached keys, or keys in parts. Empty: from
+  // the first key to the query's own.
   std::span<const int32_t> starts;
   std::span<const int32_t> ends;
-  BitsOf bits = BitsOf::strides;  // of the products
+  BitsOf bits = BitsOf::strides;  // see gemm.h: what may change the bits of the matrix products
 
   int64_t rows() const { return samples * context; }
   int64_t width() const { return heads * head_size; }
@@ -43,8 +44,8 @@ struct AttentionShape {
   int64_t keys_in_memory() const { return keys == 0 ? context : keys; }
 };
 
-// Heads are side by side in each row. queries: rows x width; keys and values: samples *
-// keys_in_memory rows x key_width. They may be columns of wider tensors.
+// Queries, keys and values. Heads are side by side in each row. queries: rows x width; keys and
+// values: samples * keys_in_memory rows x key_width. They may be columns of wider tensors.
 template <bool is_const>
 struct BasicQkv {
   BasicTensor<is_const> queries, keys, values;
@@ -52,29 +53,30 @@ struct BasicQkv {
 using Qkv = BasicQkv<false>;
 using ConstQkv = BasicQkv<true>;
 
-// Views of queries, keys and values packed in rows of width + 2 key_width.
+// Returns views of queries, keys and values that are packed in rows of width + 2 key_width.
 template <bool is_const>
 BasicQkv<is_const> split_qkv(const AttentionShape& shape, BasicTensor<is_const> all) {
   return {all.col_range(0, shape.width()), all.col_range(shape.width(), shape.key_width()),
           all.col_range(shape.width() + shape.key_width(), shape.key_width())};
 }
 
-// Computes attention. output: rows x width, of the type of the queries or, so that partial results
-// may be merged, f32. lse: the logarithm of the softmax's denominator for each head and query, f32
-// (f64 for f64); samples * heads rows of `context`. A query that attends to no key has output 0 and
-// lse -infinity. Temporaries come from the arena and are released.
+// Computes attention. output: rows x width, of the type of the queries, or f32 if partial results
+// are to be merged. lse: the logarithm of the softmax's denominator for each head and query, f32
+// (f64 for f64), in samples * heads rows of `context`. A query that attends to no key has output 0
+// and lse -infinity. Temporaries come from the arena and are released.
 void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tensor output,
                       Tensor lse, Arena& arena);
 
-// Merges attention over two disjoint sets of keys: `output` and `lse` of the one are replaced by
-// those of both, given `other` and `other_lse` (Liu, Zaharia, Abbeel: Ring attention, 2023). Both
-// outputs have one type.
+// Merges attention over two disjoint sets of keys. `output` and `lse`, the results for one set, are
+// replaced by the results for both, given `other` and `other_lse`, the results for the other set
+// (Liu, Zaharia, Abbeel: Ring attention, 2023). Both outputs have the same type.
 void merge_attention(const AttentionShape& shape, ConstTensor other, ConstTensor other_lse,
                      Tensor output, Tensor lse);
 
-// Writes the gradients (without adding): those of keys and values are summed over the query heads
-// that they serve. `output` (of the queries' type) and `lse` are those of the forward pass over all
-// keys. If keys come in parts, the gradient of the queries is the sum over the calls for all parts.
+// Writes the gradients of queries, keys and values (without adding to them). Those of keys and
+// values are summed over the query heads that they serve. `output` (of the queries' type) and `lse`
+// are the results of forward over all keys. If keys come in parts, the gradient of the queries is
+// the sum over the calls for all parts.
 void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inputs,
                                ConstTensor output, ConstTensor lse, ConstTensor output_gradient,
                                const Qkv& gradients, Arena& arena);

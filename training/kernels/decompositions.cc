@@ -33,7 +33,7 @@ void with_work(const Call& lapack) {
   lapack(work.data(), static_cast<int>(wanted));
 }
 
-// to = from^T, both n x n.
+// Computes to = from^T, both n x n.
 template <typename From, typename To>
 void transpose(const From* from, To* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
@@ -57,7 +57,7 @@ void symmetric_eigenvectors(std::span<const float> matrix, int64_t n, std::span<
     check("dsyevd", info);
     if (size < 0) int_work.resize(static_cast<size_t>(int_size = int_work[0]));
   });
-  // LAPACK's columns are in ascending order of eigenvalues.
+  // LAPACK's columns are in ascending order of eigenvalues, so the order is reversed.
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       vectors[static_cast<size_t>(i * n + j)] =

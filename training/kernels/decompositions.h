@@ -1,5 +1,5 @@
 // Decompositions of square row-major matrices by LAPACK. A failure of the library throws
-// Error(internal). Thread-safe; each call computes on the calling thread.
+// Error(internal). Thread-safe; each call computes on the calling thread only.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace tutti::training {
 
 // Writes the eigenvectors of a symmetric n x n matrix as the columns of `vectors`, in descending
-// order of eigenvalues. Computed in double.
+// order of eigenvalues. Computes in double.
 void symmetric_eigenvectors(std::span<const float> matrix, int64_t n, std::span<float> vectors);
 
 // Replaces an n x n matrix by the orthogonal factor of its QR decomposition.

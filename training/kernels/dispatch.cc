@@ -1,4 +1,4 @@
-// Calls of kernels, dispatched by the memory space of their tensors.
+// Calls the kernels of the memory space in which their tensors are.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -16,7 +16,7 @@ const Backend& backend_of(const Backend* backend) {
   return backend == nullptr ? cpu::backend() : *backend;
 }
 
-// Finds the common memory space of a kernel's tensors; empty tensors have none.
+// Finds the memory space that a kernel's tensors share; empty tensors have none.
 class Space {
  public:
   explicit Space(const char* kernel) : kernel_(kernel) {}
@@ -60,8 +60,8 @@ double bytes_of(const BasicQkv<is_const>& all) {
 }
 double bytes_of(const Arena&) { return 0; }
 
-// A kernel call, reported to the thread's observer; it ends with the full expression. A tensor that
-// is read and written is passed twice, so that its bytes count twice.
+// A kernel call, which is reported to the thread's observer and ends with the full expression. A
+// tensor that is both read and written is passed twice, so that its bytes count twice.
 class Call {
  public:
   template <typename... Places>
@@ -85,7 +85,7 @@ class Call {
   KernelSpan span_;
 };
 
-// A call of a kernel in the one memory space of all arguments.
+// Returns a call of a kernel in the memory space that all arguments share.
 template <typename... Places>
 Call call(const char* kernel, const Places&... places) {
   Space space(kernel);
@@ -93,15 +93,16 @@ Call call(const char* kernel, const Places&... places) {
   return Call(kernel, space.kernels(), places...);
 }
 
-// For copies: one of the two tensors may be in the host's memory and the other anywhere.
+// Returns a call for a copy, of which one tensor may be in the host's memory and the other
+// anywhere.
 Call call_between(const char* kernel, ConstTensor x, ConstTensor y) {
   if (x.backend != nullptr && y.backend != nullptr) return call(kernel, x, y);
   const Backend* const backend = x.backend != nullptr ? x.backend : y.backend;
   return Call(kernel, backend_of(backend).kernels(), x, y);
 }
 
-// Names products by their transpositions, as in BLAS: y = x W^T is nt, the gradient of x nn, and
-// that of W tn.
+// Returns the name of a product by its transpositions, as in BLAS: y = x W^T is nt, the gradient of
+// x nn, and that of W tn.
 const char* name_of_product(Transpose a, Transpose b) {
   if (a == Transpose::no) return b == Transpose::no ? "gemm nn" : "gemm nt";
   return b == Transpose::no ? "gemm tn" : "gemm tt";
@@ -120,9 +121,9 @@ BasicTensor<is_const> looked_up(const BasicTensor<is_const>& table,
   return table.row_range(0, std::min(table.rows, std::ssize(indices)));
 }
 
-// Operations of one of attention's products, for the keys that each query attends to. The forward
-// pass has two (scores, output), the backward pass five (scores again, and the gradients of
-// probabilities, queries, keys and values).
+// Returns the operations of one of attention's products, for the keys to which each query attends.
+// The forward pass has two products (scores, output), the backward pass five (scores again, and the
+// gradients of probabilities, queries, keys and values).
 double operations_of_product(const AttentionShape& shape) {
   double seen = 0;
   for (int64_t row = 0; row < shape.rows(); ++row) {
@@ -133,7 +134,8 @@ double operations_of_product(const AttentionShape& shape) {
   return 2 * seen * static_cast<double>(shape.width());
 }
 
-// Operations of one of a convolution's three passes; `images` are its outputs, or their gradients.
+// Returns the operations of one of a convolution's three passes; `images` are its outputs, or their
+// gradients.
 double operations_of(const ConvolutionShape& shape, ConstTensor images) {
   return 2 * static_cast<double>(images.size()) * static_cast<double>(shape.weights());
 }

@@ -10,14 +10,14 @@
 
 namespace tutti::training {
 
-// Row i of the output = row indices[i] of the whole table, or 0 if that row is not in this part.
-// Throws Error(invalid_argument) for an index outside of the whole table.
+// Sets row i of the output to row indices[i] of the whole table, or to 0 if that row is not in this
+// part. Throws Error(invalid_argument) for an index outside the whole table.
 void embedding(ConstTensor table, PartOf rows, std::span<const int32_t> indices, Tensor output);
 
-// Adds to each row of the gradient in this part the sum, in the order of `indices`, of the rows of
-// dy with its index. The sum is in float (f64: double), and is rounded before it is added: so the
-// bits are the same whether a tied output layer's gradient was added before, or comes from another
-// pipeline stage later. Temporaries come from the arena.
+// Adds to each row of the gradient in this part the sum of those rows of dy that have its index, in
+// the order of `indices`. The sum is in float (f64: double), and is rounded before it is added. The
+// bits are therefore the same whether a tied output layer's gradient was already added or comes
+// later from another pipeline stage. Temporaries come from the arena.
 void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, PartOf rows,
                         Tensor table_gradient, Arena& arena);
 

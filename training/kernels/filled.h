@@ -1,4 +1,4 @@
-// Matrices with given or random values, for measurements and comparisons of kernels.
+// Creates matrices with given or random values, for measurements and comparisons of kernels.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tutti::training {
 
-// A matrix in the arena, filled by fill(span of float) and rounded to `dtype`.
+// Returns a matrix in the arena, filled by fill(span of float) and rounded to `dtype`.
 template <typename Fill>
 Tensor filled(Arena& arena, DType dtype, int64_t rows, int64_t cols, Fill fill) {
   const Tensor tensor = arena.take(dtype, rows, cols);
@@ -22,7 +22,7 @@ Tensor filled(Arena& arena, DType dtype, int64_t rows, int64_t cols, Fill fill) 
   return tensor;
 }
 
-// Values in [-1, 1) that depend on the seed alone.
+// Returns a matrix of values in [-1, 1) that depend on the seed alone.
 inline Tensor random_matrix(Arena& arena, DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
   return filled(arena, dtype, rows, cols, [&](std::span<float> values) {
     for (size_t i = 0; i < values.size(); ++i) {

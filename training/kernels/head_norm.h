@@ -1,7 +1,7 @@
 // Steps of RMSNorm of queries and keys (modules/head_norm.h): sums and products over groups of
-// `size` consecutive columns of each row. A gain has the elements of one group, or of all columns.
-// Tensors are in the host's memory and of one type; rows may have gaps. Arrays with one number per
-// group are row by row. Sums are in double, in the order of columns.
+// `size` consecutive columns of each row. A gain has as many elements as a group, or as all
+// columns. Tensors are in the host's memory and have the same type; rows may have gaps. Arrays with
+// one number per group are stored row by row. Sums are in double, in the order of columns.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tutti::training {
 
-// sums[g] = sum over group g of x y gain; an empty gain is 1.
+// Writes sums[g] = sum over group g of x y gain; an empty gain counts as 1.
 void dot_groups(ConstTensor x, ConstTensor y, ConstTensor gain, int64_t size,
                 std::span<double> sums);
 
@@ -24,7 +24,8 @@ void scale_groups_backward(ConstTensor dy, ConstTensor x, ConstTensor gain, int6
                            std::span<const double> factors, std::span<const double> more,
                            Tensor dx);
 
-// Adds the sum of dy x factors[g] over all rows to each of the gain's sums.size() elements.
+// Adds, to each of the sums.size() elements of the gain's gradient, the sum of dy x factors[g] over
+// all rows.
 void add_gain_gradients(ConstTensor dy, ConstTensor x, int64_t size,
                         std::span<const double> factors, std::span<double> sums);
 

@@ -1,9 +1,10 @@
 // Layer normalization (Ba, Kiros, Hinton 2016) and RMSNorm (Zhang, Sennrich 2019) of the rows of a
 // matrix.
 //
-// x, y, dy, dx: rows x cols, contiguous, in one floating-point type. gain and bias: 1 x cols of
-// that type. Statistics, of value_type, are kept for backward: rows x 2 (mean, 1 / deviation), for
-// RMSNorm rows x 1. Gradients of gain and bias are added to, with sums in the order of row_sums.h.
+// x, y, dy, dx: rows x cols, contiguous, of the same floating-point type. gain and bias: 1 x cols
+// of that type. Statistics, of value_type, are kept for backward: rows x 2 (mean, 1 / deviation),
+// for RMSNorm rows x 1. Backward adds to the gradients of gain and bias, with sums in the order of
+// row_sums.h.
 #pragma once
 
 #include "training/core/arena.h"

@@ -1,4 +1,4 @@
-// Observation of kernel calls: name, time, operations and bytes of each call that dispatch.cc makes
+// Observes kernel calls: the name, time, operations and bytes of each call that dispatch.cc makes
 // for a thread. Without an observer a call costs two extra branches.
 #pragma once
 
@@ -10,10 +10,10 @@ namespace tutti::training {
 struct KernelCall {
   const char* name = "";  // a literal
   std::chrono::nanoseconds time{0};
-  // Floating-point operations of matrix products, convolutions and attention. 0 for kernels whose
+  // Floating-point operations of matrix products, convolutions and attention; 0 for kernels whose
   // work is proportional to their bytes.
   double operations = 0;
-  // Bytes of its arguments: each element is counted once per read and once per write.
+  // Bytes of the call's arguments: each element is counted once per read and once per write.
   double bytes = 0;
 };
 
@@ -26,8 +26,8 @@ class KernelObserver {
 // The observer of the calling thread's kernel calls; null: none.
 inline constinit thread_local KernelObserver* kernel_observer = nullptr;
 
-// While it exists, `observer` receives the kernel calls of the constructing thread. Work of a
-// thread pool belongs to the call that submitted it.
+// Makes `observer` receive the kernel calls of the constructing thread while the object exists.
+// Work of a thread pool belongs to the call that submitted it.
 class ObserveKernels {
  public:
   explicit ObserveKernels(KernelObserver* observer)
@@ -40,8 +40,8 @@ class ObserveKernels {
   KernelObserver* before_;
 };
 
-// One call of a kernel, from construction to destruction. Nested calls are part of it: the thread
-// has no observer meanwhile.
+// Measures one call of a kernel, from construction to destruction. Kernel calls inside it are not
+// observed separately: the thread has no observer meanwhile.
 class KernelSpan {
  public:
   explicit KernelSpan(const char* name) : observer_(kernel_observer) {

@@ -4,8 +4,8 @@
 
 namespace tutti::training {
 
-// A contiguous part of the classes, or rows, that a kernel is given: it begins at `first` of `all`.
-// `all` is 0 if the part is everything.
+// The contiguous part of all classes, or rows, that a kernel is given: it begins at index `first`
+// of `all`. `all` = 0 means that the part is the whole.
 struct PartOf {
   int64_t first = 0;
   int64_t all = 0;

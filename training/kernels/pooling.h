@@ -1,7 +1,7 @@
 // Pooling over windows of images, channel by channel; padding pixels are absent.
 //
-// x: samples x input.size(), y: samples x output().size(), contiguous, in one floating-point type
-// (image.h). Sums run in float (f64: double) and are rounded once.
+// x: samples x input.size(), y: samples x output().size(), contiguous, of the same floating-point
+// type (image.h). Sums are in float (f64: double) and rounded once.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace tutti::training {
 
 struct PoolingShape {
   ImageShape input;
-  Window window;                        // of dilation 1
+  Window window;                        // must have dilation 1
   std::optional<WindowTile> tile = {};  // none: all windows that fit into the image
 
   WindowTile windows() const { return tile ? *tile : WindowTile::all(input, window); }
@@ -23,12 +23,13 @@ struct PoolingShape {
   }
 };
 
-// places: shaped like y, of u8: for each output the index in its window of the (first) largest
-// value. Windows have at most 256 pixels. NaN counts as the largest.
+// Writes the maximum of each window to y. places: u8, of the shape of y: for each output the index
+// in its window of the (first) largest value. Windows have at most 256 pixels. NaN counts as the
+// largest value.
 void max_pool(const PoolingShape& shape, ConstTensor x, Tensor y, Tensor places);
 void max_pool_backward(const PoolingShape& shape, ConstTensor dy, ConstTensor places, Tensor dx);
 
-// The mean over all pixels of the window: absent pixels count as 0 (as in PyTorch).
+// Writes the mean over all pixels of each window to y. Absent pixels count as 0 (as in PyTorch).
 void average_pool(const PoolingShape& shape, ConstTensor x, Tensor y);
 void average_pool_backward(const PoolingShape& shape, ConstTensor dy, Tensor dx);
 

@@ -5,9 +5,9 @@
 
 namespace tutti::training {
 
-// Rotates, in place, the first `heads` heads of `head_size` in each row. Row r has position r %
-// context. table: in the host's memory, for each position head_size / 2 cosines, then as many
-// sines, of value_type. direction: 1, or -1 for the inverse.
+// Rotates, in place, the first `heads` heads of `head_size` columns in each row. Row r has position
+// r % context. table: in the host's memory, of value_type; it has for each position head_size / 2
+// cosines, then as many sines. direction: 1, or -1 for the inverse.
 void rope(Tensor rows, int64_t heads, int64_t head_size, int64_t context, const void* table,
           int direction);
 

@@ -1,5 +1,5 @@
 // Weighted sums of matrix rows for mixtures of experts (models/mixture.h). Tensors are in the
-// host's memory and of one type; sums are in float (f64: double), in the order of columns or
+// host's memory and have the same type. Sums are in float (f64: double), in the order of columns or
 // places.
 #pragma once
 
@@ -22,7 +22,7 @@ void scale_rows(ConstTensor x, std::span<const double> weights, Tensor y);
 void add_up_rows(ConstTensor x, std::span<const int32_t> places, std::span<const double> weights,
                  Tensor y);
 
-// Read and write a row of a tensor that has the type of sums.
+// Read and write a row of a tensor whose type is that of sums (value_type).
 std::vector<double> row_of(ConstTensor tensor, int64_t row);
 void set_row(Tensor tensor, int64_t row, std::span<const double> numbers);
 

@@ -8,8 +8,8 @@
 
 namespace tutti::training {
 
-// Writes errors = predictions - targets, in value_type; both are contiguous. Returns the sum of
-// their squares, in double and in order.
+// Writes errors = predictions - targets, in value_type; `predictions` and `errors` are contiguous.
+// Returns the sum of the squared errors, computed in double and in order.
 Later<Loss> squared_error(ConstTensor predictions, std::span<const float> targets, Tensor errors);
 
 }  // namespace tutti::training

@@ -1,5 +1,5 @@
-// The kernels of a backend: a function of the same type for each kernel that the other headers in
-// this folder declare and describe. dispatch.cc calls them.
+// The kernels of a backend: one function pointer for each kernel that the other headers in this
+// folder declare and describe. dispatch.cc calls them.
 #pragma once
 
 #include "training/kernels/attention.h"

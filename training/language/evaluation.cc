@@ -9,18 +9,18 @@
 namespace tutti::training {
 namespace {
 
-constexpr int64_t kMostLogits = 1 << 24;  // limit for windows that run together
+constexpr int64_t kMostLogits = 1 << 24;  // limit on the logits of windows that run together
 
-// Windows of one length, one after the other.
+// Windows of the same length, one after the other.
 struct Windows {
   std::vector<int32_t> tokens, targets;
   int64_t count = 0;
 
-  // Adds a window: its tokens, and the next one.
+  // Adds a window: its tokens, and as targets the tokens that follow them.
   void add(std::span<const int32_t> window) {
     for (size_t i = 0; i + 1 < window.size(); ++i) {
       tokens.push_back(id_of(window[i]));
-      targets.push_back(window[i + 1]);  // marked ones are below 0: ignored
+      targets.push_back(window[i + 1]);  // marked tokens are negative, and so ignored as targets
     }
     ++count;
   }

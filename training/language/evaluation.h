@@ -1,4 +1,4 @@
-// Loss of a language model on a whole text.
+// Computes the loss of a language model on a whole text.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tutti::training {
 
-// A source of tokens that are read in pieces; tokens that are not targets are marked
+// A source from which tokens are read in pieces; tokens that are not targets are marked
 // (data/token_file.h).
 struct TokenReader {
   uint64_t size = 0;
@@ -17,16 +17,17 @@ struct TokenReader {
 };
 
 struct TextLoss {
-  double sum = 0;       // in nats
+  double sum = 0;       // sum of the losses in nats
   int64_t targets = 0;  // number of predicted tokens
-  int64_t correct = 0;  // targets with the largest logit
+  int64_t correct = 0;  // number of targets with the largest logit
 
   double mean() const { return targets == 0 ? 0 : sum / static_cast<double>(targets); }
 };
 
-// Evaluates windows of the model's context that tile the text; the last one may be shorter. Each
-// token but the first is predicted once, from the tokens before it in its window. This rank
-// evaluates every `ranks`-th window from `rank` on. The model's values must be in memory.
+// Evaluates windows of the model's context length that tile the text; the last one may be shorter.
+// Predicts each token but the first once, from the tokens before it in its window. This rank
+// evaluates every `ranks`-th window, starting with window `rank`. The model's values must be in
+// memory.
 TextLoss evaluate_text(Decoder& model, DType dtype, const TokenReader& tokens, int rank, int ranks);
 
 }  // namespace tutti::training

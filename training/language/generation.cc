@@ -46,7 +46,7 @@ int32_t choose(std::span<const float> logits, const GenerationOptions& options, 
                          static_cast<double>(logits[static_cast<size_t>(order.front())]);
     cumulative.push_back(sum += std::exp(above / options.temperature));
   }
-  if (options.top_p < 1) {  // keep up to the first token that reaches top_p
+  if (options.top_p < 1) {  // keep tokens up to the first with which the sum reaches top_p
     const auto last = std::ranges::lower_bound(cumulative, options.top_p * sum);
     kept = std::min(static_cast<size_t>(last - cumulative.begin()) + 1, kept);
     cumulative.resize(kept);
@@ -67,7 +67,8 @@ class Reader {
         cache_(model.context()),
         runner_(model, {.dtype = dtype, .cache = cached ? &cache_ : nullptr}) {}
 
-  // `window`: the model's context, of which the last `fresh` tokens are new since the last call.
+  // Computes logits. `window`: the model's context, of which the last `fresh` tokens are new since
+  // the last call.
   void read(std::span<const int32_t> window, size_t fresh, std::vector<float>& logits) {
     if (!cached_) fresh = window.size();
     const Share range{std::ssize(window) - static_cast<int64_t>(fresh),
@@ -145,7 +146,7 @@ void generate_text(Decoder& model, DType dtype, const std::string& tokenizer,
     completed.ends = {*end};
   }
   generate(model, dtype, tokens, completed, [&](int32_t token) {
-    // A model may have more outputs than tokens; it hardly ever chooses these.
+    // A model may have more outputs than there are tokens; it rarely chooses one of these.
     if (std::cmp_less(token, words->vocabulary_size())) on_text(words->text_of(token));
   });
 }

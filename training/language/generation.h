@@ -1,4 +1,4 @@
-// Generation of text by a language model, token by token.
+// Generates text by a language model, token by token.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,31 @@ namespace tutti::training {
 
 struct GenerationOptions {
   int64_t tokens = 200;
-  double temperature = 1;  // 0: always the likeliest token
-  int64_t top_k = 0;       // number of candidates, the likeliest tokens; 0: all
-  // Restricts candidates to the likeliest whose probabilities add up to this (nucleus sampling:
-  // Holtzman et al. 2020).
+  double temperature = 1;  // 0: always choose the most likely token
+  int64_t top_k = 0;       // number of candidates, which are the most likely tokens; 0: all tokens
+  // Restricts the candidates to the most likely tokens whose probabilities add up to this (nucleus
+  // sampling: Holtzman et al. 2020).
   double top_p = 1;
   uint64_t seed = 1;
-  // Tokens that end a text; they are not reported. If empty, generate_text() uses the tokenizer's.
+  // Tokens that end a text. They are not passed to the callback. If empty, generate_text() uses the
+  // tokenizer's.
   std::vector<int32_t> ends = {};
-  bool ignore_end = false;  // generate_text(): do not stop at the end token
-  bool cached = true;       // keep keys and values of earlier tokens; otherwise recompute them
+  bool ignore_end = false;  // generate_text(): do not stop at an end token
+  // true: keep keys and values of earlier tokens; false: recompute them for each token
+  bool cached = true;
 };
 
-// Appends tokens to the prompt, which must have at least one token, and reports each to `on_token`:
-// options.tokens, or fewer if the text ends. When the model's context is full, its older half is
-// dropped. The model's parameters must be in memory. The same seed gives the same tokens. Throws
-// Error(invalid_argument) for invalid options.
+// Generates options.tokens tokens after the prompt, or fewer if the text ends, and calls
+// on_token(token) for each. The prompt must have at least one token. When the model's context is
+// full, drops its older half. The model's parameters must be in memory. The same seed gives the
+// same tokens. Throws Error(invalid_argument) for invalid options.
 void generate(Decoder& model, DType dtype, std::span<const int32_t> prompt,
               const GenerationOptions& options, const std::function<void(int32_t)>& on_token);
 
-// Likewise for text: reports the prompt and its continuation in pieces. `tokenizer`: the argument
-// of make_tokenizer(); empty: tokens are bytes. Special tokens that it puts around a text precede
-// the prompt and are not reported. Also throws Error(invalid_argument) for a tokenizer that does
-// not belong to the model.
+// Generates text: calls on_text with the prompt and its continuation, in pieces. `tokenizer`: the
+// argument of make_tokenizer(); if it is empty, tokens are bytes. Special tokens that the tokenizer
+// puts around a text are inserted before the prompt and not passed to on_text. Also throws
+// Error(invalid_argument) for a tokenizer that does not belong to the model.
 void generate_text(Decoder& model, DType dtype, const std::string& tokenizer,
                    const std::string& prompt, const GenerationOptions& options,
                    const std::function<void(const std::string&)>& on_text);

@@ -32,7 +32,7 @@ std::unique_ptr<Decoder> language_model(const std::string& path, const Json& con
       {.where = path, .remedy = "use gpt2, llama or one of its mixture-of-experts variants"});
 }
 
-// Reads a matrix some rows at a time, and writes them in blocks.
+// Reads a matrix some rows at a time, and writes them in quantized blocks.
 void read_quantized(const TensorSource& source, const std::string& name, WeightFormat format,
                     Tensor rows, int64_t cols) {
   constexpr int64_t kValues = 1 << 18;
@@ -90,7 +90,7 @@ LoadedModel::LoadedModel(const std::string& path, const LoadOptions& options) {
   }
   for (const NamedBuffer& buffer : model_->buffers()) {
     const TensorInfo* const info = find_buffer(*source.values, buffer.name);
-    if (info == nullptr) continue;  // keep the initial values
+    if (info == nullptr) continue;  // missing in the file: keep the initial values
     source.values->read(info->name, 0,
                         tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)));
   }

@@ -1,4 +1,4 @@
-// A language model with its values in memory, for inference and evaluation.
+// Loads a language model with its values into memory, for inference and evaluation.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,28 @@
 namespace tutti::training {
 
 struct LoadOptions {
-  // The tokens that the model sees. None: as many as it was trained with, but at most `needed`.
+  // Number of tokens that the model sees. None: as many as it was trained with, but at most
+  // `needed`.
   std::optional<int64_t> context;
   int64_t needed = std::numeric_limits<int64_t>::max();
   DType dtype = DType::f32;
-  // Format of the matrices of dense layers and of the tokens' embedding
-  // (ParameterSpec::is_quantizable), each quantized as it is read. None: `dtype`.
+  // Format of the matrices of dense layers and of the token embedding
+  // (ParameterSpec::is_quantizable). Each matrix is quantized while it is read. None: `dtype`.
   std::optional<WeightFormat> weights;
 };
 
 class LoadedModel {
  public:
-  // `path`: the argument of open_model(). Throws Error(invalid_argument) if it is not a language
-  // model, or the values do not match.
+  // Loads the model at `path`, an argument of open_model(). Throws Error(invalid_argument) if it is
+  // not a language model, or the stored values do not fit the model.
   explicit LoadedModel(const std::string& path, const LoadOptions& options = {});
 
   Decoder& model() { return *model_; }
-  // The argument for make_tokenizer(); empty if the model has no tokenizer.
+  // Returns the argument for make_tokenizer(); empty if the model has no tokenizer.
   const std::string& tokenizer() const { return tokenizer_; }
-  // End-of-text tokens of the model; empty if it names none.
+  // Returns the model's end-of-text tokens; empty if it names none.
   const std::vector<int32_t>& ends() const { return ends_; }
-  // Bytes of all parameters, as they are in memory.
+  // Returns the bytes that all parameters take in memory.
   int64_t weight_bytes() const { return weight_bytes_; }
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The model's configuration in a file, which our own exports contain.
+// Returns the model's configuration in a file, which files that this program exported contain.
 Json configuration_in(const ImportedModel& file) {
   const auto found = file.metadata().find("model");
   if (found == file.metadata().end()) return {};

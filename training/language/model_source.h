@@ -1,4 +1,4 @@
-// A stored model: its values and its configuration.
+// Opens a stored model: its values and its configuration.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tutti::training {
 
 struct ModelSource {
   std::unique_ptr<TensorSource> values;
-  Json configuration;  // complete; null if the file has none
+  Json configuration;  // complete configuration; null if the file has none
   // Folder with files that belong to the model, such as its tokenizer; empty: none.
   std::string companions;
 };
@@ -22,14 +22,15 @@ struct ModelSource {
 // Throws Error as Checkpoint, hugging_face::Directory and ImportedModel do.
 ModelSource open_model(const std::string& path);
 
-// True for a Hugging Face directory, or a file: a model that no run has saved.
+// Returns true for a Hugging Face directory or a safetensors file: a model that no run has saved.
 bool is_from_elsewhere(const std::string& path);
 
-// Path of the tokenizer's files in the model's folder, the argument for make_tokenizer(), or empty.
+// Returns the path of the tokenizer's files in the model's folder, as an argument for
+// make_tokenizer(); empty if there are none.
 std::string tokenizer_of(const ModelSource& source);
 
-// End-of-text tokens from the model's generation_config.json or else its config.json
-// ("eos_token_id": a number, or a list); empty if neither has any.
+// Returns the end-of-text tokens from the model's generation_config.json or, if it has none, its
+// config.json ("eos_token_id": a number, or a list); empty if neither has any.
 std::vector<int32_t> ends_of(const ModelSource& source);
 
 }  // namespace tutti::training

@@ -1,4 +1,4 @@
-// Numbers by step as comma-separated values (RFC 4180): a header line, then a line per step.
+// Writes numbers by step as comma-separated values (RFC 4180): a header line, then a line per step.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,10 @@ namespace tutti::training {
 
 class CsvFile {
  public:
-  // The first column is "step". A run that continues after step `after` appends to a file of the
-  // same columns and removes lines of later steps; a new run overwrites the file. Both happen at
-  // the first line only. Throws Error(system) if the file cannot be written,
+  // Opens a file whose first column is "step", followed by `columns`. If `after` is set, the run
+  // continues after that step: it appends to an existing file, which must have the same columns,
+  // and removes lines of later steps. A new run overwrites the file. Both happen only when the
+  // first line is written. Throws Error(system) if the file cannot be written,
   // Error(invalid_argument) if the run continues and the file has other columns.
   CsvFile(std::string path, std::vector<std::string> columns, std::optional<uint64_t> after);
 

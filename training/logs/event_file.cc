@@ -28,7 +28,7 @@ constexpr std::array<uint32_t, 256> crc_table() {
   return table;
 }
 
-// Little-endian on every machine.
+// Returns the bytes of a number, little-endian on every machine.
 std::string bytes_of(uint64_t value, int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> 8 * i & 0xff);
@@ -37,7 +37,7 @@ std::string bytes_of(uint64_t value, int count) {
 
 uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8; }
 
-// --- protocol buffers' wire format ---
+// The wire format of protocol buffers.
 
 std::string varint(uint64_t value) {
   std::string bytes;
@@ -100,7 +100,7 @@ void EventFile::begin(uint64_t step) {
   file_.open(path_, std::ios::binary);
   if (!file_) throw tutti::system_error(cat("cannot write ", path_), errno);
   record(event_now() + bytes(3, "brain.Event:2"));
-  constexpr uint64_t kStart = 1;  // SessionLog.status
+  constexpr uint64_t kStart = 1;  // value of SessionLog.status
   if (goes_on_) record(event_now() + number(2, step) + bytes(7, number(1, kStart)));
 }
 

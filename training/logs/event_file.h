@@ -1,5 +1,5 @@
-// TensorBoard's event files (tensorflow/core/util/event.proto, summary.proto), limited to scalars:
-// records in TFRecord framing, each an Event.
+// Writes TensorBoard's event files (tensorflow/core/util/event.proto, summary.proto), limited to
+// scalars. Each record has TFRecord framing and contains an Event:
 //
 //   record    length: uint64 | masked CRC-32C of the length | bytes | masked CRC-32C of the bytes
 //   Event     wall_time 1, step 2, file_version 3, summary 5, session_log 7
@@ -18,12 +18,12 @@ namespace tutti::training {
 
 class EventFile {
  public:
-  // Creates `directory`; a new file is created in it with the first event. A run that continues
-  // tells TensorBoard to discard later steps of earlier files. Throws Error(system) if the
-  // directory cannot be created or written.
+  // Creates `directory`; creates a new file in it when the first event is written. `goes_on`: the
+  // run continues an earlier one; TensorBoard is then told to discard later steps of earlier files.
+  // Throws Error(system) if the directory cannot be created or written.
   EventFile(std::string directory, bool goes_on);
 
-  // Converts numbers to float; skips non-finite ones.
+  // Writes the numbers, converted to float; skips non-finite ones.
   void write(const Scalars& scalars);
 
   const std::string& path() const { return path_; }
@@ -37,7 +37,7 @@ class EventFile {
   std::ofstream file_;
 };
 
-// CRC-32C (Castagnoli; RFC 3720, appendix B.4) of the bytes.
+// Returns the CRC-32C (Castagnoli; RFC 3720, appendix B.4) of the bytes.
 uint32_t crc32c(std::string_view bytes);
 
 }  // namespace tutti::training

@@ -8,8 +8,8 @@
 namespace tutti::training {
 namespace {
 
-// term(i, tensor) writes term i; `sum` becomes the sum of `count` terms from `first` on, in the
-// order of core/slices.h.
+// Sets `sum` to the sum of `count` terms from number `first` on, in the order of core/slices.h.
+// term(i, tensor) writes term i.
 template <typename Term>
 void sum_by_tree(Arena& arena, int64_t first, int64_t count, Tensor sum, const Term& term) {
   if (count == 1) return term(first, sum);
@@ -21,7 +21,7 @@ void sum_by_tree(Arena& arena, int64_t first, int64_t count, Tensor sum, const T
   add(sum, other, sum);
 }
 
-// c = a b, or 0 if the sums have no terms.
+// Computes c = a b, or 0 if the sums have no terms.
 void multiply_block(ConstTensor a, Transpose transpose_a, ConstTensor b, Tensor c) {
   const int64_t terms = transpose_a == Transpose::yes ? a.rows : a.cols;
   if (terms == 0) return zero(c);

@@ -1,6 +1,7 @@
-// y = x W^T + b in deterministic mode, in blocks of samples x outputs: the slices of both
-// (core/slices.h) are the same for any number of ranks, and each block is a separate product. So
-// the bits do not depend on whether a rank has some of the samples, some of the outputs, or all.
+// Computes y = x W^T + b in deterministic mode, in blocks of samples x outputs. The slices of
+// samples and of outputs (core/slices.h) are the same for any number of ranks, and each block is a
+// separate product. The bits therefore do not depend on whether a rank has some of the samples,
+// some of the outputs, or all.
 //
 //            outputs
 //            +----+----+    dx of a slice of samples: a tree of sums over slices of outputs
@@ -20,10 +21,10 @@
 namespace tutti::training {
 
 struct BlockLinearOptions {
-  double deviation = 0.02;  // of initial weights
+  double deviation = 0.02;  // standard deviation of initial weights
   Placement placement = {};
-  int slices = 1;            // of the samples, and of the outputs
-  Share sample_slices = {};  // on this rank
+  int slices = 1;            // number of slices of the samples, and of the outputs
+  Share sample_slices = {};  // slices on this rank
   Share output_slices = {};
 };
 
@@ -31,16 +32,16 @@ class BlockLinear {
  public:
   using Saved = Linear::Saved;
 
-  // Parameters NAME.weight and NAME.bias, with the shapes of the whole layer.
+  // Adds parameters NAME.weight and NAME.bias, with the shapes of the whole layer.
   BlockLinear(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
               const BlockLinearOptions& options);
 
-  // `input`: this rank's samples of pass.batch, which are also the output's rows.
+  // Computes the output. `input` has this rank's samples of pass.batch, one row each.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // Returns this rank's branch of the sum, of value_type().
+  // Returns this rank's branch of the sum for the input's gradient, of value_type().
   Tensor backward_input(Pass& pass, ConstTensor output_gradient) const;
   // This rank's branches of the sums for the gradients of its weights and bias, of value_type():
-  // own outputs x inputs, and own outputs x 1.
+  // the rank's outputs x inputs, and the rank's outputs x 1.
   struct Branches {
     Tensor weight;
     Tensor bias;
@@ -50,7 +51,8 @@ class BlockLinear {
   void add_gradients(const Branches& sums) const;
 
  private:
-  // Rows, or columns, of this rank's tensors that are slice number `index` of its own.
+  // Returns the rows, or columns, of this rank's tensors that form slice number `index` among the
+  // rank's own slices.
   static Share block(const Share& own, int64_t index, int64_t count, int slices);
   Share samples(const Pass& pass, int64_t index) const {
     return block(options_.sample_slices, index, pass.batch->samples, options_.slices);
@@ -61,7 +63,7 @@ class BlockLinear {
 
   BlockLinearOptions options_;
   int64_t inputs_;
-  int64_t outputs_;  // of the whole layer
+  int64_t outputs_;  // of the whole layer, on all ranks
   const Parameter* weight_;
   const Parameter* bias_;
 };

@@ -1,4 +1,5 @@
-// Options of a model's computation outside of its configuration: they do not change the training.
+// Options of how a model computes, which are not part of its configuration because they do not
+// change what it learns.
 #pragma once
 
 #include <cstdint>
@@ -7,30 +8,31 @@
 
 namespace tutti::training {
 
-// Attention among ranks along the context axis, each of which has some of a sample's tokens
-// (parallel/ring_attention.h, parallel/heads_attention.h).
+// How ranks along the context axis, each of which has some of a sample's tokens, compute attention
+// together (parallel/ring_attention.h, parallel/heads_attention.h).
 enum class ContextKind : uint8_t {
-  automatic,  // heads if all heads divide evenly and traffic is less; otherwise ring
+  automatic,  // heads if the ranks get equal numbers of heads and traffic is less; otherwise ring
   ring,
   heads,
 };
 
 struct ComputeOptions {
-  // Recompute normalizations and activations in backward instead of keeping them (selective
-  // recomputation, Korthikanti et al. 2022: outputs that are cheap to compute and large to keep).
+  // True: backward recomputes normalizations and activations instead of keeping them. These outputs
+  // are cheap to compute and large to keep (selective recomputation, Korthikanti et al. 2022).
   bool selective_recomputation = false;
-  // Between layers each tensor rank has some of the tokens' rows (residual_stream.h).
+  // True: between layers each tensor rank has some of the rows of tokens (residual_stream.h).
   bool sequence_parallel = false;
-  // Overlap sums over tensor ranks with products (parallel/sum_over_ranks.h).
+  // True: sums over tensor ranks overlap with matrix products (parallel/sum_over_ranks.h).
   bool overlaps_sums = true;
   ContextKind context = ContextKind::automatic;
-  // Number of rows whose logits are computed at a time; 0: all, and they are kept for backward.
+  // Number of rows whose logits are computed at a time. 0: the logits of all rows are computed at
+  // once, and kept for backward.
   int64_t loss_chunk = 0;
-  // Deterministic mode: number of slices of computations that tensor ranks share (core/slices.h), a
-  // multiple of their number; otherwise 1.
+  // Deterministic mode: number of slices of the computations that tensor ranks share
+  // (core/slices.h), which is a multiple of the number of tensor ranks. Otherwise 1.
   int slices = 1;
   // Division of each layer over the tensor ranks, for models that support mixes (mixed_network.h).
-  // Empty: all layers are model-parallel.
+  // Empty: every layer is model-parallel.
   Mix mix = {};
 };
 

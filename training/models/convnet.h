@@ -15,21 +15,21 @@
 namespace tutti::training {
 
 struct ConvnetConfig {
-  int64_t channels = 1;  // of the images
+  int64_t channels = 1;  // channels of the images
   int64_t height = 28;
   int64_t width = 28;
   int64_t classes = 10;
   std::vector<int64_t> filters = {16, 32};  // channels of each convolution
-  std::vector<int64_t> strides = {};        // of each; empty: 2
+  std::vector<int64_t> strides = {};        // stride of each convolution; empty: 2 for each
   int64_t kernel = 3;                       // height and width of windows, padded by half of it
-  std::vector<int64_t> widths = {128};      // of the hidden fully connected layers
+  std::vector<int64_t> widths = {128};      // outputs of the hidden fully connected layers
   ComputeOptions compute = {};
 };
 
 class Convnet : public MixedNetwork {
  public:
-  // For a rank of a mesh. Throws as MixedNetwork, and if the numbers of strides and convolutions
-  // differ.
+  // Creates the part of the rank at `place`. Throws as MixedNetwork does, and if the numbers of
+  // strides and convolutions differ.
   explicit Convnet(const ConvnetConfig& config, const MeshPlace& place = {});
 
   Json configuration() const override;

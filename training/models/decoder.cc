@@ -20,7 +20,7 @@
 namespace tutti::training {
 namespace {
 
-// Requires whole query heads on each rank along the tensor axis.
+// Throws unless each rank along the tensor axis gets the same number of whole query heads.
 void require_even_heads(int64_t heads, int64_t ranks) {
   if (heads % ranks == 0) return;
   int64_t nearest = 1;
@@ -35,7 +35,7 @@ void require_even_heads(int64_t heads, int64_t ranks) {
       {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
 }
 
-// Requires at least one item per rank for counts that may be uneven.
+// Throws unless there is at least one item per rank. For numbers that ranks may share unevenly.
 void require_one_each(int64_t count, const char* what, int64_t ranks) {
   if (count >= ranks) return;
   throw Error(ErrorCode::invalid_argument,
@@ -43,8 +43,8 @@ void require_one_each(int64_t count, const char* what, int64_t ranks) {
               {.where = "--tp", .remedy = cat("use at most ", count, " ranks")});
 }
 
-// By heads each rank sends (p - 1) / p^2 of queries, keys, values and outputs, by a ring (p - 1) /
-// p of keys and values.
+// Creates the attention over context ranks. By heads each rank sends (p - 1) / p^2 of queries,
+// keys, values and outputs, in a ring (p - 1) / p of keys and values.
 std::shared_ptr<const AttentionOverRanks> attention_over(const DecoderOptions& options,
                                                          const MeshPlace& place) {
   const int64_t ranks = place.size(Axis::context);
@@ -71,7 +71,8 @@ void sum_over(Pass& pass, const MeshPlace& place, Axis axis, std::span<double> n
   std::ranges::copy(found.values<double>(), numbers.begin());
 }
 
-// A norm over all key heads is cut with them, which requires an even division.
+// Throws for key heads that cannot be divided evenly if a norm over all key heads is divided with
+// them.
 void require_whole_key_heads(const SelfAttentionOptions& attention, int ranks) {
   const int64_t heads = attention.key_heads == 0 ? attention.heads : attention.key_heads;
   if (attention.head_norm != HeadNormKind::all_heads || heads % ranks == 0) return;
@@ -104,7 +105,7 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   require_one_each(options.mlp.hidden, "hidden values", tensor_ranks);
   require_one_each(options.vocabulary, "vocabulary entries", tensor_ranks);
   require_an_expert_each(options.mixture, place);
-  if (!(options.dropout >= 0 && options.dropout < 1)) {  // rejects NaN as well
+  if (!(options.dropout >= 0 && options.dropout < 1)) {  // written so that NaN is rejected as well
     throw Error(ErrorCode::invalid_argument, cat("invalid dropout probability ", options.dropout),
                 {.remedy = "use a number of at least 0 and below 1"});
   }
@@ -139,7 +140,8 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
       options.mixture.router.sum = [place](Pass& pass, Axis axis, std::span<double> numbers) {
         sum_over(pass, place, axis, numbers);
       };
-  // Each residual connection adds variance: GPT-2 scales the initial output layers down.
+  // Each residual connection adds variance. As in GPT-2, the initial weights of output layers are
+  // therefore scaled down.
   options.attention.output_deviation = options.mlp.output_deviation =
       kDecoderDeviation / std::sqrt(2 * static_cast<double>(options.layers));
   return options;
@@ -165,7 +167,7 @@ Decoder::Decoder(DecoderOptions options, const MeshPlace& place)
   add_unit<DecoderHead>(options_, tied);
 }
 
-// Deferred work on weights needs the gradients of all logits (models/output_layer.cc).
+// A deferred backward_weight needs the gradients of all logits (models/output_layer.cc).
 int64_t Decoder::logits_at_once(const MicroBatch& batch, bool split) const {
   const int64_t all = batch.rows(options_.context);
   const int64_t chunk = options_.compute.loss_chunk;
@@ -185,14 +187,14 @@ std::vector<NamedBuffer> Decoder::buffers() {
   return buffers;
 }
 
-// Blocks use the same memory, one after the other.
+// Blocks run one after the other and use the same memory.
 int64_t Decoder::message_bytes(const MicroBatch& batch, DType activations) const {
   return static_cast<const DecoderBlock&>(*units_[1]).message_bytes(batch, activations);
 }
 
-// Per token: queries, keys, values and the attention's output; hidden values before and after their
-// activation; outputs of two normalizations, `middle` and the block's output; and statistics in the
-// type of sums.
+// Counts the values per token: queries, keys, values and the attention's output; hidden values
+// before and after their activation; outputs of two normalizations, `middle` and the block's
+// output; and statistics in the type of sums.
 BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const {
   const auto t = static_cast<double>(parameters_.mesh().size(Axis::tensor));
   const auto tokens =
@@ -215,8 +217,8 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
   const double sum_bytes = dtype == DType::f64 ? 8 : 4;
   const double statistics = options_.norm == NormKind::layer ? 4 : 2;
   const double rows = options_.compute.sequence_parallel ? tokens / t : tokens;
-  // If key heads cannot be divided: those of the first rank's queries, or all in deterministic
-  // mode.
+  // If key heads cannot be divided evenly, those of the first rank's queries count, or all in
+  // deterministic mode.
   const double first_keys = options_.compute.slices > 1 ? keys : std::ceil(keys / t);
   const double kept_keys = std::fmod(keys, t) == 0 ? keys / t : first_keys;
   // Norms of queries and keys keep their inputs.
@@ -227,21 +229,21 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
   const double context_share = 5 * heads * static_cast<double>(options_.context) / width;
   const double megatron = options_.compute.sequence_parallel ? (34 + context_share) / t
                                                              : 10 + 24 / t + context_share / t;
-  // Includes the router's logits and scores.
+  // Also counts the router's logits and scores.
   return {.kept = tokens * (cut * bytes + (heads / t + 2 * experts) * sum_bytes) +
                   rows * (4 * width * bytes + statistics * sum_bytes),
           .megatron = tokens * width * megatron};
 }
 
-// Fraction of the tokens that use a parameter: an expert gets some of them.
+// Returns the fraction of the tokens that use a parameter: an expert gets some of them.
 double Decoder::used_share(const ParameterSpec& spec) const {
   const RouterOptions& router = options_.mixture.router;
   if (router.experts == 0 || spec.name.find(".experts.") == std::string::npos) return 1;
   return static_cast<double>(router.topk) / static_cast<double>(router.experts);
 }
 
-// Chowdhery et al.: PaLM, 2022, appendix B: 6 per parameter and token, plus the attention's
-// products.
+// Counts 6 operations per parameter and token, plus the attention's products (Chowdhery et al.:
+// PaLM, 2022, appendix B).
 double Decoder::flops_per_sample() const {
   double weights = 0;
   for (const ParameterSpec& spec : parameters_.specs()) {

@@ -1,5 +1,5 @@
-// Decoder-only language models (Vaswani et al. 2017; pre-normalization) as a stack of blocks over
-// an embedding, with configurable parts and parameter names:
+// Decoder-only language models (Vaswani et al. 2017; pre-normalization): an embedding, a stack of
+// blocks and an output layer. Parts and parameter names are configurable:
 //
 //   tokens -> [embed] -> [block 0] -> [block 1] ... -> [head: norm, output layer, loss]
 //   block:  x + attention(norm(x)),  then  x + mlp(norm(x))
@@ -23,7 +23,7 @@ namespace tutti::training {
 struct DecoderNames {
   std::string embedding;
   std::string positions;
-  std::string block;  // followed by its number
+  std::string block;  // prefix of a block's name; its number follows
   std::string attention_norm;
   std::string attention;
   std::string mlp_norm;
@@ -37,33 +37,34 @@ struct DecoderOptions {
   int64_t layers = 0;
   int64_t width = 0;
   int64_t vocabulary = 0;   // number of tokens
-  int64_t context = 0;      // tokens per sample: the maximum of a pass
-  int64_t max_context = 0;  // maximum value of `context`
+  int64_t context = 0;      // maximum number of tokens per sample in a pass
+  int64_t max_context = 0;  // maximum that `context` may have
   bool learned_positions = false;
   NormKind norm = NormKind::layer;
   double norm_epsilon = 1e-5;
   std::optional<RopeOptions> rope;
-  SelfAttentionOptions attention;  // width, rotation and deviation are derived
-  MlpOptions mlp;                  // width and deviation are derived
-  MixtureOptions mixture;          // its experts are described by `mlp`
-  bool tied = true;                // the output layer shares the embedding's weight
-  double dropout = 0;              // after embedding, attention and feed-forward network
+  SelfAttentionOptions attention;  // the decoder sets its width, rotation and deviation
+  MlpOptions mlp;                  // the decoder sets its width and deviation
+  MixtureOptions mixture;          // `mlp` describes its experts
+  bool tied = true;                // true: the output layer shares the embedding's weight
+  double dropout = 0;  // probability of dropout after embedding, attention and feed-forward network
   ComputeOptions compute;
 };
 
-// Formulas for the bytes that a block keeps between forward and backward.
+// Bytes that a block keeps between forward and backward, from formulas.
 struct BlockActivations {
-  double kept = 0;  // in this model, without recomputation
-  // In Megatron-LM: s b h (10 + 24/t + 5 a s / (h t)), with shared rows s b h (34 + 5 a s / h) / t,
-  // in 16 bits (Korthikanti et al. 2022, table 2): it keeps dropout masks and the softmax's scores.
+  double kept = 0;  // bytes in this model, without recomputation
+  // Bytes in Megatron-LM: s b h (10 + 24/t + 5 a s / (h t)), with shared rows s b h (34 + 5 a s /
+  // h) / t, in 16 bits (Korthikanti et al. 2022, table 2). Megatron-LM also keeps dropout masks and
+  // the softmax's scores.
   double megatron = 0;
 };
 
 class Decoder : public Model {
  public:
-  // For the rank at this place of a mesh: the vocabulary, attention's heads and the feed-forward
-  // network's hidden values are cut over the tensor axis. Throws Error(invalid_argument) for
-  // invalid sizes.
+  // Creates the part of the rank at `place`. The vocabulary, the attention's heads and the
+  // feed-forward network's hidden values are sharded over the tensor axis. Throws
+  // Error(invalid_argument) for invalid sizes.
   Decoder(DecoderOptions options, const MeshPlace& place);
 
   int64_t context() const { return options_.context; }
@@ -78,7 +79,7 @@ class Decoder : public Model {
   int64_t attention_window() const override { return options_.attention.window; }
   int slices() const override { return options_.compute.slices; }
   ExpertLoad* expert_load() override { return load_.get(); }
-  // The biases for loss-free balancing of experts.
+  // Returns the biases for loss-free balancing of experts.
   std::vector<NamedBuffer> buffers() override;
 
  private:
@@ -88,7 +89,8 @@ class Decoder : public Model {
   std::shared_ptr<ExpertLoad> load_;  // counts the experts' tokens; null without experts
 };
 
-// Defines a kind of decoder, in the decoder's file; creates `Made` from its config.
+// Returns the definition of a kind of decoder, for the decoder's file. The kind creates models of
+// type `Made` from their configuration.
 template <typename Made, typename Config>
 ModelKind decoder_kind(const std::string& meaning, const Described<Config>& described) {
   return model_kind<Config>(

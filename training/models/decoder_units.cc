@@ -38,7 +38,7 @@ Linear output_of(ParameterTable& table, const DecoderOptions& options, const Par
 
 }  // namespace
 
-// --- embedding ---
+// The embedding.
 
 DecoderEmbedding::DecoderEmbedding(ParameterTable& table, const DecoderOptions& options)
     : context_(options.context),
@@ -99,7 +99,7 @@ Tensor DecoderEmbedding::backward(Pass& pass, ConstTensor output_gradient) {
   return {};
 }
 
-// --- block ---
+// The block.
 
 DecoderBlock::DecoderBlock(ParameterTable& table, const DecoderOptions& options, int64_t layer,
                            const std::shared_ptr<ExpertLoad>& load)
@@ -115,7 +115,7 @@ DecoderBlock::DecoderBlock(ParameterTable& table, const DecoderOptions& options,
       dropout_{Dropout(options.dropout, static_cast<uint64_t>(2 * layer + 1)),
                Dropout(options.dropout, static_cast<uint64_t>(2 * layer + 2))} {}
 
-// With selective recomputation, releases what `body` took from the arena.
+// Calls `body`. With selective recomputation, then releases the memory that it took from the arena.
 template <typename Body>
 void DecoderBlock::recomputable(Arena& arena, Body&& body) const {
   const size_t mark = arena.mark();
@@ -123,14 +123,14 @@ void DecoderBlock::recomputable(Arena& arena, Body&& body) const {
   if (selective_) arena.release(mark);
 }
 
-// branch = input + dropout(branch)
+// Computes branch = input + dropout(branch).
 void DecoderBlock::add_branch(Pass& pass, const Dropout& dropout, ConstTensor input,
                               Tensor branch) const {
   dropout.forward(pass, branch, stream_.own_rows(pass));
   add(input, branch, branch);
 }
 
-// `rows`: number of the stream's rows on this rank.
+// Divides the samples into parts; `rows`: number of the stream's rows on this rank.
 std::vector<DecoderBlock::Part> DecoderBlock::cut(const Pass& pass, int64_t rows) const {
   const MicroBatch& all = *pass.batch;
   const bool is_one = feed_forward_.needs_all_samples() || feed_forward_.exchanges();
@@ -188,7 +188,8 @@ void DecoderBlock::feed_forward(Part& part, Tensor output) const {
   add_branch(pass, dropout_[0], saved.input, saved.middle);
   const Tensor before =
       feed_forward_.take(pass, output.dtype, stream_.rows(pass), saved.feed_forward);
-  // With expert parallelism the number of received rows, which are kept, depends on the input.
+  // With expert parallelism the number of received rows, which are kept for backward, depends on
+  // the input.
   const size_t mark = pass.arena.mark();
   saved.normal_2 = norm_2_.forward(pass, saved.middle, saved.norm_2);
   const bool exchanges = feed_forward_.exchanges();
@@ -304,7 +305,7 @@ ConstTensor DecoderBlock::dropped(Pass& pass, ConstTensor gradient, const Dropou
   return copied;
 }
 
-// --- head ---
+// The head.
 
 DecoderHead::DecoderHead(ParameterTable& table, const DecoderOptions& options,
                          const Parameter* tied)

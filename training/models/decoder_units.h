@@ -1,4 +1,4 @@
-// Units of a decoder (decoder.h). The residual stream (residual_stream.h) is passed between them.
+// The units of a decoder (decoder.h). They pass on the residual stream (residual_stream.h).
 #pragma once
 
 #include <array>
@@ -19,9 +19,10 @@
 
 namespace tutti::training {
 
-inline constexpr double kDecoderDeviation = 0.02;  // of initial weights, as in GPT-2
+// standard deviation of initial weights, as in GPT-2
+inline constexpr double kDecoderDeviation = 0.02;
 
-// Token embedding. Each tensor rank has some rows of the table.
+// The token embedding. Each tensor rank has some rows of the table.
 class DecoderEmbedding : public Unit {
  public:
   DecoderEmbedding(ParameterTable& table, const DecoderOptions& options);
@@ -49,10 +50,11 @@ class DecoderEmbedding : public Unit {
   Slots<Saved> saved_;
 };
 
-// x + attention(norm(x)), then x + mlp(norm(x)).
+// A block: computes x + attention(norm(x)), then x + mlp(norm(x)).
 class DecoderBlock : public Unit {
  public:
-  // `load`: counter of the experts' tokens, for models with experts.
+  // Adds the parameters of block number `layer`. `load`: counter of the experts' tokens, for models
+  // with experts.
   DecoderBlock(ParameterTable& table, const DecoderOptions& options, int64_t layer,
                const std::shared_ptr<ExpertLoad>& load);
 
@@ -68,31 +70,31 @@ class DecoderBlock : public Unit {
  private:
   struct Saved {
     ConstTensor input;
-    Tensor middle;  // after the attention's residual connection
+    Tensor middle;  // the stream after the attention's residual connection
     StreamNorm::Saved norm_1;
     Tensor normal_1;  // output of norm_1 for this rank's rows
     SelfAttention::Saved attention;
     StreamNorm::Saved norm_2;
     Tensor normal_2;
-    ConstTensor whole_2;  // normal_2 of all tensor ranks
+    ConstTensor whole_2;  // rows of normal_2 of all tensor ranks
     FeedForward::Saved feed_forward;
   };
 
-  // Some of the samples, or all: sums over tensor ranks for one part overlap with computation on
-  // the others (Wang et al.: Domino, 2024).
+  // Some or all of the samples. Sums over tensor ranks for one part overlap with computation on the
+  // other parts (Wang et al.: Domino, 2024).
   struct Part {
-    // Its rows of a tensor with the stream's layout.
+    // Returns the part's rows of a tensor with the stream's layout.
     template <bool is_const>
     BasicTensor<is_const> of(BasicTensor<is_const> all) const {
       return all.row_range(rows.first, rows.count);
     }
 
     MicroBatch batch;
-    Share rows;  // of the stream
+    Share rows;  // rows of the stream
     Saved saved;
-    std::optional<Pass> pass;  // forward's, then backward's
+    std::optional<Pass> pass;  // the pass of forward, then that of backward
     std::optional<ResidualStream::Sum> sum;
-    Tensor gradient;  // with respect to `middle`
+    Tensor gradient;  // gradient with respect to `middle`
   };
 
   std::vector<Part> cut(const Pass& pass, int64_t rows) const;
@@ -121,10 +123,11 @@ class DecoderBlock : public Unit {
   Slots<std::vector<Part>> parts_;
 };
 
-// The last normalization, the output layer and the loss.
+// The last unit: normalization, output layer and loss.
 class DecoderHead : public Unit {
  public:
-  // `tied`: the embedding's weight, shared by the output layer; null: a weight of its own.
+  // Adds the parameters. `tied`: the embedding's weight, which the output layer shares; null: it
+  // has its own weight.
   DecoderHead(ParameterTable& table, const DecoderOptions& options, const Parameter* tied);
 
   std::string name() const override { return "head"; }

@@ -23,7 +23,7 @@ Tensor column_of(std::span<double> numbers) {
   return tensor_at(numbers.data(), DType::f64, std::ssize(numbers), 1);
 }
 
-// The rows of a job.
+// Returns the rows of a job.
 ConstTensor rows_of(Pass& pass, ConstTensor from, const Experts::Job& job) {
   if (job.indices.empty()) return from.row_range(job.rows.first, job.rows.count);
   const Tensor rows = pass.arena.take(from.dtype, job.rows.count, from.cols);
@@ -52,7 +52,7 @@ Share Experts::experts_of(int rank) const {
 }
 
 int Experts::rank_of(int64_t expert) const {
-  // The inverse of even_share().
+  // Inverts even_share().
   const int64_t ranks = place_.ranks_along(place_.experts);
   return static_cast<int>((ranks * (expert + 1) - 1) / std::ssize(experts_));
 }
@@ -103,7 +103,7 @@ void Experts::lay_out(Pass& pass, const ExpertChoices& choices, ConstTensor like
     peers.own = static_cast<int>(std::ranges::find(ranks, peers.own) - ranks.begin());
     peers.ranks = &inside->inside;
   }
-  std::vector<int64_t> sent;  // by expert of these ranks
+  std::vector<int64_t> sent;  // number of rows by expert, over the experts of all ranks
   for (const int rank : ranks) {
     const auto its = part_of(std::span<const int64_t>(counts), experts_of(rank));
     peers.bins.push_back(std::ssize(its));
@@ -115,8 +115,8 @@ void Experts::lay_out(Pass& pass, const ExpertChoices& choices, ConstTensor like
   saved.before = pass.arena.take(like.dtype, saved.received.rows, before_width());
 }
 
-// An expert computes all ranks' rows in one call. In deterministic mode it makes one call per
-// micro-batch, as it would without expert parallelism.
+// Determines the jobs. An expert processes all ranks' rows in one call. In deterministic mode it
+// makes one call per micro-batch, as it would without expert parallelism.
 void Experts::put_into_order(const Pass& pass, Saved& saved) const {
   const RowExchange& exchange = saved.exchange;
   const int of_a_batch = place_.ranks_along(place_.experts & AxisSet{Axis::tensor});

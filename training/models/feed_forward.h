@@ -1,4 +1,5 @@
-// A block's feed-forward network: one for all tokens (modules/mlp.h), or a mixture (mixture.h).
+// A block's feed-forward network: either one for all tokens (modules/mlp.h), or a mixture of
+// experts (mixture.h).
 #pragma once
 
 #include <memory>
@@ -29,12 +30,13 @@ class FeedForward {
     }
   }
 
-  // Allocates what is kept for backward and returns `before`, with the input's number of rows.
+  // Allocates memory that is kept for backward. Returns the part of it that project() writes:
+  // `rows` rows, as many as the input has.
   Tensor take(Pass& pass, DType type, int64_t rows, Saved& saved) const {
     if (mixture_) return mixture_->take(pass, type, rows, saved.mixture);
     return pass.arena.take(type, rows, mlp_->before_width());
   }
-  // See Mixture.
+  // These functions do what those of Mixture do; they have no effect without a mixture.
   bool exchanges() const { return mixture_ && mixture_->exchanges(); }
   void receive(Pass& pass, ConstTensor input, Saved& saved) const {
     mixture_->receive(pass, input, saved.mixture);
@@ -60,17 +62,17 @@ class FeedForward {
     tell_all(gradient, turns);
     return gradient;
   }
-  // A part of the input's gradient that every tensor rank has whole, to be added to the sum of
-  // backward's terms; empty if there is none.
+  // Returns a part of the input's gradient that every tensor rank has completely, and which the
+  // caller adds to the sum of backward's terms; empty if there is none.
   ConstTensor whole_gradient(const Saved& saved) const { return saved.mixture.input_gradient; }
-  // True if the samples of a micro-batch depend on each other.
+  // Returns true if the samples of a micro-batch depend on each other.
   bool needs_all_samples() const { return mixture_ && mixture_->needs_all_samples(); }
   std::vector<std::string> losses() const {
     return mixture_ ? mixture_->losses() : std::vector<std::string>();
   }
 
  private:
-  // All rows of a mixture are complete at once.
+  // Reports all rows of `result` at once, because the rows of a mixture are complete only together.
   static void tell_all(Tensor result, RowsInTurn* turns) {
     if (turns == nullptr) return;
     for (size_t part = 0; part < turns->parts().size(); ++part) turns->done(result, part);

@@ -18,15 +18,17 @@ struct GptConfig {
   int64_t layers = 4;
   int64_t heads = 4;
   int64_t width = 128;
-  int64_t context = 128;     // tokens per sample
-  int64_t max_context = 0;   // number of positions; 0: `context`
-  int64_t vocabulary = 256;  // number of tokens
+  int64_t context = 128;     // number of tokens per sample
+  int64_t max_context = 0;   // number of positions in the table; 0: `context`
+  int64_t vocabulary = 256;  // number of different tokens
   NormKind norm = NormKind::layer;
   double norm_epsilon = 1e-5;
   MlpKind mlp = MlpKind::gelu;
-  int64_t hidden = 0;  // feed-forward width; 0: 4 x width (SwiGLU: 8/3, to a multiple of 32)
+  // width of the feed-forward network; 0: 4 x width (SwiGLU: 8/3 x width, rounded to a multiple of
+  // 32)
+  int64_t hidden = 0;
   Positions positions = Positions::learned;
-  bool tied = true;  // the output layer shares the embedding's weight
+  bool tied = true;  // true: the output layer shares the embedding's weight
   bool bias = true;
   double dropout = 0;
   ComputeOptions compute;
@@ -34,7 +36,7 @@ struct GptConfig {
 
 class Gpt : public Decoder {
  public:
-  // For the rank at this place of a mesh (decoder.h). Throws Error(invalid_argument) for invalid
+  // Creates the part of the rank at `place` (decoder.h). Throws Error(invalid_argument) for invalid
   // sizes.
   explicit Gpt(const GptConfig& config, const MeshPlace& place = {});
 

@@ -14,18 +14,18 @@ void describe_experts(Schema& schema, LlamaConfig& config) {
   schema
       .add("scores", router.scores,
            {{"softmax", ExpertScores::softmax}, {"sigmoid", ExpertScores::sigmoid}},
-           "router score function: softmax or sigmoid")
+           "score function of the router: softmax or sigmoid")
       .flag("--router-scores");
   schema
       .add("renormalize", router.renormalize,
-           "do not normalize the weights of a token's experts to sum 1")
+           "do not normalize the weights of a token's experts to a sum of 1")
       .flag("--no-renormalize", false);
   schema.add("weight_scale", router.weight_scale, "scaling factor of the expert weights")
       .flag("--router-scale");
   schema.add("groups", router.groups, "number of expert groups").flag("--expert-groups");
   schema.add("topk_groups", router.topk_groups,
-             "number of expert groups that a token chooses from, ranked by the sum of their two "
-             "best scores");
+             "number of expert groups from which a token's experts are chosen: those with "
+             "the largest sum of their two best scores");
   schema.add("shared_hidden", config.shared_hidden,
              "hidden width of the shared expert, which processes every token; 0: no shared expert");
   schema.add("shared_gate", config.shared_gate, "use a sigmoid gate on the shared expert");
@@ -56,8 +56,8 @@ void describe_experts(Schema& schema, LlamaConfig& config) {
       .role(kTrainingOnly);
   schema
       .add("capacity", router.capacity,
-           "expert capacity factor: largest number of a sample's tokens per expert, as a multiple "
-           "of an even share; excess tokens are dropped; 0: no limit")
+           "expert capacity factor: maximum number of a sample's tokens per expert, as a "
+           "multiple of an even share; an expert drops tokens beyond it; 0: no limit")
       .role(kTrainingOnly);
   schema
       .add("full", router.full,
@@ -76,10 +76,12 @@ void describe(Schema& schema, LlamaConfig& config) {
   schema.add("width", config.width, "embedding width (hidden size)");
   schema.add("context", config.context, "context length in tokens").role(kTrainingOnly);
   schema.add("max_context", config.max_context,
-             "maximum context length for later use; 0: same as --context");
+             "maximum context length that the model supports after training, in tokens; 0: "
+             "same as --context");
   schema
       .add("window", config.window,
-           "sliding-window attention: number of last tokens that each token attends to; 0: all")
+           "sliding-window attention: number of tokens to which a token attends, itself "
+           "and those before it; 0: all")
       .flag("--attention-window");
   schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
   schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 8/3 x width")
@@ -95,7 +97,7 @@ void describe(Schema& schema, LlamaConfig& config) {
              "RoPE scaling: none, linear, dynamic or llama3");
   schema.add("rope_factor", rope.factor, "RoPE scaling factor");
   schema.add("rope_original_context", rope.original_context,
-             "dynamic, llama3: context length of pre-training");
+             "dynamic and llama3 RoPE scaling: context length of pre-training, in tokens");
   schema.add("rope_low_turns", rope.low_turns, "Llama-3 RoPE scaling: low_freq_factor");
   schema.add("rope_high_turns", rope.high_turns, "Llama-3 RoPE scaling: high_freq_factor");
   schema.add("tied", config.tied, "do not tie input and output embeddings").flag("--untied", false);
@@ -129,9 +131,10 @@ Described<LlamaConfig> described(const char* kind, const LlamaConfig& defaults) 
 struct Family {
   LlamaFamily family;
   const char* meaning;
-  std::string feed_forward;         // name of the module
-  std::vector<std::string> layers;  // of an expert, or of the single feed-forward network
-  HeadNormKind head_norm;           // of queries and keys
+  std::string feed_forward;  // name of the module
+  // names of the layers of an expert, or of the single feed-forward network
+  std::vector<std::string> layers;
+  HeadNormKind head_norm;  // norms of queries and keys
   Described<LlamaConfig> described;
 };
 

@@ -14,9 +14,9 @@
 
 namespace tutti::training {
 
-// Kinds with different experts and parameter names.
+// Kinds that differ in their experts and parameter names.
 enum class LlamaFamily : uint8_t {
-  llama,  // without experts
+  llama,  // has no experts
   mixtral,
   qwen2moe,
   qwen3moe,
@@ -29,12 +29,14 @@ struct LlamaConfig {
   int64_t layers = 4;
   int64_t heads = 4;
   int64_t kv_heads = 0;   // number of key and value heads; 0: as many as heads
-  int64_t head_size = 0;  // 0: width / heads
+  int64_t head_size = 0;  // values per head; 0: width / heads
   int64_t width = 128;
-  int64_t hidden = 0;  // 0: 8/3 x width, to a multiple of 32
+  // width of the feed-forward network; 0: 8/3 x width, rounded to a multiple of 32
+  int64_t hidden = 0;
   int64_t context = 128;
   int64_t max_context = 0;  // maximum context that the model supports; 0: `context`
-  int64_t window = 0;       // last tokens that a token attends to, itself included; 0: all
+  // number of tokens to which a token attends: itself and those just before it; 0: all
+  int64_t window = 0;
   int64_t vocabulary = 256;
   double norm_epsilon = 1e-5;
   RopeOptions rope;
@@ -42,15 +44,16 @@ struct LlamaConfig {
   bool attention_bias = false;
   bool mlp_bias = false;
   double dropout = 0;
-  RouterOptions router;       // no experts: one feed-forward network for all tokens
-  int64_t shared_hidden = 0;  // hidden values of the shared experts; 0: none
+  // its number of experts is 0 if one feed-forward network processes all tokens
+  RouterOptions router;
+  int64_t shared_hidden = 0;  // width of the shared experts together; 0: there are none
   bool shared_gate = false;
   ComputeOptions compute;
 };
 
 class Llama : public Decoder {
  public:
-  // For the rank at this place of a mesh (decoder.h). Throws Error(invalid_argument) for invalid
+  // Creates the part of the rank at `place` (decoder.h). Throws Error(invalid_argument) for invalid
   // sizes.
   explicit Llama(const LlamaConfig& config, const MeshPlace& place = {});
 
@@ -60,7 +63,7 @@ class Llama : public Decoder {
   LlamaConfig config_;
 };
 
-// llama, mixtral ...
+// Returns the kinds llama, mixtral ...
 std::vector<ModelKind> llama_kinds();
 
 }  // namespace tutti::training

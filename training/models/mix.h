@@ -28,7 +28,7 @@ inline constexpr std::array<LayerSplit, kLayerSplits> kAllLayerSplits = {
 
 using Mix = std::vector<LayerSplit>;
 
-// Layout of a layer's inputs, and of its outputs if these are images.
+// Returns the layout of a layer's inputs, which is also that of its outputs if these are images.
 constexpr ActivationLayout input_layout(LayerSplit split) {
   if (split == LayerSplit::model) return kReplicated;
   return split == LayerSplit::batch ? kTensorRows : kTensorPixels;
@@ -37,14 +37,14 @@ constexpr ActivationLayout output_layout(LayerSplit split) {
   return split == LayerSplit::model ? kTensorChannels : input_layout(split);
 }
 
-// Parses letters separated by commas, blanks or line breaks; # begins a comment until the end of
-// the line. `where` names the source in errors: a file, or an option. Throws
-// Error(invalid_argument) for other words, and for no letters or too many.
+// Parses letters separated by commas, blanks or line breaks; # begins a comment that ends with the
+// line. `where` names the source in errors: a file, or an option. Throws Error(invalid_argument)
+// for other words, and for no letters or too many.
 Mix parse_mix(std::string_view text, const std::string& where);
-// True if the text is a list of single characters, like a mix, and not a file name.
+// Returns true if the text is a list of single characters, as a mix is, and so not a file name.
 bool is_mix(std::string_view text);
 std::string to_text(const Mix& mix);
-// All mixes of `layers` layers, the first `convolutions` of which are convolutions; for
+// Returns all mixes of `layers` layers, the first `convolutions` of which are convolutions; for
 // measurements and tests.
 std::vector<Mix> all_mixes(size_t layers, size_t convolutions = 0);
 

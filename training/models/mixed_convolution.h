@@ -1,5 +1,6 @@
-// A convolution that is batch-, model- or domain-parallel over the tensor ranks, with conversions
-// from the layout of the previous layer (parallel/convert_images.h). For a micro-batch of images:
+// A convolution that is batch-, model- or domain-parallel over the tensor ranks. It converts its
+// input from the layout of the previous layer (parallel/convert_images.h). For a micro-batch of
+// images:
 //
 //   layer    input on a rank       output on a rank    gradients of
 //            (after conversion)                        weights   inputs
@@ -8,7 +9,7 @@
 //   domain   a strip of each, and  a strip of each     partial   as the input, edges are sent back
 //            its neighbours' edges
 //
-// Partial gradients of weights are summed by the synchronizer that sums gradients over ranks.
+// The synchronizer sums partial gradients of weights over the tensor ranks.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,9 @@ namespace tutti::training {
 struct MixedConvolutionOptions {
   LayerSplit split = LayerSplit::model;
   ActivationLayout before = {};  // layout of the inputs
-  bool first = false;            // the inputs are the batch, whose gradient is not needed
-  int64_t outputs = 0;           // channels
-  int64_t kernel = 3;            // padded by kernel / 2
+  bool first = false;            // true: the inputs are the batch, whose gradient is not needed
+  int64_t outputs = 0;           // number of output channels
+  int64_t kernel = 3;            // height and width of the window; the padding is kernel / 2
   int64_t stride = 1;
 };
 
@@ -35,23 +36,25 @@ class MixedConvolution {
  public:
   using Saved = Convolution::Saved;
 
-  // Parameters NAME.weight and NAME.bias, with the shapes of the whole layer. `input`: shape of
-  // whole images.
+  // Adds parameters NAME.weight and NAME.bias, with the shapes of the whole layer. `input`: shape
+  // of whole images.
   MixedConvolution(ParameterTable& table, const std::string& name, const ImageShape& input,
                    const MixedConvolutionOptions& options);
 
-  ImageShape output() const { return output_; }  // of whole images, with all channels
+  // Returns the shape of whole images, with all output channels.
+  ImageShape output() const { return output_; }
   const TiledWindows& windows() const { return convolution_.windows(); }
-  // Shape between units, on this rank.
+  // Returns the shape that this rank passes to the next unit.
   OutputShape output_shape() const {
     return {1, convolution_.output_size(),
             is_alone() ? kReplicated : output_layout(options_.split)};
   }
 
-  // Input and output are this rank's parts. Collective among the tensor ranks.
+  // Computes this rank's part of the output from its part of the input. Collective among the tensor
+  // ranks.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // Returns the input's gradient in the input's layout; if the input is the batch, an empty tensor.
-  // Collective. `saved` must stay in place until the weights' gradients are computed.
+  // Returns the input's gradient in the input's layout, or an empty tensor if the input is the
+  // batch. Collective. `saved` must keep its address until the weights' gradients are computed.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:

@@ -1,5 +1,5 @@
-// A fully connected layer that is batch- or model-parallel over the tensor ranks, with conversions
-// from the layout of the previous layer. For a micro-batch of B samples and i inputs:
+// A fully connected layer that is batch- or model-parallel over the tensor ranks. It converts its
+// input from the layout of the previous layer. For a micro-batch of B samples and i inputs:
 //
 //   before \ layer   batch                          model
 //   batch (rows)     -                              forward: all-gather of B x i
@@ -7,13 +7,12 @@
 //   model (columns)  forward: all-to-all of B x i   forward: all-gather of B x i
 //                    backward: all-to-all of B x i  backward: all-reduce of B x i
 //
-// After a convolution (mixed_convolution.h) inputs are images, whose channels or pixels may be cut
-// (parallel/convert_images.h).
+// After a convolution (mixed_convolution.h) inputs are images, whose channels or pixels may be
+// divided (parallel/convert_images.h).
 //
-// A batch-parallel layer's weights and bias are replicated, and their gradients are partial sums
-// over the tensor ranks, which the synchronizer completes. In deterministic mode the layer sums
-// them itself, for each micro-batch, in an order that does not depend on the number of ranks
-// (block_linear.h).
+// A batch-parallel layer's weights and bias are replicated. Their gradients are partial sums over
+// the tensor ranks, which the synchronizer sums. In deterministic mode the layer sums them itself,
+// for each micro-batch, in an order that does not depend on the number of ranks (block_linear.h).
 #pragma once
 
 #include <cstdint>
@@ -33,31 +32,32 @@ namespace tutti::training {
 struct MixedLayerOptions {
   LayerSplit split = LayerSplit::model;
   ActivationLayout before = {};  // layout of the inputs
-  bool first = false;            // the inputs are the batch, whose gradient is not needed
+  bool first = false;            // true: the inputs are the batch, whose gradient is not needed
   int64_t outputs = 0;
-  double deviation = 0.02;  // of initial weights
-  int slices = 1;           // Pass::slices of all passes
+  double deviation = 0.02;  // standard deviation of initial weights
+  int slices = 1;           // value of Pass::slices in all passes
 };
 
 class MixedLayer {
  public:
   using Saved = Linear::Saved;
 
-  // Parameters NAME.weight and NAME.bias, with the shapes of the whole layer. `input`: shape of a
-  // sample; an image of one pixel if there are no images.
+  // Adds parameters NAME.weight and NAME.bias, with the shapes of the whole layer. `input`: shape
+  // of a sample, which is an image of one pixel if there are no images.
   MixedLayer(ParameterTable& table, const std::string& name, const ImageShape& input,
              const MixedLayerOptions& options);
 
-  // Layout of the outputs; on one tensor rank they are replicated.
+  // Returns the layout of the outputs; on one tensor rank they are replicated.
   const ActivationLayout& layout() const { return layout_; }
-  int64_t outputs() const { return options_.outputs; }  // of the whole layer
+  int64_t outputs() const { return options_.outputs; }  // outputs of the whole layer
   OutputShape output_shape() const { return {1, outputs(), layout_}; }
   const MeshPlace& place() const { return place_; }
 
-  // Input and output are this rank's parts. Collective among the tensor ranks.
+  // Computes this rank's part of the output from its part of the input. Collective among the tensor
+  // ranks.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // Returns the input's gradient in the input's layout; if the input is the batch, an empty tensor.
-  // Collective. `saved` must stay in place until the weights' gradients are computed.
+  // Returns the input's gradient in the input's layout, or an empty tensor if the input is the
+  // batch. Collective. `saved` must keep its address until the weights' gradients are computed.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:
@@ -69,9 +69,9 @@ class MixedLayer {
   MeshPlace place_;
   MixedLayerOptions options_;
   ActivationLayout layout_;
-  ImageShape input_;                   // shape of the whole layer's input
-  std::optional<Linear> linear_;       // null in deterministic mode
-  std::optional<BlockLinear> blocks_;  // in deterministic mode
+  ImageShape input_;                   // shape of the whole layer's inputs
+  std::optional<Linear> linear_;       // computes the layer; not set in deterministic mode
+  std::optional<BlockLinear> blocks_;  // computes the layer in deterministic mode
 };
 
 }  // namespace tutti::training

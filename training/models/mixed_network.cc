@@ -71,7 +71,8 @@ LayerSplit split_of(const Mix& mix, size_t layer) {
   return mix.empty() ? LayerSplit::model : mix[layer];
 }
 
-// A gain of 2 preserves the variance through ReLU (He et al.: Delving deep into rectifiers, 2015).
+// Returns the standard deviation of initial weights. A gain of 2 preserves the variance through
+// ReLU (He et al.: Delving deep into rectifiers, 2015).
 double deviation_of_layer(double gain, int64_t inputs) {
   return std::sqrt(gain / static_cast<double>(inputs));
 }
@@ -82,7 +83,7 @@ ConstTensor input_of(Pass& pass, const ImageShape& shape, const Options& options
   return options.first ? ConstTensor(features_of(pass, shape.size())) : input;
 }
 
-// A MixedConvolution or MixedLayer, followed by a ReLU.
+// A unit that is a MixedConvolution or a MixedLayer, followed by a ReLU.
 template <typename Layer, typename Options>
 class RectifiedUnit : public Unit {
  public:
@@ -129,8 +130,8 @@ using RectifiedConvolution = RectifiedUnit<MixedConvolution, MixedConvolutionOpt
 using RectifiedLayer = RectifiedUnit<MixedLayer, MixedLayerOptions>;
 
 // The last layer. If it is model-parallel, or in deterministic mode, logits are gathered, and each
-// rank has the loss of all samples. If it is batch-parallel, each rank has the loss of its samples,
-// and the ranks sum two numbers.
+// rank computes the loss of all samples. If it is batch-parallel, each rank computes the loss of
+// its samples, and the ranks sum two numbers.
 class LogitsUnit : public Unit {
  public:
   LogitsUnit(ParameterTable& table, std::string name, const ImageShape& input,

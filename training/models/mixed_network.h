@@ -1,5 +1,6 @@
-// Sequences of layers, each of which is batch- or model-parallel, or for convolutions
-// domain-parallel, over the tensor ranks (mix.h): perceptrons and convolutional networks.
+// Perceptrons and convolutional networks: sequences of layers, each of which is divided over the
+// tensor ranks in its own way (mix.h): batch-parallel, model-parallel, or for convolutions
+// domain-parallel.
 //
 //   images -> [Convolution -> ReLU] x c -> [Linear -> ReLU] x h -> [Linear -> loss]
 #pragma once
@@ -14,8 +15,8 @@
 namespace tutti::training {
 
 struct NetworkLayer {
-  int64_t outputs = 0;  // convolutions: channels
-  int64_t kernel = 0;   // convolutions: height and width of the window; fully connected layers: 0
+  int64_t outputs = 0;  // outputs; of a convolution, its channels
+  int64_t kernel = 0;   // height and width of a convolution's window; 0: a fully connected layer
   int64_t stride = 1;
 
   bool is_convolution() const { return kernel > 0; }
@@ -33,18 +34,18 @@ class MixedNetwork : public Model {
   }
 
  protected:
-  // For a rank of a mesh. The last layer computes the logits of the classes; all convolutions come
-  // first. Throws Error(invalid_argument) for invalid sizes, for a mix with a wrong number of
-  // layers, for model-parallel layers with fewer outputs than tensor ranks, and for domain-parallel
-  // layers that are not convolutions. In deterministic mode fully connected layers are computed in
-  // slices; convolutions are not, and their bits depend on the mix.
+  // Creates the part of the rank at `place`. The last layer computes the logits of the classes; all
+  // convolutions come first. Throws Error(invalid_argument) for invalid sizes, for a mix with a
+  // wrong number of layers, for model-parallel layers with fewer outputs than tensor ranks, and for
+  // domain-parallel layers that are not convolutions. In deterministic mode fully connected layers
+  // are computed in slices. Convolutions are not, so their bits depend on the mix.
   MixedNetwork(const ImageShape& image, std::vector<NetworkLayer> layers,
                const ComputeOptions& compute, const MeshPlace& place);
 
  private:
   std::vector<NetworkLayer> layers_;
   int slices_ = 1;
-  double multiplications_ = 0;  // for one image's forward
+  double multiplications_ = 0;  // multiply-adds of forward for one image
   std::vector<const TiledWindows*> windows_;
 };
 

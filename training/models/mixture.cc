@@ -23,7 +23,7 @@ Tensor part_of(Tensor flat, int64_t first, int64_t rows, int64_t cols) {
   return flat.reshaped(1, flat.size()).col_range(first, rows * cols).reshaped(rows, cols);
 }
 
-// Copies the number of each choice's row; 0 for choices without a row.
+// Copies numbers from rows to the choices that they belong to; 0 for choices without a row.
 void by_choice(const Experts::Saved& experts, std::span<const double> rows,
                std::span<double> choices) {
   for (size_t i = 0; i < choices.size(); ++i) {
@@ -69,7 +69,8 @@ Share Mixture::own_tokens(int64_t tokens) const {
   return even_share(tokens, place_.place(Axis::tensor), place_.size(Axis::tensor));
 }
 
-// False in deterministic mode: sums by host depend on the placement of ranks.
+// Returns true if rows are sent to each host once. Not in deterministic mode, because sums by host
+// depend on the placement of ranks.
 bool Mixture::relays(const Pass& pass) const {
   return exchanges() && topk() > 1 && pass.mesh != nullptr && pass.slices == 1 &&
          pass.mesh->by_hosts(place_.experts).hosts.count() > 1;
@@ -113,7 +114,7 @@ void Mixture::set_entries(Pass& pass, ConstTensor input, Saved& saved) const {
       const int32_t place = places[token * k + choice];
       if (place < 0) continue;
       saved.places[token * all + choice] = static_cast<int32_t>(saved.shared_rows) + place;
-      // A host's sum is weighted already.
+      // The sum that a host returns is already weighted.
       saved.weights[token * all + choice] =
           saved.relay ? 1 : saved.router.weights[token * k + choice];
     }
@@ -152,13 +153,14 @@ void Mixture::activate(Pass& pass, Saved& saved) const {
   experts_.activate(pass, saved.experts);
 }
 
-// In deterministic mode the ranks' terms of rows are summed before rows are added up, so that the
-// order of the sums does not depend on the number of ranks; one of the ranks then has the result.
+// Adds up rows to the tokens' outputs. In deterministic mode the ranks' terms of rows are summed
+// first, so that the order of the sums does not depend on the number of ranks; only one of the
+// ranks then has the result.
 void Mixture::add_up(Pass& pass, const Saved& saved, Tensor rows, std::span<const double> weights,
                      Tensor output) const {
   Share tokens{0, output.rows};
   if (pass.slices > 1 && place_.size(Axis::tensor) > 1) {
-    // If experts are sharded over the tensor ranks, their rows are whole.
+    // If experts are sharded over the tensor ranks, their rows are complete on a rank.
     const Tensor parts = lies_over_tensor_ranks() ? rows.row_range(0, saved.shared_rows) : rows;
     convert_layout(pass, place_, parts, {parts.rows, parts.cols}, kTensorPartial, kReplicated);
     if (lies_over_tensor_ranks()) tokens = own_tokens(output.rows);

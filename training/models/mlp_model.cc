@@ -14,9 +14,9 @@
 namespace tutti::training {
 namespace {
 
-// Compensates for GELU, which more than halves the variance.
+// Gain that compensates for GELU, which more than halves the variance.
 constexpr double kHiddenGain = 1.5;
-// Small initial logits: the loss starts at the logarithm of the vocabulary.
+// Gain for small initial logits, so that the loss starts at the logarithm of the vocabulary's size.
 constexpr double kOutputGain = 0.1;
 
 const MlpModelConfig& checked(const MlpModelConfig& config) {
@@ -66,7 +66,7 @@ class MlpEmbedUnit : public Unit {
   }
 
  private:
-  // samples x (context * embedding) as (samples * context) x embedding
+  // Returns a view of samples x (context * embedding) as (samples * context) x embedding.
   template <bool is_const>
   BasicTensor<is_const> by_token(BasicTensor<is_const> rows) const {
     return rows.reshaped(rows.rows * config_.context, config_.embedding);

@@ -1,6 +1,6 @@
-// A neural probabilistic language model (Bengio, Ducharme, Vincent, Jauvin, JMLR 2003): embeds the
-// last tokens, applies hidden layers, and predicts the next token by a softmax. Small and fast: the
-// default of `tutti train`.
+// A neural probabilistic language model (Bengio, Ducharme, Vincent, Jauvin, JMLR 2003). It embeds
+// the last tokens, applies hidden layers, and predicts the next token by a softmax. Small and fast,
+// it is the default of `tutti train`.
 //
 //   contexts -> [embed] -> [Linear -> GELU] x layers -> [Linear -> loss]
 #pragma once
@@ -13,17 +13,17 @@
 namespace tutti::training {
 
 struct MlpModelConfig {
-  int64_t context = 8;       // tokens
+  int64_t context = 8;       // number of tokens from which it predicts
   int64_t embedding = 32;    // values per token
   int64_t hidden = 256;      // values per hidden layer
-  int64_t layers = 1;        // hidden layers
-  int64_t vocabulary = 256;  // number of tokens
+  int64_t layers = 1;        // number of hidden layers
+  int64_t vocabulary = 256;  // number of different tokens
 };
 
 class MlpModel : public Model {
  public:
-  // For a rank of a mesh; supports pipeline stages, but no cuts of parameters. Throws
-  // Error(invalid_argument) for sizes below 1.
+  // Creates the part of the rank at `place`. Supports pipeline stages, but no sharded parameters.
+  // Throws Error(invalid_argument) for sizes below 1.
   explicit MlpModel(const MlpModelConfig& config, const MeshPlace& place = {});
 
   double flops_per_sample() const override;

@@ -1,4 +1,4 @@
-// Common parts of image models.
+// Functions and a module that image models share.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace tutti::training {
 
-// The grid of ranks that divides images on this mesh.
+// Returns the grid of ranks that divides images on this mesh.
 inline Spatial spatial_of(const MeshPlace& place) {
   static const HaloExchange halos(Axis::spatial);
   return {ImageGrid::of(place), &halos};
@@ -26,7 +26,7 @@ inline void append_buffers(std::vector<NamedBuffer>& all, std::vector<NamedBuffe
   }
 }
 
-// A convolution without bias, followed by batch normalization.
+// A convolution without bias followed by batch normalization.
 class NormalizedConvolution {
  public:
   struct Saved {

@@ -12,7 +12,7 @@
 namespace tutti::training {
 namespace {
 
-// Rescales sums of exponentials from their own largest logits to the common one.
+// Rescales sums of exponentials from each part's largest logits to the common ones.
 template <typename V>
 void rescale(std::span<V> sums, std::span<const V> largest) {
   for (size_t row = 0; row < largest.size(); ++row) {
@@ -30,7 +30,7 @@ void take_largest(std::span<const V> sums, std::span<V> largest, bool first) {
   }
 }
 
-// Copies the two of the three numbers that are summed over ranks, and back.
+// Copy the two of the three numbers that are summed over ranks to a list, and back.
 template <typename V>
 void take_sums(std::span<const V> sums, std::span<V> two) {
   for (size_t at = 0; at < two.size(); ++at) two[at] = sums[3 * (at / 2) + 1 + at % 2];
@@ -45,7 +45,7 @@ void put(std::span<const V> largest, std::span<const V> two, std::span<V> sums) 
   }
 }
 
-// Merges `parts` tensors of rows x 3, one after the other, into the first: the sums over all
+// Merges `parts` tensors of rows x 3, which follow each other, into the first: the sums over all
 // classes of all ranks.
 template <typename V>
 void merge(Pass& pass, const MeshPlace& place, Tensor all, int parts) {
@@ -150,8 +150,8 @@ Tensor OutputLayer::backward(Pass& pass, Saved& saved, RowsInTurn* turns) const 
   }
   const DType type = type_of_parts(pass, saved.input.dtype);
   const Tensor gradient = pass.arena.take(type, saved.input.rows, saved.input.cols);
-  // Deferred work reads the gradients of all logits, because the weights may have been released and
-  // gathered again.
+  // A deferred backward_weight reads the gradients of all logits, because the weights may have been
+  // released and gathered again.
   if (pass.split) {
     saved.logits = pass.arena.take(saved.input.dtype, saved.input.rows, linear_.outputs());
   }

@@ -22,28 +22,29 @@ class OutputLayer {
   struct Saved {
     ConstTensor input;
     Linear::Saved linear;
-    Tensor logits;  // on this rank, for all rows; empty if computed in chunks
+    Tensor logits;  // logits on this rank, for all rows; empty if computed in chunks
     Tensor statistics;
   };
 
-  // `linear` is cut by its outputs, the `vocabulary`. With a chunk, only the logits of `chunk` rows
-  // exist at once, and backward recomputes them (if backward_weight is deferred, it keeps their
-  // gradients for that); 0: all.
+  // Creates the layer. `linear` is sharded by its outputs, of which there are `vocabulary`. If
+  // `chunk` is not 0, only the logits of `chunk` rows exist at once, and backward recomputes them;
+  // if backward_weight is deferred, their gradients are kept for it.
   OutputLayer(const MeshPlace& place, Linear linear, int64_t vocabulary, int64_t chunk);
 
-  // Sets pass.loss and returns this rank's logits (in chunks: an empty tensor) if the micro-batch
-  // has targets; otherwise returns the logits of the whole vocabulary. Input: all rows.
+  // Sets pass.loss and returns this rank's logits (an empty tensor if they are computed in chunks)
+  // if the micro-batch has targets. Otherwise returns the logits of the whole vocabulary. `input`
+  // has all rows.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   // Returns the input's gradient: a term of a sum over the tensor ranks, of type_of_parts().
-  // `saved` must stay in place until the weights' gradients are computed.
+  // `saved` must keep its address until the weights' gradients are computed.
   Tensor backward(Pass& pass, Saved& saved, RowsInTurn* turns = nullptr) const;
 
  private:
-  // Number of slices in which a rank sums its part of the vocabulary, each by itself.
+  // Returns the number of slices of the vocabulary that this rank sums separately.
   int parts(const Pass& pass) const { return std::max(1, pass.slices / place_.size(Axis::tensor)); }
   void sums_of(const Pass& pass, ConstTensor logits, std::span<const int32_t> targets, Tensor sums,
                int64_t row) const;
-  // Writes the gradients of rows from `row` on over their logits.
+  // Overwrites the logits of rows from `row` on by their gradients.
   void start_backward(Pass& pass, const Saved& saved, int64_t row, Tensor logits) const;
   template <typename Body>
   void for_each_chunk(Pass& pass, const Saved& saved, const Body& body) const;

@@ -1,5 +1,5 @@
-// Fully connected layers on images (Rosenblatt 1958; LeCun et al. 1998), of any widths. Over tensor
-// ranks each layer is batch- or model-parallel (mix.h).
+// Fully connected layers on images (Rosenblatt 1958; LeCun et al. 1998). Over tensor ranks each
+// layer is batch- or model-parallel (mix.h).
 //
 //   images -> [Linear -> ReLU] x widths -> [Linear -> loss]
 #pragma once
@@ -13,11 +13,11 @@
 namespace tutti::training {
 
 struct PerceptronConfig {
-  int64_t channels = 1;  // of the images
+  int64_t channels = 1;  // channels of the images
   int64_t height = 28;
   int64_t width = 28;
   int64_t classes = 10;
-  std::vector<int64_t> widths = {512, 256};  // of the hidden layers
+  std::vector<int64_t> widths = {512, 256};  // outputs of the hidden layers
   ComputeOptions compute = {};
 
   int64_t inputs() const { return channels * height * width; }
@@ -25,7 +25,7 @@ struct PerceptronConfig {
 
 class Perceptron : public MixedNetwork {
  public:
-  // For a rank of a mesh. Throws as MixedNetwork.
+  // Creates the part of the rank at `place`. Throws as MixedNetwork does.
   explicit Perceptron(const PerceptronConfig& config, const MeshPlace& place = {});
 
   Json configuration() const override;

@@ -1,5 +1,5 @@
-// The models that a configuration can name. To add one, write a file with its configuration and
-// construction, and add a line to registry.cc.
+// Creates models by the name of their kind and a configuration. To add a kind, write a file with
+// its configuration and construction, and add a line to registry.cc.
 #pragma once
 
 #include <functional>
@@ -17,21 +17,21 @@
 
 namespace tutti::training {
 
-// Sums over all ranks that share a batch, and over those that share the pixels of an image. Null:
-// each rank by itself. They must outlive the model.
+// Reducers over all ranks that share a batch, and over the ranks that share the pixels of an image.
+// They must outlive the model. Null: each rank computes statistics separately.
 struct Statistics {
   StatisticsReducer* of_batch = nullptr;
   StatisticsReducer* of_tiles = nullptr;
 };
 
-// Inputs to a model's construction besides its configuration: options that do not change its
+// Inputs to a model's construction other than its configuration: options that do not change its
 // results, and objects that exist only once ranks are connected.
 struct ModelContext {
   ComputeOptions compute = {};
   Statistics statistics = {};
-  MeshPlace place = {};  // of the rank for which it is built
+  MeshPlace place = {};  // place of the rank for which the model is built
 
-  // For batch normalization; `synchronized`: over all ranks (SyncBN).
+  // Returns the reducer for batch normalization. `synchronized`: over all ranks (SyncBN).
   StatisticsReducer* reducer(bool synchronized) const {
     if (synchronized) return statistics.of_batch;
     return place.size(Axis::spatial) > 1 ? statistics.of_tiles : nullptr;
@@ -39,17 +39,17 @@ struct ModelContext {
 };
 
 struct ModelKind {
-  std::string name;     // "gpt2"
-  std::string meaning;  // for the help
+  std::string name;     // such as "gpt2"
+  std::string meaning;  // description in the help
   ModelTraits traits;
-  std::shared_ptr<const Schema> schema;  // with the default values
-  // Fills in the defaults of a configuration. It and `make` throw Error(invalid_argument) for
-  // invalid values; both ignore the member "kind".
+  std::shared_ptr<const Schema> schema;  // fields of the configuration, with the default values
+  // Fills in the defaults of a configuration. `complete` and `make` throw Error(invalid_argument)
+  // for invalid values; both ignore the member "kind".
   std::function<Json(const Json& configuration)> complete;
   std::function<std::unique_ptr<Model>(const Json& configuration, const ModelContext&)> make;
 };
 
-// Defines a model's kind, in the model's file.
+// Function that creates a model from its configuration; the model's file defines it.
 template <typename Config>
 using MakeModel = std::unique_ptr<Model> (*)(const Config& config, const ModelContext& context);
 template <typename Config>
@@ -67,21 +67,23 @@ ModelKind model_kind(const std::string& meaning, const ModelTraits& traits,
             return make(described.read(configuration), context);
           }};
 }
-// Upper limit, so that a typing error is reported before memory is allocated.
+// Maximum number of layers, so that a typing error is reported before memory is allocated.
 inline constexpr double kMostLayers = 10000;
-// Role of fields that change the training, but not the tensors.
+// Role of fields that change the training but not the model's tensors.
 inline constexpr const char* kTrainingOnly = "training";
 
-// In the order of help texts; the first is the default.
+// Returns all kinds, in the order of help texts; the first is the default.
 const std::vector<ModelKind>& model_kinds();
-// Throws Error(invalid_argument) for an unknown name, or a configuration without a known kind.
+// Return a kind by its name, or by the configuration that names it. Throw Error(invalid_argument)
+// for an unknown name, or a configuration without a known kind.
 const ModelKind& model_kind_named(const std::string& name);
 const ModelKind& kind_of(const Json& configuration);
 
 std::unique_ptr<Model> make_model(const Json& configuration, const ModelContext& context = {});
-// Fills in all defaults. Returns a configuration of unknown kind unchanged.
+// Returns the configuration with all defaults filled in. Returns a configuration of unknown kind
+// unchanged.
 Json completed_model(const Json& configuration);
-// Removes fields that change the training, but not the tensors.
+// Returns the configuration without the fields that change the training but not the tensors.
 Json tensors_of_model(const Json& configuration);
 
 }  // namespace tutti::training

@@ -8,7 +8,7 @@
 namespace tutti::training {
 namespace {
 
-// Smaller sums cost more than the overlap saves.
+// Smallest sum in bytes whose overlap saves more than the division into parts costs.
 constexpr int64_t kLeastBytes = 256 << 10;
 constexpr int64_t kMostParts = 8;
 
@@ -86,7 +86,7 @@ void StreamNorm::backward_weight(Pass& pass, const Saved& saved) const {
   const int count = pass.slices / ranks;
   const int64_t all = stream_.rows(pass);
   const Share own = even_share(all, place, ranks);
-  // A row for each slice: the gain's sums and, beside them, the bias's.
+  // One row for each slice: the sums for the gain and, beside them, those for the bias.
   const Tensor sums = pass.arena.take(value_type(pass.dtype), count, has_bias ? 2 * width : width);
   zero(sums);
   for (int slice = 0; slice < count; ++slice) {

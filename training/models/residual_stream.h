@@ -1,6 +1,7 @@
-// The tensor that a decoder's units pass on and add to: rows of tokens x width. It is replicated
-// over tensor ranks, or, with sequence parallelism, each rank has some of the rows (Korthikanti et
-// al.: Reducing activation recomputation in large transformer models, 2022):
+// The residual stream: the tensor that a decoder's units pass on and add to, rows of tokens x
+// width. It is replicated over tensor ranks or, with sequence parallelism, each rank has some of
+// the rows (Korthikanti et al.: Reducing activation recomputation in large transformer models,
+// 2022):
 //
 //   replicated:  x ----------> [layer's part] --all-reduce-----> x'
 //   rows:        x_r -gather-> [layer's part] --reduce-scatter-> x'_r     normalization and dropout
@@ -22,42 +23,43 @@ namespace tutti::training {
 
 class ResidualStream {
  public:
-  // For the model's rank; tensors are partial only if there are several tensor ranks. `overlaps`:
-  // as in SumOverRanks.
+  // Creates the stream of the rank at `place`; tensors are partial only if there are several tensor
+  // ranks. `overlaps`: as in SumOverRanks.
   ResidualStream(const MeshPlace& place, int64_t width, bool sequence_parallel, bool overlaps);
 
   const ActivationLayout& layout() const { return layout_; }
   const MeshPlace& place() const { return place_; }
   bool shares_rows() const { return layout_.along(Axis::tensor) == Spread::rows; }
-  // Number of rows of the micro-batch, and the part that this rank has.
+  // Return the number of rows of the micro-batch, and the part that this rank has.
   int64_t rows(const Pass& pass) const { return std::ssize(pass.batch->tokens); }
   PartOf own_rows(const Pass& pass) const;
 
-  // All rows of a tensor with the stream's layout; the same memory if it has all of them.
+  // Returns all rows of a tensor with the stream's layout; in the same memory if this rank has all
+  // of them.
   ConstTensor whole(Pass& pass, ConstTensor own) const;
-  // All columns of a tensor of which tensor ranks have equal shares.
+  // Returns all columns of a tensor of which each tensor rank has an equal share.
   ConstTensor all_columns(Pass& pass, ConstTensor own) const;
-  // Number of parts into which a micro-batch's samples are divided, so that sums of one part
-  // overlap with computation on another.
+  // Returns the number of parts into which a micro-batch's samples are divided, so that sums of one
+  // part overlap with computation on another.
   int64_t parts(const Pass& pass) const;
 
-  // A sum over tensor ranks in flight.
+  // A sum over tensor ranks that is in flight.
   struct Sum {
     SumOverRanks over_ranks;
     Tensor part;    // this rank's term
-    Tensor result;  // rows of the stream: the sum, converted if needed
+    Tensor result;  // the sum for this rank's rows of the stream, converted if needed
     size_t mark = 0;
   };
   // Starts the sum of the tensors that make(part, turns) writes: all rows x width, of `type`. If
-  // that is not the pass's type, or ranks share rows, the caller must take nothing from the arena
+  // `type` is not the pass's type, or ranks share rows, the caller must take nothing from the arena
   // before finish().
   template <typename Make>
   Sum start_sum(Pass& pass, Tensor result, DType type, const Make& make) const;
   void finish(Pass& pass, Sum& sum) const;
-  // start_sum() and finish().
+  // Does start_sum() and finish().
   template <typename Make>
   Tensor sum_of_parts(Pass& pass, DType type, const Make& make) const;
-  // Starts the sum of the tensors that make(turns) returns; it overwrites their memory.
+  // Starts the sum of the tensors that make(turns) returns. The sum overwrites their memory.
   template <typename Make>
   Sum start_sum_of_gradients(Pass& pass, const Make& make) const;
   Tensor finish_gradients(Pass& pass, Sum& sum) const;
@@ -100,8 +102,8 @@ ResidualStream::Sum ResidualStream::start_sum_of_gradients(Pass& pass, const Mak
 }
 
 // A normalization of the stream. If ranks share the rows, its parameters' gradients are partial
-// sums; in deterministic mode they are summed here, in an order that does not depend on the number
-// of ranks.
+// sums. In deterministic mode it sums them over ranks itself, in an order that does not depend on
+// the number of ranks.
 class StreamNorm {
  public:
   using Saved = Norm::Saved;

@@ -142,7 +142,7 @@ class ResidualUnit : public Unit {
     const Tensor output = second_.forward(pass, middle, saved.second);
     ConstTensor side = input;
     if (shortcut_) side = shortcut_->forward(pass, input, saved.shortcut);
-    // In place: bn2 has no ReLU, so it does not need its output again.
+    // In place: bn2 has no ReLU, so its backward does not need its output.
     add(output, side, output);
     relu(output, output);
     saved.output = output;
@@ -177,8 +177,8 @@ class ResidualUnit : public Unit {
   Slots<Saved> saved_;
 };
 
-// Each rank of a grid has a term of every channel's mean; all ranks have the same logits, computed
-// from the sum, and the first one reports the losses.
+// The head. Each rank of a grid has a term of every channel's mean. All ranks compute the same
+// logits from the sum, and the first one reports the losses.
 class ResnetHeadUnit : public Unit {
  public:
   ResnetHeadUnit(ParameterTable& table, const ImageShape& input, int64_t classes)

@@ -5,9 +5,9 @@
 //          -> [head: mean of each channel, linear, loss]
 //   block:  relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x))
 //
-// The first block of each stage but the first halves height and width; if a block changes the
-// shape, its shortcut is a 1x1 convolution with batch normalization, otherwise x itself. Names of
-// parameters and buffers are those of torchvision's ResNets.
+// The first block of each stage but the first halves height and width. In a block that changes the
+// shape, the shortcut is a 1x1 convolution with batch normalization; in all others it is x itself.
+// Names of parameters and buffers are those of torchvision's ResNets.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@
 namespace tutti::training {
 
 struct ResNetConfig {
-  int64_t channels = 1;  // of the images
+  int64_t channels = 1;  // channels of the images
   int64_t height = 28;
   int64_t width = 28;
   int64_t classes = 10;
-  std::vector<int64_t> blocks = {1, 1, 1};  // by stage
+  std::vector<int64_t> blocks = {1, 1, 1};  // number of blocks, by stage
   std::vector<int64_t> widths = {16, 32, 64};
-  // The last gain of each block starts at 0, so that blocks start as identities (Goyal et al.:
-  // Accurate, large minibatch SGD, 2017, section 5.1).
+  // True: the last gain of each block starts at 0, so that each block starts as the identity (Goyal
+  // et al.: Accurate, large minibatch SGD, 2017, section 5.1).
   bool zero_last_gain = true;
-  bool sync_batch_norm = false;  // batch statistics over all ranks (SyncBN)
+  bool sync_batch_norm = false;  // true: batch statistics are over all ranks (SyncBN)
 };
 
 class ResNet : public Model {
  public:
-  // For a rank of a mesh; images may be divided along the spatial axis, and units into stages. With
-  // a reducer, which must outlive the model, batch statistics are over its ranks; if images are
-  // divided, these must include the ranks along the spatial axis. Throws Error(invalid_argument)
-  // for invalid sizes.
+  // Creates the part of the rank at `place`. Images may be divided along the spatial axis, and
+  // units into stages. With a reducer, which must outlive the model, batch statistics are over the
+  // reducer's ranks; if images are divided, these must include the ranks along the spatial axis.
+  // Throws Error(invalid_argument) for invalid sizes.
   explicit ResNet(const ResNetConfig& config, StatisticsReducer* reducer = nullptr,
                   const MeshPlace& place = {});
 
@@ -48,7 +48,8 @@ class ResNet : public Model {
   Json configuration() const override;
   int64_t targets_per_sample() const override { return 1; }
   bool takes_tiles() const override { return true; }
-  // The first rank of the grid counts the samples' targets.
+  // Returns the number of counted targets, all on the first rank of the grid that shares the
+  // images.
   int64_t targets_in(const MicroBatch& batch) const override;
   int64_t message_bytes(const MicroBatch& batch, DType activations) const override {
     return bytes_of_halos(windows_, batch.samples, activations);
@@ -56,7 +57,7 @@ class ResNet : public Model {
 
  private:
   ResNetConfig config_;
-  double multiplications_ = 0;  // for one image's forward
+  double multiplications_ = 0;  // multiply-adds of forward for one image
   std::vector<const TiledWindows*> windows_;
   std::vector<NamedBuffer> buffers_;
 };

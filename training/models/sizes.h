@@ -1,4 +1,4 @@
-// Checks and fields that several models' configurations share.
+// Checks and fields that the configurations of several models share.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace tutti::training {
 
-// Throws Error(invalid_argument), naming the size, if it is below `least`.
+// Throws Error(invalid_argument), naming the size `what`, if `size` is below `least`.
 void require_size(std::string_view what, int64_t size, int64_t least = 1);
 
-// Adds the fields of image models whose values follow from the data; `classes` describes that
-// field.
+// Adds the fields of image models whose default values follow from the data; `classes` is the
+// description of the field of that name.
 template <typename Config>
 void describe_images(Schema& schema, Config& config, const std::string& classes) {
   schema.add("channels", config.channels, "number of image channels").flag("");

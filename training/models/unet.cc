@@ -25,7 +25,7 @@ UNetConfig checked(const UNetConfig& config) {
   require_images(config);
   require_size("number of widths", std::ssize(config.widths));
   for (const int64_t width : config.widths) require_size("width", width);
-  // After that many halvings at least one pixel must be left.
+  // At least one pixel must remain after so many halvings.
   const int64_t halvings = std::ssize(config.widths) - 1;
   if (halvings > 30) {
     throw Error(ErrorCode::invalid_argument, cat("the model has ", halvings + 1, " widths"),
@@ -51,7 +51,7 @@ ImageShape image_of(const UNetConfig& config) {
   return {config.height, config.width, config.channels};
 }
 
-// Concatenates tensors by columns.
+// Returns the tensors concatenated by columns.
 Tensor beside(Pass& pass, std::span<const ConstTensor> parts) {
   int64_t cols = 0;
   for (const ConstTensor& part : parts) cols += part.cols;
@@ -64,14 +64,14 @@ Tensor beside(Pass& pass, std::span<const ConstTensor> parts) {
   return all;
 }
 
-// Copies some columns.
+// Returns a copy of some columns.
 Tensor columns(Pass& pass, ConstTensor all, int64_t first, int64_t count) {
   const Tensor own = pass.arena.take(all.dtype, all.rows, count);
   copy_rows(all.col_range(first, count), own);
   return own;
 }
 
-// Conv 3x3, bn, relu, applied twice.
+// Conv 3x3, batch normalization and ReLU, applied twice.
 class DoubleConvolution {
  public:
   struct Saved {
@@ -119,15 +119,17 @@ class DoubleConvolution {
   NormalizedConvolution first_, second_;
 };
 
-// `along`: number of values per sample that the unit only passes on.
+// A unit of the network. `along`: number of values per sample that the unit only passes on.
 class UNetUnit : public Unit {
  public:
   UNetUnit(std::string name, int64_t along) : name_(std::move(name)), along_(along) {}
 
   std::string name() const override { return name_; }
   OutputShape output_shape() const override { return {1, output_size()}; }
-  virtual int64_t output_size() const = 0;  // of this rank's tile, passed-on values included
-  virtual ImageShape output() const = 0;    // of whole images, without passed-on values
+  // size of this rank's tile, including values that are passed on
+  virtual int64_t output_size() const = 0;
+  // shape of whole images, without values that are passed on
+  virtual ImageShape output() const = 0;
   virtual double multiplications() const = 0;
   virtual void append_windows(Windows& all) const = 0;
   virtual std::vector<NamedBuffer> buffers() = 0;
@@ -140,7 +142,7 @@ class UNetUnit : public Unit {
   int64_t along_;
 };
 
-// The first encoder reads the micro-batch's images.
+// An encoder. The first one reads the micro-batch's images.
 class EncoderUnit : public UNetUnit {
  public:
   EncoderUnit(ParameterTable& table, const std::string& name, const ImageShape& input,
@@ -155,7 +157,8 @@ class EncoderUnit : public UNetUnit {
 
   ImageShape output() const override { return halving_.output(); }
   int64_t output_size() const override { return halving_.output_size() + kept() + along(); }
-  int64_t kept() const { return layers_.output_size(); }  // for the decoder
+  // size of the output that the decoder needs
+  int64_t kept() const { return layers_.output_size(); }
   ImageShape kept_shape() const { return layers_.output(); }
   double multiplications() const override { return layers_.multiplications(); }
   void append_windows(Windows& all) const override {
@@ -309,14 +312,14 @@ class DecoderUnit : public UNetUnit {
     return images.reshaped(images.rows * kept_.pixels(), kept_.channels);
   }
 
-  int64_t input_size_;  // of this rank's tile
-  ImageShape kept_;     // of the tile
+  int64_t input_size_;  // size of this rank's tile
+  ImageShape kept_;     // shape of the tile
   TransposedConvolution doubling_;
   DoubleConvolution layers_;
   Slots<Saved> saved_;
 };
 
-// Targets of the pixels in a rank's tile.
+// Returns the targets of the pixels in a rank's tile.
 std::vector<int32_t> own_targets(const MicroBatch& batch, const ImageShape& image,
                                  const Rectangle& tile) {
   if (batch.targets.empty()) return {};

@@ -1,6 +1,6 @@
 // U-Net, which classifies each pixel of an image (Ronneberger, Fischer, Brox: Convolutional
-// networks for biomedical image segmentation, 2015), with batch normalizations, and padding that
-// preserves the image's size.
+// networks for biomedical image segmentation, 2015), with batch normalization, and with padding
+// that preserves the image's size.
 //
 //   images -> [enc0] ------------- y0 ------------> [dec0] -> [head: 1x1 conv, loss of each pixel]
 //                | halved                             ^
@@ -8,8 +8,8 @@
 //                | halved                  ^
 //              [bottom] -------------------+ doubled
 //
-// Each unit but the head is conv 3x3, bn, relu, applied twice. One tensor is passed between units,
-// which contains the encoder outputs that decoders will need:
+// Each unit but the head applies conv 3x3, bn, relu twice. Units pass on one tensor, which also
+// contains the encoder outputs that decoders will need:
 //
 //   enc0 -> [x1 | y0] -> enc1 -> [x2 | y1 | y0] -> bottom -> [z | y1 | y0] -> dec1 -> [z | y0] ...
 #pragma once
@@ -24,20 +24,21 @@
 namespace tutti::training {
 
 struct UNetConfig {
-  int64_t channels = 1;  // of the images
+  int64_t channels = 1;  // channels of the images
   int64_t height = 64;
   int64_t width = 64;
   int64_t classes = 4;
-  std::vector<int64_t> widths = {16, 32, 64};  // of the encoders; the last one is the bottom's
-  bool sync_batch_norm = false;                // batch statistics over all ranks (SyncBN)
+  // channels of the encoders; the last number is for the bottom
+  std::vector<int64_t> widths = {16, 32, 64};
+  bool sync_batch_norm = false;  // true: batch statistics are over all ranks (SyncBN)
 };
 
 class UNet : public Model {
  public:
-  // For a rank of a mesh; images may be divided along the spatial axis, and units into stages. With
-  // a reducer, which must outlive the model, batch statistics are over its ranks; if images are
-  // divided, these must include the ranks along the spatial axis. Throws Error(invalid_argument)
-  // for invalid sizes.
+  // Creates the part of the rank at `place`. Images may be divided along the spatial axis, and
+  // units into stages. With a reducer, which must outlive the model, batch statistics are over the
+  // reducer's ranks; if images are divided, these must include the ranks along the spatial axis.
+  // Throws Error(invalid_argument) for invalid sizes.
   explicit UNet(const UNetConfig& config, StatisticsReducer* reducer = nullptr,
                 const MeshPlace& place = {});
 
@@ -53,7 +54,7 @@ class UNet : public Model {
 
  private:
   UNetConfig config_;
-  double multiplications_ = 0;  // for one image's forward
+  double multiplications_ = 0;  // multiply-adds of forward for one image
   std::vector<const TiledWindows*> windows_;
   std::vector<NamedBuffer> buffers_;
 };

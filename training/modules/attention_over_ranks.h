@@ -1,5 +1,5 @@
-// Attention of tokens that are distributed over ranks (MicroBatch::deal): a rank's queries attend
-// to keys on other ranks.
+// Interface of attention over tokens that are divided over ranks (MicroBatch::deal): a rank's
+// queries attend to keys on other ranks.
 #pragma once
 
 #include "training/core/pass.h"
@@ -7,19 +7,20 @@
 
 namespace tutti::training {
 
-// Any number of passes may use one object at once.
+// Computes such attention. Any number of passes may use one object at once.
 class AttentionOverRanks {
  public:
   virtual ~AttentionOverRanks() = default;
 
   // State that forward keeps for backward, in the pass's arena.
   struct Saved {
-    Tensor lse;  // causal_attention()'s, for the saved queries
-    // Queries of other ranks, with the keys and values that they attend to.
+    Tensor lse;  // result of causal_attention() for the saved queries
+    // Queries of other ranks that this rank computes, with the keys and values to which they
+    // attend.
     Tensor queries, keys, values, output;
   };
 
-  // Compute the rows of this rank as causal_attention() and causal_attention_backward() of all
+  // Compute the rows of this rank as causal_attention() and causal_attention_backward() over all
   // tokens would. `heads`: the shape for this rank's rows, as one sample; `own`: this rank's
   // queries, keys and values. Collective among the ranks along the context axis. In a pass without
   // a mesh other ranks' data are 0.
@@ -29,8 +30,8 @@ class AttentionOverRanks {
                         ConstTensor output, const Saved& saved, ConstTensor output_gradient,
                         const Qkv& gradients) const = 0;
 
-  // Bytes outside of the passes' arenas that other ranks read, for `key_width` values of keys per
-  // token.
+  // Returns the number of bytes that other ranks read, outside of the passes' arenas, for
+  // `key_width` values of keys per token.
   virtual int64_t message_bytes(const TokenDeal& deal, int64_t key_width, DType type) const = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace tutti::training {
 namespace {
 
-// Views images as a matrix of pixels.
+// Returns a view of images as a matrix of pixels.
 template <typename AnyTensor>
 AnyTensor as_pixels(AnyTensor images, int64_t channels) {
   require_shapes(images.contiguous() && images.size() % channels == 0, "BatchNorm");
@@ -75,7 +75,7 @@ void BatchNorm::take_statistics(Pass& pass, ConstTensor pixels, Saved& saved) {
     saved.count = moments.back();
     for (size_t c = 0; saved.count > 0 && c < channels; ++c) {
       mean[c] = moments[c] / saved.count;
-      // Rounding must not make it negative; NaN is kept.
+      // Rounding must not make the variance negative; NaN is kept.
       const double difference = moments[channels + c] / saved.count - mean[c] * mean[c];
       variance[c] = difference < 0 ? 0 : difference;
     }
@@ -119,14 +119,15 @@ Tensor BatchNorm::backward_input(Pass& pass, ConstTensor output_gradient, Saved&
   if (saved.count > 0) {
     sums = saved.sums;
     if (options_.reducer != nullptr) options_.reducer->sum(sums);
-    if (pass.weightless()) sums.clear();  // the statistics do not depend on its pixels
+    // the statistics do not depend on a weightless micro-batch
+    if (pass.weightless()) sums.clear();
   }
   batch_norm_backward(x, saved.statistics, gain_->value, y, dy, sums, saved.count,
                       as_pixels(input_gradient, channels_), pass.arena);
   return input_gradient;
 }
 
-// Adds this rank's term only: parameter gradients are summed over ranks later.
+// Adds only this rank's term, because parameter gradients are summed over ranks later.
 void BatchNorm::backward_weight(Pass& pass, const Saved& saved) const {
   const ArenaScope scope(pass.arena);
   const std::span<const double> sums = saved.sums;

@@ -4,8 +4,9 @@
 //   y = (x - mean) / sqrt(variance + epsilon) * weight + bias, then optionally ReLU
 //
 // In training, mean and variance are those of the batch, from which micro-batches of weight 0 are
-// excluded; otherwise the running ones:
+// excluded. Outside of training they are the running statistics:
 //   running = 0.9 running + 0.1 batch's         (variance: of samples, divided by n - 1)
+//
 // The running statistics are buffers: state of the model without gradients.
 #pragma once
 
@@ -19,8 +20,9 @@
 
 namespace tutti::training {
 
-// Sums over all ranks, in place; all get the same bits. Collective: with SyncBN, every rank must
-// run forward, and backward, the same number of times. Called on the thread that runs the pass.
+// Sums numbers over ranks in place; all ranks get the same bits. Collective: with SyncBN, every
+// rank must run forward the same number of times, and likewise backward. Called on the thread that
+// runs the pass.
 class StatisticsReducer {
  public:
   virtual ~StatisticsReducer() = default;
@@ -29,24 +31,26 @@ class StatisticsReducer {
 
 struct BatchNormOptions {
   bool relu = false;
-  bool zero_gain = false;  // the gain starts at 0 instead of 1
+  bool zero_gain = false;  // true: the gain starts at 0 instead of 1
   double epsilon = 1e-5;
-  double momentum = 0.1;                 // weight of the batch in the running statistics
-  StatisticsReducer* reducer = nullptr;  // null: each rank by itself. Must outlive the module.
+  double momentum = 0.1;  // weight of the batch in the running statistics
+  // Sums statistics over ranks, and must outlive the module. Null: each rank computes them
+  // separately.
+  StatisticsReducer* reducer = nullptr;
 };
 
-// Unlike other modules it has state, the buffers, so it cannot be copied or moved.
+// The module. Unlike other modules it has state, the buffers, so it cannot be copied or moved.
 class BatchNorm {
  public:
   struct Saved {
     ConstTensor input;
     Tensor output;
     Tensor statistics;         // 2 x channels: mean, 1 / deviation
-    double count = 0;          // pixels that they come from; 0: running statistics
-    std::vector<double> sums;  // 2 * channels: this rank's gradients of bias and weight
+    double count = 0;          // number of pixels in the statistics; 0: running statistics
+    std::vector<double> sums;  // this rank's gradients of bias and weight: 2 * channels
   };
 
-  // Parameters NAME.weight and NAME.bias, buffers NAME.running_mean and NAME.running_var.
+  // Adds parameters NAME.weight and NAME.bias, and buffers NAME.running_mean and NAME.running_var.
   BatchNorm(ParameterTable& table, const std::string& name, int64_t channels,
             const BatchNormOptions& options = {});
   BatchNorm(const BatchNorm&) = delete;
@@ -54,12 +58,12 @@ class BatchNorm {
 
   std::vector<NamedBuffer> buffers();
 
-  // Rows have any number of pixels, each of `channels` values.
+  // Computes the output. Rows have any number of pixels, each of `channels` values.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved);
   Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved) const;
-  // Both; the weights' gradients may be deferred by the pass. `saved` must stay in place until
-  // then.
+  // Returns the input's gradient and computes the weights' gradients, which the pass may defer.
+  // `saved` must keep its address until they are computed.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:
@@ -67,7 +71,7 @@ class BatchNorm {
   void update_running(std::span<const double> mean, std::span<const double> variance, double count);
   void set_statistics(Tensor statistics, std::span<const double> mean,
                       std::span<const double> variance) const;
-  // The output, if backward needs it for the ReLU.
+  // Returns the output if backward needs it for the ReLU, otherwise an empty tensor.
   ConstTensor cut_output(const Saved& saved) const;
 
   std::string name_;

@@ -25,13 +25,13 @@ ConvolutionShape shape_of(const ImageShape& input, const ConvolutionOptions& opt
           .groups = options.groups};
 }
 
-// Restricts the options to the outputs that this rank computes.
+// Returns the options with only the outputs that this rank computes.
 ConvolutionOptions own_outputs(ConvolutionOptions options, const MeshPlace& place) {
   options.outputs = slice_of({options.outputs}, options.placement, place).count();
   return options;
 }
 
-// The convolution whose transpose has this input.
+// Returns the convolution whose transpose has this input.
 ConvolutionShape transposed_shape(const ImageShape& input, const ConvolutionOptions& options,
                                   int64_t more_rows, int64_t more_columns) {
   const Window window = window_of(options);
@@ -60,8 +60,8 @@ ConvolutionShape transposed_shape(const ImageShape& input, const ConvolutionOpti
           .groups = options.groups};
 }
 
-// `outputs`: of the whole convolution. The initial variance preserves the variance of ReLU
-// activations.
+// Adds the weight. `outputs`: those of the whole convolution. The initial variance preserves the
+// variance of ReLU activations.
 const Parameter* add_weight(ParameterTable& table, const std::string& name,
                             const ConvolutionShape& shape, int64_t outputs, int64_t fan_in,
                             const Placement& placement) {
@@ -151,7 +151,7 @@ Tensor TransposedConvolution::forward(Pass& pass, ConstTensor input, Saved& save
   return result;
 }
 
-// The convolution's windows slide over the gradient of this layer's output.
+// The windows of the convolution that is transposed slide over the gradient of this layer's output.
 void TransposedConvolution::backward_weight(Pass& pass, const Saved& saved) const {
   const ConstTensor gradient = saved.output_gradient;
   map_.add_weight_gradient(pass, gradient, saved.halo, saved.input, weight_->gradient);

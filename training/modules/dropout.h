@@ -1,6 +1,6 @@
-// Dropout (Srivastava et al. 2014) whose random numbers depend on the sample's number and the
-// element's index in it, not on the rank, the micro-batch or earlier draws: every layout drops the
-// same elements. No mask is kept; backward draws it again.
+// Dropout (Srivastava et al. 2014). Its random numbers depend on the sample's number and the
+// element's index in the sample, not on the rank, the micro-batch or earlier draws, so every layout
+// drops the same elements. No mask is kept: backward draws the same numbers again.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,11 @@ namespace tutti::training {
 
 class Dropout {
  public:
-  // `stream` distinguishes the dropouts of a model.
+  // Creates a dropout with probability `p`; `stream` distinguishes the dropouts of a model.
   Dropout(double p, uint64_t stream) : p_(p), stream_(stream) {}
 
-  // In place, on some rows of a tensor that has the micro-batch's samples one after the other.
+  // Drops elements of `values` in place: of the given rows of a tensor that has the micro-batch's
+  // samples one after the other.
   void forward(const Pass& pass, Tensor values, PartOf rows = {}) const {
     apply(pass, values, rows);
   }
@@ -40,7 +41,7 @@ class Dropout {
     });
   }
 
-  // Draws for elements that begin at index `first` of a sample's `of_a_sample` elements.
+  // Drops elements from index `first` on of sample `sample`, which has `of_a_sample` elements.
   void draw(const Pass& pass, Tensor values, uint64_t sample, int64_t of_a_sample,
             int64_t first) const {
     const uint64_t index =

@@ -1,5 +1,6 @@
-// One vector per token; the weight may be shared with the output layer (Press, Wolf 2017). If cut
-// over the tensor axis, each rank has some of the rows, and its output is a term of a sum.
+// The embedding: one vector per token. The output layer may share its weight (Press, Wolf 2017). If
+// it is sharded over the tensor axis, each rank has some of the rows, and its output is a term of a
+// sum.
 #pragma once
 
 #include <span>
@@ -18,19 +19,21 @@ class Embedding {
     ConstTensor output_gradient;
   };
 
-  // Parameter NAME.weight: rows x width, normal with the given deviation.
+  // Adds parameter NAME.weight: rows x width, normal with the given deviation. `is_cut`: shard it
+  // over the tensor axis.
   Embedding(ParameterTable& table, const std::string& name, int64_t rows, int64_t width,
             double deviation, bool is_cut = false);
 
   const Parameter* weight() const { return weight_; }
-  // output: one row per index; 0 for a row of another rank. Throws Error(invalid_argument) for an
-  // index out of range.
+  // Writes one row of `output` per index: 0 for a row that another rank has. Throws
+  // Error(invalid_argument) for an index out of range.
   void forward(std::span<const int32_t> indices, Tensor output, Saved& saved) const;
-  // Gradients of a repeated index are summed in the order of rows in float (f64: double).
+  // Adds the weight's gradient. Gradients of a repeated index are summed in the order of rows, in
+  // float (f64: double).
   void backward_weight(Pass& pass, const Saved& saved) const;
 
  private:
-  PartOf rows_;  // that this rank has
+  PartOf rows_;  // the rows that this rank has
   int64_t width_;
   const Parameter* weight_;
 };

@@ -18,18 +18,19 @@ class FactorRows {
  public:
   using Allocate = std::function<std::shared_ptr<std::byte[]>(size_t bytes)>;
 
-  // Rows are kept in `dtype`, in memory from `allocate`, which grows with the number of rows.
+  // Creates an empty list. Rows are stored in `dtype`, in memory from `allocate`, which grows with
+  // the number of rows.
   FactorRows(int64_t inputs, int64_t outputs, DType dtype, Allocate allocate);
 
-  // Appends the rows of both, which have equal numbers of rows.
+  // Appends the rows of both tensors, which have equal numbers of rows.
   void add(ConstTensor input, ConstTensor output_gradient);
-  // Keeps the memory for the next rows.
+  // Removes all rows, and keeps the memory for the next ones.
   void clear() { rows_ = 0; }
 
   int64_t rows() const { return rows_; }
   int64_t width() const { return inputs_ + outputs_; }
   DType dtype() const { return dtype_; }
-  // rows x (inputs + outputs); valid until the next add().
+  // Returns all rows, rows x (inputs + outputs); valid until the next add().
   ConstTensor all() const { return tensor(rows_); }
   int64_t bytes() const { return capacity_ * row_bytes(); }
 

@@ -1,4 +1,4 @@
-// Input of models of numbers (images, measurements).
+// Converts the input of models of numbers (images, measurements).
 #pragma once
 
 #include "training/core/pass.h"
@@ -6,10 +6,10 @@
 
 namespace tutti::training {
 
-// The micro-batch's features in the pass's type, samples x `width`, from its arena. Throws
-// Error(invalid_argument) if the data have another width.
+// Returns the micro-batch's features in the pass's type, samples x `width`, in memory from the
+// pass's arena. Throws Error(invalid_argument) if the data have another width.
 Tensor features_of(Pass& pass, int64_t width);
-// Likewise for images, of which each rank of a grid gets its tile.
+// Returns this rank's tiles of the micro-batch's images likewise.
 Tensor tile_of_features(Pass& pass, const ImageShape& image, const ImageGrid& grid);
 
 }  // namespace tutti::training

@@ -17,8 +17,8 @@ std::vector<int64_t> shape_of(const HeadNormOptions& options) {
   return {of_each ? options.head_size : options.heads * options.head_size};
 }
 
-// Gradients of a per-head gain are partial sums over ranks with other heads; in deterministic mode
-// backward_weight() sums them.
+// Returns the placement of the gain. Gradients of a per-head gain are partial sums over ranks with
+// other heads; in deterministic mode backward_weight() sums them.
 Placement placement_of(const HeadNormOptions& options) {
   if (!options.sum) return {};
   if (options.kind == HeadNormKind::all_heads) return {.cuts = {{Axis::tensor, 0}}};
@@ -32,7 +32,7 @@ HeadNorm::HeadNorm(ParameterTable& table, const std::string& name, const HeadNor
       gain_(table.add(name + ".weight", shape_of(options), {Initial::Kind::constant, 1},
                       placement_of(options))) {}
 
-// The columns of each slice on this rank.
+// Returns the columns of each slice on this rank.
 std::vector<Share> HeadNorm::columns() const {
   std::vector<Share> columns;
   const int64_t size = options_.head_size;
@@ -73,7 +73,7 @@ void HeadNorm::forward(Pass& pass, Saved& saved, Tensor output) const {
   scale_groups(saved.input, gain_->value, group(), saved.factors, output);
 }
 
-// With r = 1 / sqrt(mean of x^2): dx = r g dy - x r^3 (the mean of x g dy).
+// Computes dx = r g dy - x r^3 (the mean of x g dy), with r = 1 / sqrt(mean of x^2).
 Tensor HeadNorm::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
   const int64_t width = of_each() ? options_.head_size : options_.heads * options_.head_size;
   std::vector<double> more = sums(pass, output_gradient, saved.input, gain_->value);
@@ -111,7 +111,7 @@ void HeadNorm::backward_weight(Pass& pass, const Saved& saved) const {
     }
   }
   std::vector<double> sums = sum_of_lists(std::move(terms));
-  // Deterministic mode; otherwise the gradient stays a partial sum.
+  // Sums in deterministic mode; otherwise the gradient stays a partial sum.
   if (of_each() && options_.sum && options_.all_slices > 1) options_.sum(pass, Axis::tensor, sums);
   const ArenaScope scope(pass.arena);
   const Tensor values = pass.arena.take(value_type(pass.dtype), 1, gain_->gradient.size());

@@ -1,5 +1,5 @@
-// RMSNorm of attention's queries or keys before their rotation: per head (Qwen3), or over all heads
-// together (OLMoE; Henry et al.: Query-key normalization, 2020).
+// RMSNorm of attention's queries or keys before they are rotated: per head (Qwen3), or over all
+// heads together (OLMoE; Henry et al.: Query-key normalization, 2020).
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,30 @@ enum class HeadNormKind : uint8_t { none, each_head, all_heads };
 
 struct HeadNormOptions {
   HeadNormKind kind = HeadNormKind::each_head;
-  int64_t heads = 1;  // on all ranks
+  int64_t heads = 1;  // number of heads on all ranks together
   int64_t head_size = 1;
   double epsilon = 1e-6;
   Share own;            // the heads on this rank
   int first_slice = 0;  // deterministic mode: first of these heads' slices (core/slices.h)
   int slices = 1;
   int all_slices = 1;
-  SumOverAxis sum;  // null: this rank has all heads
+  SumOverAxis sum;  // sums over the ranks that share the heads; null: this rank has all heads
 };
 
 class HeadNorm {
  public:
   struct Saved {
-    Tensor input;  // rows x heads; owned by the caller
+    Tensor input;  // rows x heads; the caller owns its memory
     std::vector<double> factors;
     ConstTensor output_gradient;
   };
 
-  // Parameter NAME.weight: one head's gain, or all heads'.
+  // Adds parameter NAME.weight: the gain of one head, or of all heads.
   HeadNorm(ParameterTable& table, const std::string& name, const HeadNormOptions& options);
 
-  // Normalizes saved.input. The rows of `output` may have gaps.
+  // Normalizes saved.input into `output`, whose rows may have gaps.
   void forward(Pass& pass, Saved& saved, Tensor output) const;
-  // Returns the input's gradient; the gain's gradient may be deferred by the pass.
+  // Returns the input's gradient. The pass may defer the gain's gradient.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:

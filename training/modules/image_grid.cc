@@ -21,26 +21,26 @@ int64_t floor_of(int64_t a, int64_t b) {
 }
 int64_t ceiling_of(int64_t a, int64_t b) { return -floor_of(-a, b); }
 
-// Windows along one dimension.
+// The windows along one dimension.
 struct Line {
-  int64_t size;     // of the image
-  int64_t spanned;  // pixels
+  int64_t size;     // size of the image
+  int64_t spanned;  // number of pixels that a window spans
   int64_t stride;
   int64_t padding;
 
   int64_t start(int64_t output) const { return output * stride - padding; }
-  // Pixels of the image that windows of these outputs reach.
+  // Returns the pixels of the image that windows of these outputs read.
   Share reached(const Share& outputs) const {
     if (outputs.count == 0) return {0, 0};
     return overlap({0, size}, between(start(outputs.first), start(end_of(outputs) - 1) + spanned));
   }
-  // Those of `outputs` whose windows reach `pixels`.
+  // Returns those of `outputs` whose windows read some of `pixels`.
   Share reaching(const Share& pixels, const Share& outputs) const {
     if (pixels.count == 0) return {outputs.first, 0};
     const int64_t first = floor_of(pixels.first + padding - spanned, stride) + 1;
     return overlap(outputs, between(first, ceiling_of(end_of(pixels) + padding, stride)));
   }
-  // Those of `outputs` whose windows reach no other pixels of the image.
+  // Returns those of `outputs` whose windows read no other pixels of the image than `pixels`.
   Share inside(const Share& pixels, const Share& outputs) const {
     const int64_t first =
         pixels.first == 0 ? outputs.first : ceiling_of(pixels.first + padding, stride);
@@ -63,7 +63,7 @@ ImagePart all_samples(ConstTensor images, const Rectangle& where) {
   return {{0, images.rows}, where, {0, channels}};
 }
 
-// One row of the shared pixels of a sample: pixels x channels.
+// Returns one row of the shared pixels of a sample: pixels x channels.
 template <bool is_const>
 BasicTensor<is_const> row_of(BasicTensor<is_const> images, const ImagePart& part,
                              const ImagePart& shared, int64_t sample, int64_t row) {
@@ -76,7 +76,8 @@ BasicTensor<is_const> row_of(BasicTensor<is_const> images, const ImagePart& part
       .col_range(shared.channels.first - part.channels.first, shared.channels.count);
 }
 
-// Non-contiguous channels are copied pixel by pixel on the host: too few for a kernel call.
+// Copies pixels. Non-contiguous channels are copied pixel by pixel on the host, because they are
+// too few for a kernel call.
 void copy_pixels(ConstTensor from, Tensor to) {
   if (from.contiguous() && to.contiguous()) return copy(from, to);
   if (from.backend != nullptr || to.backend != nullptr) return copy_rows(from, to);
@@ -143,7 +144,7 @@ Rectangle TiledWindows::interior() const {
 }
 
 int64_t bytes_of_halos(std::span<const TiledWindows* const> layers, int64_t samples, DType type) {
-  std::map<int64_t, int64_t> buffers;  // by size in values
+  std::map<int64_t, int64_t> buffers;  // key: size in values
   for (const TiledWindows* const layer : layers) {
     std::map<int64_t, int64_t> own;
     for (const auto* const pieces : {&layer->received, &layer->sent}) {

@@ -1,7 +1,7 @@
 // Images divided over a grid of ranks, each of which has a tile of every image (spatial
 // parallelism; Jin et al.: Spatial parallelism in CNN training, 2018; Dryden et al., IPDPS 2019).
-// Windows at the edge of a tile reach into neighbours' tiles: the pixels needed from there are the
-// halo.
+// Windows at the edge of a tile reach into neighbours' tiles. The pixels that they need from there
+// are the halo.
 //
 //   +------+------+      rank 0's tile, and its halo: columns of rank 1's tile, rows of rank 2's,
 //   | 0   :|: 1   |      and the corner of rank 3's
@@ -42,7 +42,7 @@ struct Rectangle {
 
 Rectangle intersection(const Rectangle& a, const Rectangle& b);
 
-// A grid of ranks, row by row, and this rank's number in it.
+// A grid of ranks, numbered row by row, and this rank's number in it.
 struct ImageGrid {
   GridShape shape = {};
   int rank = 0;
@@ -57,43 +57,45 @@ struct ImageGrid {
             even_share(whole.width, of_rank % shape.columns, shape.columns)};
   }
   Rectangle tile(const ImageShape& whole) const { return tile(whole, rank); }
-  // Shape of this rank's tile.
+  // Returns the shape of this rank's tile.
   ImageShape own(const ImageShape& whole) const { return tile(whole).shape(whole.channels); }
 };
 
-// Pixels of one rank's tile that another rank's windows reach.
+// Pixels of one rank's tile that another rank's windows need.
 struct HaloPiece {
-  int rank = 0;  // of the grid
+  int rank = 0;  // rank of the grid from or to which they are sent
   Rectangle where;
 };
 
-// The windows of a layer over divided images, for one rank: it computes the outputs in its own tile
-// of the output image.
+// The windows of a layer over divided images, for one rank, which computes the outputs in its own
+// tile of the output image.
 struct TiledWindows {
-  ImageShape input;  // of the whole image
+  ImageShape input;  // shape of the whole input image
   Window window;
-  Rectangle outputs;                // this rank's
-  Rectangle own;                    // this rank's tile of the input
-  Rectangle needed;                 // pixels of the input that windows of its outputs reach
-  std::vector<HaloPiece> received;  // in forward, by rank; backward sends their gradients back
+  Rectangle outputs;  // this rank's tile of the output
+  Rectangle own;      // this rank's tile of the input
+  Rectangle needed;   // pixels of the input that the windows of its outputs read
+  // halo pixels that forward receives, by rank; backward sends their gradients back
+  std::vector<HaloPiece> received;
   std::vector<HaloPiece> sent;
 
-  // `output`: the shape of the whole output.
+  // Computes the tiles and halos. `output`: the shape of the whole output.
   TiledWindows(const ImageGrid& grid, const ImageShape& input, const Window& window,
                const ImageShape& output);
 
-  // The pixels that windows of these outputs reach.
+  // Returns the pixels that windows of these outputs read.
   Rectangle reached(const Rectangle& outputs) const;
-  // Those of this rank's outputs whose windows reach only its own tile, or the padding.
+  // Returns those of this rank's outputs whose windows read only its own tile, or padding.
   Rectangle interior() const;
 };
 
-// Bytes of the halo buffers of several layers of one type, which run one after the other: of each
-// size, the maximum number that a layer needs at once (parallel/buffer_pool.h).
+// Returns the bytes of the halo buffers of several layers of one type, which run one after the
+// other: for each size of buffer, the maximum number that a layer needs at once
+// (parallel/buffer_pool.h).
 int64_t bytes_of_halos(std::span<const TiledWindows* const> layers, int64_t samples, DType type);
 
 // Some windows over a part of the image, for kernels: `input` is the part that windows of `outputs`
-// reach. Pixels outside of it count as padding.
+// read. Pixels outside of it count as padding.
 struct WindowPart {
   Rectangle input;
   Rectangle outputs;
@@ -101,11 +103,11 @@ struct WindowPart {
   bool empty() const { return input.empty() || outputs.empty(); }
   WindowTile tile(const Window& window) const;
 };
-// All windows of the rank's outputs that reach `input`, a part of the image.
+// Returns all windows of the rank's outputs that read pixels of `input`, a part of the image.
 WindowPart part_on(const TiledWindows& windows, const Rectangle& input);
 
-// Some channels of some pixels of some images of a micro-batch, in memory as samples x pixels x
-// channels, contiguous, like kernels/image.h.
+// Some channels of some pixels of some images of a micro-batch. In memory they are samples x pixels
+// x channels, contiguous, as in kernels/image.h.
 struct ImagePart {
   Share samples;
   Rectangle where;
@@ -115,9 +117,9 @@ struct ImagePart {
 };
 ImagePart intersection(const ImagePart& a, const ImagePart& b);
 
-// Copies the intersection of the two parts from one tensor to the other.
+// Copies the pixels and channels that both parts have from one tensor to the other.
 void copy_shared(ConstTensor from, const ImagePart& from_part, Tensor to, const ImagePart& to_part);
-// Copy, or add, the pixels in both rectangles, for all samples and channels.
+// Copy, or add, the pixels that are in both rectangles, for all samples and channels.
 void copy_shared(ConstTensor from, const Rectangle& from_where, Tensor to,
                  const Rectangle& to_where);
 void add_shared(ConstTensor from, const Rectangle& from_where, Tensor to,

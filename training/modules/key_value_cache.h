@@ -1,4 +1,4 @@
-// Keys and values of earlier tokens, so that each further token costs one row of computation.
+// Keys and values of earlier tokens, so that generating a token computes only one row.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tutti::training {
 
-// Holds one sequence of at most `context` tokens, for all layers of a model.
+// The cache of one sequence of at most `context` tokens, for all layers of a model.
 class KeyValueCache {
  public:
   explicit KeyValueCache(int64_t context)
@@ -19,8 +19,8 @@ class KeyValueCache {
   struct Layer {
     Tensor keys, values;
   };
-  // The cache of the layer with this address, initially zeros. Type and width must be the same at
-  // each call.
+  // Returns the cache of the layer with address `layer`, initially zeros. Type and width must be
+  // the same at each call for a layer.
   const Layer& of(const void* layer, DType type, int64_t width) {
     const auto [at, is_new] = layers_.try_emplace(layer);
     if (is_new) at->second = {zeros(type, width), zeros(type, width)};
@@ -28,7 +28,7 @@ class KeyValueCache {
   }
 
  private:
-  static constexpr int64_t kTogether = 128;  // attention's block of keys
+  static constexpr int64_t kTogether = 128;  // number of keys in a block of attention
 
   Tensor zeros(DType type, int64_t width) {
     const Tensor tensor = arena_.take(type, rows_, width);

@@ -13,9 +13,9 @@
 namespace tutti::training {
 namespace {
 
-constexpr int64_t kRowsOfASum = 256;  // rows whose terms fit into a core's cache
+constexpr int64_t kRowsOfASum = 256;  // number of rows whose terms fit into a core's cache
 
-// The ranks that share the layer, and this rank's number.
+// The ranks that share the layer, and this rank's index among them.
 struct Sharers {
   int ranks = 1;
   int place = 0;
@@ -46,8 +46,7 @@ Placement place_of_weight(const ParameterTable& table, const LinearOptions& opti
   return placement;
 }
 
-// term(i, tensor) writes term first + i of the sum; sums `count` of them in the order of
-// core/slices.h.
+// Sums `count` terms in the order of core/slices.h. term(i, tensor) writes term first + i.
 template <typename Term>
 void sum_of_terms(Arena& arena, int first, int count, Tensor sum, const Term& term) {
   if (count == 1) {
@@ -62,8 +61,8 @@ void sum_of_terms(Arena& arena, int first, int count, Tensor sum, const Term& te
   add(sum, other, sum);
 }
 
-// term(first row, rows, i, tensor) writes some rows of term i; sums `count` terms a few rows at a
-// time.
+// Sums `count` terms a few rows at a time. term(first row, rows, i, tensor) writes some rows of
+// term i.
 template <typename Term>
 void sum_of_products(Arena& arena, int count, Tensor sum, const Term& term) {
   for (int64_t row = 0; row < sum.rows; row += kRowsOfASum) {
@@ -73,7 +72,8 @@ void sum_of_products(Arena& arena, int count, Tensor sum, const Term& term) {
   }
 }
 
-// Calls compute(rows) for all rows, part by part if `turns` wants it, and notifies `turns`.
+// Calls compute(rows) for all rows, part by part if `turns` has parts, and notifies `turns` of each
+// part.
 template <typename Compute>
 void for_each_turn(Tensor result, RowsInTurn* turns, const Compute& compute) {
   if (turns == nullptr || turns->parts().empty()) return compute(Share{0, result.rows});
@@ -97,7 +97,7 @@ Linear::Linear(ParameterTable& table, const std::string& name, int64_t inputs, i
              table.add(name + ".weight", {outputs, inputs},
                        {Initial::Kind::normal, options.deviation}, place_of_weight(table, options)),
              inputs, outputs, options) {
-  // `weight_` was the last parameter added.
+  // Marks `weight_`, which was the last parameter added.
   table.mark_dense();
   if (!options.keeps_precision) table.mark_quantizable();
   stream_ = table.specs().back().stream();

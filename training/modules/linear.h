@@ -1,23 +1,23 @@
-// y = x W^T + b, with W as (outputs x inputs).
+// A dense layer: y = x W^T + b, where W is outputs x inputs.
 //
-// W may be cut over the ranks of the tensor axis: by outputs, so that each rank computes some of
-// them, or by inputs, so that each rank computes a term of the sum y. A layer cut by outputs and a
-// next one cut by inputs need no communication in between (Shoeybi et al.: Megatron-LM, 2019,
-// section 3).
+// W may be sharded over the ranks of the tensor axis: by outputs, so that each rank computes some
+// of them, or by inputs, so that each rank computes a term of the sum y. A layer sharded by outputs
+// and a next one sharded by inputs need no communication in between (Shoeybi et al.: Megatron-LM,
+// 2019, section 3).
 //
 //            cut by outputs                     cut by inputs
 //   x  ----> [ W_0 ] ----> y_0                  x_0 ----> [ W_0 ] ----> part of y
 //   x  ----> [ W_1 ] ----> y_1                  x_1 ----> [ W_1 ] ----> part of y
 //   backward: parts of dx                       backward: dx_0, dx_1
 //
-// The layer does not sum over ranks: the caller adds the terms up (parallel/convert_layout.h). In
-// deterministic mode (Pass::slices) each slice of the cut dimension is a product of its own, and a
+// The layer does not sum over ranks; the caller sums the terms (parallel/convert_layout.h). In
+// deterministic mode (Pass::slices) each slice of the cut dimension is a separate product, and a
 // term has the type of sums.
 //
 // With PassContext::gemm_format the operands of all three products (output, input gradient, weight
 // gradient) are rounded to that format (kernels/quantized_gemm.h), those of each slice separately.
-// In deterministic mode the values are therefore the same for any cut; otherwise blocks and scales
-// are those of a rank's part.
+// In deterministic mode the rounded values are therefore the same for any cut. Otherwise blocks and
+// scales are those of a rank's part.
 #pragma once
 
 #include <cstdint>
@@ -38,33 +38,35 @@ enum class LinearCut : uint8_t {
   none,
   by_outputs,
   by_inputs,
-  // Deterministic mode: each tensor rank has the whole weight and computes all outputs, but only a
-  // term of the input's gradient, as if the weight were cut by outputs. The parameters' gradients
-  // are whole.
+  // For deterministic mode: each tensor rank has the whole weight and computes all outputs, but
+  // only a term of the input's gradient, as if the weight were sharded by outputs. The parameters'
+  // gradients are complete.
   replicated,
 };
 
 struct LinearOptions {
   bool bias = true;
-  double deviation = 0.02;  // of initial weights; the bias starts at 0
+  double deviation = 0.02;  // standard deviation of initial weights; the bias starts at 0
   LinearCut cut = LinearCut::none;
-  // Sizes of packed outputs, each cut by itself: queries, keys and values. Empty: one.
+  // Sizes of packed outputs (queries, keys and values), each of which is sharded separately. Empty:
+  // the outputs are one part.
   std::vector<int64_t> parts = {};
-  // Instead of a cut: each tensor rank has the whole weight and computes these of its outputs,
-  // possibly overlapping other ranks'. The parameters' gradients are then terms of sums over these
-  // ranks.
+  // Set instead of sharding: each tensor rank has the whole weight and computes these of its
+  // outputs, which may overlap other ranks'. The parameters' gradients are then terms of sums over
+  // these ranks.
   std::optional<Share> chosen = {};
-  // Computes products in the activations' type in spite of Pass::gemm_format: routers and output
-  // layers.
+  // True: computes products in the activations' type, ignoring Pass::gemm_format; for routers and
+  // output layers.
   bool keeps_precision = false;
-  // The only rank that has the parameters. If it is one of the tensor ranks, nothing is cut.
+  // The only rank that has the parameters, if there is one. If it is one of the tensor ranks,
+  // nothing is sharded.
   SoleOwner owner = {};
 };
 
-// The BitsOf of a pass's products: in deterministic mode, bits must not depend on the cut.
+// Returns the BitsOf of a pass's products: in deterministic mode, bits must not depend on the cut.
 BitsOf bits_of(const Pass& pass);
 
-// Type of a term of a sum over tensor ranks, for activations of type `type`.
+// Returns the type of a term of a sum over tensor ranks, for activations of type `type`.
 DType type_of_parts(const Pass& pass, DType type);
 
 class Linear {
@@ -72,33 +74,38 @@ class Linear {
   struct Saved {
     ConstTensor input;
     ConstTensor output_gradient;
-    int source = 0;  // rank of the micro-batch (Parameter::gradient_of)
+    int source = 0;  // rank that computed the micro-batch (Parameter::gradient_of)
   };
 
-  // Parameters NAME.weight and NAME.bias, with the shapes of the whole layer. Throws
+  // Adds parameters NAME.weight and NAME.bias, with the shapes of the whole layer. Throws
   // Error(invalid_argument) if `parts` do not add up to the outputs.
   Linear(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
          const LinearOptions& options = {});
-  // A layer without bias that uses another module's weight (tied embeddings), cut as `options` say.
+  // Creates a layer without bias that uses another module's weight (tied embeddings), sharded as in
+  // `options`.
   Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, int64_t outputs,
          const LinearOptions& options = {});
 
-  int64_t outputs() const { return outputs_; }  // on this rank
-  // Ranges of inputs that each yield one term of the sum, for a layer that is cut by inputs.
+  int64_t outputs() const { return outputs_; }  // number of outputs on this rank
+  // Returns the ranges of inputs that each yield one term of the sum, for a layer that is sharded
+  // by inputs.
   std::vector<Share> input_slices(const Pass& pass) const;
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // `output`: rows x outputs, owned by the caller; of type_of_parts() if the layer is cut by
-  // inputs. `turns` (null: all rows at once) is notified of completed rows.
+  // Computes `output`: rows x outputs, in the caller's memory; of type_of_parts() if the layer is
+  // sharded by inputs. `turns`, if not null, divides the rows into parts and is notified as each
+  // part is complete.
   void forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output,
                RowsInTurn* turns = nullptr) const;
-  // The result has type_of_parts() if the layer is cut by outputs.
+  // Returns the input's gradient, of type_of_parts() if the layer is sharded by outputs.
   Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved) const;
-  // Both; the weights' gradients may be deferred by the pass. `saved` must stay in place until
-  // then. `turns` is notified of completed rows of the input gradient.
+  // Returns the input's gradient and computes the weights' gradients, which the pass may defer.
+  // `saved` must keep its address until they are computed. `turns` is notified of completed rows of
+  // the input gradient.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                   RowsInTurn* turns = nullptr) const;
-  // Likewise for several layers with one input and equal cuts: sums their input gradients.
+  // The arguments of backward for one of several layers that have the same input and equal cuts:
+  // their input gradients are summed.
   struct Backward {
     const Linear* layer;
     ConstTensor output_gradient;
@@ -109,7 +116,8 @@ class Linear {
   static Tensor backward(Pass& pass, std::span<const Backward> layers, RowsInTurn* turns = nullptr);
 
  private:
-  // Ranges of slice `slice` in this rank's part of the cut dimension, one for each packed part.
+  // Returns the ranges of slice `slice` in this rank's part of the cut dimension, one for each
+  // packed part.
   std::vector<Share> slice_of(const Pass& pass, int slice) const;
   int own_slices(const Pass& pass) const { return pass.slices / ranks_; }
   int first_slice(const Pass& pass) const { return place_ * own_slices(pass); }
@@ -119,11 +127,13 @@ class Linear {
   bool cuts_inputs(const Pass& pass) const {
     return pass.slices > 1 && cut_ == LinearCut::by_inputs;
   }
-  // Numbers the packed parts of all slices.
+  // Returns the number of packed part `part` of slice `slice`, among the packed parts of all
+  // slices.
   int64_t number_of(int slice, size_t part) const {
     return slice * static_cast<int64_t>(parts_.size()) + static_cast<int64_t>(part);
   }
-  // body(part, number): `number` is the same on whichever rank computes with the part.
+  // Calls body(part, number) for each slice; `number` is the same on whichever rank computes the
+  // part.
   template <typename Body>
   void for_each_slice(const Pass& pass, const Body& body) const;
   // A part of the output gradient: some outputs of rows from `first_row` on.
@@ -133,45 +143,48 @@ class Linear {
     int64_t first_row = 0;
   };
   std::vector<GradientPart> parts_of_slice(const Pass& pass, int slice) const;
-  // Adds to `gradient`, or writes to it, the contribution of some outputs of this layer. `rows`:
-  // rows of the output gradient, with all outputs.
+  // Writes the contribution of some outputs of this layer to `gradient`, or adds it. `rows`: rows
+  // of the output gradient, with all outputs.
   void add_input_gradient(const Pass& pass, ConstTensor rows, const GradientPart& part,
                           Tensor gradient, GemmMode mode) const;
 
   struct Product {
     OperandKind a = OperandKind::activation;
     OperandKind b = OperandKind::weight;
-    int64_t part = 0;  // of the output gradient; each part has its own random numbers
+    // number of the part of the output gradient; each part has its own random numbers
+    int64_t part = 0;
     int64_t first_row = 0;
 
     bool is_weight_gradient() const { return b == OperandKind::activation; }
   };
-  // Multiplies in the pass's format.
+  // Multiplies matrices in the pass's format.
   void multiply(const Pass& pass, const Product& product, ConstTensor a, Transpose transpose_a,
                 ConstTensor b, Transpose transpose_b, Tensor c, GemmMode mode = GemmMode::overwrite,
                 ConstTensor bias = {}) const;
   void add_weight_gradient(const Pass& pass, int64_t part, ConstTensor output_gradient,
                            ConstTensor input, Tensor gradient) const;
-  // The number of this rank's output gradient without slices. Tensor ranks with the same output
-  // gradient round it alike.
+  // Returns the number of this rank's output gradient if there are no slices. Tensor ranks with the
+  // same output gradient round it in the same way.
   int64_t own_part() const { return cut_ == LinearCut::by_outputs ? place_ : 0; }
 
-  // The rows of the weight, or of its gradient, for this rank's outputs; likewise of the bias.
+  // Return the rows of the weight or of its gradient that belong to this rank's outputs, and the
+  // same columns of the bias.
   Tensor rows_of(const Tensor& weight) const { return weight.row_range(first_output_, outputs_); }
   Tensor columns_of(const Tensor& bias) const { return bias.col_range(first_output_, outputs_); }
 
-  int64_t inputs_;  // on this rank, like outputs_
+  int64_t inputs_;  // number on this rank, as in outputs_
   int64_t outputs_;
-  int64_t first_output_ = 0;  // in this rank's part of the weight
+  int64_t first_output_ = 0;  // first of this rank's outputs in its part of the weight
   LinearCut cut_;
-  std::vector<int64_t> parts_;  // of the cut dimension, on all ranks
+  // sizes of the packed parts of the cut dimension, on all ranks together
+  std::vector<int64_t> parts_;
   int ranks_;
   int place_;
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
-  bool adds_bias_ = true;  // only one rank's term of a sum includes the bias
+  bool adds_bias_ = true;  // false if another rank's term of the sum includes the bias
   bool keeps_precision_;
-  uint64_t stream_ = 0;  // of random numbers
+  uint64_t stream_ = 0;  // stream of random numbers
 };
 
 }  // namespace tutti::training

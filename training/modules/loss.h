@@ -1,5 +1,5 @@
-// Loss of the last unit of a classifier or language model: softmax cross-entropy of the logits with
-// the micro-batch's targets.
+// The loss of a classifier's or language model's last unit: softmax cross-entropy of the logits
+// with the micro-batch's targets.
 #pragma once
 
 #include <span>
@@ -10,13 +10,13 @@
 
 namespace tutti::training {
 
-// Keeps state for backward: one object per micro-batch in flight.
+// Computes the loss, and keeps state for backward: each micro-batch in flight needs its own object.
 class LossPart {
  public:
   // Sets pass.loss if the micro-batch has targets. Returns the logits, which backward overwrites.
   Tensor forward(Pass& pass, Tensor logits) { return forward(pass, logits, pass.batch->targets); }
-  // Likewise with other targets than the micro-batch's, one per row of logits, in memory that must
-  // live until backward is done.
+  // Does the same with other targets than the micro-batch's, one per row of logits. Their memory
+  // must live until backward is done.
   Tensor forward(Pass& pass, Tensor logits, std::span<const int32_t> targets) {
     logits_ = logits;
     targets_ = targets;
@@ -31,8 +31,8 @@ class LossPart {
     return logits;
   }
 
-  // Writes pass.loss_scale * d(sum of losses)/dlogits over the logits. For a micro-batch of weight
-  // 0 it writes 0: a product with 0 would keep NaNs.
+  // Overwrites the logits by pass.loss_scale * d(sum of losses)/dlogits. For a micro-batch of
+  // weight 0 writes 0, because a product with 0 would keep NaNs.
   Tensor backward(Pass& pass) const {
     if (pass.weightless()) {
       zero(logits_);

@@ -21,7 +21,7 @@ MlpOptions named(MlpOptions options) {
   return options;
 }
 
-// SwiGLU: gate and up are the halves of one contiguous tensor.
+// Returns a half of one contiguous tensor, which contains gate and up of SwiGLU.
 Tensor half(Tensor both, int64_t which) {
   return both.row_range(which * both.rows / 2, both.rows / 2);
 }
@@ -85,7 +85,8 @@ Tensor Mlp::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
   return backward_hidden(pass, out_.backward(pass, output_gradient, saved.out), saved, turns);
 }
 
-// Sums products of activations and their gradients; in deterministic mode slice by slice.
+// Writes the gradients of weights: sums of products of activations and their gradients, in
+// deterministic mode slice by slice.
 void Mlp::weigh_gradients(const Pass& pass, ConstTensor active, ConstTensor active_gradient,
                           std::span<double> gradients) const {
   const std::vector<Share> slices = out_.input_slices(pass);
@@ -97,8 +98,8 @@ void Mlp::weigh_gradients(const Pass& pass, ConstTensor active, ConstTensor acti
   std::ranges::copy(sum_of_lists(std::move(terms)), gradients.begin());
 }
 
-// With activation a, weight w and output o = W a of a row: the gradient of w is dot(g, o) for the
-// gradient g of the row w o, which equals dot(W^T g, a).
+// With activation a, weight w and output o = W a of a row, let g be the gradient of the row w o.
+// The gradient of w is dot(g, o), which equals dot(W^T g, a).
 Tensor Mlp::backward(Pass& pass, ConstTensor output_gradient, const RowWeights& rows,
                      Saved& saved) const {
   const Tensor active_gradient = out_.backward_input(pass, output_gradient, saved.out);

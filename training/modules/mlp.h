@@ -1,6 +1,6 @@
 // The transformer's feed-forward network: Linear, GELU, Linear (GPT-2), or SwiGLU (Shazeer 2020).
-// Hidden values are cut over the tensor axis; the results of forward and backward are each rank's
-// term of a sum (linear.h).
+// Hidden values are sharded over the tensor axis; forward and backward return each rank's term of a
+// sum (linear.h).
 #pragma once
 
 #include <optional>
@@ -19,17 +19,18 @@ struct MlpOptions {
   int64_t hidden = 0;
   MlpKind kind = MlpKind::gelu;
   bool bias = true;
-  // Names of the layers: of c_fc and c_proj, or of gate, up and down. Empty: c_fc and c_proj
+  // Names of the layers: those of c_fc and c_proj, or of gate, up and down. Empty: c_fc and c_proj
   // (SwiGLU: w_gate, w_up and w_down).
   std::vector<std::string> names = {};
   double output_deviation = 0.02;
-  SoleOwner owner = {};  // LinearOptions::owner
+  SoleOwner owner = {};  // see LinearOptions::owner
 };
 
-// Weights of the rows' outputs, for callers that add up weighted outputs (models/mixture.h).
+// Weights by which the rows of the output are multiplied, for callers that sum weighted outputs
+// (models/mixture.h).
 struct RowWeights {
   std::span<const double> weights;
-  // Written by backward: the gradient of each weight; a term of it if tensor ranks share the hidden
+  // Backward writes the gradient of each weight here: a term of it if tensor ranks share the hidden
   // values.
   std::span<double> gradients;
 };
@@ -37,31 +38,32 @@ struct RowWeights {
 class Mlp {
  public:
   struct Saved {
-    Linear::Saved in;  // c_fc, or the gate
-    Linear::Saved up;  // SwiGLU only
+    Linear::Saved in;  // c_fc, or the gate of SwiGLU
+    Linear::Saved up;  // used by SwiGLU only
     Tensor before;     // rows x hidden (SwiGLU: gate, then up)
     Linear::Saved out;
 
     void set_source(int source) { in.source = up.source = out.source = source; }
   };
 
-  // Parameters NAME.LAYER.
+  // Adds parameters NAME.LAYER.
   Mlp(ParameterTable& table, const std::string& name, const MlpOptions& options);
 
-  // Forward in three steps, as in SelfAttention. `before` is rows x before_width().
+  // Runs the first step of forward, which has three as in SelfAttention: writes `before`, which is
+  // rows x before_width().
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const;
   // Computes the last layer's input from `before` and sets saved.out.input.
   void activate(Pass& pass, Saved& saved) const;
-  // `output`: rows x width, of type_of_parts() (linear.h).
+  // Computes `output`: rows x width, of type_of_parts() (linear.h).
   void finish(Pass& pass, Saved& saved, Tensor output, RowsInTurn* turns = nullptr) const;
   int64_t before_width() const;
 
   void set_input(Saved& saved, ConstTensor input) const;
-  // Requires the input and the activation.
+  // Returns the input's gradient. The input and the result of activate() must be available.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                   RowsInTurn* turns = nullptr) const;
-  // Likewise for weighted rows, in layers without biases; output_gradient is that of the sum of
-  // weighted rows.
+  // Runs backward for weighted rows, in layers without biases; `output_gradient` is that of the sum
+  // of weighted rows.
   Tensor backward(Pass& pass, ConstTensor output_gradient, const RowWeights& rows,
                   Saved& saved) const;
 
@@ -70,7 +72,7 @@ class Mlp {
                        std::span<double> gradients) const;
   Tensor backward_hidden(Pass& pass, Tensor active_gradient, Saved& saved, RowsInTurn* turns) const;
 
-  MlpOptions options_;  // hidden: on this rank
+  MlpOptions options_;  // its `hidden` is the number on this rank
   Linear in_;
   std::optional<Linear> up_;
   Linear out_;

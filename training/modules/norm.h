@@ -18,8 +18,8 @@ class Norm {
     ConstTensor output_gradient;
   };
 
-  // Parameters NAME.weight (1 at the start) and, for layer normalization, NAME.bias (0).
-  // `placement`: of the parameters, if a rank has only some of the rows.
+  // Adds parameters NAME.weight (initially 1) and, for layer normalization, NAME.bias (0).
+  // `placement` is that of the parameters, if a rank has only some of the rows.
   Norm(ParameterTable& table, const std::string& name, int64_t width, NormKind kind,
        double epsilon = 1e-5, const Placement& placement = {});
 
@@ -27,11 +27,11 @@ class Norm {
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved) const;
-  // Adds the gradients of some of the rows to `gain` and `bias`, shaped like the parameters.
+  // Adds the gradients of some of the rows to `gain` and `bias`, which have the parameters' shapes.
   void add_gradients(Pass& pass, const Saved& saved, const Share& rows, Tensor gain,
                      Tensor bias) const;
   const Parameter& gain() const { return *gain_; }
-  const Parameter* bias() const { return bias_; }  // null: none
+  const Parameter* bias() const { return bias_; }  // null for RMSNorm
 
  private:
   int64_t width_;

@@ -107,7 +107,7 @@ Tensor Pooling::backward(Pass& pass, ConstTensor output_gradient, const Saved& s
   return is_all ? pixels : scattered(pass, pixels);
 }
 
-// One window of the size of the whole image, of which this rank has a part.
+// One window has the size of the whole image, of which this rank has a part.
 GlobalAverage::GlobalAverage(const ImageShape& input, const ImageGrid& grid)
     : shape_{.input = grid.own(input),
              .window = {.height = input.height, .width = input.width},

@@ -1,5 +1,5 @@
 // Max and average pooling of images (kernels/image.h: NHWC), without parameters. Images may be
-// divided over a grid of ranks (image_grid.h): then activations are those of this rank's tile.
+// divided over a grid of ranks (image_grid.h); activations are then those of this rank's tile.
 #pragma once
 
 #include "training/core/pass.h"
@@ -13,15 +13,15 @@ enum class PoolingKind { max, average };
 class Pooling {
  public:
   struct Saved {
-    Tensor places;  // max: positions of the largest values
+    Tensor places;  // max pooling: positions of the largest values
   };
 
-  // `input`: shape of whole images. Throws Error(invalid_argument) for windows that do not fit, for
-  // dilated ones, and for max windows of more than 256 pixels.
+  // Creates the pooling. `input`: shape of whole images. Throws Error(invalid_argument) for windows
+  // that do not fit, for dilated ones, and for max windows of more than 256 pixels.
   Pooling(PoolingKind kind, const ImageShape& input, const Window& window,
           const Spatial& spatial = {});
 
-  // Shape of whole images.
+  // Returns the shape of whole images after pooling.
   ImageShape output() const { return {height_, width_, windows_.input.channels}; }
   int64_t output_size() const { return windows_.outputs.shape(windows_.input.channels).size(); }
   const TiledWindows& windows() const { return windows_; }
@@ -29,28 +29,28 @@ class Pooling {
   Tensor backward(Pass& pass, ConstTensor output_gradient, const Saved& saved) const;
 
  private:
-  // This rank's windows over the pixels that they reach.
+  // Returns this rank's windows over the pixels that they read.
   PoolingShape shape() const;
-  // The pixels that its windows reach, from its own tile and the halo.
+  // Returns the pixels that this rank's windows read, from its own tile and the halo.
   ConstTensor gathered(Pass& pass, ConstTensor own) const;
-  // The gradient of its own tile, given that of the pixels that its windows reach.
+  // Returns the gradient of this rank's tile, given that of the pixels that the windows read.
   Tensor scattered(Pass& pass, ConstTensor needed) const;
 
   PoolingKind kind_;
-  int64_t height_, width_;  // of the whole output
+  int64_t height_, width_;  // size of the whole output
   Spatial spatial_;
   TiledWindows windows_;
 };
 
-// Global average pooling: the mean of each channel over the image. For images divided over a grid,
-// this rank's term of the sum.
+// Global average pooling: the mean of each channel over the image. If images are divided over a
+// grid, each rank computes its term of the sum.
 class GlobalAverage {
  public:
   explicit GlobalAverage(const ImageShape& input, const ImageGrid& grid = {});
 
-  // Returns samples x channels.
+  // Returns the means, samples x channels.
   Tensor forward(Pass& pass, ConstTensor input) const;
-  // `output_gradient`: of the whole sum.
+  // Returns the input's gradient; `output_gradient` is that of the whole sum.
   Tensor backward(Pass& pass, ConstTensor output_gradient) const;
 
  private:

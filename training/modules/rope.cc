@@ -33,7 +33,7 @@ void check(int64_t head_size, const RopeOptions& options) {
   }
   if (options.scaling == RopeScaling::llama3 &&
       !(options.low_turns > 0 && options.high_turns > options.low_turns)) {
-    refuse("the turns that are slow and fast", options.low_turns);
+    refuse("a low frequency factor, relative to the high one, of", options.low_turns);
   }
 }
 

@@ -13,18 +13,18 @@ namespace tutti::training {
 // Scaling of the rotations for long contexts (Hugging Face's rope_scaling).
 enum class RopeScaling {
   none,
-  linear,   // all frequencies / `factor` (Chen et al.: Extending context window, 2023)
-  dynamic,  // a larger base if `context` exceeds `original_context` (NTK-aware)
-  llama3,   // low frequencies / `factor`, high ones unchanged, interpolated in between
+  linear,   // divides all frequencies by `factor` (Chen et al.: Extending context window, 2023)
+  dynamic,  // uses a larger base if `context` exceeds `original_context` (NTK-aware)
+  llama3,   // divides low frequencies by `factor`, keeps high ones, interpolates in between
 };
 
 struct RopeOptions {
   double base = 10000;
   RopeScaling scaling = RopeScaling::none;
   double factor = 1;
-  int64_t original_context = 0;  // for dynamic and llama3
-  // llama3: low_freq_factor and high_freq_factor. A pair has low frequency if it makes fewer than
-  // `low_turns` turns over the original context, high frequency if more than `high_turns`.
+  int64_t original_context = 0;  // context length of pretraining; used by dynamic and llama3
+  // llama3: low_freq_factor and high_freq_factor. A pair's frequency is low if it makes fewer than
+  // `low_turns` turns over the original context, and high if it makes more than `high_turns`.
   double low_turns = 1;
   double high_turns = 4;
   bool operator==(const RopeOptions&) const = default;
@@ -32,8 +32,8 @@ struct RopeOptions {
 
 class Rope {
  public:
-  // For positions below `context`. Throws Error(invalid_argument) for an odd head_size, and for
-  // invalid factors and bases.
+  // Computes the rotations of positions below `context`. Throws Error(invalid_argument) for an odd
+  // head_size, and for invalid factors and bases.
   Rope(int64_t context, int64_t head_size, const RopeOptions& options = {});
 
   // Rotates, in place, the first `heads` heads of each row. Each sample has `context` rows; its
@@ -41,7 +41,7 @@ class Rope {
   void rotate(Tensor rows, int64_t heads, int64_t context, int64_t first = 0) const {
     turn(rows, heads, context, first, 1);
   }
-  // Backward: the transpose of a rotation is its inverse.
+  // Does backward: the inverse rotation, because the transpose of a rotation is its inverse.
   void rotate_back(Tensor rows, int64_t heads, int64_t context, int64_t first = 0) const {
     turn(rows, heads, context, first, -1);
   }
@@ -51,7 +51,7 @@ class Rope {
 
   int64_t context_;
   int64_t head_size_;
-  std::vector<float> table_;  // for each position head_size / 2 cosines, then the sines
+  std::vector<float> table_;  // for each position head_size / 2 cosines, then as many sines
   std::vector<double> table_f64_;
 };
 

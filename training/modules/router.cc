@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kBalanceLoss = "balance_loss";
 constexpr const char* kZLoss = "z_loss";
 constexpr double kLeastSum = 1e-20;                    // avoids division by 0
-constexpr uint64_t kJitterStream = uint64_t{1} << 32;  // does not collide with dropout's streams
+constexpr uint64_t kJitterStream = uint64_t{1} << 32;  // does not coincide with dropout's streams
 
 RouterOptions checked(RouterOptions options) {
   const auto refuse = [](const std::string& what, const char* option, const std::string& remedy) {
@@ -63,7 +63,7 @@ int64_t positions_of(const MicroBatch& batch, int64_t tokens) {
   return batch.positions > 0 ? batch.positions : tokens / batch.samples;
 }
 
-// Marks each sample's choices beyond `most` per expert; `numbers` as in Router::drop().
+// Returns true for each sample's choices beyond `most` per expert; `numbers` as in Router::drop().
 std::vector<bool> dropped_choices(std::span<const double> numbers, int64_t samples, int64_t most,
                                   const RouterOptions& options) {
   const size_t all = numbers.size() / 2;
@@ -156,20 +156,20 @@ void Router::choose(Saved& saved, int64_t token) const {
   }
 }
 
-// Works sample by sample, so that dropped choices of one sample do not depend on the others. If
-// tokens are distributed, each context rank computes all choices.
+// Drops choices. Works sample by sample, so that dropped choices of one sample do not depend on the
+// others. If tokens are divided over ranks, each context rank computes all choices.
 void Router::drop(Pass& pass, Saved& saved) const {
   const MicroBatch& batch = *pass.batch;
   const auto k = static_cast<size_t>(options_.topk);
   const int64_t tokens = std::ssize(saved.choices) / options_.topk;
   const int64_t positions = positions_of(batch, tokens);
-  std::vector<size_t> place;  // index of each choice here among all samples' choices
+  std::vector<size_t> place;  // index of each of this rank's choices among all samples' choices
   for_each_run(batch, {0, tokens}, [&](const TokenRun& run) {
     const auto first = static_cast<size_t>(run.sample * positions + run.position) * k;
     for (size_t i = 0; i < static_cast<size_t>(run.count) * k; ++i) place.push_back(first + i);
   });
   const auto all = static_cast<size_t>(batch.samples * positions) * k;
-  std::vector<double> numbers(2 * all);  // experts, then weights
+  std::vector<double> numbers(2 * all);  // numbers of experts, then weights
   for (size_t i = 0; i < place.size(); ++i) {
     numbers[place[i]] = saved.choices[i];
     numbers[all + place[i]] = saved.weights[i];
@@ -182,7 +182,7 @@ void Router::drop(Pass& pass, Saved& saved) const {
   }
 }
 
-// Capacity of an expert, in choices per sample.
+// Returns the capacity of an expert, in choices per sample.
 int64_t Router::most_of_a_sample() const {
   const double even =
       static_cast<double>(options_.topk * context_) / static_cast<double>(options_.experts);
@@ -205,7 +205,8 @@ std::vector<double> Router::global_counts() const {
   return counts;
 }
 
-// The factor makes the loss the mean over the batch's samples of the sum over their tokens.
+// Computes the factors, which make the loss the mean over the batch's samples of the sum over their
+// tokens.
 std::vector<double> Router::balance_terms(const std::vector<double>& counts) const {
   const double choices = std::accumulate(counts.begin(), counts.end(), 0.0);
   std::vector<double> terms = counts;
@@ -288,7 +289,7 @@ void Router::add_losses(Pass& pass, const Saved& saved) const {
   }
 }
 
-// The factors depend on token and column alone, not on the rank.
+// Multiplies by factors that depend on token and column alone, not on the rank.
 void Router::multiply_by_jitter(Pass& pass, Tensor values) const {
   const ArenaScope scope(pass.arena);
   const MicroBatch& batch = *pass.batch;
@@ -352,7 +353,8 @@ Tensor Router::backward(Pass& pass, std::span<const double> weight_gradients, Sa
   add_balance_gradients(pass, saved, logits_gradient);
   for (int64_t token = 0; token < saved.scores.rows; ++token) {
     const std::vector<double> scores = row_of(saved.scores, token);
-    std::vector<double> gradient = row_of(logits_gradient, token);  // with respect to the scores
+    // gradient with respect to the scores
+    std::vector<double> gradient = row_of(logits_gradient, token);
     add_weight_gradients(saved, token, weight_gradients, scores, gradient);
     const double mean = std::inner_product(scores.begin(), scores.end(), gradient.begin(), 0.0);
     for (size_t i = 0; i < scores.size(); ++i) {

@@ -26,43 +26,43 @@
 
 namespace tutti::training {
 
-// How the balance losses of layers are combined.
+// How the balance losses of a model's layers are combined.
 enum class BalanceOf : uint8_t {
   all_layers,  // f and P are means over all layers' tokens (as in transformers)
-  each_layer,  // the sum of the layers' losses
+  each_layer,  // the loss is the sum of the layers' losses
 };
 
-// The tokens over which f and P are taken. Scopes other than global_batch are per layer; all_layers
-// is then the mean of the layers' losses.
+// The tokens over which f and P are taken. With scopes other than global_batch they are taken per
+// layer, and all_layers is then the mean of the layers' losses.
 enum class BalanceScope : uint8_t { global_batch, micro_batch, sequence };
 
-// The choices that an expert keeps when its capacity is exceeded.
+// Which choices an expert keeps when its capacity is exceeded.
 enum class FullExpert : uint8_t {
-  by_position,  // first tokens of the sample
-  by_score,     // largest weights
+  by_position,  // those of the sample's first tokens
+  by_score,     // those with the largest weights
 };
 
 struct RouterOptions {
   int64_t experts = 0;
   int64_t topk = 2;
   ExpertScores scores = ExpertScores::softmax;
-  bool renormalize = true;  // divide weights by their sum
-  double weight_scale = 1;  // then multiply them by this
-  // Number of groups of consecutive experts; experts are chosen from the best `topk_groups` groups,
-  // ranked by the sum of their two best scores.
+  bool renormalize = true;  // true: a token's weights are divided by their sum
+  double weight_scale = 1;  // the weights are then multiplied by this
+  // Number of groups of consecutive experts. Experts are chosen only from the best `topk_groups`
+  // groups, which are ranked by the sum of their two best scores.
   int64_t groups = 1;
   int64_t topk_groups = 1;
-  double balance_loss = 0;  // its weight in the total loss; 0: none
+  double balance_loss = 0;  // weight of the balance loss in the total loss; 0: none
   BalanceOf balance = BalanceOf::all_layers;
   BalanceScope balance_scope = BalanceScope::global_batch;
   double bias_rate = 0;  // step of the bias for loss-free balancing (core/expert_load.h); 0: none
-  double jitter = 0;     // training multiplies the input by random 1 - jitter to 1 + jitter
-  double z_loss = 0;     // weight of the mean squared log-sum-exp of logits (ST-MoE, 2022)
-  // An expert keeps at most ceil(tokens / experts * capacity * topk) of a sample's choices; 0: all.
-  // The others are dropped: they add nothing.
+  double jitter = 0;  // training multiplies the input by random factors in 1 - jitter to 1 + jitter
+  double z_loss = 0;  // weight of the mean squared log-sum-exp of the logits (ST-MoE, 2022)
+  // Capacity factor: an expert keeps at most ceil(tokens / experts * capacity * topk) of a sample's
+  // choices and drops the others, which then add nothing to the output. 0: keeps all.
   double capacity = 0;
   FullExpert full = FullExpert::by_position;
-  // Sums over the context ranks, which share the samples' tokens.
+  // Sums over the context ranks, which share a sample's tokens.
   SumOverAxis sum = nullptr;
 };
 
@@ -70,29 +70,30 @@ class Router {
  public:
   struct Saved {
     Linear::Saved gate;
-    Tensor logits;  // tokens x experts
-    Tensor scores;  // same shape, after softmax or sigmoid; of the type of sums
-    // tokens x topk, best first: the expert, or -1 if the choice was dropped; and its weight.
+    Tensor logits;  // logits, tokens x experts
+    Tensor scores;  // tokens x experts, after softmax or sigmoid; of the type of sums
+    // Choices of each token, tokens x topk, best first: the expert, or -1 if the choice was
+    // dropped, and its weight.
     std::vector<int32_t> experts;
     std::vector<double> weights;
-    std::vector<int32_t> choices;  // dropped ones included
+    std::vector<int32_t> choices;  // number of choices of each expert, including dropped ones
   };
 
-  // Parameter NAME.gate.weight. Choices are counted in `load` for layer number `layer`; `context`:
-  // tokens of a whole sample.
+  // Adds parameter NAME.gate.weight. Forward counts choices in `load` for layer number `layer`;
+  // `context`: tokens of a whole sample.
   Router(ParameterTable& table, const std::string& name, const RouterOptions& options,
          int64_t width, int64_t context, int64_t layer, std::shared_ptr<ExpertLoad> load);
 
   const RouterOptions& options() const { return options_; }
-  // Call before forward: takes memory for `rows` tokens, which backward needs, from the arena.
+  // Call before forward: takes memory from the arena, which backward needs, for `rows` tokens.
   void take(Pass& pass, int64_t rows, Saved& saved) const;
-  // Chooses experts for each row of the input.
+  // Chooses experts, and computes their weights, for each row of the input.
   void forward(Pass& pass, ConstTensor input, Saved& saved) const;
   // Returns the input's gradient, given the gradients of the weights (summed over tensor ranks).
-  // Requires the input (set_input).
+  // The input must be available (set_input).
   Tensor backward(Pass& pass, std::span<const double> weight_gradients, Saved& saved) const;
   void set_input(Saved& saved, ConstTensor input) const { saved.gate.input = input; }
-  // Names of the losses that forward adds to a pass.
+  // Returns the names of the losses that forward adds to a pass.
   std::vector<std::string> losses() const;
 
  private:
@@ -108,11 +109,11 @@ class Router {
                             std::span<const double> scores, std::vector<double>& gradient) const;
   std::vector<double> sums_of_scores(const Saved& saved, int64_t first, int64_t count) const;
   std::vector<double> global_counts() const;
-  // For each expert, the factor of a token's score in the balance loss of the token's sample, given
-  // how often each expert is chosen.
+  // Returns, for each expert, the factor of a token's score in the balance loss of the token's
+  // sample, given how often each expert is chosen.
   std::vector<double> balance_terms(const std::vector<double>& counts) const;
-  // Calls body(first token, tokens, terms) for the parts of a micro-batch that are balanced
-  // together.
+  // Calls body(first token, tokens, terms) for each part of a micro-batch that is balanced
+  // separately.
   template <typename Body>
   void for_each_balance(Pass& pass, const Saved& saved, const Body& body) const;
   std::vector<double> counts_of_samples(Pass& pass, const Saved& saved) const;

@@ -29,12 +29,12 @@ SelfAttentionOptions checked(SelfAttentionOptions options) {
   return options;
 }
 
-// True if the key heads cannot be divided evenly over the tensor ranks.
+// Returns true if the key heads cannot be divided evenly over the tensor ranks.
 bool share_key_heads(const ParameterTable& table, const SelfAttentionOptions& options) {
   return options.key_heads % table.mesh().size(Axis::tensor) != 0;
 }
 
-// The key heads, of all, that this rank's query heads use.
+// Returns the key heads, of all, that this rank's query heads use.
 Share own_key_heads(const ParameterTable& table, const SelfAttentionOptions& options) {
   const int64_t group = options.heads / options.key_heads;
   const int64_t queries = options.heads / table.mesh().size(Axis::tensor);
@@ -103,7 +103,7 @@ std::vector<HeadNorm> make_norms(ParameterTable& table, const std::string& name,
   return norms;
 }
 
-// Restricts the options to the heads that this rank's layers compute.
+// Returns the options with only the heads that this rank's layers compute.
 SelfAttentionOptions own_heads(const ParameterTable& table, SelfAttentionOptions options) {
   const int ranks = table.mesh().size(Axis::tensor);
   if (!share_key_heads(table, options)) {
@@ -115,7 +115,7 @@ SelfAttentionOptions own_heads(const ParameterTable& table, SelfAttentionOptions
   return options;
 }
 
-// The key heads that this rank's queries use, among those that its layers compute.
+// Returns the key heads that this rank's queries use, among those that its layers compute.
 Share looked_at(const ParameterTable& table, const SelfAttentionOptions& options) {
   const Share all = own_key_heads(table, options);
   const bool makes_all = share_key_heads(table, options) && options.slices > 1;
@@ -169,7 +169,8 @@ Tensor SelfAttention::take(Pass& pass, DType type, int64_t rows, Saved& saved) c
                          (options_.heads + 2 * options_.key_heads) * options_.head_size);
 }
 
-// Distributed tokens form one sample: `over_ranks` knows their masks.
+// Returns the shape. Tokens that are divided over ranks form one sample, because `over_ranks` knows
+// their masks.
 AttentionShape SelfAttention::shape(const Pass& pass, const Saved& saved) const {
   const MicroBatch& batch = *pass.batch;
   const int64_t samples = batch.deal == nullptr ? batch.samples : 1;
@@ -185,7 +186,7 @@ AttentionShape SelfAttention::shape(const Pass& pass, const Saved& saved) const 
           .bits = bits_of(pass)};
 }
 
-// Sets the bounds of each row of whole samples, or of a cached one: the first key with a sliding
+// Sets the bounds of each row, of whole samples or of a cached one: the first key with a sliding
 // window, and the end with keys of earlier calls.
 void SelfAttention::see(const MicroBatch& batch, Saved& saved) const {
   saved.starts.clear();
@@ -205,7 +206,8 @@ void SelfAttention::see(const MicroBatch& batch, Saved& saved) const {
 
 void SelfAttention::rotate(const MicroBatch& batch, Tensor qkv, bool back) const {
   if (!options_.rope) return;
-  const int64_t heads = options_.heads + options_.key_heads;  // side by side
+  // heads that are side by side in a row
+  const int64_t heads = options_.heads + options_.key_heads;
   const auto turn = [&](Tensor rows, int64_t context, int64_t first) {
     back ? options_.rope->rotate_back(rows, heads, context, first)
          : options_.rope->rotate(rows, heads, context, first);
@@ -287,7 +289,7 @@ void SelfAttention::backward_by_heads(Pass& pass, ConstTensor attended_gradient,
   const Tensor& qkv = saved.qkv;
   const auto take = [&] { return pass.arena.take(qkv.dtype, qkv.rows, options_.heads * size); };
   const ConstQkv own = split(ConstTensor(qkv));
-  const Tensor keys = take(), values = take();  // one for each query head
+  const Tensor keys = take(), values = take();  // one block for each query head
   for (int64_t head = 0; head < options_.heads; ++head) {
     const int64_t at = (before_ + head) / group_;
     copy_rows(own.keys.col_range(at * size, size), keys.col_range(head * size, size));

@@ -1,4 +1,4 @@
-// State that a unit saves from forward to backward, for each micro-batch in flight.
+// Stores the state that a unit saves from forward to backward, for each micro-batch in flight.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,8 @@
 
 namespace tutti::training {
 
-// Addresses are stable: deferred weight gradients refer to them.
+// One element per micro-batch in flight. Addresses are stable, because deferred weight gradients
+// refer to them.
 template <typename Saved>
 class Slots {
  public:

@@ -1,4 +1,4 @@
-// Loss of the last unit of a regression: squared errors of predictions with the micro-batch's float
+// The loss of a regression's last unit: squared errors of predictions with the micro-batch's float
 // targets. A step's loss is their mean over samples and outputs.
 #pragma once
 
@@ -6,15 +6,15 @@
 
 namespace tutti::training {
 
-// Keeps state for backward: one object per micro-batch in flight.
+// Computes the loss, and keeps state for backward: each micro-batch in flight needs its own object.
 class SquaredError {
  public:
-  // predictions: samples x outputs. Sets pass.loss if the micro-batch has float targets; the sum is
-  // in double, in order. Returns the predictions, which backward overwrites. Throws
-  // Error(invalid_argument) for a wrong number of targets.
+  // Computes the loss of `predictions`, samples x outputs. Sets pass.loss if the micro-batch has
+  // float targets; the sum is in double, in order. Returns the predictions, which backward
+  // overwrites. Throws Error(invalid_argument) for a wrong number of targets.
   Tensor forward(Pass& pass, Tensor predictions);
 
-  // Writes pass.loss_scale * d(sum of squared errors)/dpredictions over the predictions.
+  // Overwrites the predictions by pass.loss_scale * d(sum of squared errors)/dpredictions.
   Tensor backward(Pass& pass) const;
 
  private:

@@ -1,4 +1,5 @@
-// Sums over ranks in the middle of a module's work, provided by the creator of the module.
+// Function that sums over ranks in the middle of a module's work; the creator of the module
+// provides it.
 #pragma once
 
 #include <functional>
@@ -9,8 +10,8 @@
 
 namespace tutti::training {
 
-// Replaces numbers by their sums over all ranks along the axis. Collective and blocking; in
-// deterministic mode the order is independent of the number of ranks.
+// Replaces `numbers` by their sums over all ranks along `axis`. Collective and blocking. In
+// deterministic mode the order of summation is independent of the number of ranks.
 using SumOverAxis = std::function<void(Pass& pass, Axis axis, std::span<double> numbers)>;
 
 }  // namespace tutti::training

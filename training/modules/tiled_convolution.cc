@@ -27,7 +27,7 @@ Tensor take(Pass& pass, DType type, int64_t samples, const Rectangle& where, int
   return pass.arena.take(type, samples, where.pixels() * channels);
 }
 
-// The part of the images: a view if it is everything, otherwise a copy in the arena.
+// Returns a part of the images: a view if it is everything, otherwise a copy in the arena.
 ConstTensor cut_out(Pass& pass, ConstTensor images, const Rectangle& all, const Rectangle& part) {
   if (part == all || all.empty()) return images;
   const Tensor own = take(pass, images.dtype, images.rows, part, images.cols / all.pixels());
@@ -35,7 +35,8 @@ ConstTensor cut_out(Pass& pass, ConstTensor images, const Rectangle& all, const 
   return own;
 }
 
-// The parts of `all` around `inside`: above, below, left and right; `all` if `inside` is empty.
+// Returns the parts of `all` around `inside`: above, below, left and right; or `all` if `inside` is
+// empty.
 //
 //   +-----------+
 //   |     0     |
@@ -104,7 +105,7 @@ ConvolutionShape TiledConvolution::shape_of(const WindowPart& part) const {
   return shape;
 }
 
-// `x` and `y` are tensors of the rank's tiles.
+// Computes some outputs; `x` and `y` are tensors of the rank's tiles.
 void TiledConvolution::apply_part(Pass& pass, const WindowPart& part, ConstTensor x,
                                   ConstTensor weight, ConstTensor bias, Tensor y) const {
   const ArenaScope scope(pass.arena);
@@ -142,7 +143,7 @@ Tensor TiledConvolution::apply(Pass& pass, ConstTensor x, ConstTensor weight, Co
   }
   const auto exchange = start_halo(pass, spatial_, windows_, x);
   const Rectangle interior = windows_.interior();
-  // Includes outputs at the tile's edges, which are recomputed below.
+  // This also computes outputs at the tile's edges, which are computed again below.
   if (!interior.empty()) apply_part(pass, part_on(windows_, windows_.own), x, weight, bias, y);
   if (exchange == nullptr) return y;
   exchange->wait();
@@ -189,7 +190,7 @@ Tensor TiledConvolution::adjoint(Pass& pass, ConstTensor dy, ConstTensor weight,
   return dx;
 }
 
-// `x` has the pixels in `where`.
+// Adds the gradient of the weights from the pixels in `where`, which `x` has.
 void TiledConvolution::add_part_of_weight_gradient(Pass& pass, const Rectangle& where,
                                                    ConstTensor x, ConstTensor dy,
                                                    Tensor gradient) const {

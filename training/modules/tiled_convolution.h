@@ -1,6 +1,6 @@
-// The linear map of a convolution between images that are divided over a grid of ranks
-// (image_grid.h), its adjoint, and the gradient of its weights: the building blocks of convolutions
-// and transposed ones. On a grid of one rank these are the kernels' calls.
+// Parts of convolutions, and of transposed ones, over images that are divided over a grid of ranks
+// (image_grid.h): the convolution's linear map, its adjoint, and the gradient of its weights. On a
+// grid of one rank these just call the kernels.
 //
 // Communication of halos overlaps with computation on the rank's own pixels:
 //
@@ -20,19 +20,20 @@
 
 namespace tutti::training {
 
-// The grid that divides a layer's images, and the transport of halos: null for one rank.
+// The grid that divides a layer's images, and the messages that exchange halos; null for one rank.
 struct Spatial {
   ImageGrid grid = {};
   const HaloMessages* halos = nullptr;
 };
 
-// Messages with these pieces of a micro-batch's images, in the order of `pieces`.
+// Returns messages for these pieces of a micro-batch's images, in the order of `pieces`.
 std::vector<HaloMessages::Message> messages_of(std::span<const HaloPiece> pieces, int64_t samples,
                                                int64_t channels);
-// Starts to send the halo that other ranks need of `own`; null if nothing is sent or received.
+// Starts to send the parts of `own` that other ranks need as halo, and to receive this rank's halo.
+// Returns null if nothing is sent or received.
 std::unique_ptr<HaloMessages::Exchange> start_halo(Pass& pass, const Spatial& spatial,
                                                    const TiledWindows& windows, ConstTensor own);
-// For backward: begins an exchange for gradients of the received pixels. The caller fills and
+// Begins an exchange for the gradients of the received pixels, for backward. The caller fills and
 // starts it.
 std::unique_ptr<HaloMessages::Exchange> begin_halo_gradients(Pass& pass, const Spatial& spatial,
                                                              const TiledWindows& windows,
@@ -40,25 +41,26 @@ std::unique_ptr<HaloMessages::Exchange> begin_halo_gradients(Pass& pass, const S
 
 class TiledConvolution {
  public:
-  // `whole`: shape for whole images. Throws Error(invalid_argument) for windows that do not fit.
+  // Computes tiles and halos. `whole`: shape for whole images. Throws Error(invalid_argument) for
+  // windows that do not fit.
   TiledConvolution(const ConvolutionShape& whole, const Spatial& spatial);
 
   const ConvolutionShape& whole() const { return whole_; }
   const TiledWindows& windows() const { return windows_; }
-  // Number of elements of this rank's tiles.
+  // Return the number of elements, or pixels, of this rank's tiles.
   int64_t input_size() const { return windows_.own.shape(whole_.input.channels).size(); }
   int64_t output_size() const { return windows_.outputs.shape(whole_.outputs).size(); }
   int64_t output_pixels() const { return windows_.outputs.pixels(); }
 
-  // Returns the outputs of windows over x. `halo` gets the received pixels of x, which the weights'
-  // gradient needs. Both are allocated from the arena.
+  // Returns the outputs of windows over x. `halo` receives the received pixels of x, which the
+  // weights' gradient needs. Both are allocated from the arena.
   Tensor apply(Pass& pass, ConstTensor x, ConstTensor weight, ConstTensor bias,
                std::vector<Tensor>& halo) const;
-  // Returns the gradient of x, given that of y. `meanwhile` runs while the halo's gradients are in
+  // Returns the gradient of x, given that of y. Calls `meanwhile` while the halo's gradients are in
   // flight.
   Tensor adjoint(Pass& pass, ConstTensor dy, ConstTensor weight,
                  const std::function<void()>& meanwhile) const;
-  // Adds this rank's term of the sum over the grid.
+  // Adds this rank's term of the sum over the grid to `gradient`.
   void add_weight_gradient(Pass& pass, ConstTensor x, std::span<const Tensor> halo, ConstTensor dy,
                            Tensor gradient) const;
 

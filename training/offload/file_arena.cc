@@ -17,7 +17,7 @@ std::byte* FileArena::take(size_t wanted) {
     in_chunk_ = 0;
   }
   if (current_ == chunks_.size()) {
-    // Chunks double what there is, so there are few of them.
+    // Each chunk doubles the allocated memory, so there are few chunks.
     const size_t size = std::max({bytes, used_, kLeastChunk});
     chunks_.push_back({pager_.allocate(size), size});
   }

@@ -1,4 +1,4 @@
-// Bump allocator in a pager's files, which is reset as a whole.
+// Bump allocator in files of a pager; all its memory is released at once.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ class FileArena {
  public:
   explicit FileArena(Pager& pager) : pager_(pager) {}
 
-  // Uninitialised, aligned to a page. Throws as FileMemory does.
+  // Returns uninitialised memory, aligned to a page. Throws as FileMemory does.
   std::byte* take(size_t bytes);
   // Makes all memory available again.
   void release();
-  // Maximum number of bytes in use at once.
+  // Returns the largest number of bytes that were in use at once.
   size_t high_water() const { return high_water_; }
 
  private:
@@ -28,7 +28,7 @@ class FileArena {
 
   Pager& pager_;
   std::vector<Chunk> chunks_;
-  size_t current_ = 0;  // the chunk that is being filled
+  size_t current_ = 0;  // index of the chunk that is being filled
   size_t in_chunk_ = 0;
   size_t used_ = 0;
   size_t high_water_ = 0;

@@ -17,7 +17,7 @@
 namespace tutti::training {
 namespace {
 
-// These are constants of linux/mman.h (Linux 5.14), which older C libraries lack.
+// Constants of linux/mman.h (Linux 5.14) that older C libraries lack.
 constexpr int kPopulateRead = 22;
 constexpr int kPopulateWrite = 23;
 
@@ -36,7 +36,7 @@ std::string words_of(int error) { return std::generic_category().message(error);
       ErrorCode::system,
       cat("cannot create a file of ", bytes, " bytes in ", directory, ": ", words_of(error)),
       {.where = "--offload-dir",
-       .remedy = "name a directory that can be written, on a disk with so much room"});
+       .remedy = "use a writable directory on a disk with enough free space"});
 }
 
 [[noreturn]] void fail(const std::string& directory, const char* what, int error) {
@@ -44,7 +44,7 @@ std::string words_of(int error) { return std::generic_category().message(error);
       ErrorCode::system,
       cat("offloaded memory in a file of ", directory, " cannot be ", what, ": ", words_of(error)),
       {.where = "--offload-dir",
-       .cause = "the disk has failed or was taken away",
+       .cause = "the disk has failed or was removed",
        .remedy = "resume from the last checkpoint with a directory on another disk"});
 }
 
@@ -65,9 +65,9 @@ FileMemory::FileMemory(const std::string& directory, size_t bytes)
       mapped_(round_up(std::max<size_t>(bytes, 1))) {
   struct ::statvfs disk {};
   if (::fstatvfs(file_.get(), &disk) == 0 && disk.f_bavail * disk.f_frsize < mapped_) {
-    refuse(directory, bytes, ENOSPC);  // rather than fill the disk for others
+    refuse(directory, bytes, ENOSPC);  // refuses instead of filling the disk for other programs
   }
-  // A page that finds no room when it is written would end the process.
+  // Allocates the blocks now: if there were no room when a page is written, the process would end.
   if (const int error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(mapped_));
       error != 0) {
     refuse(directory, bytes, error);
@@ -102,7 +102,7 @@ void FileMemory::load(Range range, bool writes) const {
   do {
     failed = ::madvise(data_ + pages.first, pages.bytes, writes ? kPopulateWrite : kPopulateRead);
   } while (failed != 0 && (errno == EINTR || errno == EAGAIN));
-  // A kernel that does not know the advice reads the pages when they are touched.
+  // A kernel that does not support this advice reads the pages when they are touched.
   if (failed != 0 && errno != EINVAL) fail(directory_, "read", errno == EFAULT ? EIO : errno);
 }
 
@@ -133,7 +133,7 @@ void FileMemory::evict(Range range) const {
   if (pages.bytes == 0) return;
   write_back(pages,
              SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-  // The page cache keeps pages that are mapped.
+  // The mapping is released first, because the page cache keeps pages that are mapped.
   ::madvise(data_ + pages.first, pages.bytes, MADV_DONTNEED);
   ::posix_fadvise(file_.get(), static_cast<off_t>(pages.first), static_cast<off_t>(pages.bytes),
                   POSIX_FADV_DONTNEED);

@@ -1,4 +1,4 @@
-// Memory that is mapped from a private file, for state that is larger than physical memory.
+// Memory that is mapped from a private file, for state that exceeds physical memory.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace tutti::training {
 
-// Zeroed bytes, aligned to a page, in an unlinked file, which the kernel deletes with the object or
-// with the process. Thread-safe. Ranges must be parts of this memory.
+// Zeroed memory, aligned to a page, in an unlinked file, which the kernel deletes when the object
+// or the process ends. Thread-safe. Ranges must be parts of this memory.
 class FileMemory {
  public:
   using Range = std::span<const std::byte>;
@@ -26,16 +26,16 @@ class FileMemory {
   size_t size() const { return size_; }
   bool contains(const void* address) const;
 
-  // Starts reading the range's pages. Does not block for the disk.
+  // Starts to read the range's pages. Does not block for the disk.
   void start_reading(Range range) const;
-  // Blocks until the range's pages are in memory; `writes`: and can be written without a page
-  // fault. Throws Error(system) if the file cannot be read, where touching the pages would raise
-  // SIGBUS.
+  // Blocks until the range's pages are in memory and, if `writes` is true, can be written without a
+  // page fault. Throws Error(system) if the file cannot be read; merely touching its pages would
+  // raise SIGBUS.
   void load(Range range, bool writes) const;
-  // Copies bytes to this address of the memory without reading pages that are overwritten as a
-  // whole. Throws as evict() does.
+  // Copies `bytes` to address `to` in this memory, without reading pages that are completely
+  // overwritten. Throws as evict() does.
   void store(Range bytes, std::byte* to) const;
-  // Starts writing dirty pages to the file. Does not wait for the disk.
+  // Starts to write dirty pages to the file. Does not wait for the disk.
   void start_writing(Range range) const;
   // Writes dirty pages to the file and releases the memory of the range's pages, which are read
   // again when they are touched. The page in which the range ends stays in memory, unless the file
@@ -44,7 +44,7 @@ class FileMemory {
 
  private:
   struct Pages {
-    size_t first, bytes;  // from the file's start
+    size_t first, bytes;  // offset from the file's start, and length
   };
   Pages pages_of(Range range, bool whole_last) const;
   void write_back(Pages pages, unsigned flags) const;

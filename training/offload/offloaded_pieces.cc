@@ -5,7 +5,7 @@
 namespace tutti::training {
 namespace {
 
-// Number of chunks that are fetched when a loop enters one: itself, and those after it.
+// Number of chunks that are fetched when a loop enters one: this chunk, and those after it.
 constexpr size_t kFetched = OffloadedPieces::kChunks - 1;
 
 template <bool is_const>
@@ -108,7 +108,7 @@ void OffloadedPieces::leave(int64_t range) {
   for (; open_ < chunks_.size() && chunks_[open_].left == 0; ++open_) close(open_);
 }
 
-// By now the chunk before it has been written, so evicting it does not wait.
+// The chunk before this one has been written by now, so evicting it does not wait.
 void OffloadedPieces::close(size_t chunk) {
   pager_.start_writing(chunks_[chunk].memory);
   if (chunk == 0) return;
@@ -117,7 +117,7 @@ void OffloadedPieces::close(size_t chunk) {
   if (next < chunks_.size()) fetch(next);
 }
 
-// If an error ended the loop, it has not left all chunks.
+// If an error ended the loop, it has not left all chunks; they are evicted here.
 void OffloadedPieces::end_loop() {
   const std::lock_guard lock(mutex_);
   const size_t first = open_ == 0 ? 0 : open_ - 1;

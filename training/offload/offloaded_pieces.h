@@ -1,9 +1,9 @@
-// Pages the files of owned pieces in and out while loops use them: chunks of adjacent ranges are
-// read ahead and written behind.
+// Loads the files of owned pieces while loops use them, and writes them back. Adjacent ranges form
+// chunks, which are read ahead of the loop and written behind it.
 //
-//   the loop is in chunk k    k-1: being written   k    k+1, k+2: there   k+3: being read
+//   the loop is in chunk k    k-1: being written   k    k+1, k+2: loaded   k+3: being read
 //
-// At most kChunks chunks are in memory, which together are a window.
+// At most kChunks chunks are in memory, which together form the window.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@ namespace tutti::training {
 
 class OffloadedPieces : public PieceLoopObserver {
  public:
-  // `window`: maximum number of bytes of files in memory, unless one range exceeds a chunk.
+  // Creates the object. `window`: maximum number of bytes of files in memory, unless a single range
+  // exceeds a chunk.
   OffloadedPieces(Pager& pager, size_t window) : pager_(pager), window_(window) {}
 
   // Function that appends the memory of a range's optimizer states.
@@ -33,7 +34,7 @@ class OffloadedPieces : public PieceLoopObserver {
   void leave(int64_t range) override;
   void end_loop() override;
 
-  // Releases the memory of all parts of a piece. Must not be called in a loop.
+  // Releases the memory of all parts of a piece. Must not be called during a loop.
   void evict(const OwnedPiece& owned);
 
   static constexpr size_t kChunks = 5;
@@ -41,7 +42,7 @@ class OffloadedPieces : public PieceLoopObserver {
  private:
   struct Chunk {
     std::vector<PageRange> memory;
-    int64_t left = 0;  // ranges that the loop has not left
+    int64_t left = 0;  // number of ranges that the loop has not left
     Pager::Ticket fetched = 0;
   };
 
@@ -54,8 +55,8 @@ class OffloadedPieces : public PieceLoopObserver {
   StatesOf states_of_;
   std::mutex mutex_;
   std::vector<Chunk> chunks_;
-  std::vector<size_t> chunk_of_;  // by range
-  size_t open_ = 0;               // the first chunk that the loop has not left
+  std::vector<size_t> chunk_of_;  // by range: its chunk
+  size_t open_ = 0;               // index of the first chunk that the loop has not left
 };
 
 }  // namespace tutti::training

@@ -15,12 +15,12 @@ void check(const OffloadOptions& options) {
   constexpr std::array<std::string_view, 3> kKinds = {"optimizer", "parameters", "activations"};
   for (const std::string& kind : options.kinds) {
     if (std::ranges::count(kKinds, kind) > 0) continue;
-    throw Error(ErrorCode::invalid_argument, cat("--offload ", kind, ": there is no such kind"),
-                {.remedy = "give optimizer, parameters, activations, or several by commas"});
+    throw Error(ErrorCode::invalid_argument, cat("unknown kind of state in --offload: ", kind),
+                {.remedy = "use optimizer, parameters or activations, separated by commas"});
   }
   if (!options.kinds.empty() && options.directory.empty()) {
-    throw Error(ErrorCode::invalid_argument, "--offload has no directory for its files",
-                {.remedy = "give --offload-dir DIR, on a local disk"});
+    throw Error(ErrorCode::invalid_argument, "--offload requires a directory for its files",
+                {.remedy = "add --offload-dir DIR, on a local disk"});
   }
 }
 

@@ -1,4 +1,4 @@
-// Settings: which state of a rank is in files.
+// Settings of offloading: which state of a rank is in files.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tutti::training {
 
-inline constexpr int64_t kOffloadWindow = 64;  // MiB
+inline constexpr int64_t kOffloadWindow = 64;  // in MiB
 
 struct OffloadOptions {
   // "optimizer": optimizer states, masters and sharded gradients; "parameters": sharded values
@@ -23,7 +23,7 @@ struct OffloadOptions {
   bool activations() const { return has("activations"); }
 };
 
-// Throws Error(invalid_argument) for an unknown kind, and for kinds without a directory.
+// Throws Error(invalid_argument) for an unknown kind, and for kinds if there is no directory.
 void check(const OffloadOptions& options);
 
 }  // namespace tutti::training

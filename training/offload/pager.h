@@ -1,11 +1,11 @@
-// Moves pages of a rank's files (file_memory.h) into memory before they are used and out of it
-// after that, in a thread of its own.
+// Loads pages of a rank's files (file_memory.h) before they are used and writes them back
+// afterwards, in its own thread.
 //
 //   caller    use 0 | use 1          | use 2          | use 3
 //   thread    ...   | write 0, load 3| write 1, load 4| ...
 //
-// Callers announce the order of use by fetch() and evict(). Correctness does not depend on it:
-// touching a page that is not in memory reads it.
+// Callers announce the order of use by fetch() and evict(). Correctness does not depend on these
+// calls: touching a page that is not in memory reads it.
 //
 // Rajbhandari et al.: ZeRO-Infinity, SC 2021.
 #pragma once
@@ -28,7 +28,7 @@ namespace tutti::training {
 
 struct PageRange {
   std::span<const std::byte> bytes;
-  bool writes = false;  // the caller will change them
+  bool writes = false;  // true: the caller will change the range
 };
 
 class Pager {
@@ -41,23 +41,23 @@ class Pager {
   Pager(const Pager&) = delete;
   Pager& operator=(const Pager&) = delete;
 
-  // Returns zeroed bytes in a file of their own, which lives as long as the pointer or the pager.
+  // Returns zeroed memory in a new file, which lives as long as both the pointer and the pager.
   // Throws as FileMemory does.
   std::shared_ptr<std::byte[]> allocate(size_t bytes);
   // Returns true if the address is in one of these files.
   bool holds(const void* address) const { return file_of(address) != nullptr; }
-  size_t bytes() const { return bytes_; }  // size of all files
+  size_t bytes() const { return bytes_; }  // total size of all files
 
-  // These are thread-safe and do not wait for the disk. They ignore ranges that are in none of
-  // these files. fetch() loads the ranges.
+  // Starts to load the ranges. fetch(), start_writing() and evict() are thread-safe and do not wait
+  // for the disk. They ignore ranges that are in none of these files.
   Ticket fetch(std::span<const PageRange> ranges);
-  // Writes dirty pages.
+  // Starts to write the ranges' dirty pages.
   void start_writing(std::span<const PageRange> ranges);
-  // Writes dirty pages and releases the memory of the ranges (FileMemory::evict).
+  // Starts to write dirty pages and then release the memory of the ranges (FileMemory::evict).
   Ticket evict(std::span<const PageRange> ranges);
-  // Copies bytes to an address in one of these files (FileMemory::store).
+  // Copies `bytes` to address `to` in one of these files (FileMemory::store).
   void store(std::span<const std::byte> bytes, std::byte* to);
-  // Blocks until that request is done. Throws the error of the first request that failed.
+  // Blocks until request `ticket` is done. Throws the error of the first request that failed.
   void wait(Ticket ticket);
 
  private:
@@ -76,7 +76,8 @@ class Pager {
   const std::string directory_;
   size_t bytes_ = 0;
   mutable std::mutex mutex_;
-  std::map<const std::byte*, std::shared_ptr<FileMemory>> files_;  // by their first byte
+  // key: address of a file's first byte
+  std::map<const std::byte*, std::shared_ptr<FileMemory>> files_;
   std::condition_variable asked_;
   std::condition_variable done_;
   std::deque<Task> tasks_;

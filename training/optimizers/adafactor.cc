@@ -15,8 +15,8 @@ namespace tutti::training {
 namespace {
 
 constexpr double kLeast = std::numeric_limits<float>::epsilon();
-constexpr int64_t kRows = 32;      // that a thread takes at a time
-constexpr int64_t kColumns = 256;  // likewise
+constexpr int64_t kRows = 32;      // rows that a thread processes at a time
+constexpr int64_t kColumns = 256;  // columns that a thread processes at a time
 
 // Calls visit(begin, end) for ranges of up to `part` elements of [0, count), on the calling
 // thread's pool.
@@ -30,7 +30,7 @@ void move_towards(float& mean, double value, double weight) {
   mean = static_cast<float>(mean + (value - mean) * weight);
 }
 
-// A vector is a matrix of one row whose second moment is not factored.
+// A matrix of gradients. A vector is a matrix of one row, whose second moment is not factored.
 struct Matrix {
   std::span<float> values;
   int64_t rows, cols;
@@ -96,7 +96,7 @@ double root_mean_square(std::span<const float> values) {
   return std::sqrt(sum / static_cast<double>(count));
 }
 
-// Moves the second moments towards gradients g, and replaces g by g / sqrt(v).
+// Updates the second moments by gradients g, and replaces g by g / sqrt(v).
 void precondition_vector(std::span<float> g, std::span<float> squares, double weight) {
   const Matrix row{g, 1, std::ssize(g)};
   average_columns(row, squares, weight);

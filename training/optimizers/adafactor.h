@@ -1,4 +1,4 @@
-// Adafactor: adaptive rates from factored second moments.
+// Adafactor: an optimizer with adaptive rates from factored second moments.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace tutti::training {
 
 struct AdafactorOptions {
   double beta2_decay = 0.8;   // 0 or more
-  double clip_threshold = 1;  // 1 or more
+  double clip_threshold = 1;  // at least 1
   double least_rms = 1e-3;    // 0 or more
-  double weight_decay = 0.0;  // values shrink by learning_rate * weight_decay
+  double weight_decay = 0.0;  // each step multiplies values by 1 - learning_rate * weight_decay
 };
 
 // Shazeer, Stern: Adafactor: adaptive learning rates with sublinear memory cost, ICML 2018, as in
@@ -24,14 +24,14 @@ struct AdafactorOptions {
 //   v = r c / mean(r), u = g / sqrt(v), u = u / max(1, rms(u) / clip_threshold)
 //   w = (1 - rate weight_decay) w - max(least_rms, rms(w)) min(rate, 1 / sqrt(t)) u
 //
-// with mean(r) >= e and v >= e^2, e = 2^-23. Tensors of more dimensions are stacks of matrices of
-// the last two.
+// with mean(r) >= e and v >= e^2, e = 2^-23. A tensor with more dimensions is a stack of matrices
+// of the last two.
 //
-// One owner computes a whole parameter and keeps its states; gradients are sent to it. So the bits
-// do not depend on the sharding of the parameter.
+// One owner computes a whole parameter and keeps its states; the other owners send it their
+// gradients. The bits therefore do not depend on the sharding of the parameter.
 class Adafactor : public Optimizer {
  public:
-  // Throws Error(invalid_argument) for options out of range.
+  // Creates the optimizer. Throws Error(invalid_argument) for options out of range.
   explicit Adafactor(const AdafactorOptions& options = {});
   std::vector<std::string> state_names() const override { return {}; }
   std::vector<WholeState> whole_states(const ParameterSpec& spec, int units) const override;

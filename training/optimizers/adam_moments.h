@@ -1,4 +1,4 @@
-// The two moments of the gradient in AdamW and LAMB.
+// The two moments of the gradient that AdamW and LAMB keep.
 #pragma once
 
 #include <cmath>
@@ -12,12 +12,12 @@ namespace tutti::training {
 struct AdamMoments {
   double beta1 = 0.9;     // in [0, 1)
   double beta2 = 0.999;   // in [0, 1)
-  double epsilon = 1e-8;  // 0 or more; added to the root, not under it
-  // Step after which the mean of squared gradients is constant (1-bit Adam); 0: none.
+  double epsilon = 1e-8;  // 0 or more; added to the square root, not under it
+  // Step after which the mean of squared gradients stays constant (1-bit Adam); 0: never.
   int64_t frozen_after = 0;
 };
 
-// Default of runs: forgets within some hundred steps, which suits short runs.
+// Default of runs: averages over about a hundred steps, which suits short runs.
 inline constexpr double kShortRunBeta2 = 0.99;
 
 inline void describe(Schema& schema, AdamMoments& moments) {
@@ -36,7 +36,7 @@ inline void check_moments(const AdamMoments& moments) {
   check_option(moments.frozen_after >= 0, "frozen_after", moments.frozen_after, "of at least 0");
 }
 
-// The factor by which a moment that started at 0 is too small.
+// Returns the factor by which a moment that started at 0 is too small after `step` steps.
 inline double bias_correction(double beta, int64_t step) {
   return 1 - std::pow(beta, static_cast<double>(step));
 }

@@ -14,22 +14,23 @@ namespace tutti::training {
 
 struct AdamWOptions {
   AdamMoments moments;
-  double weight_decay = 0.01;  // values shrink by learning_rate * weight_decay
+  double weight_decay = 0.01;  // each step multiplies values by 1 - learning_rate * weight_decay
   DecayOn decay_on = DecayOn::as_specified;
 };
 
 // Throws Error(invalid_argument) for options out of range.
 void check(const AdamWOptions& options);
-// For OptimizerKind.
+// Returns the defaults for a model, for OptimizerKind::suits.
 Json suited_adamw(const ModelTraits& model);
 void describe_adamw(Schema& schema, AdamWOptions& options);
 
 // One AdamW step on elements, independent of where their moments are stored.
 class AdamWStep {
  public:
-  // `options` must outlive it.
+  // Prepares a step; `options` must outlive the object.
   AdamWStep(const AdamWOptions& options, const StepOptions& step);
-  // Updates moments m and v by gradients g, then values w. The arrays must not overlap.
+  // Updates the moments m and v by the gradients g, then the values w. The arrays have `count`
+  // elements and must not overlap.
   void update(const ParameterSpec& spec, float* w, const float* g, float* m, float* v,
               int64_t count) const;
 
@@ -44,7 +45,7 @@ class AdamWStep {
 // Decoupled weight decay regularization, ICLR 2019).
 class AdamW : public Optimizer {
  public:
-  // Throws Error(invalid_argument) for options out of range.
+  // Creates the optimizer. Throws Error(invalid_argument) for options out of range.
   explicit AdamW(const AdamWOptions& options = {});
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
 

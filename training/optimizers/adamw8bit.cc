@@ -16,12 +16,12 @@ static_assert(kUpdateBlock % kStateBlock == 0);
 
 bool is_small(const ParameterSpec& spec) { return spec.count() < AdamW8Bit::kLeast8BitElements; }
 
-// A moment of a piece; one block at a time is decoded to f32 for the update.
+// A moment of a piece. One block at a time is decoded to f32 for the update.
 class Moment {
  public:
   Moment(BlockwiseState state, const DynamicMap& map) : state_(state), map_(map) {}
 
-  // Decodes elements from `first` on, which starts a block.
+  // Decodes elements from `first` on, which must be the start of a block.
   float* read(int64_t first, int64_t count) {
     loops_.dequantize(state_.codes + first, map_.values.data(), state_.scales[first / kStateBlock],
                       values_.data(), count);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kDecades = 7;
 
-// Element `index` of torch.linspace(0.1, 1, parts + 1), as PyTorch computes it with fused
+// Returns element `index` of torch.linspace(0.1, 1, parts + 1), as PyTorch computes it with fused
 // multiply-add.
 float boundary(int index, int parts) {
   constexpr float kStart = 0.1F;
@@ -21,8 +21,9 @@ float boundary(int index, int parts) {
   return std::fma(-step, static_cast<float>(parts - index), 1.0F);
 }
 
-// The decade below 1 has 64 values for each sign, the one below it half as many, and so on; the
-// unsigned map has twice as many. Each value is the middle of one of the equal parts of its decade.
+// Returns the values of a map. The decade below 1 has 64 values for each sign, the one below it
+// half as many, and so on; the unsigned map has twice as many. The parts of a decade are equal, and
+// each value is the middle of a part.
 std::array<float, 256> values_of(bool is_signed) {
   std::array<float, 256> values = {0.0F, 1.0F};
   auto next = values.begin() + 2;
@@ -39,15 +40,16 @@ std::array<float, 256> values_of(bool is_signed) {
   return values;
 }
 
-// The entry of a cell, a set of floats of one sign that differ only in their last kCellBits bits.
-// It has the code of its first float and, beyond a threshold, that of a neighbour.
+// Returns the entry of a cell, a set of floats of one sign that differ only in their last kCellBits
+// bits. The entry has the code of the cell's first float and, beyond a threshold, that of a
+// neighbour.
 uint32_t cell_of(const std::array<float, 256>& values, uint32_t first) {
   using optimizer_loops::kCellMask;
   const auto code = [&](uint32_t low) {
     return nearest_code(values, std::bit_cast<float>(first + low));
   };
   const uint8_t of_first = code(0);
-  // Bisection: last float known to have this code, and first known to have another.
+  // Bisects between the last float known to have this code, and the first known to have another.
   uint32_t below = 0;
   uint32_t above = kCellMask + 1;
   if (code(kCellMask) == of_first) below = kCellMask;

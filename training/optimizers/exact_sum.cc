@@ -15,8 +15,8 @@ namespace {
 constexpr int kDigitBits = 32;
 constexpr int64_t kDigitMask = (int64_t{1} << kDigitBits) - 1;
 constexpr int kLowestBit = -352;            // the first digit's last bit weighs 2^kLowestBit
-constexpr uint64_t kTooLarge = 1023 + 320;  // a double's exponent field
-// Limbs stay below 2^62.
+constexpr uint64_t kTooLarge = 1023 + 320;  // value of a double's exponent field
+// Limits that keep limbs below 2^62.
 constexpr int64_t kMaxPending = int64_t{1} << 29;
 constexpr int64_t kMaxRanks = int64_t{1} << 20;
 
@@ -34,8 +34,9 @@ void ExactSum::add(double term) {
     return;
   }
   uint64_t mantissa = (bits & (kHidden - 1)) | kHidden;
-  int place = static_cast<int>(exponent) - 1023 - kMantissaBits - kLowestBit;  // of its last bit
-  if (place <= -(kMantissaBits + 1)) return;  // below every digit; includes 0 and subnormals
+  // position of its last bit
+  int place = static_cast<int>(exponent) - 1023 - kMantissaBits - kLowestBit;
+  if (place <= -(kMantissaBits + 1)) return;  // below the last digit; includes 0 and subnormals
   if (place < 0) {
     mantissa >>= -place;
     place = 0;
@@ -57,7 +58,7 @@ void ExactSum::add(const ExactSum& other) {
   if (++pending_ >= kMaxPending) carry();
 }
 
-// On return all digits but the last, which has the sign, are in [0, 2^32).
+// Carries. On return all digits but the last, which has the sign, are in [0, 2^32).
 void ExactSum::carry() {
   for (size_t i = 0; i + 1 < kDigits; ++i) {
     limbs_[i + 1] += limbs_[i] >> kDigitBits;

@@ -13,7 +13,7 @@ Lamb::Lamb(const LambOptions& options) : options_(options) {
   check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
 }
 
-// Two passes over memory: the second recomputes the direction instead of storing it.
+// Makes two passes over memory: the second recomputes the direction instead of storing it.
 void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
                   NormReducer& reducer) {
   const optimizer_loops::Loops& loops = optimizer_loops::loops();

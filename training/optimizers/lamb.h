@@ -22,7 +22,7 @@ struct LambOptions {
 // as in the authors' program.
 class Lamb : public Optimizer {
  public:
-  // Throws Error(invalid_argument) for options out of range.
+  // Creates the optimizer. Throws Error(invalid_argument) for options out of range.
   explicit Lamb(const LambOptions& options = {});
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   bool is_elementwise() const override { return false; }

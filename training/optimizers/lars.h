@@ -22,7 +22,7 @@ struct LarsOptions {
 // weight decay.
 class Lars : public Optimizer {
  public:
-  // Throws Error(invalid_argument) for options out of range.
+  // Creates the optimizer. Throws Error(invalid_argument) for options out of range.
   explicit Lars(const LarsOptions& options = {});
   std::vector<std::string> state_names() const override { return {"momentum"}; }
   bool is_elementwise() const override { return false; }

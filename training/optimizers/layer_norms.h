@@ -1,5 +1,5 @@
-// Norms of whole parameters, and of another quantity of the same shape, for the layer-wise learning
-// rates of LAMB and LARS.
+// Norms of whole parameters, and of a second quantity of the same shape, for the layer-wise
+// learning rates of LAMB and LARS.
 #pragma once
 
 #include <array>
@@ -16,7 +16,8 @@ namespace tutti::training {
 
 class LayerNorms {
  public:
-  // Throws Error(invalid_argument) if one of the pieces' parameters is not below `parameters`.
+  // Creates norms of `parameters` parameters, all 0. Throws Error(invalid_argument) if the index of
+  // a piece's parameter is not below `parameters`.
   LayerNorms(int parameters, std::span<const OwnedPiece> pieces) {
     for (const OwnedPiece& owned : pieces) {
       check_option(owned.piece.parameter < parameters, "number of parameters", parameters,
@@ -25,7 +26,7 @@ class LayerNorms {
     sums_.resize(index(parameters));
     norms_.resize(index(parameters));
   }
-  // Adds a part of a parameter that starts at an aligned block, and the same part of the other
+  // Adds a part of a parameter that starts at an aligned block, and the same part of the second
   // quantity. Thread-safe.
   void add(const OwnedPiece& owned, std::span<const float> values, std::span<const float> others) {
     if (owned.copy) return;
@@ -37,7 +38,7 @@ class LayerNorms {
     sums_[at].add(parts[0]);
     sums_[at + 1].add(parts[1]);
   }
-  // Sums over the owners. Collective. Norms are 0 before it, and for parameters without parts.
+  // Collective. Sums over the owners. Before it, and for parameters without parts, norms are 0.
   void reduce(NormReducer& reducer) {
     sum_over_owners(sums_, reducer);
     for (size_t i = 0; i < sums_.size(); ++i) norms_[i] = std::sqrt(sums_[i].value());

@@ -8,40 +8,42 @@ namespace tutti::training {
 
 struct LossScalerOptions {
   double initial_scale = 65536;
-  double growth = 2;               // above 1
-  double backoff = 0.5;            // in (0, 1)
+  double growth = 2;               // factor by which the scale is raised, above 1
+  double backoff = 0.5;            // factor by which the scale is lowered, in (0, 1)
   int64_t growth_interval = 2000;  // steps without overflow before the scale is raised
-  // Overflows since the last raise before the scale is lowered; 1: at once (Megatron-LM).
+  // Number of overflows since the last raise after which the scale is lowered; 1: after each
+  // (Megatron-LM).
   int hysteresis = 1;
   double smallest_scale = 1;
 };
 
-// The loss is multiplied by scale() before backward, the gradients by 1 / scale() afterwards; a
+// The loss is multiplied by scale() before backward, and the gradients by 1 / scale() afterwards. A
 // step whose gradients overflowed is skipped. With a hysteresis of 1 it behaves as
-// torch.amp.GradScaler. All ranks must pass the same `overflow`, and so have the same scale. Not
-// thread-safe.
+// torch.amp.GradScaler. All ranks must pass the same `overflow`, so that they have the same scale.
+// Not thread-safe.
 class LossScaler {
  public:
   // State for checkpoints.
   struct State {
     double scale = 0;
-    int64_t good_steps = 0;  // since the last overflow or raise
-    int overflows_left = 0;  // before the scale is lowered
+    int64_t good_steps = 0;  // steps since the last overflow or raise
+    int overflows_left = 0;  // number of overflows after which the scale is lowered
     bool operator==(const State&) const = default;
   };
 
-  // Throws Error(invalid_argument) for options out of range.
+  // Creates a scaler. Throws Error(invalid_argument) for options out of range.
   explicit LossScaler(const LossScalerOptions& options = {});
 
   double scale() const { return state_.scale; }
-  // True if the scale cannot be lowered further, so that it is not the cause of an overflow.
+  // Returns true if the scale cannot be lowered further, so that it is not the cause of an
+  // overflow.
   bool exhausted() const { return state_.scale <= options_.smallest_scale; }
-  // Call after each step; `overflow`: some rank's gradients were not finite. Returns true if the
-  // optimizer's step must be skipped; the new scale is for the next step.
+  // Adapts the scale after a step; `overflow`: true if some rank's gradients were not finite.
+  // Returns true if the optimizer's step must be skipped. The new scale is for the next step.
   bool update(bool overflow);
 
   const State& state() const { return state_; }
-  // Throws Error(invalid_argument) for an impossible state.
+  // Sets the state. Throws Error(invalid_argument) for an impossible state.
   void restore(const State& state);
 
  private:

@@ -1,5 +1,5 @@
-// Exchange of parts of matrices among the ranks that own them, for optimizers that need whole
-// matrices.
+// Interface for exchanging parts of matrices among the ranks that own them, for optimizers that
+// need whole matrices.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ class MatrixExchange {
   virtual ~MatrixExchange() = default;
   virtual int owners() const = 0;
   virtual int self() const = 0;
-  // The pieces of an owner, in its order; equal on all owners.
+  // Returns the pieces of owner `owner`, in its order; the result is the same on all owners.
   virtual std::vector<Piece> pieces(int owner) const = 0;
   virtual const ParameterSpec& spec(int parameter) const = 0;
-  // Collective over all owners. `sent` has sent_counts[owner] floats for each owner, one after the
-  // other; `received` has received_counts[owner] floats from each.
+  // Collective over all owners. Sends and receives floats: `sent` has sent_counts[owner] floats for
+  // each owner, one after the other; `received` has received_counts[owner] floats from each.
   virtual void exchange(std::span<const float> sent, std::span<const int64_t> sent_counts,
                         std::span<float> received, std::span<const int64_t> received_counts) = 0;
 };

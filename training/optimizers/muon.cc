@@ -16,7 +16,7 @@ bool is_hidden_matrix(const ParameterSpec& spec, int units) {
   return spec.shape.size() >= 2 && spec.unit > 0 && spec.unit < units - 1;
 }
 
-// Updates momentum u, and writes the direction d, as in the header.
+// Updates momentum u, and writes the direction d (see the header).
 void accelerate(const UpdateBlock& block, float factor, float momentum, bool nesterov,
                 float* direction) {
   float* const u = block.states[0];

@@ -13,27 +13,30 @@ namespace tutti::training {
 struct MuonOptions {
   double momentum = 0.95;  // in [0, 1)
   bool nesterov = true;
-  int64_t iterations = 5;     // Newton-Schulz steps
-  double weight_decay = 0.0;  // decoupled; for all parameters with weight decay
-  // AdamW updates the other parameters, with this fraction of the learning rate.
+  int64_t iterations = 5;     // number of Newton-Schulz steps
+  double weight_decay = 0.0;  // decoupled; applies to all parameters with weight decay
+  // Fraction of the learning rate with which AdamW updates the other parameters.
   double adam_scale = 0.05;
   AdamMoments moments = {};
 };
 
 // Jordan et al.: Muon: an optimizer for hidden layers in neural networks, 2024. For a matrix of
-// rows x cols (a convolution's: outputs x all else): u = momentum u + g, d = g + momentum u, or u
-// without Nesterov; w = (1 - rate weight_decay) w - rate sqrt(max(1, rows / cols)) O(d), where O(d)
-// brings d's singular values to about 1 by Newton-Schulz steps, X = a X + (b A + c A A) X with A =
-// X X^T, from X = d / (|d| + 1e-7), in f32. The scale is that of Jordan's program. AdamW updates
-// vectors, embeddings and the output layer; the latter two are the model's first and last unit.
+// rows x cols (a convolution's: outputs x all other dimensions): u = momentum u + g, d = g +
+// momentum u, or d = u without Nesterov; w = (1 - rate weight_decay) w - rate sqrt(max(1, rows /
+// cols)) O(d). O(d) brings d's singular values to about 1 by Newton-Schulz steps, X = a X + (b A +
+// c A A) X with A = X X^T, starting from X = d / (|d| + 1e-7), in f32. The scale is that of
+// Jordan's program. AdamW updates vectors, embeddings and the output layer; the latter two are the
+// parameters of the model's first and last unit.
 //
-// One owner computes a whole matrix, whose parts are sent to it; matrices are distributed over
-// owners by cost. So the bits do not depend on the sharding of the parameter.
+// One owner computes a whole matrix, and the other owners send it their parts; matrices are
+// distributed over owners by cost. The bits therefore do not depend on the sharding of the
+// parameter.
 class Muon : public Optimizer {
  public:
-  // Throws Error(invalid_argument) for options out of range.
+  // Creates the optimizer. Throws Error(invalid_argument) for options out of range.
   explicit Muon(const MuonOptions& options = {});
-  // The first is the momentum of a matrix; matrices do not use the second.
+  // Returns the names of the states. The first is the momentum of a matrix; matrices do not use the
+  // second.
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   bool is_elementwise() const override { return false; }
   bool takes_matrices() const override { return true; }

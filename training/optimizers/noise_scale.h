@@ -1,4 +1,4 @@
-// The gradient noise scale, an estimate of the batch size beyond which more samples per step help
+// Estimates the gradient noise scale: the batch size beyond which more samples per step help
 // little.
 #pragma once
 
@@ -9,19 +9,19 @@
 namespace tutti::training {
 
 // McCandlish, Kaplan, Amodei et al.: An empirical model of large-batch training, 2018, appendix
-// A.1. The squared norms of the gradient over a small batch (one micro-batch, or one rank's share)
-// and over the big batch that contains it yield unbiased estimates of |G|^2, the true gradient's
-// squared norm, and of the trace S of its covariance per sample. Both are smoothed over steps
-// before they are divided. Not thread-safe.
+// A.1. Two squared norms are measured: that of the gradient over a small batch (one micro-batch, or
+// one rank's share), and that over the big batch that contains it. They yield unbiased estimates of
+// |G|^2, the true gradient's squared norm, and of the trace S of its covariance per sample. Both
+// estimates are smoothed over steps before they are divided. Not thread-safe.
 class NoiseScale {
  public:
-  // `smoothing`: weight of the past in an average, in [0, 1); otherwise throws
-  // Error(invalid_argument).
+  // Creates the estimator. `smoothing`: weight of the past in an average, in [0, 1); throws
+  // Error(invalid_argument) for other values.
   explicit NoiseScale(double smoothing = 0.99) : smoothing_(smoothing) {
     check_option(smoothing >= 0 && smoothing < 1, "noise scale smoothing", smoothing, "in [0, 1)");
   }
 
-  // Adds a step; squared norms are of gradients of the mean loss. `small_square` may itself be a
+  // Adds a step. Squared norms are of gradients of the mean loss; `small_square` may itself be a
   // mean over the small batches of a step. Throws Error(invalid_argument) unless 0 < small_batch <
   // big_batch.
   void add(double small_square, double small_batch, double big_square, double big_batch) {
@@ -35,7 +35,8 @@ class NoiseScale {
     weight_ = smoothing_ * weight_ + (1 - smoothing_);
   }
 
-  // Averages over the steps so far, without the bias of starting at 0; NaN before the first step.
+  // Return the averages over the steps so far, corrected for having started at 0; NaN before the
+  // first step.
   double gradient_square() const { return gradient_square_ / weight_; }
   double noise() const { return noise_ / weight_; }
   // State for resuming.
@@ -50,7 +51,7 @@ class NoiseScale {
     noise_ = averages.noise;
     weight_ = averages.weight;
   }
-  // Returns B_simple = S / |G|^2 in samples. NaN while the estimate of |G|^2 is not above 0.
+  // Returns B_simple = S / |G|^2 in samples, or NaN while the estimate of |G|^2 is not above 0.
   double value() const {
     return gradient_square_ > 0 ? noise_ / gradient_square_
                                 : std::numeric_limits<double>::quiet_NaN();

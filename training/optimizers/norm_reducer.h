@@ -1,4 +1,4 @@
-// Sums of norms over the ranks that own parts of the same parameters.
+// Interface of sums over the ranks that own parts of the same parameters, for norms.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,16 @@
 
 namespace tutti::training {
 
-// Subclasses all-reduce over the owners. Collective: every owner makes the same calls.
+// Sums over the owners; subclasses use all-reduce. Collective: every owner makes the same calls.
 class NormReducer {
  public:
   virtual ~NormReducer() = default;
-  // Replaces each number by its sum over all owners. The default is for a single owner.
+  // Replaces each number by its sum over all owners. The default, which changes nothing, is for a
+  // single owner.
   virtual void sum(std::span<int64_t> /*limbs*/) {}
 };
 
-// Sums all of `sums` over the owners, in one call.
+// Replaces each of `sums` by its sum over the owners, in one call.
 inline void sum_over_owners(std::span<ExactSum> sums, NormReducer& reducer) {
   std::vector<int64_t> limbs;
   limbs.reserve(sums.size() * ExactSum::kLimbs);

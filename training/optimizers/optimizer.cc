@@ -8,7 +8,7 @@
 namespace tutti::training {
 namespace {
 
-constexpr int64_t kCacheLine = 16;  // floats
+constexpr int64_t kCacheLine = 16;  // number of floats
 
 bool is_small_or_float(DType type) {
   return type == DType::f16 || type == DType::bf16 || type == DType::f32;

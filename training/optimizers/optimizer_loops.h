@@ -11,18 +11,19 @@ namespace tutti::training::optimizer_loops {
 
 inline constexpr int64_t kSquaresBlock = 32;
 
-// Tables of codes (dynamic_map.h). Floats from 2^-23 to 1 are divided into kCells cells of
+// Layout of the tables of codes (dynamic_map.h). Floats from 2^-23 to 1 are divided into cells of
 // 2^kCellBits floats that differ only in their last bits; smaller floats belong to the first cell.
-// The entry of a cell contains the code of its first float, and in its last kCellBits bits those of
-// the last float with that code: later floats of the cell have the next code (negative floats: the
-// code before). Cells of positive floats come first.
+// A cell's entry contains the code of its first float and, in its last kCellBits bits, the last
+// bits of the last float with that code. Later floats of the cell have the next code (for negative
+// floats: the code before). Cells of positive floats come first.
 inline constexpr uint32_t kCellBits = 16;
 inline constexpr uint32_t kCellMask = (1U << kCellBits) - 1;
-inline constexpr uint32_t kLeastCell = 0x34000000;  // bits of 2^-23
-inline constexpr uint32_t kLastCell = 0x3f800000;   // bits of 1
+inline constexpr uint32_t kLeastCell = 0x34000000;  // the float 2^-23 as bits
+inline constexpr uint32_t kLastCell = 0x3f800000;   // the float 1 as bits
 inline constexpr uint32_t kCells = ((kLastCell - kLeastCell) >> kCellBits) + 1;
 
-// w moves by u. g is the gradient times `gradient`, plus decay * w.
+// Factors of an SGD step, in which w moves by u. The gradient g is the array's value times
+// `gradient`, plus decay * w.
 struct SgdFactors {
   float gradient = 1;
   float decay = 0;
@@ -31,8 +32,8 @@ struct SgdFactors {
   bool nesterov = false;
 };
 
-// m += (g - m) * (1 - beta1), v = beta2 * v + (1 - beta2) * g^2, and Adam's direction,
-// (m / correction1) / (sqrt(v) / root_correction2 + epsilon).
+// Factors of Adam's moments, m += (g - m) * (1 - beta1) and v = beta2 * v + (1 - beta2) * g^2, and
+// of Adam's direction, (m / correction1) / (sqrt(v) / root_correction2 + epsilon).
 struct MomentFactors {
   float gradient = 1;
   float one_minus_beta1 = 0;
@@ -47,7 +48,7 @@ struct Loops {
   // sums[b] = sum of squares of block b of kSquaresBlock values, in double, in a fixed order.
   void (*squares)(const float* values, double* sums, int64_t blocks);
 
-  // Without momentum: w -= rate * g. The other loops need a momentum array.
+  // w -= rate * g, without momentum. The other loops need a momentum array.
   void (*sgd_plain)(float* w, const float* gradients, int64_t n, SgdFactors factors);
   // momentum = factors.momentum * momentum + g; w -= rate * momentum.
   void (*sgd)(float* w, const float* gradients, float* momentum, int64_t n, SgdFactors factors);
@@ -67,8 +68,8 @@ struct Loops {
 
   // values[i] = map[codes[i]] * scale; `map` has 256 values.
   void (*dequantize)(const uint8_t* codes, const float* map, float scale, float* values, int64_t n);
-  // Encodes values / scale by `cells` and returns the scale, the largest absolute value. If that is
-  // 0, all codes are that of 0.
+  // Encodes values / scale by the table `cells` and returns the scale, which is the largest
+  // absolute value. If the scale is 0, all codes are that of 0.
   float (*quantize)(const float* values, const uint32_t* cells, uint8_t* codes, int64_t n);
 
   // Rounds values to bf16; element i uses random_bits(seed, stream, first + i).
@@ -76,7 +77,7 @@ struct Loops {
                                uint64_t stream, uint64_t first);
 };
 
-// The loops of the selected instruction set (TUTTI_CPU), or of a given available one.
+// Return the loops of the selected instruction set (TUTTI_CPU), or of a given available one.
 const Loops& loops();
 const Loops& loops(InstructionSet set);
 

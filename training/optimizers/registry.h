@@ -1,4 +1,4 @@
-// The optimizers that a configuration can name. To add one, write a file with its configuration and
+// Creates optimizers by name and configuration. To add one, write a file with its configuration and
 // its update, and add a line to registry.cc.
 #pragma once
 
@@ -16,17 +16,17 @@
 namespace tutti::training {
 
 struct OptimizerKind {
-  std::string name;  // "adamw"
+  std::string name;  // such as "adamw"
   // Returns the defaults for a model: "lr" and members of the configuration.
   std::function<Json(const ModelTraits& model)> suits;
-  std::shared_ptr<const Schema> schema;  // with the default values
-  // Fills in the defaults of a configuration. It and `make` throw Error(invalid_argument) for
-  // invalid values; both ignore the member "name".
+  std::shared_ptr<const Schema> schema;  // fields of the configuration, with the default values
+  // Fills in the defaults of a configuration. `complete` and `make` throw Error(invalid_argument)
+  // for invalid values; both ignore the member "name".
   std::function<Json(const Json& configuration)> complete;
   std::function<std::unique_ptr<Optimizer>(const Json& configuration)> make;
 };
 
-// Defines an optimizer's kind, in the optimizer's file.
+// Returns the definition of an optimizer's kind, for the optimizer's file.
 template <typename Made, typename Options>
 OptimizerKind optimizer_kind(const std::string& name, Json (*suits)(const ModelTraits& model),
                              void (*describe)(Schema& schema, Options& options)) {
@@ -43,9 +43,10 @@ OptimizerKind optimizer_kind(const std::string& name, Json (*suits)(const ModelT
           }};
 }
 
-// In the order of help texts; the first is the default.
+// Returns all kinds, in the order of help texts; the first is the default.
 const std::vector<OptimizerKind>& optimizer_kinds();
-// Throws Error(invalid_argument) for a configuration without a name, or with an unknown one.
+// Returns the kind that a configuration names. Throws Error(invalid_argument) for a configuration
+// without a name, or with an unknown one.
 const OptimizerKind& optimizer_kind_of(const Json& configuration);
 
 std::unique_ptr<Optimizer> make_optimizer(const Json& configuration);

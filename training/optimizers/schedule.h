@@ -1,4 +1,4 @@
-// Learning rate as a function of the step and of the batch size.
+// Computes the learning rate from the step and from the batch size.
 #pragma once
 
 #include <algorithm>
@@ -8,9 +8,10 @@
 
 namespace tutti::training {
 
-// Linear warm-up from peak / warmup_steps to `peak` (Goyal et al.: Accurate, large minibatch SGD,
-// 2017) at step max(1, warmup_steps); then decay to final_fraction * peak at total_steps and after:
-// constant (no decay), linear, or half a cosine (Loshchilov, Hutter: SGDR, 2017).
+// A schedule of learning rates. Linear warm-up from peak / warmup_steps to `peak` at step max(1,
+// warmup_steps) (Goyal et al.: Accurate, large minibatch SGD, 2017). Then decay to final_fraction *
+// peak at total_steps, and that rate afterwards. The decay is constant (none), linear, or half a
+// cosine (Loshchilov, Hutter: SGDR, 2017).
 struct LearningRateSchedule {
   enum class Decay { constant, linear, cosine };
 
@@ -34,13 +35,13 @@ struct LearningRateSchedule {
   }
 };
 
-// Scaling of the learning rate with the batch size: linear (Goyal et al. 2017), or by the square
+// How the learning rate grows with the batch size: linearly (Goyal et al. 2017), or with its square
 // root, which preserves the variance of an update (Krizhevsky: One weird trick for parallelizing
 // convolutional neural networks, 2014).
 enum class BatchScaling { none, linear, sqrt };
 
-// Returns the rate for `batch` samples per step, given `rate` for `base_batch`. Both must be above
-// 0.
+// Returns the rate for `batch` samples per step, given the rate `rate` for `base_batch` samples.
+// Both numbers of samples must be above 0.
 inline double scaled_rate(double rate, double batch, double base_batch, BatchScaling scaling) {
   switch (scaling) {
     case BatchScaling::linear:

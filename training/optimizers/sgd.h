@@ -10,8 +10,8 @@
 namespace tutti::training {
 
 struct SgdOptions {
-  double momentum = 0.9;      // in [0, 1); 0: no state
-  double weight_decay = 0.0;  // added to the gradient, as an L2 penalty
+  double momentum = 0.9;      // in [0, 1); with 0 the optimizer has no state
+  double weight_decay = 0.0;  // weight of an L2 penalty, whose gradient is added
   bool nesterov = false;
   DecayOn decay_on = DecayOn::as_specified;
 };
@@ -21,7 +21,7 @@ struct SgdOptions {
 // with Nesterov's momentum w -= rate (g + momentum u).
 class Sgd : public Optimizer {
  public:
-  // Throws Error(invalid_argument) for options out of range.
+  // Creates the optimizer. Throws Error(invalid_argument) for options out of range.
   explicit Sgd(const SgdOptions& options = {});
   std::vector<std::string> state_names() const override;
   bool adds_gradients() const override { return true; }

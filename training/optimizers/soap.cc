@@ -36,7 +36,7 @@ struct Mode {
 
 class Preconditioned {
  public:
-  // `states`: in the order of whole_states().
+  // Views of a parameter's states; `states`: in the order of whole_states().
   Preconditioned(const ParameterSpec& spec, std::span<const std::span<float>> states,
                  const SoapOptions& options)
       : options_(options), mean_(states[0]), squares_(states[1]) {
@@ -78,7 +78,7 @@ class Preconditioned {
   }
 
  private:
-  // Moves the preconditioners towards the gradient's products.
+  // Updates the preconditioners by the gradient's products.
   void collect(std::span<const float> gradient) {
     std::vector<float> values(gradient.begin(), gradient.end());
     for (const Mode& mode : modes_) {
@@ -125,7 +125,7 @@ class Preconditioned {
     }
   }
 
-  // One step of power iteration.
+  // Makes one step of power iteration.
   void turn_basis(size_t dimension) {
     const Mode& mode = modes_[dimension];
     const auto n = static_cast<size_t>(mode.size);
@@ -161,8 +161,8 @@ class Preconditioned {
   }
 
   const SoapOptions& options_;
-  std::span<float> mean_;     // of gradients
-  std::span<float> squares_;  // of projected gradients
+  std::span<float> mean_;     // moving average of gradients
+  std::span<float> squares_;  // moving average of squared projected gradients
   std::vector<Mode> modes_;
 };
 
@@ -173,7 +173,7 @@ Soap::Soap(const SoapOptions& options) : options_(options) {
   check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
   check_option(options.frequency >= 1, "frequency", static_cast<double>(options.frequency),
                "of at least 1");
-  // LAPACK counts its workspace, 2 n^2 numbers, in 32 bits.
+  // LAPACK counts its workspace, 2 n^2 numbers, in 32 bits, which limits the dimension.
   check_option(options.max_dimension >= 0 && options.max_dimension <= 32000, "max_dimension",
                static_cast<double>(options.max_dimension), "from 0 to 32000");
 }

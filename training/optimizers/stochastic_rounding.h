@@ -1,6 +1,6 @@
 // Stochastic rounding (Croci, Fasi, Higham, Mary, Mikaitis: Stochastic rounding: implementation,
-// error analysis and applications, 2022): up or down at random, so that the expected result is the
-// exact number, and updates below half a unit in the last place are not lost.
+// error analysis and applications, 2022): rounds up or down at random such that the expected result
+// is the exact number. Updates below half a unit in the last place are therefore not lost.
 //
 // Compiled once per instruction set, hence in an anonymous namespace.
 #pragma once
@@ -11,8 +11,8 @@ namespace tutti::training {
 namespace {
 
 // Rounds `value` to bf16: adds `random` to the low 16 bits and truncates them. The magnitude is
-// thus rounded up with probability (low 16 bits) / 2^16. Infinities are preserved; every NaN
-// becomes the quiet NaN 0x7fc0.
+// rounded up with probability (low 16 bits) / 2^16. Infinities are preserved; every NaN becomes the
+// quiet NaN 0x7fc0.
 constexpr uint16_t round_to_bf16(float value, uint16_t random) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, value);
   const uint32_t rounded = (bits + random) >> 16;

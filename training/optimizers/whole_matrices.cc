@@ -11,7 +11,7 @@
 namespace tutti::training {
 namespace {
 
-// Cost of a product of the matrix with its transpose.
+// Returns the cost of a product of the matrix with its transpose.
 double cost_of(const ParameterSpec& spec) {
   const auto rows = static_cast<double>(spec.shape.front());
   const auto all = static_cast<double>(spec.count());
@@ -44,7 +44,7 @@ class Deal {
     return parameters;
   }
 
-  // `exchange` must be the one that was used for the assignment.
+  // Computes the matrices; `exchange` must be the one that was used for the assignment.
   void compute(MatrixExchange& exchange, std::span<float> values, const MatrixWork& work) {
     std::vector<float> packed = in_order_of_homes(values);
     std::vector<int64_t> sent(pieces_.size());
@@ -109,7 +109,7 @@ class Deal {
   }
 
   // Calls visit(offset in `values`, number of elements) for each piece in own(), grouped by the
-  // owner that computes its matrix, in the order of own() within a group.
+  // owner that computes its matrix. Within a group, pieces are in the order of own().
   template <typename Visit>
   void visit_own(const Visit& visit) const {
     for (size_t home = 0; home < pieces_.size(); ++home) {
@@ -141,8 +141,8 @@ class Deal {
   }
 
   const MatrixExchange& exchange_;
-  std::vector<std::vector<Piece>> pieces_;  // of matrices, by owner
-  std::map<int, size_t> homes_;             // by parameter
+  std::vector<std::vector<Piece>> pieces_;  // by owner: its pieces of matrices
+  std::map<int, size_t> homes_;             // by parameter: the owner that computes it
 };
 
 }  // namespace

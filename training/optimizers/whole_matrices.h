@@ -1,5 +1,5 @@
-// Computation on whole matrices that are sharded over owners: each is assigned to one owner,
-// gathered and computed there, and sent back.
+// Computes with whole matrices that are sharded over owners: each matrix is assigned to one owner,
+// which gathers its parts, computes, and sends the results back.
 #pragma once
 
 #include <cstdint>
@@ -16,50 +16,51 @@
 namespace tutti::training {
 
 using IsMatrix = std::function<bool(const ParameterSpec& spec)>;
-// Replaces a matrix, spec.shape.front() x all else, by the result. `parameter` is its index in the
-// model's table.
+// Function that replaces a matrix, of spec.shape.front() rows and all other dimensions as columns,
+// by the result. `parameter` is its index in the model's table.
 using MatrixWork =
     std::function<void(int parameter, const ParameterSpec& spec, std::span<float> matrix)>;
 
-// Selects all parameters that have elements, for optimizers that compute each as a whole.
+// Selects all parameters that have elements, for optimizers that compute each parameter as a whole.
 inline bool is_nonempty(const ParameterSpec& spec) { return spec.count() > 0; }
-// Views the values as a matrix of `rows` rows.
+// Returns a view of the values as a matrix of `rows` rows.
 inline Tensor matrix_of(std::span<float> values, int64_t rows) {
   return tensor_at(values.data(), DType::f32, rows, static_cast<int64_t>(values.size()) / rows);
 }
 
-// Throws Error(unsupported), naming the optimizer, for a parameter that is cut over an axis of the
-// mesh.
+// Throws Error(unsupported), naming the optimizer, for a parameter that is sharded over an axis of
+// the mesh.
 void check_whole(const ParameterSpec& spec, std::string_view optimizer);
 
-// One float per element of the pieces for which `is_matrix` holds, one piece after the other.
+// An array of one float per element of the pieces for which `is_matrix` returns true, one piece
+// after the other.
 class PieceValues {
  public:
   PieceValues(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix);
   std::span<float> all() { return values_; }
-  // The floats of a block of one of these pieces.
+  // Returns the floats of a block of one of these pieces.
   float* of(const UpdateBlock& block);
 
  private:
   std::span<const OwnedPiece> pieces_;
-  std::vector<int64_t> starts_;  // of each piece
+  std::vector<int64_t> starts_;  // index of each piece's first float
   std::vector<float> values_;
 };
 
-// The parameters that compute_whole() computes on this owner, ascending. Not collective.
+// Returns the parameters that compute_whole() computes on this owner, ascending. Not collective.
 std::vector<int> computed_here(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix,
                                const MatrixExchange* exchange);
 
-// The states of whole parameters that `optimizer` computes on this owner, in a model of `units`
-// units. Not collective. Throws as Optimizer::whole_states() does.
+// Returns the states of the whole parameters that `optimizer` computes on this owner, in a model of
+// `units` units. Not collective. Throws as Optimizer::whole_states() does.
 WholeStates whole_states_here(const Optimizer& optimizer, const std::vector<ParameterSpec>& specs,
                               int units, std::span<const OwnedPiece> pieces,
                               const MatrixExchange* exchange);
 
-// Replaces `values`, those of the pieces for which `is_matrix` holds, one after the other, by the
-// results of `work`. Collective over the exchange's owners, with equal parameters; without an
-// exchange each piece is a whole matrix. The result depends neither on the sharding of a matrix nor
-// on the owner that computes it.
+// Replaces `values` by the results of `work`. `values` are those of the pieces for which
+// `is_matrix` returns true, one after the other. Collective over the exchange's owners, which must
+// pass the same parameters; without an exchange each piece is a whole matrix. The result depends
+// neither on the sharding of a matrix nor on the owner that computes it.
 void compute_whole(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix,
                    std::span<float> values, MatrixExchange* exchange, const MatrixWork& work);
 

@@ -1,4 +1,5 @@
-// States of whole parameters, for optimizers that compute with whole matrices (whole_matrices.h).
+// The states of whole parameters, for optimizers that compute with whole matrices
+// (whole_matrices.h).
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,15 @@
 
 namespace tutti::training {
 
-// A state that is not elementwise.
+// A state of a parameter that does not have one value per element.
 struct WholeState {
-  std::string name;  // "exp_avg_sq_row"
+  std::string name;  // such as "exp_avg_sq_row"
   std::vector<int64_t> shape;
 
   int64_t count() const;
 };
 
-// Offsets of the states of the parameters that this owner computes, in one flat array.
+// The places of the states of the parameters that this owner computes, in one flat array.
 class WholeStates {
  public:
   struct Place {
@@ -31,29 +32,30 @@ class WholeStates {
   using StatesOf = std::function<std::vector<WholeState>(const ParameterSpec& spec)>;
 
   WholeStates() = default;
-  // `parameters`: those of the model's `specs` that this owner computes (computed_here()).
+  // Computes the places. `parameters`: those of the model's `specs` that this owner computes
+  // (computed_here()).
   WholeStates(const std::vector<ParameterSpec>& specs, std::span<const int> parameters,
               const StatesOf& states_of);
 
   int64_t floats() const { return floats_; }
-  // Number of floats of the two largest parameters.
+  // Returns the number of floats of the two largest parameters' states.
   int64_t floats_of_two() const;
   const std::vector<Place>& places() const { return places_; }
-  // Sets the array of floats() floats, which must outlive this.
+  // Sets the array of floats() floats, which must outlive this object.
   void set_memory(float* memory) { memory_ = memory; }
   std::span<float> at(const Place& place) const;
-  // All states of a parameter, which are adjacent; empty if it has none here.
+  // Returns all states of a parameter, which are adjacent; empty if it has none on this owner.
   std::span<float> all_of(int parameter) const;
   // Sets a function that is called before a parameter's states are used.
   void set_observer(std::function<void(int parameter)> observer) {
     observer_ = std::move(observer);
   }
-  // The states of a parameter, in order. Throws Error(internal) for a parameter without states
-  // here.
+  // Returns the states of a parameter, in order. Throws Error(internal) for a parameter without
+  // states on this owner.
   std::vector<std::span<float>> of(int parameter) const;
 
  private:
-  std::vector<Place> places_;  // by parameter
+  std::vector<Place> places_;  // by parameter: the places of its states
   int64_t floats_ = 0;
   float* memory_ = nullptr;
   std::function<void(int)> observer_;

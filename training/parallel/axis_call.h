@@ -1,5 +1,6 @@
-// A call of a unit to the ranks along an axis of the mesh, this one included. Its lifetime counts
-// as waiting for them: Mesh::said() accumulates it, and the bytes that this rank sends.
+// Communication of a unit with the ranks along an axis of the mesh, this one included. Its lifetime
+// counts as waiting for them: Mesh::said() accumulates this time, and the bytes that this rank
+// sends.
 #pragma once
 
 #include <chrono>
@@ -27,24 +28,24 @@ class AxisCall {
   AxisCall(const AxisCall&) = delete;
   AxisCall& operator=(const AxisCall&) = delete;
 
-  // True in a pass without a mesh, where a model is measured on one rank.
+  // Returns true in a pass without a mesh, in which a model is measured on one rank.
   bool alone() const { return pass_.mesh == nullptr; }
   Communicator& ranks() const { return pass_.mesh->along(axis_); }
   Pass& pass() const { return pass_; }
   int place() const { return place_; }
   int size() const { return size_; }
 
-  // `call`: a literal, as in Mesh::add_said().
+  // Counts a collective of `bytes` bytes. `call`: its name, a literal, as in Mesh::add_said().
   void count(const char* call, double bytes) {
     call_ = call;
     sent_ += bytes;
   }
-  // Counts the minimum traffic to gather or scatter a tensor, or `times` that.
+  // Counts the minimum traffic of gathering or scattering a tensor `times` times.
   void count(const char* call, ConstTensor tensor, int times = 1) {
     count(call, times * static_cast<double>(tensor.bytes()) * (size_ - 1) / size_);
   }
 
-  // Describes blocks of count(rank) elements for each rank.
+  // Returns blocks of count(rank) elements for each rank.
   template <typename Count>
   Blocks blocks(const Count& count) const {
     std::vector<uint64_t> counts;
@@ -60,8 +61,8 @@ class AxisCall {
   int place_;
   int size_;
   Clock::time_point start_ = Clock::now();
-  const char* call_ = nullptr;  // the call that was made
-  double sent_ = 0;             // bytes
+  const char* call_ = nullptr;  // name of the collective
+  double sent_ = 0;             // bytes that this rank has sent
 };
 
 }  // namespace tutti::training

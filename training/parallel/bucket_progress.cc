@@ -21,8 +21,8 @@ BucketProgress::BucketProgress(const Layout& layout, std::vector<std::vector<int
 }
 
 void BucketProgress::begin_step(std::span<const int64_t> passes) {
-  first_untold_ = 0;
-  told_.clear();
+  first_unreported_ = 0;
+  ready_.clear();
   std::ranges::fill(reached_, 0);
   std::ranges::fill(expected_, 0);
   for (size_t unit = 0; unit < passes.size(); ++unit) {
@@ -51,24 +51,24 @@ bool BucketProgress::contribute(int parameter) {
   if (--at.contributions != 0) return last;
   if (--at.rounds > 0) at.contributions = at.in_round;
   if (by_micro_batch_) {
-    told_.push_back(bucket);
+    ready_.push_back(bucket);
   } else {
-    tell_in_order();
+    report_in_order();
   }
   return last;
 }
 
-void BucketProgress::tell_in_order() {
+void BucketProgress::report_in_order() {
   const auto is_done = [this](int bucket) {
     return bucket < std::ssize(buckets_) && buckets_[static_cast<size_t>(bucket)].rounds == 0;
   };
-  while (is_done(first_untold_)) told_.push_back(first_untold_++);
+  while (is_done(first_unreported_)) ready_.push_back(first_unreported_++);
 }
 
 std::optional<int> BucketProgress::next() {
-  if (told_.empty()) return std::nullopt;
-  const int bucket = told_.front();
-  told_.pop_front();
+  if (ready_.empty()) return std::nullopt;
+  const int bucket = ready_.front();
+  ready_.pop_front();
   return bucket;
 }
 
@@ -88,7 +88,7 @@ std::vector<int> BucketProgress::missing() const {
 
 void BucketProgress::give_up_waiting() {
   for (State& at : buckets_) at.rounds = 0;
-  tell_in_order();
+  report_in_order();
 }
 
 }  // namespace tutti::training

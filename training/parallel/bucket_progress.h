@@ -1,11 +1,11 @@
-// Tracks the buckets of gradients that are complete on this rank, and the one to reduce over ranks
-// next: bookkeeping only, without memory and messages (data_parallel.h has both).
+// Tracks which buckets of gradients are complete on this rank, and which one to reduce over ranks
+// next. It has neither memory nor messages (data_parallel.h has both).
 //
 //   begin_step() -> contribute() for each use of a parameter, once a micro-batch
 //                     -> next(): the buckets that may be summed, every rank in the same order
 //
-// A bucket is reduced once per step, one bucket after the other. If each micro-batch is reduced by
-// itself, a bucket has a round for each; it is reduced when its round ends. That order is equal on
+// Normally a bucket is reduced once per step. If each micro-batch is reduced separately, a bucket
+// has one round per micro-batch and is reduced at the end of each round. The order is the same on
 // all ranks that run their units in the same order.
 #pragma once
 
@@ -21,46 +21,47 @@ namespace tutti::training {
 
 class BucketProgress {
  public:
-  // `used_by`: the parameters of each unit. `joined`: parameters to which another pipeline stage
-  // contributes as well, once, at the end of a step. `by_micro_batch`: a round per micro-batch,
-  // except for joined buckets.
+  // Creates the tracker. `used_by`: the parameters of each unit. `joined`: parameters to which
+  // another pipeline stage contributes once, at the end of a step. `by_micro_batch`: reduce in a
+  // round per micro-batch, except for joined buckets.
   BucketProgress(const Layout& layout, std::vector<std::vector<int>> used_by,
                  std::vector<int> joined, bool by_micro_batch);
 
-  // `passes`: by unit, number of times that its backward runs.
+  // Starts a step. `passes`: for each unit, the number of times that its backward runs.
   void begin_step(std::span<const int64_t> passes);
   // Counts a contribution to a parameter's gradient. Returns true if it was the step's last one.
   bool contribute(int parameter);
-  // Returns the next bucket to reduce now, each once per round.
+  // Returns the next bucket to reduce, if one is ready. Returns each bucket once per round.
   std::optional<int> next();
-  // True if next() has returned every bucket as often as the step requires.
+  // Returns true if next() has returned every bucket as often as the step requires.
   bool complete() const;
-  // The parameters that lack contributions.
+  // Returns the parameters that lack contributions.
   std::vector<int> missing() const;
   // Stops waiting for missing contributions: the remaining buckets may be reduced. Not allowed with
   // by_micro_batch.
   void give_up_waiting();
-  // True if the bucket has a joined parameter.
+  // Returns true if the bucket has a joined parameter.
   bool joined(int bucket) const { return buckets_[static_cast<size_t>(bucket)].joined; }
 
  private:
   struct State {
     bool joined = false;
-    int64_t in_round = 0;       // contributions per round
-    int64_t contributions = 0;  // still missing in this round
-    int64_t rounds = 0;         // still to end
+    int64_t in_round = 0;       // number of contributions per round
+    int64_t contributions = 0;  // number of contributions still missing in this round
+    int64_t rounds = 0;         // number of rounds still to end
   };
-  void tell_in_order();
+  void report_in_order();
 
   const Layout& layout_;
   const std::vector<std::vector<int>> used_by_;
   const std::vector<int> joined_;
   const bool by_micro_batch_;
   std::vector<State> buckets_;
-  std::vector<int64_t> expected_;  // by parameter: contributions in this step
-  std::vector<int64_t> reached_;   // by parameter: contributions so far
-  int first_untold_ = 0;           // next bucket if all are reported in order
-  std::deque<int> told_;           // ready, but not returned by next() yet
+  std::vector<int64_t> expected_;  // by parameter: number of contributions in this step
+  std::vector<int64_t> reached_;   // by parameter: number of contributions so far
+  int first_unreported_ =
+      0;                   // first bucket that next() has not returned, if it returns them in order
+  std::deque<int> ready_;  // buckets that are ready, but not returned by next() yet
 };
 
 }  // namespace tutti::training

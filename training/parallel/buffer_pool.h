@@ -1,4 +1,4 @@
-// A pool of temporary buffers: of each size, as many as were ever in use at once.
+// A pool of temporary buffers. For each size it keeps as many as were ever in use at once.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace tutti::training {
 
-// Zeroed memory for messages: the backend's, or (null) host memory from the communicator, which the
-// other ranks of the host can read directly.
+// Allocates zeroed memory for messages from the backend. If that is null, allocates host memory
+// from the communicator, which the other ranks of the host can read directly.
 Memory<std::byte> allocate_shared(Communicator& communicator, const Backend* backend, size_t bytes);
 
 class BufferPool {
  public:
-  // Allocates from the backend's memory; null: the host's.
+  // Creates a pool that allocates from the backend's memory; null: the host's.
   explicit BufferPool(Communicator communicator, const Backend* backend = nullptr)
       : communicator_(std::move(communicator)), backend_(backend) {}
   // Returns a buffer with unspecified contents.
@@ -31,7 +31,7 @@ class BufferPool {
   const Backend* backend_;
   int64_t bytes_ = 0;
   std::vector<Memory<std::byte>> all_;
-  std::map<size_t, std::vector<std::byte*>> free_;  // by size
+  std::map<size_t, std::vector<std::byte*>> free_;  // free buffers by size
 };
 
 }  // namespace tutti::training

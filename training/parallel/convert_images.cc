@@ -7,7 +7,7 @@
 namespace tutti::training {
 namespace {
 
-// The tensor ranks, and the images that they share.
+// The images that the tensor ranks share.
 class Images {
  public:
   Images(Pass& pass, const MeshPlace& place, const ImageShape& whole)
@@ -40,7 +40,7 @@ class Images {
     return all;
   }
 
-  // Reduce-scatter: returns this rank's part of the sum.
+  // Returns this rank's part of the sum (reduce-scatter).
   Tensor scattered(ConstTensor partial, Spread to) {
     const ImagePart everything = part_of(call_.place(), Spread::replicated);
     const Tensor own = take(partial.dtype, part_of(call_.place(), to));
@@ -100,7 +100,7 @@ class Images {
     return call_.blocks([&](int rank) { return part(rank).size(); });
   }
 
-  // Calls visit(rank's part, its range in `packed`) for consecutive parts.
+  // Calls visit(rank's part, its range in `packed`) for consecutive parts of all ranks.
   template <typename Part, typename Visit>
   void for_each_packed(Tensor packed, const Part& part, const Visit& visit) const {
     int64_t at = 0;
@@ -138,7 +138,7 @@ bool cuts_images(const ActivationLayout& layout) {
   return spread == Spread::channels || spread == Spread::pixels;
 }
 
-// True if rows and columns describe the conversion, whether rows are images or not.
+// Returns true if rows and columns describe the conversion, whether or not rows are images.
 bool is_of_rows(const ActivationLayout& from, const ActivationLayout& to) {
   return !cuts_images(from) && !cuts_images(to);
 }

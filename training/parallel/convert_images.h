@@ -1,6 +1,6 @@
-// Conversion of a micro-batch's images from one layout on the tensor ranks to another: the
-// counterpart of convert_layout.h for images, of which a rank may also have tiles, or some of the
-// channels.
+// Converts a micro-batch's images from one layout on the tensor ranks to another. It does for
+// images what convert_layout.h does for rows and columns; a rank may also have tiles of images, or
+// some of the channels.
 //
 //   from \ to      replicated   rows             channels         pixels
 //   replicated     -            own images       own channels     own tiles
@@ -19,15 +19,16 @@
 
 namespace tutti::training {
 
-// The tensor ranks as a grid of one column.
+// Returns the tensor ranks as a grid of one column.
 ImageGrid strips_of(const MeshPlace& place);
 
-// `images`: samples x pixels x channels, contiguous; `whole`: the shape of an undivided image. An
-// image of one pixel is a row of columns. The layouts may differ along the tensor axis only.
-// Memory, counted bytes, blocking, and passes without a mesh are as in convert_layout().
+// Returns `images`, samples x pixels x channels and contiguous, converted from layout `from` to
+// `to`. `whole`: the shape of an undivided image. A row of columns counts as an image of one pixel.
+// The layouts may differ along the tensor axis only. Memory, counted bytes, blocking, and passes
+// without a mesh are as in convert_layout().
 Tensor convert_images(Pass& pass, const MeshPlace& place, Tensor images, const ImageShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);
-// Likewise for conversions without a sum.
+// Does the same for conversions without a sum.
 ConstTensor convert_images(Pass& pass, const MeshPlace& place, ConstTensor images,
                            const ImageShape& whole, const ActivationLayout& from,
                            const ActivationLayout& to);

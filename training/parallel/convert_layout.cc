@@ -50,7 +50,7 @@ class Line {
     return all;
   }
 
-  // All-to-all from own rows with all columns to all rows of own columns.
+  // Converts own rows with all columns to all rows of own columns (all-to-all).
   Tensor rows_to_columns(ConstTensor own) {
     const int64_t columns = own_columns().count;
     const Tensor result = arena().take(own.dtype, whole_.rows, columns);
@@ -81,7 +81,7 @@ class Line {
     return result;
   }
 
-  // Sums in the tensor's memory.
+  // Sums over the ranks, in the tensor's memory.
   Tensor summed(Tensor tensor) {
     const bool in_order = call_.pass().slices > 1;
     if (alone()) {
@@ -133,7 +133,7 @@ class Line {
     ranks().all_to_allv(as_buffer(from), call_.blocks(sent), as_buffer(to), call_.blocks(received));
   }
 
-  // Copies consecutive parts of columns to their places.
+  // Copies parts of columns, which follow each other, to their places.
   void unpack_columns(ConstTensor parts, Tensor all) const {
     int64_t at = 0;
     for (int rank = 0; rank < call_.size(); ++rank) {
@@ -160,7 +160,7 @@ std::optional<Axis> changed_axis(const ActivationLayout& from, const ActivationL
   return changed;
 }
 
-// Conversions without a sum.
+// Converts without a sum.
 template <bool is_const>
 BasicTensor<is_const> moved(Line& line, BasicTensor<is_const> tensor, Spread from, Spread to) {
   if (from == Spread::replicated && to == Spread::rows) {

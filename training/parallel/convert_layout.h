@@ -1,4 +1,4 @@
-// Conversion of activations from one layout to another, inside units. The two layouts determine the
+// Converts activations from one layout to another, inside units. The two layouts determine the
 // collective:
 //
 //   from \ to     replicated             rows             columns
@@ -7,8 +7,8 @@
 //   columns       all-gather             all-to-all       -
 //   partial       all-reduce             reduce-scatter   all-reduce, own columns
 //
-// The gradient of a conversion is converted in the other direction; the gradient of a replicated
-// tensor, of which each rank makes its own use, is partial.
+// The gradient of a conversion is converted in the other direction. A replicated tensor that each
+// rank uses in its own way has a partial gradient.
 #pragma once
 
 #include "training/core/activation_layout.h"
@@ -22,23 +22,23 @@ struct WholeShape {
   int64_t cols = 0;
 };
 
-// The layouts may differ along at most one axis; `whole` is the shape without a cut along it, and
-// `place` that of the rank for which the model was built. The tensor must be contiguous. The result
-// is in the same memory (a sum overwrites its term; own rows or columns are views) or in the pass's
-// arena.
+// Returns `tensor`, which must be contiguous, converted from layout `from` to `to`. The layouts may
+// differ along at most one axis. `whole` is the shape without a cut along that axis, and `place`
+// the place of the rank for which the model was built. The result is in the same memory (a sum
+// overwrites its term; own rows or columns are views) or in the pass's arena.
 //
 // Collective among the ranks along the axis, and blocking: Mesh::said() counts bytes and time.
 // Without a mesh (a model that is measured on one rank), other ranks' data are taken as 0. In
 // deterministic mode the terms of a sum are added in a fixed order (core/slices.h).
 Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const WholeShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);
-// Likewise for conversions without a sum.
+// Does the same for conversions without a sum.
 ConstTensor convert_layout(Pass& pass, const MeshPlace& place, ConstTensor tensor,
                            const WholeShape& whole, const ActivationLayout& from,
                            const ActivationLayout& to);
 
-// Replaces each element by its maximum over the ranks along the axis. Likewise collective and
-// blocking.
+// Replaces each element by its maximum over the ranks along the axis. Collective among these ranks
+// and blocking.
 void largest_over_ranks(Pass& pass, const MeshPlace& place, Axis axis, Tensor tensor);
 
 }  // namespace tutti::training

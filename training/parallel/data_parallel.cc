@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Maximum number of whole gradient buckets that a stage with sharded gradients keeps during their
-// reduction: backward waits rather than use more memory.
+// reduction; backward waits instead of using more memory.
 constexpr int kGradientBucketsInFlight = 2;
 
 std::vector<std::vector<int>> parameters_by_unit(Model& model) {
@@ -84,7 +84,7 @@ const std::vector<int>& DataParallel::buckets_of(int unit) const {
 DataParallel::~DataParallel() {
   const auto under_way = [this](int bucket) {
     return state(bucket).values == ValueState::gathering ||
-           std::ranges::count(under_way_, bucket) > 0;
+           std::ranges::count(in_flight_, bucket) > 0;
   };
   bool aborted = false;
   for (int bucket = 0; bucket < bucket_count(); ++bucket) {
@@ -99,12 +99,12 @@ DataParallel::~DataParallel() {
       state(bucket).reduction.wait();
       if (is_hooked(bucket)) hook_->finish(bucket, storage_.gradients(bucket));
     } catch (const std::exception&) {
-      // A call that failed has ended as well.
+      // A collective that failed has ended as well.
     }
   }
 }
 
-// --- values ---
+// Values.
 
 void DataParallel::finish_values() {
   for (int bucket = 0; bucket < bucket_count(); ++bucket) {
@@ -120,7 +120,7 @@ void DataParallel::publish_values() {
     if (holds_values()) {
       start_gather(bucket);
     } else if (state(bucket).values == ValueState::present) {
-      storage_.release_values(bucket);  // from the previous step
+      storage_.release_values(bucket);  // left from the previous step
       state(bucket).values = ValueState::absent;
     }
   }
@@ -176,7 +176,7 @@ void DataParallel::before_forward(int unit) {
   read_ahead(options_.overlap ? unit + 2 : unit + 1);
 }
 
-// Loads the shards that the next gathers send, if they are in files.
+// Starts to load the shards that the next gathers send, if they are in files.
 void DataParallel::read_ahead(int unit) {
   for (const int bucket : buckets_of(unit)) {
     if (state(bucket).values == ValueState::absent) storage_.fetch_own_values(bucket);
@@ -188,7 +188,7 @@ void DataParallel::after_forward(int unit) {
   let_go(unit, last ? unit : unit + 1);  // backward begins with the last unit
 }
 
-// --- gradients ---
+// Gradients.
 
 void DataParallel::begin_step(int64_t passes) {
   begin_step(std::vector<int64_t>(unit_buckets_.size(), passes));
@@ -209,10 +209,10 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   progress_.begin_step(passes);
 }
 
-// If two units on this rank use one parameter, adds up their micro-batches' gradients separately,
-// as two pipeline stages do, so that the bits are the same.
+// If two units on this rank use one parameter, sums their micro-batches' gradients separately, as
+// two pipeline stages do, so that the bits are the same.
 void DataParallel::keep_shared_uses_apart(const std::vector<int64_t>& passes) {
-  // Needed only for deterministic mode: the order of summation of two pipeline stages.
+  // Only deterministic mode needs the order of summation of two pipeline stages.
   const bool deterministic = settings().get_bool("TUTTI_DETERMINISTIC");
   const std::deque<SharedUse>& uses = model_.parameters().shared_uses();
   for (size_t use = 0; use < uses.size(); ++use) {
@@ -236,9 +236,10 @@ void DataParallel::before_backward(int unit) {
 void DataParallel::acquire_gradients(int unit) {
   if (storage_.whole_gradients()) return;
   for (const int bucket : buckets_of(unit)) {
-    while (std::ranges::count(under_way_, bucket) > 0) finish_first(true);  // earlier round
+    // the reduction of an earlier round
+    while (std::ranges::count(in_flight_, bucket) > 0) finish_first(true);
     if (storage_.gradients(bucket).data != nullptr) continue;
-    while (std::ssize(under_way_) >= kGradientBucketsInFlight) finish_first(true);
+    while (std::ssize(in_flight_) >= kGradientBucketsInFlight) finish_first(true);
     storage_.acquire_gradients(bucket);
   }
 }
@@ -291,7 +292,8 @@ void DataParallel::sum_apart(int parameter, std::span<const Tensor> uses) {
   waited_ += Clock::now() - start;
 }
 
-// Zeroes all but the first rank's: the bucket's all-reduce then adds zeros to a complete sum.
+// Zeroes a gradient on all ranks but the first: the bucket's all-reduce then adds zeros to a
+// complete sum.
 void DataParallel::keep_on_first(int parameter) {
   const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
   if (storage_.ranks_of(bucket).rank() > 0) zero(model_.parameters().at(parameter).gradient);
@@ -330,13 +332,13 @@ void DataParallel::launch(int bucket) {
                                               ReduceOp::sum, call);
     count_bytes(bucket, static_cast<int64_t>(gradients.bytes()), 1);
   }
-  under_way_.push_back(bucket);
+  in_flight_.push_back(bucket);
   if (!options_.overlap) finish_all();
 }
 
-// Finishes the reduction in flight that was started first.
+// Finishes the reduction in flight that started first.
 bool DataParallel::finish_first(bool blocking) {
-  const int bucket = under_way_.front();
+  const int bucket = in_flight_.front();
   BucketState& at = state(bucket);
   if (!blocking && !(is_hooked(bucket) ? hook_->test(bucket) : at.reduction.test())) return false;
   if (is_hooked(bucket)) {
@@ -349,7 +351,7 @@ bool DataParallel::finish_first(bool blocking) {
   } else {
     wait(at.reduction);
   }
-  under_way_.pop_front();
+  in_flight_.pop_front();
   if (storage_.adds_to_shards()) {
     storage_.await_own_gradients(bucket);
     storage_.add_to_shard(bucket);
@@ -363,12 +365,12 @@ bool DataParallel::finish_first(bool blocking) {
 
 // Buckets are reduced in order, so the first incomplete one ends the search.
 void DataParallel::poll() {
-  while (!under_way_.empty() && finish_first(false)) {
+  while (!in_flight_.empty() && finish_first(false)) {
   }
 }
 
 void DataParallel::finish_all() {
-  while (!under_way_.empty()) finish_first(true);
+  while (!in_flight_.empty()) finish_first(true);
 }
 
 void DataParallel::finish_gradients() {
@@ -419,7 +421,7 @@ void DataParallel::visit_state(StateVisitor& visitor) {
   for (const HookState& state : states) visitor.row(state.name, state.values, state.kind);
 }
 
-// --- accounting ---
+// Accounting.
 
 void DataParallel::wait(Work& work) {
   if (work.test()) return;

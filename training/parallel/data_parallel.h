@@ -4,21 +4,20 @@
 //   backward   |head|h.3 |h.2 |h.1 |h.0 |embed|
 //   buckets         |--0-|---1-----|----2-----|      strictly in this order on every rank
 //
-// Stage 0 sums each bucket on all ranks (all-reduce). Stages 1 to 3 sum it at its owners only
-// (reduce-scatter) and gather the values (all-gather) after the owners have updated their shards:
-// never an all-reduce followed by a scatter. Stage 3 keeps no whole values: it gathers the buckets
-// of a unit before the unit runs, prefetches those of the next one meanwhile, and releases them
-// afterwards.
+// Stage 0 sums each bucket on all ranks (all-reduce). Stages 1 to 3 sum it only at its owners
+// (reduce-scatter), which update their shards; the values are then gathered (all-gather). Stage 3
+// keeps no whole values: it gathers the buckets of a unit before the unit runs, prefetches those of
+// the next one meanwhile, and releases them afterwards.
 //
 // A step of several micro-batches accumulates their gradients, and reduces once. Stages 2 and 3
-// would need whole gradients for that: if allowed, they reduce each micro-batch's gradients by
-// themselves, and owners accumulate the shards (StorageOptions::shard_sums).
+// would need whole gradients for that. If allowed, they instead reduce each micro-batch's gradients
+// separately, and owners accumulate the shards (StorageOptions::shard_sums).
 //
 // Li et al.: PyTorch distributed, 2020 (buckets); Rajbhandari et al.: ZeRO, 2020 (stages).
 //
 // Each bucket is summed over the ranks of its group (storage.h), in the communicator's order of
-// summation. In deterministic mode that order, and so the bits, depend on the number of ranks
-// alone: not on stage or bucket size.
+// summation. In deterministic mode that order, and therefore the bits, depend on the number of
+// ranks alone, not on stage or bucket size.
 #pragma once
 
 #include <chrono>
@@ -38,84 +37,87 @@
 
 namespace tutti::training {
 
-// State that a hook keeps from step to step, for checkpoints.
+// A state that a hook keeps from step to step, for checkpoints.
 struct HookState {
   std::string name;
-  Tensor values;  // 1 x count in f32, owned by the hook
+  Tensor values;  // 1 x count in f32, in the hook's memory
   RowKind kind = RowKind::same;
 };
 
 // Replaces the all-reduce of buckets (hooks/). start() begins to sum `gradients` over ranks;
-// finish() blocks until the sum is in place. All ranks start their buckets in one order and finish
-// them in that order.
+// finish() blocks until the sum is in place. All ranks start their buckets in the same order and
+// finish them in that order.
 class CommunicationHook {
  public:
   virtual ~CommunicationHook() = default;
-  // Returns true if the hook sums this bucket; others are summed as without a hook.
+  // Returns true if the hook sums this bucket; other buckets are summed as without a hook.
   virtual bool takes(int /*bucket*/) const { return true; }
-  // The highest ZeRO stage that it supports: 0 or 1, where gradients are whole on each rank.
+  // Returns the highest ZeRO stage that the hook supports: 0 or 1, in which each rank has whole
+  // gradients.
   virtual int last_stage() const { return 0; }
-  // Called before any bucket is started, by all ranks in the same order: may begin collectives that
+  // Called before any bucket is started, by all ranks in the same order. May begin collectives that
   // earlier buckets need.
   virtual void proceed() {}
   virtual void start(Communicator& communicator, int bucket, Tensor gradients) = 0;
   virtual void finish(int bucket, Tensor gradients) = 0;
-  // Returns true if a started bucket may be finished without waiting; makes progress. Such buckets
-  // are finished during backward, on each rank at a different time, so it must return false if
-  // finish() begins a collective.
+  // Makes progress and returns true if a started bucket may be finished without waiting. Such
+  // buckets are finished during backward, on each rank at a different time, so it must return false
+  // if finish() begins a collective.
   virtual bool test(int bucket) { return false; }
-  // True if a step's sums depend on earlier steps. Then all gradients must have one scale, and
-  // states() returns the state, which may be written between two steps. The arguments are
-  // start()'s.
+  // remembers() returns true if a step's sums depend on earlier steps. All steps' gradients must
+  // then have the same scale. states() returns the state, which may be changed between two steps;
+  // its arguments are those of start().
   virtual bool remembers() const { return false; }
   virtual std::vector<HookState> states(Communicator& communicator, DType gradients) { return {}; }
-  // Time that finish() spent computing, since construction; the rest is waiting.
+  // Returns the time that finish() has spent computing since construction; the rest is waiting.
   virtual std::chrono::nanoseconds computed() const { return {}; }
-  virtual int64_t bytes() const = 0;  // of memory
-  // Bytes of elements that a rank sends and receives for the bucket that was finished last, counted
-  // as for an all-reduce.
+  virtual int64_t bytes() const = 0;  // Returns the hook's memory in bytes.
+  // Returns the bytes of elements that a rank sends and receives for the bucket that was finished
+  // last, counted as for an all-reduce.
   virtual int64_t payload_bytes(int bucket, Tensor gradients) const = 0;
 };
 
 struct DataParallelOptions {
   bool overlap = true;  // false: backward waits for each bucket's sum
-  // If false, a parameter that no unit's backward reached is an error that names it; if true, its
+  // False: a parameter that no unit's backward reached is an error that names it. True: its
   // gradient is zero.
   bool allow_unused = false;
-  // Parameters that another pipeline stage uses too: complete only after join(). Sums of their
-  // buckets are always deterministic, so that the copies on both stages stay equal.
+  // Parameters that another pipeline stage uses too; their gradients are complete only after
+  // join(). Sums of their buckets are always deterministic, so that the copies on both stages stay
+  // equal.
   std::vector<int> joined;
-  // Deterministic mode: if two units use one parameter (tied embeddings), each unit's gradient is
-  // summed over ranks before the two are added, so that the bits do not depend on the number of
-  // data ranks. All ranks must call the last backward of such a parameter in the same order
-  // relative to other buckets.
+  // Deterministic mode: if two units use one parameter (tied embeddings), sum each unit's gradient
+  // over ranks before adding the two, so that the bits do not depend on the number of data ranks.
+  // All ranks must call the last backward of such a parameter in the same order relative to other
+  // buckets.
   bool sums_uses_apart = false;
 };
 
 class DataParallel : public Synchronizer {
  public:
-  // `model` and `storage` must outlive it. Throws Error(invalid_argument) for a ZeRO stage that the
-  // hook does not support.
+  // Creates the synchronizer; `model` and `storage` must outlive it. Throws Error(invalid_argument)
+  // for a ZeRO stage that the hook does not support.
   DataParallel(Model& model, ParameterStorage& storage, const DataParallelOptions& options = {},
                std::unique_ptr<CommunicationHook> hook = nullptr);
 
-  // Waits for calls in flight. After an error, when peers may be gone, it aborts the communicator
-  // first.
+  // Waits for collectives in flight. After an error, when peers may be gone, aborts the
+  // communicator first.
   ~DataParallel() override;
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // Distributes every rank's owned values. In stages 1 and 2 the gathers overlap with the start of
-  // the next forward.
+  // Sends every rank's owned values to the other ranks. In stages 1 and 2 the gathers overlap with
+  // the start of the next forward.
   void publish_values() override;
   void finish_values() override;
-  // A bucket is reduced when all backward calls of its units are done.
+  // Starts a step; `passes` has, for each unit, the number of its backward calls. A bucket is
+  // reduced when all backward calls of its units are done.
   void begin_step(const std::vector<int64_t>& passes) override;
-  void begin_step(int64_t passes);  // equal for all units
+  void begin_step(int64_t passes);  // the same number for all units
   void begin_join(int parameter) override;
   void join(int parameter) override;
   // Blocks until the gradients of owned pieces are summed over all ranks. Throws
-  // Error(invalid_argument) naming parameters that no backward reached.
+  // Error(invalid_argument) that names parameters which no backward reached.
   void finish_gradients() override;
 
   void before_forward(int unit) override;
@@ -125,13 +127,14 @@ class DataParallel : public Synchronizer {
   void before_weights(int unit) override { acquire_gradients(unit); }
   void after_weights(int unit) override;
 
-  // Shows the hook's state.
+  // Visits the hook's state.
   void visit_state(StateVisitor& visitor) override;
-  int64_t bytes() const override { return hook_ == nullptr ? 0 : hook_->bytes(); }  // the hook's
+  // memory of the hook
+  int64_t bytes() const override { return hook_ == nullptr ? 0 : hook_->bytes(); }
 
   std::chrono::nanoseconds waited() const override { return waited_; }
-  // Counts the volume of each collective: (N-1)/N of a bucket for reduce-scatter and all-gather,
-  // twice that for all-reduce.
+  // Returns the bytes sent, counting the minimum volume of each collective: (N-1)/N of a bucket for
+  // reduce-scatter and all-gather, twice that for all-reduce.
   double bytes_sent() const override { return bytes_sent_; }
   void observe(const Observer& observer) override { observer_ = observer; }
 
@@ -150,7 +153,7 @@ class DataParallel : public Synchronizer {
   int bucket_count() const { return static_cast<int>(buckets_.size()); }
   BucketState& state(int bucket) { return buckets_[static_cast<size_t>(bucket)]; }
   Unit& unit(int index) { return *model_.units()[static_cast<size_t>(index)]; }
-  // The buckets of the unit's parameters; none for a unit that does not exist.
+  // Returns the buckets of the unit's parameters; none for a unit that does not exist.
   const std::vector<int>& buckets_of(int unit) const;
   bool holds_values() const { return storage_.whole_values(); }
   bool is_hooked(int bucket) const { return hook_ != nullptr && hook_->takes(bucket); }
@@ -186,7 +189,7 @@ class DataParallel : public Synchronizer {
   std::vector<std::vector<int>> unit_buckets_;
   std::vector<BucketState> buckets_;
   BucketProgress progress_;
-  std::deque<int> under_way_;  // buckets in reduction, in the order of their start
+  std::deque<int> in_flight_;  // buckets whose reduction is in flight, in the order of their start
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;
   Observer observer_;

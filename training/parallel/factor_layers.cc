@@ -5,7 +5,7 @@
 namespace tutti::training {
 namespace {
 
-// True if the whole gradient is that of one dense layer.
+// Returns true if the whole gradient is that of one dense layer.
 bool has_factors(const ParameterTable& table, int parameter, const StorageOptions& storage) {
   const ParameterSpec& spec = table.specs()[static_cast<size_t>(parameter)];
   if (!spec.is_dense || !spec.placement.is_whole()) return false;
@@ -23,7 +23,8 @@ std::vector<FactorTraffic> factor_layers(const Model& model, const FactorOptions
   const ParameterTable& table = model.parameters();
   const double share = static_cast<double>(ranks - 1) / ranks;
   const DType gradients = storage.one_pass ? storage.dtype : DType::f32;
-  const int times = storage.stage == 0 ? 2 : 1;  // all-reduce, or reduce-scatter
+  // an all-reduce sends twice as much as a reduce-scatter
+  const int times = storage.stage == 0 ? 2 : 1;
   for (int parameter = 0; parameter < table.size(); ++parameter) {
     if (!has_factors(table, parameter, storage)) continue;
     const ParameterSpec& spec = table.specs()[static_cast<size_t>(parameter)];

@@ -1,6 +1,6 @@
-// Choice of the dense layers whose weight gradients are sent as two factors. The gradient of an
-// M x N weight is a sum of K outer products, one for each row of a step. Where K is small, the K (M
-// + N) values of the factors are fewer than the M N of the product:
+// Chooses the dense layers whose weight gradients are sent as two factors. The gradient of an M x N
+// weight is a sum of K outer products, one for each row of a step. If K is small, the K (M + N)
+// values of the factors are fewer than the M N of the product:
 //
 //   all-reduce     2 (P - 1) / P M N          values that each of P ranks sends in a step
 //   factors        (P - 1) / P K (M + N)      with K rows of all ranks, which each rank multiplies
@@ -20,26 +20,26 @@ namespace tutti::training {
 
 enum class FactorLayers : uint8_t {
   none,
-  automatic,  // if that takes fewer bytes
+  automatic,  // layers for which factors take fewer bytes
   all,        // all dense layers that support it
 };
 
 struct FactorOptions {
   FactorLayers layers = FactorLayers::none;
-  int64_t samples = 0;  // per step, over all ranks
+  int64_t samples = 0;  // number of samples per step, over all ranks
 };
 
-// A weight gradient that is sent as its factors.
+// The traffic of a weight gradient that is sent as its factors.
 struct FactorTraffic {
   int parameter = 0;
   std::string name;
-  int64_t rows = 0;  // per step, over all ranks
-  // Bytes that a rank sends per step: for the factors, and for the gradient otherwise.
+  int64_t rows = 0;  // number of rows per step, over all ranks
+  // Bytes that a rank sends per step: for the factors, and what it would send for the gradient.
   double factor_bytes = 0;
   double gradient_bytes = 0;
 };
 
-// Returns the layers that `options` choose, in the order of the parameters. `storage`: its
+// Returns the layers that `options` choose, in the order of the parameters. Of `storage` the
 // parameters (none: all), types and stage count. `ranks`: number of ranks that sum gradients.
 std::vector<FactorTraffic> factor_layers(const Model& model, const FactorOptions& options,
                                          const StorageOptions& storage, int ranks);

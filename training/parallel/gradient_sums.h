@@ -1,6 +1,6 @@
-// Deterministic mode: order of summation of the gradients of a step's micro-batches, on one rank or
-// several. Micro-batches are the leaves of one binary tree (core/slices.h). Each rank sums a branch
-// of it, and the all-reduce over ranks sums the upper part:
+// Order of summation, in deterministic mode, of the gradients of a step's micro-batches, on one
+// rank or several. Micro-batches are the leaves of one binary tree (core/slices.h). Each rank sums
+// a branch of it, and the all-reduce over ranks sums the upper part:
 //
 //   micro-batch   0 1 2 3 4 5 6 7        4 on each of 2 ranks, 2 on each of 4 ...
 //                 |+| |+| |+| |+|
@@ -33,26 +33,27 @@ class GradientTree {
     all_ = micro_batches;
     done_ = 0;
   }
-  // `gradient`: that of the next micro-batch. It is zeroed; after the last one it becomes the sum.
+  // Ends a micro-batch: takes its gradient from `gradient`, which is then zeroed for the next one.
+  // After the step's last micro-batch, `gradient` becomes the sum.
   void end_micro_batch(Tensor gradient, const Allocate& allocate);
   int64_t levels() const { return std::ssize(sums_); }
-  // The number of buffers for a step of `micro_batches`.
+  // Returns the number of buffers for a step of `micro_batches`.
   static int64_t levels(int64_t micro_batches);
 
  private:
   int64_t all_ = 0;
   int64_t done_ = 0;
-  std::vector<Memory<std::byte>> sums_;  // of 1, 2, 4 ... micro-batches
+  std::vector<Memory<std::byte>> sums_;  // sums of 1, 2, 4 ... micro-batches
 };
 
 class GradientSums {
  public:
-  // Allocates memory for other ranks' micro-batches and points the parameters' views at it. The
-  // table must outlive this.
+  // Allocates memory for the gradients of other ranks' micro-batches and points the parameters'
+  // views at it. `table` must outlive the object.
   GradientSums(ParameterTable& table, const Layout& layout, DType dtype,
                GradientTree::Allocate allocate);
 
-  // `micro_batches`: by unit, their number in the step.
+  // Starts a step. `micro_batches`: for each unit, their number in the step.
   void begin_step(const std::vector<int64_t>& micro_batches);
   // Call when the unit's backward of a micro-batch is done.
   void end_micro_batch(int unit);
@@ -60,7 +61,7 @@ class GradientSums {
   void add_others(int parameter);
   int64_t bytes() const;
 
-  // The number of ranks whose micro-batches the parameter computes with.
+  // Returns the number of ranks with whose micro-batches the parameter's owner computes.
   static int sources(const ParameterSpec& spec);
 
  private:
@@ -68,16 +69,17 @@ class GradientSums {
     int parameter = 0;
     int source = 0;
     GradientTree tree = {};
-    Memory<std::byte> memory = nullptr;  // of sources other than the first
+    Memory<std::byte> memory = nullptr;  // gradients of sources other than the first
   };
   void end(GradientTree& tree, Tensor gradient) { tree.end_micro_batch(gradient, allocate_); }
 
   ParameterTable& table_;
   DType dtype_;
   GradientTree::Allocate allocate_;
-  std::vector<Place> places_;                 // by parameter and source
-  std::vector<GradientTree> shared_uses_;     // by use, for gradients with memory of their own
-  std::vector<std::vector<size_t>> of_unit_;  // indices of the places
+  std::vector<Place> places_;  // by parameter and source
+  // by use: trees of the gradients that have their own memory
+  std::vector<GradientTree> shared_uses_;
+  std::vector<std::vector<size_t>> of_unit_;  // by unit: indices of its places
 };
 
 }  // namespace tutti::training

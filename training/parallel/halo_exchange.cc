@@ -61,7 +61,7 @@ class MeshExchange : public HaloMessages::Exchange {
   }
 
  private:
-  using Lent = std::vector<std::pair<int, Tensor>>;  // by peer
+  using Lent = std::vector<std::pair<int, Tensor>>;  // by peer: memory of a message
 
   static ConstTensor as_const(const Tensor& tensor) { return tensor; }
   Lent lend(Messages messages, DType type) {
@@ -82,7 +82,7 @@ class MeshExchange : public HaloMessages::Exchange {
   Mesh& mesh_;
   Axis axis_;
   const Backend* backend_;
-  double bytes_;  // that this rank sends
+  double bytes_;  // bytes that this rank sends
   Lent sent_, received_;
   std::vector<Work> in_flight_;
 };

@@ -1,5 +1,5 @@
 // Halo exchange (modules/halo_messages.h) between ranks along an axis of the mesh, by
-// point-to-point messages in memory that the ranks of a host can read directly.
+// point-to-point messages whose memory the ranks of a host can read directly.
 #pragma once
 
 #include "training/core/axes.h"

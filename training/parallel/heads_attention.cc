@@ -12,20 +12,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The heads of a rank, as ranges of all heads.
+// A rank's heads, as ranges of all heads.
 struct Heads {
   Share queries;
   Share keys;
 };
 
-// All-to-all among the ranks along the context axis, between own tokens of all heads and all tokens
-// of own heads.
+// Exchanges own tokens of all heads for all tokens of own heads, and back, by all-to-all among the
+// ranks along the context axis.
 class Exchange {
  public:
   Exchange(Pass& pass, const AttentionShape& heads)
       : pass_(pass), deal_(*pass.batch->deal), shape_(heads) {}
 
-  // The heads of a rank.
+  // Returns the heads of a rank.
   Heads heads_of(int rank) const {
     const Share queries = even_share(shape_.heads, rank, deal_.ranks());
     if (queries.count == 0) return {};
@@ -36,7 +36,8 @@ class Exchange {
   }
   Heads own() const { return heads_of(deal_.rank()); }
 
-  // Shape for this rank's heads on all tokens. `starts` is written; the shape refers to it.
+  // Returns the shape for this rank's heads and all tokens. Writes `starts`, to which the shape
+  // refers.
   AttentionShape shape(std::vector<int32_t>& starts) const {
     const TokenMask& mask = deal_.mask();
     starts.clear();
@@ -69,8 +70,8 @@ class Exchange {
     return all;
   }
 
-  // The reverse: this rank's tokens of all heads. If ranks have the same key head, its columns are
-  // summed.
+  // Sends tokens back: writes this rank's tokens of all heads. If several ranks have the same key
+  // head, its columns are summed.
   void to_tokens(ConstTensor all, Share Heads::*heads, Tensor own_rows) {
     const ArenaScope scope(pass_.arena);
     const Tensor sent = pass_.arena.take(all.dtype, 1, all.size());
@@ -93,8 +94,8 @@ class Exchange {
     for (const uint64_t count : blocks.counts) all += count;
     return static_cast<int64_t>(all);
   }
-  // Elements sent to, or received from, each rank: `rows` rows of its columns; its rows with a
-  // given number of columns.
+  // widths() returns the number of elements of each rank's columns in `rows` rows; the other
+  // function that of each rank's rows with a given number of columns.
   Blocks widths(int64_t rows, Share Heads::*heads) const {
     return by_rank([&](int rank) { return rows * columns(rank, heads).count; });
   }
@@ -124,7 +125,7 @@ class Exchange {
   }
 
   void unpack_by_rank(ConstTensor packed, Share Heads::*heads, Tensor own_rows) {
-    int64_t at = 0, written = 0;  // columns
+    int64_t at = 0, written = 0;  // in columns
     for (int rank = 0; rank < deal_.ranks(); ++rank) {
       const auto [first, count] = columns(rank, heads);
       const int64_t size = own_rows.rows * count;

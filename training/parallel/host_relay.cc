@@ -27,7 +27,7 @@ std::vector<Sent> rows_by_host(const ExpertChoices& choices, const Hosts& hosts,
         its->choices.push_back(choice);
         continue;
       }
-      // This rank itself forwards the rows for its own host.
+      // This rank forwards the rows for its own host.
       rows.push_back(
           {hosts.near(own, rank) ? own : rank, static_cast<int32_t>(first / each), {choice}});
     }
@@ -50,7 +50,7 @@ HostRelay::HostRelay(Pass& pass, AxisSet axes, const ExpertChoices& choices,
   const std::vector<Sent> rows = rows_by_host(choices, hosts, ranks.rank(), rank_of);
   const auto each = static_cast<size_t>(each_);
   std::vector<int64_t> counts(static_cast<size_t>(ranks.size()));
-  // By row and choice: expert, weight.
+  // By row and choice: expert and weight.
   std::vector<double> told(rows.size() * 2 * each, -1);
   places_.assign(choices.experts.size(), -1);
   row_of_choice_ = places_;

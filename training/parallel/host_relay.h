@@ -1,5 +1,5 @@
-// Sends a row to each host once, even if several of its ranks own experts for it: to one of these
-// ranks, which forwards the row, adds up the weighted outputs, and returns one row.
+// Sends a row only once to each host on which ranks own experts for it. One of these ranks receives
+// the row, forwards it, adds up the weighted outputs, and returns one row.
 //
 //   host A    host B                        row 0: experts on ranks 2 and 3; row 1: on rank 3
 //   rank 0    rank 2   row 0 ->  row 0      rank 2 forwards row 0 to rank 3
@@ -19,8 +19,8 @@
 
 namespace tutti::training {
 
-// Experts of rows (tokens), `each` per row, and the weights of their outputs. A number below 0 is
-// no expert.
+// Experts of rows (tokens), `each` per row, and the weights of their outputs. A negative number
+// means no expert.
 struct ExpertChoices {
   std::span<const int32_t> experts;
   std::span<const double> weights;
@@ -29,28 +29,31 @@ struct ExpertChoices {
 
 class HostRelay {
  public:
-  // Collective among the ranks along `axes`. `rank_of` returns an expert's owner among them.
+  // Decides where rows go. Collective among the ranks along `axes`. `rank_of` returns an expert's
+  // owner among them.
   HostRelay(Pass& pass, AxisSet axes, const ExpertChoices& choices,
             const std::function<int(int64_t)>& rank_of);
 
-  // By choice: the row that is sent for it if it is the first choice on a host, else a number below
-  // 0. By row: its token.
+  // places() returns for each choice the row that is sent for it if it is the first choice on a
+  // host, otherwise a negative number. tokens() returns for each row its token.
   std::span<const int32_t> places() const { return places_; }
   std::span<const int32_t> tokens() const { return tokens_; }
-  // arrived() is the number of rows received for this host, which this rank forwards to the owners
-  // of their experts. choices() are the expert choices of these rows; choices on other hosts are
-  // -1.
+  // arrived() returns the number of rows received for this host, which this rank forwards to the
+  // owners of their experts. choices() returns the expert choices of these rows, in which choices
+  // on other hosts are -1.
   int64_t arrived() const { return exchange_.received(); }
   ExpertChoices choices() const { return {experts_, weights_, each_}; }
 
-  // Collective. Sends rows to their hosts; returns the sums of their outputs.
+  // Collective. Starts to send rows to their hosts. return_rows() sends back the sums of their
+  // outputs.
   RowExchange::Transfer dispatch(Pass& pass, ConstTensor sent, Tensor arrived) const {
     return exchange_.dispatch(pass, sent, arrived);
   }
   RowExchange::Transfer return_rows(Pass& pass, ConstTensor sums, Tensor received) const {
     return exchange_.return_rows(pass, sums, received);
   }
-  // Collective. Returns a number for each choice of the forwarded rows to the senders of the rows.
+  // Collective. Sends a number for each choice of the forwarded rows back to the senders of the
+  // rows.
   void return_numbers(Pass& pass, std::span<const double> of_arrived,
                       std::span<double> of_choices) const;
 
@@ -58,7 +61,8 @@ class HostRelay {
   int64_t each_;
   RowExchange exchange_;
   std::vector<int32_t> places_, tokens_;
-  std::vector<int32_t> row_of_choice_;  // of those that are sent; below 0: none
+  // by choice: its row among those that are sent; negative: none
+  std::vector<int32_t> row_of_choice_;
   std::vector<int32_t> experts_;
   std::vector<double> weights_;
 };

@@ -1,4 +1,4 @@
-// The values to validate and save if they differ between ranks (Synchronizer::sums_gradients):
+// The values to validate and save if values differ between ranks (Synchronizer::sums_gradients):
 // their mean, or values that all ranks share.
 #pragma once
 
@@ -13,14 +13,16 @@ namespace tutti::training {
 
 class MeanValues {
  public:
-  // `storage`, with the same pieces on each rank, must outlive it. `shared`: f32 values in the
-  // order of owned pieces, which are copied; empty: computes the mean, collective over `ranks`.
+  // Copies `shared`, f32 values in the order of owned pieces. If it is empty, computes the mean of
+  // the ranks' values, collective over `ranks`. `storage`, which must have the same pieces on each
+  // rank, must outlive the object.
   MeanValues(ParameterStorage& storage, Communicator ranks, std::span<const float> shared);
 
-  // The part of the mean that corresponds to OwnedPiece::updated().
+  // Returns the part of the mean that corresponds to OwnedPiece::updated().
   Tensor of(const OwnedPiece& piece);
 
-  // While it exists, the storage holds the mean and `mean` holds this rank's own values.
+  // Exchanges values: while the object exists, the storage holds the mean, and `mean` holds this
+  // rank's own values.
   class Shown {
    public:
     explicit Shown(MeanValues& mean) : mean_(mean) { mean_.exchange(); }
@@ -36,7 +38,7 @@ class MeanValues {
   void exchange();
 
   ParameterStorage& storage_;
-  std::vector<size_t> offsets_;  // by owned piece, in bytes
+  std::vector<size_t> offsets_;  // by owned piece: offset in bytes
   std::vector<std::byte> bytes_;
 };
 

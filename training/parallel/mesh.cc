@@ -16,14 +16,14 @@ namespace tutti::training {
 
 namespace {
 
-// The name of this host in messages.
+// Returns the name of this host for messages.
 std::string told_host() {
   const std::string told = settings().get_string("TUTTI_HOST");
   return told.empty() ? host_name() : told;
 }
 
-// Chooses the axes over which experts are sharded if `ranks` allows it; may split the data axis in
-// two.
+// Chooses the axes over which experts are sharded. Returns false if `ranks` does not allow it. May
+// split the data axis in two.
 bool place_experts(MeshPlace& place, int ranks) {
   const int data = place.size(Axis::data);
   for (const AxisSet more : {AxisSet(), AxisSet{Axis::context}, AxisSet{Axis::tensor},

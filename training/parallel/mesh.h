@@ -24,27 +24,28 @@ namespace tutti::training {
 
 class Trace;
 
-// Number of ranks along each axis. 0 (for one axis): the number that the job's ranks leave.
+// Number of ranks along each axis. One axis may have 0, which means as many ranks as the other axes
+// leave.
 struct MeshShape {
   int tensor = 1;
   int context = 1;
   int data = 0;
   int pipeline = 1;
-  // A grid of ranks that divide the pixels of each image.
+  // Shape of the grid of ranks that divide the pixels of each image.
   GridShape spatial = {};
-  // Number of expert-parallel ranks: a factor of the product of tensor, context and data ranks. At
-  // least 1.
+  // Number of expert-parallel ranks, at least 1. It divides the product of the numbers of tensor,
+  // context and data ranks.
   int expert = 1;
 
-  // Number of ranks in a stage that share each sample.
+  // Returns the number of ranks in a stage that share each sample.
   int64_t of_a_sample() const { return int64_t{tensor} * context * spatial.ranks(); }
 };
 
-// A value; copies share their groups. Used by one thread at a time.
+// The mesh. It is a value whose copies share their groups. One thread at a time may use it.
 class Mesh {
  public:
-  // Collective over all ranks of `world`. Throws as mesh_place(), on every rank. By default all
-  // ranks are data-parallel.
+  // Creates a mesh; collective over all ranks of `world`. By default all ranks are data-parallel.
+  // Throws as mesh_place() does, on every rank.
   Mesh(Communicator world, const MeshShape& shape = {});  // NOLINT(google-explicit-constructor)
 
   Communicator& world() { return world_; }
@@ -58,32 +59,32 @@ class Mesh {
   // The hosts of a group's ranks, and a communicator of the ranks on this host. Created at the
   // first call, like the group.
   struct ByHosts {
-    Hosts hosts;  // of the group's ranks
+    Hosts hosts;  // hosts of the group's ranks
     Communicator inside;
-    std::vector<int> numbers;  // numbers of these ranks in the group
+    std::vector<int> numbers;  // indices in the group of the ranks on this host
   };
   ByHosts& by_hosts(AxisSet axes);
   // Sets the name of this rank's host, for tests.
   void set_host(std::string name) { host_ = std::move(name); }
 
-  // Communication inside units (convert_layout.h) since construction: bytes that this rank sent, by
-  // axis, and the time that it blocked.
+  // Statistics of the communication inside units (convert_layout.h) since construction: bytes that
+  // this rank sent, by axis, and the time for which it blocked.
   struct Said {
     std::array<double, kAxes> bytes = {};
     std::chrono::nanoseconds waited{0};
     Trace* trace = nullptr;
   };
   const Said& said() const { return *said_; }
-  // Counts a call, named by a literal ("all_reduce"), that ends now.
+  // Counts a call that started at `start` and ends now. `call`: its name, a literal ("all_reduce").
   void add_said(Axis axis, const char* call, double bytes,
                 std::chrono::steady_clock::time_point start);
-  // Records such calls as events from now on; the trace must outlive this and its copies.
+  // Records such calls as events from now on; `trace` must outlive the mesh and its copies.
   void record(Trace& trace) { said_->trace = &trace; }
 
-  // Buffers for messages along an axis, which ranks of the host can read directly. The first call
-  // chooses the memory space.
+  // Returns the pool of buffers for messages along an axis, which ranks of the host can read
+  // directly. The first call determines the memory space.
   BufferPool& messages(Axis axis, const Backend* backend);
-  // Bytes of all these buffers.
+  // Returns the bytes of all these buffers.
   int64_t message_bytes() const;
 
   // Aborts the world and all groups created so far, on every rank.
@@ -91,19 +92,20 @@ class Mesh {
 
   const MeshPlace& place() const { return place_; }
   int size(Axis axis) const { return place_.size(axis); }
-  // The place of this rank, and of any rank of the world.
+  // Return the place along `axis` of this rank, and of any rank of the world.
   int place(Axis axis) const { return place_.place(axis); }
   int place_of(int rank, Axis axis) const { return place_.of_rank(rank).place(axis); }
-  // The axes with more than one place.
+  // Returns the axes with more than one place.
   AxisSet used() const;
-  // True if that rank has this one's places along all of these axes.
+  // Returns true if that rank has the same places as this one along all of these axes.
   bool is_beside(int rank, AxisSet axes) const;
 
  private:
   Communicator world_;
   MeshPlace place_;
   std::string host_;
-  std::shared_ptr<std::map<AxisSet, Communicator>> groups_;  // by axes with more than one place
+  // key: the axes with more than one place
+  std::shared_ptr<std::map<AxisSet, Communicator>> groups_;
   std::shared_ptr<std::map<AxisSet, ByHosts>> by_hosts_ =
       std::make_shared<std::map<AxisSet, ByHosts>>();
   std::shared_ptr<std::map<Axis, BufferPool>> messages_ =

@@ -1,4 +1,4 @@
-// Exchange of matrices that the ranks of a communicator share.
+// Exchanges parts of matrices that the ranks of a communicator share.
 #pragma once
 
 #include <utility>
@@ -12,7 +12,8 @@ namespace tutti::training {
 
 class RankMatrices : public MatrixExchange {
  public:
-  // `layout`: rank r of `owners` owns shard r of it. It and the specifications must outlive this.
+  // Creates the exchange. `layout`: rank r of `owners` owns shard r of it. The layout and the
+  // specifications must outlive the object.
   RankMatrices(Communicator owners, const Layout& layout, const std::vector<ParameterSpec>& specs)
       : owners_(std::move(owners)), layout_(layout), specs_(specs) {}
 

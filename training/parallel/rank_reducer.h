@@ -1,4 +1,4 @@
-// Sums of norms over the ranks of a communicator.
+// Sums norms over the ranks of a communicator.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 
 namespace tutti::training {
 
-// Sums over ranks that have copies of the same parts of parameters, or different parts; each part
-// counts once.
+// Sums over ranks, some of which may have copies of the same parts of parameters; each part counts
+// once.
 class RankReducer : public NormReducer {
  public:
-  // `counts`: this rank alone in `owners` has its parts, or it is the first that has them. All
-  // calls are collective over `owners`.
+  // Creates the reducer. `counts`: true if this rank is the only one in `owners` that has its
+  // parts, or the first one. All calls are collective over `owners`.
   RankReducer(Communicator owners, bool counts) : owners_(std::move(owners)), counts_(counts) {}
   void sum(std::span<int64_t> limbs) override {
     if (owners_.size() == 1) return;

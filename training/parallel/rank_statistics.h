@@ -1,4 +1,4 @@
-// Batch statistics over all ranks of a communicator, for SyncBN.
+// Sums batch statistics over all ranks of a communicator, for SyncBN.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,8 @@
 
 namespace tutti::training {
 
-// Collective: every rank must run the same layers the same number of times in a step.
+// Sums over ranks. Collective: every rank must run the same layers the same number of times in a
+// step.
 class RankStatistics : public StatisticsReducer {
  public:
   explicit RankStatistics(Communicator communicator) : communicator_(std::move(communicator)) {}

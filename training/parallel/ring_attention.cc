@@ -26,7 +26,7 @@ void convert_rows(ConstTensor from, Tensor to) {
   }
 }
 
-// Keys with the values beside them, row by row, so that a range of rows is one message.
+// Keys and, beside them, values, row by row, so that a range of rows is one message.
 struct KeysAndValues {
   Tensor all;
 
@@ -35,7 +35,7 @@ struct KeysAndValues {
   KeysAndValues rows(const Share& rows) const { return {all.row_range(rows.first, rows.count)}; }
 };
 
-// One size for all micro-batches of a shape, although their deals differ slightly.
+// Returns one size for all micro-batches of a shape, although their divisions differ slightly.
 int64_t rows_of_message(const TokenDeal& deal) {
   const int64_t even = deal.mask().tokens() / deal.ranks();
   return std::max(deal.most(), even + even / 16 + 1);
@@ -45,7 +45,7 @@ size_t bytes_of(int64_t rows, int64_t width, DType type) {
   return static_cast<size_t>(rows * width) * size_of(type);
 }
 
-// Communication of a rank in one call.
+// Communication of a rank in one call of attention.
 class Ring {
  public:
   Ring(Pass& pass, const AttentionShape& heads)
@@ -60,12 +60,12 @@ class Ring {
   Ring& operator=(const Ring&) = delete;
 
   int ranks() const { return deal_.ranks(); }
-  // At a step: the rank whose keys are here, and the rank that has this one's keys.
+  // Return, for a step, the rank whose keys this rank has, and the rank that has this rank's keys.
   int before(int step) const { return (deal_.rank() + ranks() - step) % ranks(); }
   int after(int step) const { return (deal_.rank() + step) % ranks(); }
 
-  // Memory for keys and values of this rank or another. The ranks of the host read sent messages
-  // directly, while this rank computes.
+  // Returns memory for keys and values of this rank or another. The ranks of the host read sent
+  // messages directly, while this rank computes.
   KeysAndValues take_message(DType type) {
     const int64_t rows = rows_of_message(deal_);
     if (pass_.mesh == nullptr) {
@@ -86,7 +86,7 @@ class Ring {
       return {};
     }
     sent_ += bytes;
-    return under_way_.emplace_back(along().send_async(as_buffer(rows.all), rank, {.tag = tag}));
+    return in_flight_.emplace_back(along().send_async(as_buffer(rows.all), rank, {.tag = tag}));
   }
   Work receive(const KeysAndValues& rows, int rank, Tag tag) {
     if (rows.all.rows == 0) return {};
@@ -94,11 +94,11 @@ class Ring {
       zero(rows.all);
       return {};
     }
-    return under_way_.emplace_back(along().recv_async(as_buffer(rows.all), rank, {.tag = tag}));
+    return in_flight_.emplace_back(along().recv_async(as_buffer(rows.all), rank, {.tag = tag}));
   }
   // Makes progress on long messages.
   void poll() {
-    std::erase_if(under_way_, [](Work& work) { return work.test(); });
+    std::erase_if(in_flight_, [](Work& work) { return work.test(); });
   }
   void wait(Work& work) {
     const Clock::time_point start = Clock::now();
@@ -113,13 +113,14 @@ class Ring {
   Pass& pass_;
   const TokenDeal& deal_;
   int64_t width_;
-  double sent_ = 0;  // bytes since the last wait
-  std::vector<Work> under_way_;
+  double sent_ = 0;  // bytes sent since the last wait
+  std::vector<Work> in_flight_;
   std::vector<std::span<std::byte>> lent_;
-  std::vector<BackendMemory> alone_;  // replaces lent_ in a pass without a mesh
+  std::vector<BackendMemory> alone_;  // memory that replaces lent_ in a pass without a mesh
 };
 
-// Shape of attention of this rank's queries to the keys of `rank` that they attend to.
+// Returns the shape of attention of this rank's queries to those keys of `rank` to which they
+// attend.
 AttentionShape shape_on(const AttentionShape& heads, const TokenDeal& deal, int rank) {
   AttentionShape shape = heads;
   shape.keys = deal.seen_of(rank).count;
@@ -131,7 +132,7 @@ AttentionShape shape_on(const AttentionShape& heads, const TokenDeal& deal, int 
 // Some query heads, and the key heads that serve them.
 struct Turn {
   AttentionShape shape;
-  Share queries, keys;  // heads
+  Share queries, keys;  // ranges of heads
 
   template <bool is_const>
   BasicTensor<is_const> of_queries(BasicTensor<is_const> all) const {
@@ -168,8 +169,8 @@ void in_turns(Ring& ring, const AttentionShape& all, const Body& body) {
   }
 }
 
-// Calls body(step, the keys and values of rank before(step) that this rank attends to), starting
-// with this rank's. `own`: the keys and values that the others receive.
+// Calls body(step, keys and values) for each step, with those of rank before(step) to which this
+// rank attends, starting with this rank's. `own`: the keys and values that the other ranks receive.
 template <typename Body>
 void go_round(Ring& ring, const TokenDeal& deal, const KeysAndValues& own, const Body& body) {
   const std::array<KeysAndValues, 2> buffers = {ring.take_message(own.all.dtype),
@@ -211,13 +212,13 @@ class GradientsHome {
         received_(ring.take_message(sums.keys.dtype)),
         parts_{ring.take_message(sums.keys.dtype), ring.take_message(sums.keys.dtype)} {}
 
-  // Memory for the part of a step other than the first.
+  // Returns memory for the gradients of a step other than the first.
   KeysAndValues part(int step) {
     const auto buffer = static_cast<size_t>(step % 2);
     ring_.wait(sends_[buffer]);
     return parts_[buffer].rows({0, deal_.seen_of(ring_.before(step)).count});
   }
-  // Sends a completed part.
+  // Sends the gradients of a step, which are complete.
   void send(int step, const KeysAndValues& part) {
     sends_[static_cast<size_t>(step % 2)] = ring_.send(part, ring_.before(step), kGradients);
     add_received();
@@ -245,7 +246,7 @@ class GradientsHome {
   std::array<KeysAndValues, 2> parts_;
   std::array<Work, 2> sends_;
   Work receive_;
-  Share seen_;  // rows of this rank to which it belongs
+  Share seen_;  // rows of this rank to which the part belongs
 };
 
 KeysAndValues pack(Ring& ring, const ConstQkv& own) {
@@ -257,7 +258,8 @@ KeysAndValues pack(Ring& ring, const ConstQkv& own) {
 
 }  // namespace
 
-// Backward needs most: keys of this rank and two others, and three parts of their gradients.
+// Backward needs the most memory: keys of this rank and two others, and three parts of their
+// gradients.
 int64_t RingAttention::message_bytes(const TokenDeal& deal, int64_t key_width, DType type) const {
   const int64_t rows = rows_of_message(deal);
   return static_cast<int64_t>(3 * bytes_of(rows, 2 * key_width, type) +

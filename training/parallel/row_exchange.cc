@@ -41,7 +41,7 @@ RowExchange::RowExchange(const RowPeers& peers, std::span<const int64_t> counts)
     sent_.push_back(sum_of(its));
     if (rank == own_) own = its;
   }
-  std::vector<int64_t> all;  // by rank, for this rank's bins
+  std::vector<int64_t> all;  // by rank: numbers of rows for this rank's bins
   for (int rank = 0; rank < ranks; ++rank) all.insert(all.end(), own.begin(), own.end());
   if (peers.ranks != nullptr) {
     const std::vector<int64_t> from(at(static_cast<int>(ranks)), std::ssize(own));

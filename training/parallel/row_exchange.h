@@ -1,4 +1,4 @@
-// Dispatches rows of activations to the ranks that compute with them, and returns their results. A
+// Dispatches rows of activations to the ranks that compute with them, and returns the results. A
 // row is for one of several bins (experts), and each rank owns some bins. With 2 ranks and 4 bins:
 //
 //   rank 0 sends   bins 0 1 2 3        rank 0 receives   bins 0 1 of rank 0, bins 0 1 of rank 1
@@ -18,16 +18,16 @@ namespace tutti::training {
 
 // The ranks that exchange rows.
 struct RowPeers {
-  // Must outlive the exchange. Null: a model is profiled on one rank; other ranks are assumed to
-  // have the same counts and rows of zeros.
+  // The communicator, which must outlive the exchange. Null: a model is profiled on one rank; other
+  // ranks are assumed to have the same counts, and rows of zeros.
   Communicator* ranks = nullptr;
   int own = 0;
-  std::vector<int64_t> bins = {};  // by rank: number of its bins, which are consecutive
+  std::vector<int64_t> bins = {};  // by rank: the number of its bins, whose numbers are consecutive
 };
 
 class RowExchange {
  public:
-  // Rows in flight. Source and destination must not change until wait() has returned.
+  // Rows in flight. Their source and destination must not change until wait() has returned.
   class Transfer {
    public:
     Transfer() = default;
@@ -41,21 +41,21 @@ class RowExchange {
     double bytes_ = 0;
   };
 
-  // Exchanges no rows.
+  // Creates an exchange of no rows.
   RowExchange() = default;
-  // Collective among the peers, and blocking. `counts`: number of this rank's rows for each bin;
-  // rows are sent in the order of bins.
+  // Exchanges the numbers of rows. Collective among the peers, and blocking. `counts`: number of
+  // this rank's rows for each bin; rows are sent in the order of bins.
   RowExchange(const RowPeers& peers, std::span<const int64_t> counts);
 
   int ranks() const { return static_cast<int>(sent_.size()); }
   int64_t received() const;
-  // The rows received from `rank` for this rank's bin number `bin`.
+  // Returns the range of the rows received from `rank` for bin number `bin` of this rank.
   Share rows_from(int rank, int64_t bin) const {
     return from_[static_cast<size_t>(rank)][static_cast<size_t>(bin)];
   }
 
-  // Collective. dispatch() sends each row to the owner of its bin; return_rows() sends as many rows
-  // back.
+  // Collective. dispatch() starts to send each row to the owner of its bin; return_rows() starts to
+  // send as many rows back.
   Transfer dispatch(Pass& pass, ConstTensor sent, Tensor received) const;
   Transfer return_rows(Pass& pass, ConstTensor received, Tensor sent) const;
 
@@ -65,9 +65,9 @@ class RowExchange {
   Transfer start(Pass& pass, ConstTensor from, const std::vector<int64_t>& from_counts, Tensor to,
                  const std::vector<int64_t>& to_counts) const;
 
-  Communicator* ranks_ = nullptr;  // null: one rank
+  Communicator* ranks_ = nullptr;  // null: a single rank
   int own_ = 0;
-  std::vector<int64_t> sent_, received_;  // rows, by rank
+  std::vector<int64_t> sent_, received_;  // number of rows, by rank
   std::vector<std::vector<Share>> from_;  // by rank and bin: ranges of the received rows
 };
 

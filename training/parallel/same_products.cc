@@ -20,7 +20,8 @@
 namespace tutti::training {
 namespace {
 
-// A rank's arithmetic: the instruction set of our own loops, and a hash of a product's bits.
+// A summary of a rank's arithmetic: the instruction set of our own loops, and a hash of a
+// product's bits.
 using Ways = std::array<uint64_t, 2>;
 
 Ways ways_of(DType type) {

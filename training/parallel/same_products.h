@@ -1,5 +1,5 @@
-// Check that ranks compute products with the same bits, for results that each rank computes by
-// itself and that must be equal.
+// Checks that ranks compute products with the same bits. Results that each rank computes separately
+// and that must be equal on all need this.
 #pragma once
 
 #include <string>

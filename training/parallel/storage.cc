@@ -25,7 +25,7 @@ void check(const StorageOptions& options) {
     throw Error(ErrorCode::invalid_argument,
                 cat("parameters cannot be offloaded in ZeRO stage ", options.stage),
                 {.cause = "each rank computes with whole parameters, which stay in memory",
-                 .remedy = "give ZeRO stage 3, or --offload optimizer"});
+                 .remedy = "use ZeRO stage 3, or --offload optimizer"});
   }
 }
 
@@ -130,7 +130,7 @@ Tensor ParameterStorage::own_part_of_gradients(int bucket) const {
   return part_of(bucket, gradients(bucket), owners_[at(layout_.buckets[at(bucket)].group)]);
 }
 
-// View of a parameter in its whole bucket; empty if the bucket is not resident.
+// Returns a view of a parameter in its whole bucket; empty if the bucket is not resident.
 Tensor ParameterStorage::shown(int parameter, Tensor bucket) const {
   if (bucket.data == nullptr) return {};
   const Slot& slot = layout_.slots[at(parameter)];
@@ -181,7 +181,7 @@ size_t ParameterStorage::shared_bytes(size_t shared_use) const {
   return static_cast<size_t>(shared_count(shared_use)) * size_of(gradient_type());
 }
 
-// If a step is one micro-batch, the memory is from the pool, for the step.
+// If a step is one micro-batch, takes the memory from the pool, for the step.
 void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
   apart_.resize(std::max(apart_.size(), shared_use + 1));
   Apart& use = apart_[shared_use];
@@ -267,7 +267,7 @@ void ParameterStorage::zero_gradients() {
   zero(row(gradient_memory_.get(), gradient_type(), count));
 }
 
-// A stale shard is zeroed here, when its pages are in memory anyway.
+// Zeroes a stale shard here, because its pages are in memory now.
 void ParameterStorage::add_to_shard(int bucket) {
   const Tensor sum = own_gradients(bucket);
   if (std::exchange(gradients_[at(bucket)].stale, false)) zero(sum);
@@ -350,7 +350,7 @@ StorageBytes ParameterStorage::bytes() const {
 int64_t most_in_memory(const Layout& layout, const OffloadOptions& options,
                        const FilePages& pages) {
   int64_t shards = 0;
-  int64_t before = 0;  // elements of the bucket before
+  int64_t before = 0;  // number of elements in earlier buckets
   for (const Bucket& bucket : layout.buckets) {
     const int64_t own = bucket.shard_size();
     shards = std::max(shards, (before + own) * pages.of_value + own * pages.of_gradient);

@@ -1,9 +1,10 @@
-// Sums the rows of a tensor over the ranks along an axis while the next rows are computed
-// (Megatron-LM overlaps such sums with the products for weight gradients; Wang et al.: Overlap
-// communication with dependent computation via decomposition, 2023, with the product itself):
+// Sums the rows of a tensor over the ranks along an axis while the next rows are computed:
 //
 //   compute   | rows 0 | rows 1 | rows 2 | gradients of weights ...
 //   sum                | rows 0 | rows 1 | rows 2 |
+//
+// Megatron-LM overlaps such sums with the products for weight gradients; Wang et al.: Overlap
+// communication with dependent computation via decomposition, 2023, with the product itself.
 #pragma once
 
 #include <chrono>
@@ -18,20 +19,21 @@ namespace tutti::training {
 
 class SumOverRanks : public RowsInTurn {
  public:
-  // Converts a partial tensor along the tensor axis to the layout `to`. `whole`: as in
-  // convert_layout(). Without `overlaps`, in deterministic mode and on a single rank it is an
-  // ordinary conversion.
+  // Prepares the conversion of a partial tensor along the tensor axis to the layout `to`. `whole`:
+  // as in convert_layout(). Without `overlaps`, in deterministic mode and on a single rank this is
+  // an ordinary conversion.
   SumOverRanks(Pass& pass, const MeshPlace& place, const WholeShape& whole,
                const ActivationLayout& to, bool overlaps);
 
   std::span<const Share> parts() const override { return parts_; }
   void done(Tensor result, size_t part) override;
-  // Returns the sum, as convert_layout() does. Blocks for parts in flight.
+  // Returns the sum, as convert_layout() does. Blocks until no part is in flight.
   Tensor finish(Tensor result);
 
  private:
   bool to_rows() const { return to_.along(Axis::tensor) == Spread::rows; }
-  // The rows of a rank that belong to a turn: each turn has a part of each rank's rows.
+  // Returns the rows of a rank that belong to turn `turn`: each turn has a part of each rank's
+  // rows.
   Share rows_of(int rank, int turn) const;
   Work start(Tensor result, int turn);
 
@@ -42,7 +44,7 @@ class SumOverRanks : public RowsInTurn {
   int ranks_;
   int turns_ = 0;
   std::vector<Share> parts_;
-  std::vector<Work> sums_;  // by turn
+  std::vector<Work> sums_;  // by turn: the sum in flight
 };
 
 }  // namespace tutti::training

@@ -31,7 +31,7 @@ constexpr std::array<std::pair<std::string_view, GossipGraph>, 4> kGraphs = {
               {.where = "--sync", .cause = cause, .remedy = remedy});
 }
 
-// The values that follow a name. Empty ones are included, and then rejected.
+// The values that follow a name in a text. Empty ones are included, and rejected later.
 class Words {
  public:
   Words(const std::string& text, std::string_view separators) : text_(text) {
@@ -98,7 +98,7 @@ void set_diloco(SyncOptions& way, const std::string& text) {
     way.own_share = words.number<double>(3, 0, 1, "the weight of a rank's own values");
 }
 
-// ps[:S], async[:S], ssp:B[:S]
+// Parses ps[:S], async[:S] and ssp:B[:S].
 void set_servers(SyncOptions& way, const std::string& text) {
   const Words words(text, ":");
   const size_t bounds = way.kind == SyncKind::stale ? 1 : 0;

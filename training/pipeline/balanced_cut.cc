@@ -10,16 +10,17 @@ namespace tutti::training::pipeline {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kMost = 1e100;  // keeps squares and sums finite
+constexpr double kMost = 1e100;  // limit that keeps squares and sums finite
 
-// best[c][j]: least value of the first j units in c chunks; last[c][j]: start of the last of these
-// chunks, the first such position.
+// best[c][j]: the least value of the first j units in c chunks. last[c][j]: the start of the last
+// of these chunks; of equal ones the first.
 struct Cuts {
   std::vector<std::vector<double>> best;
   std::vector<std::vector<size_t>> last;
 };
 
-// `extend` returns the value of a cut with one more chunk, given its value and that chunk's cost.
+// Computes the best cuts. `extend` returns the value of a cut with one more chunk, given the cut's
+// value and that chunk's cost.
 template <typename Extend>
 Cuts best_cuts(std::span<const double> costs, size_t chunks, Extend extend) {
   const size_t units = costs.size();
@@ -28,7 +29,7 @@ Cuts best_cuts(std::span<const double> costs, size_t chunks, Extend extend) {
   cuts.best[0][0] = 0;
   for (size_t c = 1; c <= chunks; ++c) {
     for (size_t j = c; j <= units; ++j) {
-      // From the shortest last chunk to the longest, to sum up its cost incrementally.
+      // Goes from the shortest last chunk to the longest, to sum its cost incrementally.
       double cost = 0;
       for (size_t i = j; i-- >= c;) {
         cost += costs[i];

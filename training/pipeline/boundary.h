@@ -1,7 +1,7 @@
-// Tensors between the stages of a pipeline.
+// Sends tensors between the stages of a pipeline.
 //
 // If each stage has `t` ranks with the same tensor (tensor parallelism), each sends one t-th of it
-// to its counterpart, and the receivers gather the whole among themselves: the tensor crosses
+// to its counterpart, and the receivers gather the whole among themselves. The tensor then crosses
 // between nodes once, over all of a node's links, instead of t times.
 //
 //   stage 0, t = 2              stage 1
@@ -27,12 +27,12 @@ namespace tutti::training::pipeline {
 
 class Boundary {
  public:
-  // `stages`: one rank of each stage, in the order of stages; `tensor_ranks`: the tensor ranks of
-  // this stage, in the same order on every stage; `layout` of tensors on these: replicated or by
-  // rows.
+  // Creates the boundary. `stages`: one rank of each stage, in the order of stages. `tensor_ranks`:
+  // the tensor ranks of this stage, in the same order on every stage. `layout`: that of tensors on
+  // the tensor ranks, replicated or by rows.
   Boundary(Communicator stages, Communicator tensor_ranks, const ActivationLayout& layout = {});
 
-  // A tensor in flight. It belongs to the thread of its Boundary, which must outlive it.
+  // A tensor in flight. Only the thread of its Boundary, which must outlive it, may use it.
   class Transfer {
    public:
     Transfer() = default;
@@ -48,17 +48,18 @@ class Boundary {
     Work link_;
   };
 
-  // Tensors must be contiguous, with this rank's part; the memory belongs to the caller and must
-  // stay valid until wait() has returned.
+  // Start to send and receive. `tensor` is this rank's part and must be contiguous; the caller owns
+  // its memory, which must stay valid until wait() has returned.
   Transfer send(ConstTensor tensor, int stage);
   Transfer receive(Tensor tensor, int stage);
 
   Communicator& stages() { return stages_; }
-  // Bytes that this rank has sent to other stages.
+  // Returns the bytes that this rank has sent to other stages.
   int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
-  // The elements that a tensor rank sends; all of them if the tensor is not replicated.
+  // Returns the range of elements that a tensor rank sends; all of them if the tensor is not
+  // replicated.
   Share part(int64_t elements, int rank) const;
   void gather(Tensor tensor);
 

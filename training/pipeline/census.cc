@@ -9,7 +9,7 @@
 namespace tutti::training::pipeline {
 namespace {
 
-// --- tables ---
+// Tables.
 
 const Entry& entry_at(const Schedule& schedule, const Site& site) {
   return schedule.table[index(site.rank)][index(site.index)];
@@ -105,7 +105,7 @@ void check_complete(const Schedule& schedule, const Places& places) {
   }
 }
 
-// --- plans ---
+// Plans.
 
 std::string to_string(const Action& action, bool with_chunk) {
   const std::string entry = to_string(action.entry, with_chunk);
@@ -122,8 +122,8 @@ std::string to_string(const Action& action, bool with_chunk) {
   return "?";
 }
 
-// By entry of the rank's row, the action that computes it; checks that computed entries are the
-// table's, in its order.
+// Returns, for each entry of the rank's row, the action that computes it. Checks that the computed
+// entries are the table's, in its order.
 std::vector<int> computing_actions(const Plan& plan, int rank) {
   const std::vector<Entry>& entries = plan.schedule.table[index(rank)];
   const std::vector<Action>& actions = plan.ranks[index(rank)].actions;

@@ -1,5 +1,5 @@
-// Index of a table's entries, or of the actions of its plan, by what they compute; used by
-// make_plan() and check().
+// Finds a table's entries, or the actions of its plan, by what they compute; used by make_plan()
+// and check().
 #pragma once
 
 #include <cstddef>
@@ -22,19 +22,20 @@ struct Site {
 
 inline size_t index(int i) { return static_cast<size_t>(i); }
 
-// Sites by cell (Schedule::cell). A combined backward is listed in both `backward` and `weight`.
+// The places of forward and backward by cell (Schedule::cell). A combined backward is listed in
+// both `backward` and `weight`.
 struct Places {
   std::vector<Site> forward;
-  std::vector<Site> backward;  // backward, or backward_input
-  std::vector<Site> weight;    // backward, or backward_weight
-  bool trains = false;         // the table has backward entries
+  std::vector<Site> backward;  // entries backward or backward_input
+  std::vector<Site> weight;    // entries backward or backward_weight
+  bool trains = false;         // true if the table has backward entries
 };
 
 // Indexes a table. Throws Error(invalid_argument), naming rank and entry, unless every micro-batch
 // passes each chunk once in each direction, in order, on one rank.
 Places find_places(const Schedule& schedule);
 
-// Index of a plan's actions.
+// The index of a plan's actions.
 struct Census : Places {
   const Plan& plan;
 
@@ -42,30 +43,32 @@ struct Census : Places {
   const Action& at(const Site& site) const {
     return plan.ranks[index(site.rank)].actions[index(site.index)];
   }
-  // Site of the action whose result is that of `entry`: same direction, micro-batch and chunk.
+  // Returns the place of the action whose result is that of `entry`: same direction, micro-batch
+  // and chunk.
   const Site& maker(const Entry& entry) const {
     return entry.kind == Kind::forward ? forward[cell(entry)] : backward[cell(entry)];
   }
 };
 
-// "rank 2, action 7 (B3)".
+// Returns a place as text: "rank 2, action 7 (B3)".
 std::string to_string(const Plan& plan, const Site& site);
 
-// Throw Error(invalid_argument); the first prefixes `what` by "rank 2, action 7 (B3): ".
+// Throw Error(invalid_argument). The first prefixes `what` by the place: "rank 2, action 7 (B3): ".
 [[noreturn]] void refuse(const Plan& plan, const Site& site, std::string_view what,
                          std::string_view cause);
 [[noreturn]] void refuse(const Plan& plan, std::string_view what, std::string_view cause);
 
-// Throws unless the actions are the table's entries, in its order, and as find_places() does.
+// Indexes a plan. Throws Error(invalid_argument) unless its actions are the table's entries in the
+// same order, and as find_places() does.
 Census take_census(const Plan& plan);
 
-// The parts of check(), each in a file of its name.
+// The functions below are parts of check(), each in a file of its name.
 
-// Messages: each is sent and received once, by the right ranks, in the order of its channel, and
-// all arrive.
+// Checks that each message is sent and received once, by the right ranks, in the order of its
+// channel, and that all arrive.
 void check_messages(const Census& census);
 
-// One rank: slots, versions of weights, the order of gradients.
+// Checks the slots, versions of weights, and order of gradients of one rank.
 RankBounds check_rank(const Census& census, int rank);
 
 }  // namespace tutti::training::pipeline

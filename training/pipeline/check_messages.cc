@@ -7,13 +7,14 @@
 namespace tutti::training::pipeline {
 namespace {
 
-// The send and receive of one message, from the result of an entry to the entry that needs it.
+// The places of the send and the receive of one message, which carries the result of an entry to
+// the entry that needs it.
 struct Message {
   Site send;
   Site receive;
 };
 
-// Messages by result: forward results by cell, then backward results.
+// The messages by their results: forward results by cell, then backward results.
 struct Messages {
   const Census& census;
   std::vector<Message> by_result;
@@ -24,8 +25,7 @@ struct Messages {
   }
 };
 
-// Checks that the result named by the action is computed on this rank, in the slot that it has
-// there.
+// Checks that this rank computes the result that the action names, in the slot of that result.
 void check_owner(const Census& census, const Site& site) {
   const Action& action = census.at(site);
   const Site& maker = census.maker(action.entry);
@@ -82,7 +82,8 @@ void add_receive(Messages& messages, const Site& site) {
   }
 }
 
-// The result's memory may be reused by the next entry, so the send must come before that.
+// Adds a send. The next entry may reuse the result's memory, so the send must come before that
+// entry.
 void add_send(Messages& messages, const Site& site, int last_compute) {
   const Census& census = messages.census;
   const Action& action = census.at(site);
@@ -118,7 +119,7 @@ void add_all(Messages& messages) {
   }
 }
 
-// Checks that what is computed on one rank and needed on another is sent and received.
+// Checks that a result which one rank computes and another needs is sent and received.
 void check_complete(const Messages& messages, const Site& user) {
   const Census& census = messages.census;
   const Entry& entry = census.at(user).entry;
@@ -192,8 +193,8 @@ void check_order(const Messages& messages) {
          "an entry comes too early on one of these ranks");
 }
 
-// Advances each rank as far as possible, in turns. Only an entry waits, for its input; a message
-// has arrived once it was sent, as its receive and all earlier ones of its channel are posted.
+// Advances each rank as far as possible, in turns. Only an entry waits, for its input. A message
+// has arrived once it is sent, because its receive and all earlier ones of its channel are posted.
 void check_progress(const Census& census) {
   const Plan& plan = census.plan;
   std::vector<Site> next(plan.ranks.size());

@@ -44,11 +44,11 @@ class Walk {
   int activations_ = 0;
   int received_ = 0;
 
-  int newest_ = 0;                   // version of the weights
+  int newest_ = 0;                   // newest version of the weights
   int kept_ = 1;                     // current number of versions
-  std::vector<int> uses_left_;       // by version: entries still to come
+  std::vector<int> uses_left_;       // by version: number of entries that still use it
   std::vector<int> added_up_to_;     // by chunk: last micro-batch whose gradient was added
-  std::vector<int> gradients_left_;  // by update
+  std::vector<int> gradients_left_;  // by update: number of gradients that are still missing
   Entry last_gradient_{.micro_batch = -1};
 };
 

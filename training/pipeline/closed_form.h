@@ -11,13 +11,15 @@ namespace tutti::training::pipeline {
 
 struct ClosedForm {
   std::string formula;        // "(p-1)/(m+p-1)" for p ranks, m micro-batches, v chunks per rank
-  double bubble = 0;          // its value: idle / total
-  bool back_to_back = false;  // for steps without a barrier (Timeline::steady_bubble)
-  std::string assumes;        // "every chunk takes the same time, messages take none"
-  bool applies = false;       // these costs and this shape meet the assumptions: it is exact
+  double bubble = 0;          // value of the formula: idle time / total time
+  bool back_to_back = false;  // true if it is for steps without a barrier (Timeline::steady_bubble)
+  std::string assumes;        // assumptions: "every chunk takes the same time, messages take none"
+  // true if these costs and this shape meet the assumptions, so that it is exact
+  bool applies = false;
 };
 
-// None for schedules without a formula (PipeDream: no rank is idle once the pipeline is full).
+// Returns the published formula for a schedule, or nothing if there is none (PipeDream: no rank is
+// idle once the pipeline is full).
 //
 // GPipe: Huang et al. 2019, section 2.3. 1F1B and interleaved 1F1B: Narayanan et al., "Efficient
 // large-scale language model training on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-H2: Qi et

@@ -13,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Without backward nothing limits the first stages: they block at this many unreceived messages.
-// Interleaving has at most a few of one micro-batch group on a rank.
+// Maximum number of unreceived messages. Without backward nothing else limits the first stages,
+// which block at this number. Interleaving has at most a few of one micro-batch group on a rank.
 constexpr size_t kMostUntaken = 4;
 
 }  // namespace
@@ -27,7 +27,7 @@ Executor::~Executor() {
       std::ranges::none_of(activations_, [](auto& at) { return at.second.pending; }) &&
       std::ranges::none_of(gradients_, [](auto& at) { return at.second.pending; });
   if (idle) return;
-  // A run failed: peers may be gone.
+  // A run has failed, so peers may be gone.
   abort("a pipeline failed with an error");
 }
 
@@ -69,13 +69,13 @@ void Executor::run(const Plan& plan, StageWork& stage) {
   }
 }
 
-// --- errors ---
+// Errors.
 
 void Executor::abort(const std::string& reason) {
   try {
     boundary_.stages().abort(reason);
   } catch (const std::exception&) {
-    // It has ended already.
+    // The communicator has already ended.
   }
 }
 
@@ -86,7 +86,7 @@ PlacedError Executor::placed(const Error& error, const Action& action) {
   return placed;
 }
 
-// --- messages ---
+// Messages.
 
 Tensor Executor::take(const Tensor& shape) {
   Tensor tensor = shape;
@@ -171,8 +171,8 @@ void Executor::forget(std::map<Place, Held>& held, const Entry& entry) {
   held.erase(found);
 }
 
-// Hands the result to an entry on this rank, or keeps it for a send. `stays`: its memory remains
-// valid.
+// Passes the result to an entry on this rank, or keeps it for a send. `stays`: true if its memory
+// remains valid.
 void Executor::hand_over(const Entry& made, Tensor tensor, bool stays) {
   const bool forward = made.kind == Kind::forward;
   const int to = forward ? made.chunk + 1 : made.chunk - 1;
@@ -187,7 +187,7 @@ void Executor::hand_over(const Entry& made, Tensor tensor, bool stays) {
   }
 }
 
-// --- computing ---
+// Computing.
 
 void Executor::count_activations(const Entry& entry) {
   if (!keeps_activations_) return;

@@ -1,5 +1,5 @@
-// Executes a rank's part of a plan: computes its entries in order, overlapped with messages to and
-// from neighbouring stages.
+// Executes a rank's part of a plan: computes its entries in order, and overlaps them with messages
+// to and from neighbouring stages.
 #pragma once
 
 #include <chrono>
@@ -18,31 +18,34 @@
 
 namespace tutti::training::pipeline {
 
-// Computation of a rank: its chunks of a model, or a stand-in for them.
+// Interface of a rank's computation: its chunks of a model, or a substitute in tests and
+// measurements.
 class StageWork {
  public:
   virtual ~StageWork() = default;
 
-  // Type, rows and columns of a chunk's output for a micro-batch; `data` is unspecified.
+  // Returns the type, rows and columns of a chunk's output for a micro-batch; `data` is
+  // unspecified.
   virtual Tensor shape_after(int chunk, int micro_batch) const = 0;
 
-  // The following functions get the plan's action: entry, slot, version. forward() returns the
-  // output, valid until the slot's backward (forward-only tables: until the next call).
+  // Computes forward and returns the output, valid until the slot's backward (forward-only tables:
+  // until the next call). This and the following functions get the plan's action: entry, slot,
+  // version.
   virtual Tensor forward(const Action& action, ConstTensor input) = 0;
-  // Returns the gradient of the input, valid until the next call. If backward is split,
-  // backward_weight() may read `output_gradient` again.
+  // Computes backward and returns the gradient of the input, valid until the next call. If backward
+  // is split, backward_weight() may read `output_gradient` again.
   virtual Tensor backward(const Action& action, ConstTensor output_gradient) = 0;
   virtual void backward_weight(const Action& action) = 0;
   // Updates the weights to action.version.
   virtual void update(const Action& action) {}
 };
 
-// Executor of one rank. Used by one thread at a time.
+// Executor of one rank. One thread at a time may use it.
 class Executor {
  public:
-  // `boundary` reaches the other ranks of the pipeline.
+  // Creates an executor; `boundary` connects it to the other ranks of the pipeline.
   explicit Executor(Boundary boundary);
-  // Waits for messages in flight; after an error it aborts the pipeline first.
+  // Waits for messages in flight; after an error, aborts the pipeline first.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -50,26 +53,26 @@ class Executor {
   // Collective: every rank of the pipeline runs its part of the same plan, which must have passed
   // check(). Throws what `stage` throws, and the communicator's errors with the position added:
   // this rank, its stage and micro-batch, and what it needed from which rank. An error of this
-  // rank's own, such as bad input, aborts the other ranks of the pipeline with its cause.
+  // rank, such as bad input, aborts the other ranks of the pipeline and tells them the cause.
   void run(const Plan& plan, StageWork& stage);
 
   // Makes progress on messages; to be called now and then while a stage computes.
   void poll();
 
-  // Records spans of entries, and of waiting for other stages. The trace must outlive this.
+  // Records spans of entries, and of waiting for other stages. `trace` must outlive the executor.
   void record(Trace& trace) { trace_ = &trace; }
 
-  // Time that this rank waited for other stages, since construction.
+  // Returns the time that this rank has waited for other stages since construction.
   std::chrono::nanoseconds waited() const { return waited_; }
   int64_t bytes_sent() const { return boundary_.bytes_sent(); }
-  // Bytes of message buffers. They are the library's (Communicator::allocate), so that messages
-  // progress without help from the CPU.
+  // Returns the bytes of message buffers. Their memory comes from Communicator::allocate, so that
+  // messages progress without help from the CPU.
   int64_t buffer_bytes() const { return pool_.bytes(); }
-  // Maximum number of micro-batches (of any chunk) whose activations were kept at once.
+  // Returns the maximum number of micro-batches (of any chunk) whose activations were kept at once.
   int most_activations() const { return most_activations_; }
 
  private:
-  // The input of an entry: received, or computed on this rank.
+  // The input of an entry: either received, or computed on this rank.
   struct Held {
     Tensor tensor;
     bool pooled = false;
@@ -77,10 +80,10 @@ class Executor {
     Boundary::Transfer transfer;
   };
   struct Outgoing {
-    Tensor tensor;  // from the pool
+    Tensor tensor;  // memory of a received tensor, from the pool
     Boundary::Transfer transfer;
   };
-  using Place = std::pair<int, int>;  // micro-batch, chunk
+  using Place = std::pair<int, int>;  // a micro-batch and a chunk
 
   void receive(const Action& action);
   void compute(const Action& action);
@@ -99,7 +102,7 @@ class Executor {
   Tensor take_copy(ConstTensor tensor);
   Tensor take(const Tensor& shape);
   void count_activations(const Entry& entry);
-  // Records a span from `start` until now, if a trace is kept.
+  // Records a span from `start` until now, if there is a trace.
   void record_span(const char* what, TraceCategory category, const Entry& entry,
                    std::chrono::steady_clock::time_point start);
   int own_rank() { return boundary_.stages().rank(); }
@@ -111,10 +114,10 @@ class Executor {
   const Plan* plan_ = nullptr;
   StageWork* stage_ = nullptr;
   bool keeps_activations_ = true;
-  std::map<Place, Held> activations_;  // inputs of forward, by the chunk that needs them
-  std::map<Place, Held> gradients_;    // gradients of outputs, by the chunk that needs them
-  Tensor made_;                        // result of the last entry for another rank; from the pool
-  std::deque<Outgoing> outgoing_;      // in the order of sending
+  std::map<Place, Held> activations_;  // by the chunk that needs them: inputs of forward
+  std::map<Place, Held> gradients_;    // by the chunk that needs them: gradients of outputs
+  Tensor made_;  // result of the last entry that another rank needs; memory from the pool
+  std::deque<Outgoing> outgoing_;  // messages in the order of sending
   std::chrono::nanoseconds waited_{0};
   int activations_kept_ = 0;
   int most_activations_ = 0;

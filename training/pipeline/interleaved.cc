@@ -24,14 +24,14 @@ namespace tutti::training::pipeline {
 
 Schedule interleaved(int p, int m, int v) {
   Schedule result{.name = "interleaved", .ranks = p, .micro_batches = m, .chunks = v * p};
-  if (v == 1) {  // fewer warm-up forwards suffice: no chunk returns to this rank
+  if (v == 1) {  // fewer warm-up forwards suffice, because no chunk returns to this rank
     result.table = one_f_one_b(p, m).table;
     return result;
   }
   const int groups = (m + p - 1) / p;
   for (int rank = 0; rank < p; ++rank) {
     const int first = (v - 1) * p + 2 * (p - 1 - rank);
-    // In units of work, numbered in order.
+    // Entries in units of work, numbered in order.
     std::vector<Entry> entries =
         staggered(groups * v * p, 0, {{Kind::forward, 0}, {Kind::backward, first}});
     for (Entry& entry : entries) {

@@ -91,7 +91,7 @@ Tensor ModelStage::forward_only(ModelRunner::Part part, const MicroBatch& batch,
   return runner_.forward_only(part, batch, input, *hooks_, counting);
 }
 
-// In training it is called after backward, since it blocks for the loss.
+// In training this is called after backward, because it blocks for the loss.
 void ModelStage::take_result(const Action& action) {
   const MicroBatch& batch = at(action.entry.micro_batch).batch;
   if (batch.weight == 0) return;

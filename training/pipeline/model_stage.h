@@ -1,4 +1,4 @@
-// A rank's chunks of a model, as a stage of a pipeline.
+// A rank's chunks of a model, which the executor runs as a stage of a pipeline.
 #pragma once
 
 #include <cstdint>
@@ -16,50 +16,51 @@
 
 namespace tutti::training::pipeline {
 
-// A micro-batch of a table.
+// A micro-batch in a table.
 struct StageBatch {
   MicroBatch batch;
   LossScales scales;
 };
 
-// Appends a step's micro-batches, as many as its table has: this rank's, then its last one again
-// with weight 0. Throws Error(invalid_argument) if `own` is empty.
+// Appends the `table` micro-batches of a step's table to `batches`: first those of this rank, then
+// copies of its last one with weight 0. Throws Error(invalid_argument) if `own` is empty.
 void append_step(std::vector<StageBatch>& batches, std::span<const MicroBatch> own, int64_t table,
                  const LossScales& scales);
 
-// Indices of the sums of a micro-batch's results.
+// Indices in the list of a micro-batch's sums.
 enum Sum : size_t { loss_sum, correct_sum, target_sum, first_named_sum };
 
 enum class StageMode : uint8_t {
   training,
-  evaluation,  // nothing is kept for backward
-  // Forward only, as in training, without the head: units count what backward needs in advance.
+  evaluation,  // forward only; keeps nothing for backward
+  // forward only, as in training, without the head: units count in advance what backward needs
   counting,
 };
 
 class ModelStage : public StageWork {
  public:
-  // All arguments must outlive it.
+  // Creates the stage; all arguments must outlive it.
   ModelStage(Model& model, ModelRunner& runner, const Placement& placement, DType dtype);
 
   // Call before a run; `batches` are the table's micro-batches.
   void begin(std::vector<StageBatch> batches, StageMode mode, UnitHooks& hooks);
-  // Likewise for a schedule without flushes: uses versioned weights, and calls `on_update` at
+  // The same for a schedule without flushes: uses versioned weights, and calls `on_update` at
   // updates. `versions` must outlive the run.
   void begin(std::vector<StageBatch> batches, WeightVersions& versions,
              std::function<void(const Action&)> on_update, UnitHooks& hooks);
 
-  // Unit and name of all losses of the model's units besides the last unit's, on all stages.
+  // Returns the unit and the name of all losses of the model's units, on all stages, except the
+  // last unit's loss of targets.
   const std::vector<std::pair<int, std::string>>& named_losses() const { return named_; }
-  // True if any loss is computed here.
+  // Returns true if this rank computes any loss.
   bool has_losses() const;
-  // Results of the run's micro-batches [first, first + count), in ascending order; for each the
-  // loss sum, the number of correct targets, the number of targets, then named_losses(). Entries
-  // are 0 if another rank computes them, and for a micro-batch of weight 0.
+  // Returns the results of the run's micro-batches [first, first + count), in ascending order: for
+  // each the loss sum, the number of correct targets, the number of targets, then named_losses().
+  // Entries are 0 if another rank computes them, and for a micro-batch of weight 0.
   std::span<const std::vector<double>> found(size_t first, size_t count) const {
     return std::span(found_).subspan(first, count);
   }
-  // The first unit here with a NaN or an infinity in its output.
+  // Returns the first unit on this rank with a NaN or an infinity in its output.
   const std::optional<int>& broken_unit() const { return broken_unit_; }
 
   Tensor shape_after(int chunk, int micro_batch) const override;
@@ -70,7 +71,7 @@ class ModelStage : public StageWork {
 
  private:
   const StageBatch& at(int micro_batch) const { return batches_[static_cast<size_t>(micro_batch)]; }
-  // Calls compute() with the weights of the action's version.
+  // Calls compute() with the weights of the action's version, and returns its result.
   template <typename Compute>
   auto with_version(const Action& action, Compute&& compute);
   Tensor forward_only(ModelRunner::Part part, const MicroBatch& batch, ConstTensor input);
@@ -87,15 +88,15 @@ class ModelStage : public StageWork {
   WeightVersions* versions_ = nullptr;
   std::function<void(const Action&)> on_update_;
   UnitHooks* hooks_ = nullptr;
-  std::vector<std::pair<int, std::string>> named_;  // unit and name
-  std::vector<std::vector<double>> found_;          // by micro-batch: see found()
+  std::vector<std::pair<int, std::string>> named_;  // units and names
+  std::vector<std::vector<double>> found_;          // by micro-batch: results of found()
   std::optional<int> broken_unit_;
 };
 
-// Makes progress on a pipeline's messages between units.
+// Makes progress on a pipeline's messages in the calls between units, and forwards these calls.
 class PollingHooks : public UnitHooks {
  public:
-  // Both must outlive it.
+  // Creates the hooks; `inner` and `executor` must outlive them.
   PollingHooks(UnitHooks& inner, Executor& executor) : inner_(inner), executor_(executor) {}
 
   void before_forward(int unit) override { inner_.before_forward(unit); }

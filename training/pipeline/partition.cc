@@ -12,11 +12,12 @@ namespace tutti::training::pipeline {
 namespace {
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
-constexpr int kMostWorkers = 1024;  // per level: the search's time grows with their square
+// limit per level: the search's time grows with the square of their number
+constexpr int kMostWorkers = 1024;
 
 double seconds_on(const Link& link, double bytes) { return link.latency + bytes / link.bandwidth; }
 
-// T^k(i -> j, m), for a stage that takes one worker `alone` seconds.
+// Returns T^k(i -> j, m) for a stage that takes `alone` seconds on one worker.
 double replicated(double alone, int workers, double parameter_bytes, const Link& link) {
   if (workers == 1) return alone;
   const double sums =
@@ -60,20 +61,20 @@ struct Level {
   int workers = 1;
   Link link;
   bool replicates = true;
-  Runs alone;  // A^{k-1}(i -> j, all)
+  Runs alone;  // A^{k-1}(i -> j, all) of each range
 
   double stage(const Part& part) const {
     if (part.workers > 1 && !replicates) return kNoTime;
     return replicated(alone.at(part.first, part.end), part.workers,
                       parameter_bytes.at(part.first, part.end), link);
   }
-  // Time of the message from layer end - 1 to layer end, and of its gradient.
+  // Returns the time of the message from layer end - 1 to layer end, and of its gradient.
   double boundary(size_t end) const {
     return 2 * seconds_on(link, static_cast<double>(layers[end - 1].activation_bytes));
   }
 };
 
-// A^k(first -> end, m) of one level and one `first`, for every end and m.
+// Computes A^k(first -> end, m) of one level and one `first`, for every end and m.
 class Pipelines {
  public:
   Pipelines(const Level& level, size_t first) : level_(level), first_(first) {
@@ -87,7 +88,7 @@ class Pipelines {
     }
   }
 
-  // Time with the best number of workers.
+  // Returns the time with the best number of workers.
   double time(size_t end) const { return at(end, best_workers(end)).time; }
 
   std::vector<Part> parts(size_t end) const {
@@ -183,7 +184,7 @@ void check(std::span<const Layer> layers, const Cluster& cluster) {
                .remedy = "use more ranks, or ranks with more memory"});
 }
 
-// A^0: infinite if the parameters do not fit on a rank.
+// Returns A^0, which is infinite if the parameters do not fit on a rank.
 Runs rank_times(std::span<const Layer> layers, const Runs& parameter_bytes, int64_t memory) {
   Runs times = sums(layers, [](const Layer& layer) { return layer.forward + layer.backward; });
   if (memory == 0) return times;
@@ -212,8 +213,8 @@ Runs parameter_sums(std::span<const Layer> layers) {
               [](const Layer& layer) { return static_cast<double>(layer.parameter_bytes); });
 }
 
-// Ranks of `workers` workers of `width` ranks each: of each worker [first_rank, first_rank +
-// count).
+// Returns ranks of `workers` workers of `width` ranks each: of each worker, ranks [first_rank,
+// first_rank + count).
 std::vector<int> ranks_of(int first_worker, int workers, int width, int first_rank, int count) {
   std::vector<int> ranks;
   for (int worker = first_worker; worker < first_worker + workers; ++worker) {
@@ -266,7 +267,7 @@ Partition search(std::span<const Layer> layers, const Cluster& cluster, bool rep
   return finished(std::move(stages));
 }
 
-// Pipelines whose stages have equally many replicas, numbered stage by stage.
+// Pipelines whose stages have equally many replicas. Ranks are numbered stage by stage.
 class EvenPipelines {
  public:
   EvenPipelines(std::span<const Layer> layers, const Cluster& cluster)
@@ -275,8 +276,8 @@ class EvenPipelines {
         parameter_bytes_(parameter_sums(layers)),
         alone_(rank_times(layers, parameter_bytes_, cluster.parameter_memory)) {}
 
-  // The fastest one with so many replicas, of the fewest stages; without stages where the
-  // parameters do not fit.
+  // Returns the fastest pipeline with so many replicas, and among these the one with the fewest
+  // stages. Returns one without stages if the parameters do not fit.
   Partition best(int replicas) const {
     const size_t layers = layers_.size();
     const size_t most = std::min(layers, static_cast<size_t>(cluster_.ranks() / replicas));
@@ -312,7 +313,7 @@ class EvenPipelines {
   }
 
  private:
-  // True where the replicas of a stage are on one node.
+  // Returns true if the replicas of a stage are on one node.
   bool inside(int replicas) const { return replicas <= cluster_.ranks_per_node; }
   double stage(int replicas, size_t first, size_t end) const {
     const double alone = alone_.at(first, end);
@@ -322,7 +323,7 @@ class EvenPipelines {
     return replicated(replicated(alone, in_node, bytes, cluster_.inside), replicas / in_node, bytes,
                       cluster_.between);
   }
-  // Behind the first `stages` stages, whose last layer is end - 1.
+  // Returns the time of the boundary after the first `stages` stages, whose last layer is end - 1.
   double boundary(int replicas, size_t stages, size_t end) const {
     if (stages == 0 || end == layers_.size()) return 0;
     const bool in_node =

@@ -1,4 +1,4 @@
-// Assignment of layers to ranks: a pipeline's stages, each on one or several ranks.
+// Assigns layers to ranks: divides them into a pipeline's stages, each on one or several ranks.
 //
 //   layers   0 1 2 3 | 4 5 | 6        stage 0: layers 0-3, replicated on ranks 0, 1 and 2
 //   ranks    0, 1, 2 |  3  | 4                 stage 1: layers 4-5 on rank 3 ...
@@ -7,7 +7,8 @@
 //
 // Source: Narayanan et al.: PipeDream: generalized pipeline parallelism for DNN training, SOSP
 // 2019, section 3.1. The prediction covers only the steady state, in which computation and messages
-// overlap and all but the slowest part are idle at times: no filling and draining, no optimizer.
+// overlap and all but the slowest part are idle at times. It ignores filling and draining, and the
+// optimizer.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ struct Layer {
   std::string name;
   double forward = 0;            // seconds
   double backward = 0;           // seconds
-  int64_t activation_bytes = 0;  // of its output; its gradient has as many
-  int64_t parameter_bytes = 0;   // of its parameters; their gradients have as many
+  int64_t activation_bytes = 0;  // bytes of its output; the output's gradient has as many
+  int64_t parameter_bytes = 0;   // bytes of its parameters; their gradients have as many
 };
 
 struct Link {
@@ -31,12 +32,13 @@ struct Link {
   double latency = 0;    // seconds
 };
 
-// `inside` has no effect with one rank per node, `between` has no effect with one node.
+// Hosts (nodes), the ranks on each, and the links. `inside` has no effect with one rank per node,
+// `between` has no effect with one node.
 struct Cluster {
   int nodes = 1;
   int ranks_per_node = 1;
-  Link inside;   // between ranks of a node
-  Link between;  // between nodes
+  Link inside;   // link between ranks of a node
+  Link between;  // link between nodes
   // Bytes of memory per rank for parameters; 0: unlimited. The caller must subtract memory for
   // gradients, optimizer state, stashed versions and activations.
   int64_t parameter_memory = 0;
@@ -45,29 +47,30 @@ struct Cluster {
 };
 
 struct Stage {
-  int first = 0;  // layers [first, end)
+  int first = 0;  // the stage has layers [first, end)
   int end = 0;
-  std::vector<int> ranks;  // ascending; one per replica
+  std::vector<int> ranks;  // ascending; each has a replica of the stage
   // Seconds per micro-batch; the replicas have several in flight at once.
-  double time = 0;      // of the stage, gradient sums included
-  double boundary = 0;  // of activations to the next stage and gradients back; last stage: 0
+  double time = 0;  // time of the stage, including sums of gradients
+  // time of sending activations to the next stage and gradients back; last stage: 0
+  double boundary = 0;
 };
 
 struct Partition {
   std::vector<Stage> stages;
-  double time = 0;  // seconds between micro-batches: of the slowest stage or boundary
+  double time = 0;  // seconds between micro-batches: those of the slowest stage or boundary
 
   double throughput() const {
     return 1 / time;
   }                   // micro-batches per second; infinite if all costs are 0
-  int ranks() const;  // number of busy ranks
-  // Number of micro-batches in flight so that no stage waits: ceil(ranks / replicas of the first
-  // stage), the paper's NOAM.
+  int ranks() const;  // Returns the number of ranks that the partition uses.
+  // Returns how many micro-batches must be in flight so that no stage waits: ceil(ranks / replicas
+  // of the first stage), the paper's NOAM.
   int micro_batches_in_flight() const;
 };
 
-// Returns the fastest partition; ranks stay idle if more would not be faster, and among equals it
-// prefers few stages.
+// Returns the fastest partition. Ranks stay idle if more would not be faster, and among equally
+// fast partitions one with few stages is preferred.
 //
 // The paper's dynamic program: A^k(i -> j, m) is the time per micro-batch of the best pipeline of
 // layers i to j on m workers of level k. A worker of level 1 is a rank; a worker of level 2 is a
@@ -81,31 +84,31 @@ struct Partition {
 //                                                 2 (L_k + bytes of activations of s / B_k),
 //                                                 T^k(s + 1 -> j, m')))
 //
-// Limits: a stage occupies whole nodes, all with the same inner stages, or is inside one node. The
-// cost of gradient sums assumes that the replicas' bytes share one link, once per round of m
-// micro-batches: a ring takes 1/m of that, and so does accumulation of gradients over m rounds. A
-// boundary is one link, however many ranks are on either side. (Latency is not in the paper: links
-// are assumed to carry one message at a time.)
+// Limits: a stage either occupies whole nodes, all with the same inner stages, or is inside one
+// node. The cost of gradient sums assumes that the replicas' bytes share one link, once per round
+// of m micro-batches: a ring takes 1/m of that, and so does accumulation of gradients over m
+// rounds. A boundary is one link, however many ranks are on either side. (Latency is not in the
+// paper: links are assumed to carry one message at a time.)
 //
 // O(layers^3 ranks_per_node^2 + layers^2 nodes^2). Throws Error(invalid_argument) for invalid
 // times, sizes and clusters, and if the parameters do not fit.
 Partition partition(std::span<const Layer> layers, const Cluster& cluster);
 
-// Likewise with one rank per stage: a pipeline only.
+// Returns the fastest partition with one rank per stage: a pipeline only.
 Partition unreplicated_pipeline(std::span<const Layer> layers, const Cluster& cluster);
 
-// The fastest pipeline whose stages have equally many replicas R, with the same cost model: what a
-// mesh of data ranks x stages runs. Stage s has ranks [s R, (s + 1) R). On several nodes R divides
-// the ranks of a node, or is a multiple of them.
+// Returns the fastest pipeline whose stages have equally many replicas R, with the same cost model:
+// a pipeline that a mesh of data ranks x stages can run. Stage s has ranks [s R, (s + 1) R). On
+// several nodes R divides the number of ranks of a node, or is a multiple of it.
 Partition even_partition(std::span<const Layer> layers, const Cluster& cluster);
 
-// One stage on all ranks, with the same cost model.
+// Returns the partition with one stage on all ranks, with the same cost model.
 Partition data_parallel(std::span<const Layer> layers, const Cluster& cluster);
 
-// Divides units into `chunks` consecutive chunks of at least one unit, and minimizes the slowest
-// chunk's time; ties: the most even division (least sum of squares), then the one whose later
-// chunks are larger. Returns the first unit of each chunk. Throws Error(invalid_argument) if there
-// are fewer units than chunks, and for costs below 0.
+// Divides units into `chunks` consecutive chunks of at least one unit, such that the slowest
+// chunk's time is minimal. Among equal divisions prefers the most even one (least sum of squares),
+// then the one whose later chunks are larger. Returns the first unit of each chunk. Throws
+// Error(invalid_argument) if there are fewer units than chunks, and for costs below 0.
 //
 //   {1, 1, 1, 3, 1}, 3 chunks -> {0, 3, 4}     (1 1 1 | 3 | 1)
 std::vector<int> balanced_cut(std::span<const double> unit_costs, int chunks);

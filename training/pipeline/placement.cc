@@ -41,7 +41,8 @@ void add_shared(const Plan& plan, Model& model, Placement& placement) {
   const auto holders = [&](int unit) -> const std::vector<int>& {
     return plan.holders[static_cast<size_t>(chunk_of(placement.chunks, unit))];
   };
-  std::set<int> crossing;  // on any ranks, so that all ranks find the same faults
+  // parameters that any two ranks share, so that all ranks find the same faults
+  std::set<int> crossing;
   for (const SharedUse& use : model.parameters().shared_uses()) {
     const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(use.parameter)];
     const std::vector<int>& first = holders(spec.unit);

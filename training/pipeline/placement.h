@@ -1,4 +1,5 @@
-// The part of a model on one rank of a pipeline, derived from a plan and the cut of the model.
+// The part of a model on one rank of a pipeline, derived from a plan and the first units of all
+// chunks.
 #pragma once
 
 #include <vector>
@@ -11,36 +12,39 @@ namespace tutti::training::pipeline {
 
 struct Placement {
   std::vector<UnitRange> chunks;  // all chunks of the model, in forward order
-  std::vector<int> own_chunks;    // ascending
-  // Ranks of the pipeline with the same chunks as this one, itself included (Chimera's pairs).
+  std::vector<int> own_chunks;    // chunks on this rank, ascending
+  // The pipeline ranks that have the same chunks as this one, including itself (Chimera's pairs).
   // Their gradients are summed together.
   std::vector<int> holders;
-  std::vector<int> parameters;  // of the own chunks, ascending
-  // Those of `parameters` that an earlier chunk on another rank has and counts as well.
+  std::vector<int> parameters;  // parameters of the own chunks, ascending
+  // Those of `parameters` that an earlier chunk on another rank also has; that rank counts them in
+  // norms and checkpoints.
   std::vector<int> copies;
-  // A parameter whose gradient is a sum of this rank's and another pipeline rank's part.
+  // A parameter whose gradient is the sum of the parts of this rank and another pipeline rank.
   struct Joined {
     int parameter = 0;
     int peer = 0;
   };
   std::vector<Joined> joined;
-  bool has_shared_across = false;  // on some pair of ranks
+  bool has_shared_across = false;  // true if some pair of ranks shares a parameter
 
   bool has_unit(int unit) const;
   bool has_loss() const { return own_chunks.back() + 1 == static_cast<int>(chunks.size()); }
 };
 
-// `cut`: the first unit of each chunk. Throws Error(invalid_argument) for an invalid cut, or if a
-// parameter is shared in a way that two stages cannot sum.
+// Computes the placement of rank `rank`. `cut`: the first unit of each chunk. Throws
+// Error(invalid_argument) for an invalid cut, or if a parameter is shared in a way that two stages
+// cannot sum.
 Placement make_placement(const Plan& plan, Model& model, const std::vector<int>& cut, int rank);
 
-// By unit: number of backward calls in this rank's plan.
+// Returns for each unit the number of backward calls in this rank's plan.
 std::vector<int64_t> passes_by_unit(const Plan& plan, const Placement& placement, int rank,
                                     int units);
 
-// Estimated cost of each unit: the number of elements of its matrices.
+// Returns the estimated cost of each unit: the number of elements of its matrices.
 std::vector<double> estimated_costs(Model& model);
-// A cut that balances estimated costs (partition.h). Throws as balanced_cut() does.
+// Returns the first unit of each chunk such that estimated costs are balanced (partition.h). Throws
+// as balanced_cut() does.
 std::vector<int> estimated_cut(Model& model, int chunks);
 
 }  // namespace tutti::training::pipeline

@@ -9,7 +9,7 @@ std::string describe_stage(const Communicator& stages, int stage) {
   return cat(stages.describe(stage), ", stage ", stage);
 }
 
-// The input of an entry; for the last chunk's backward, its own forward.
+// Returns the input of an entry; for the last chunk's backward, its own forward.
 std::optional<Entry> needed_by(const Entry& entry, const Schedule& schedule) {
   if (entry.kind != Kind::forward && entry.chunk + 1 == schedule.chunks) {
     return Entry{Kind::forward, entry.micro_batch, entry.chunk};
@@ -34,7 +34,7 @@ std::string place_of(const Action& action, const Plan& plan, const Communicator&
   for (std::optional<Entry> entry = needed_by(action.entry, plan.schedule); entry;
        entry = needed_by(*entry, plan.schedule)) {
     const int from = plan.rank_of(entry->micro_batch, entry->chunk);
-    if (from == own) break;  // done already, with all its inputs
+    if (from == own) break;  // this action and all its inputs are already done
     if (needs.empty() || from == culprit) {
       needs = cat(", which needs the ", describe(*entry), " on ", describe_stage(stages, from));
     }

@@ -13,11 +13,12 @@ namespace {
 struct Assigned {
   std::vector<int> slots;
   std::vector<int> versions;
-  std::vector<int> update_after;  // by position: version created after it, or 0
+  // by position in the row: version that is created after the entry, or 0
+  std::vector<int> update_after;
 };
 
 struct Receive {
-  int before = 0;  // position before which it is posted
+  int before = 0;  // position of the entry before which the receive is posted
   Site sent;
   Entry entry;
 };
@@ -38,8 +39,8 @@ int assign_slots(const Schedule& schedule, int rank, bool trains, std::vector<in
   return static_cast<int>(taken.size());
 }
 
-// Applies the rules of `Updates`. Micro-batches of update u are u * accumulated and those that
-// follow.
+// Assigns versions by the rules of `Updates`. Micro-batches of update u begin with number u *
+// accumulated.
 void assign_versions(const Schedule& schedule, int rank, Assigned& assigned) {
   const std::vector<Entry>& entries = schedule.table[index(rank)];
   assigned.update_after.assign(entries.size(), 0);
@@ -66,7 +67,8 @@ void assign_versions(const Schedule& schedule, int rank, Assigned& assigned) {
 
 int versions_at_once(const Schedule& schedule, int rank, const Assigned& assigned) {
   const std::vector<Entry>& entries = schedule.table[index(rank)];
-  std::vector<size_t> last_use(index(schedule.micro_batches) + 1, 0);  // by version
+  // by version: position of its last use
+  std::vector<size_t> last_use(index(schedule.micro_batches) + 1, 0);
   for (size_t i = 0; i < entries.size(); ++i) {
     last_use[index(assigned.versions[schedule.cell(entries[i])])] = i;
   }
@@ -93,7 +95,8 @@ std::vector<Receive> receives_of(const Schedule& schedule, const Places& places,
     const Site sent = input.kind == Kind::forward ? places.forward[at] : places.backward[at];
     if (sent.rank != rank) receives.push_back({std::max(0, i - 1), sent, entry});
   }
-  // In channel order, no receive is posted after one whose message is sent later.
+  // In this order, which is that of the channel, no receive is posted after one whose message is
+  // sent later.
   std::ranges::sort(receives, {}, [](const Receive& receive) {
     return std::tuple(receive.sent.rank, receive.sent.index);
   });
@@ -105,7 +108,7 @@ std::vector<Receive> receives_of(const Schedule& schedule, const Places& places,
   return receives;
 }
 
-// The rank that needs the result of `entry`, or -1.
+// Returns the rank that needs the result of `entry`, or -1.
 int consumer_of(const Schedule& schedule, const Places& places, const Entry& entry) {
   Entry next = entry;
   next.chunk += entry.kind == Kind::forward ? 1 : -1;
@@ -142,7 +145,7 @@ std::vector<Action> actions_of(const Schedule& schedule, const Places& places, i
   return actions;
 }
 
-// Derives the holders of chunks from the ranks of entries.
+// Determines the holders of chunks from the ranks of entries.
 void place_chunks(const Places& places, Plan& plan) {
   plan.holders.resize(index(plan.schedule.chunks));
   for (const Site& place : places.forward) plan.forward_rank.push_back(place.rank);

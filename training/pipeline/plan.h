@@ -1,13 +1,13 @@
-// Derivation of each rank's actions from a schedule: messages, memory slots and versions of
-// weights, computed from the table by pure passes.
+// Derives each rank's actions from a schedule: messages, memory slots and versions of weights. Pure
+// functions compute them from the table.
 //
 //   table of rank 1   F0       F1       B0 ...
 //   plan of rank 1    receive F0 | receive F1, F0, send | receive B0, F1, send | B0, send ...
 //
 // A receive is posted one entry before the entry that needs it, so that the message overlaps with
-// the former, and early enough for the order of its channel: messages from one rank to another
-// arrive in the order in which they are sent. Sends start after their entry; a step never waits for
-// them.
+// the entry before, and early enough for the order of its channel: messages from one rank to
+// another arrive in the order in which they are sent. A send starts after its entry; a step never
+// waits for it.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,17 @@ namespace tutti::training::pipeline {
 
 struct Action {
   enum class Kind {
-    receive,  // post the receive for `entry`: of its input, or of its output's gradient
+    receive,  // post the receive for `entry`: for its input, or for its output's gradient
     compute,  // compute `entry`, once its input is complete
     send,     // send the result of `entry` to the rank that needs it
     update,   // update the weights to `version` (schedules without flushes)
   };
   Kind kind = Kind::compute;
-  Entry entry;      // for an update: the last entry that it waits for
-  int peer = -1;    // for receive and send
-  int slot = 0;     // memory of this micro-batch's activations in this chunk on this rank
-  int version = 0;  // compute: weights to use, in updates since the start; 0 if flushed
+  Entry entry;    // action `update`: the last entry for which it waits
+  int peer = -1;  // actions `receive` and `send`: the other rank
+  // number of the memory of this micro-batch's activations in this chunk on this rank
+  int slot = 0;
+  int version = 0;  // action `compute`: weights to use, in updates since the start; 0 if flushed
   bool operator==(const Action&) const = default;
 };
 
@@ -36,8 +37,9 @@ struct RankPlan {
   std::vector<Action> actions;
   std::vector<int> chunks;  // the chunks on this rank, ascending
   int slots = 0;            // maximum number of micro-batches (of any of its chunks) in flight
-  int versions = 1;         // maximum number of weight versions in use at once: each from the
-                            // update that creates it to its last use, the newest one always
+  // Maximum number of weight versions in use at once. A version is in use from the update that
+  // creates it to its last use; the newest version always is.
+  int versions = 1;
 };
 
 struct Plan {
@@ -45,24 +47,25 @@ struct Plan {
   std::vector<RankPlan> ranks;
   std::vector<std::vector<int>> holders;  // by chunk: the ranks that have it, ascending
 
-  // The rank that computes the micro-batch's forward through a chunk.
+  // Returns the rank that computes the micro-batch's forward through a chunk.
   int rank_of(int micro_batch, int chunk) const {
     return forward_rank[schedule.cell({.micro_batch = micro_batch, .chunk = chunk})];
   }
-  std::vector<int> forward_rank;  // -1: none
+  std::vector<int> forward_rank;  // by cell; -1: no rank
 };
 
 // input_of() returns the entry whose result `entry` needs, by message or from the same rank: the
-// previous chunk's for forward, the next chunk's for backward. needs_input() is false for the first
-// chunk's forward and for backward_weight; the last chunk's backward needs only its own forward.
-// The returned entry has the kind of `entry`: in the table, backward and backward_input may replace
-// each other.
+// previous chunk's for forward, the next chunk's for backward. needs_input() returns false for the
+// first chunk's forward and for backward_weight; the last chunk's backward needs only its own
+// forward. The returned entry has the kind of `entry`: in the table, backward and backward_input
+// may replace each other.
 bool needs_input(const Schedule& schedule, const Entry& entry);
 Entry input_of(const Entry& entry);
 
-// Pure function. Throws Error(invalid_argument), naming rank and entry, unless each micro-batch
-// passes each chunk once in each direction, on one rank (forward-only tables: forward alone;
-// weights do not change, and a slot is free after its forward).
+// Returns the plan of a schedule. Throws Error(invalid_argument), naming rank and entry, unless
+// each micro-batch passes each chunk once in each direction, on one rank. In a forward-only table
+// each micro-batch passes forward alone; weights do not change, and a slot is free after its
+// forward.
 Plan make_plan(const Schedule& schedule);
 
 }  // namespace tutti::training::pipeline

@@ -24,7 +24,7 @@ Plans::Plans(const std::string& schedule, int ranks, int virtual_stages)
       layout_(make(ranks, 1)) {}
 
 Plan Plans::make(int64_t micro_batches, int64_t steps) const {
-  // All entries of a table are in memory; a step with more micro-batches is a mistake.
+  // All entries of a table are in memory, so a step with more micro-batches is probably a mistake.
   constexpr int64_t kMostForwards = 10'000'000;
   if (micro_batches > kMostForwards / steps / ranks_ / virtual_stages_) {
     throw Error(ErrorCode::invalid_argument,
@@ -37,7 +37,7 @@ Plan Plans::make(int64_t micro_batches, int64_t steps) const {
               .virtual_stages = virtual_stages_};
   if (!flushed()) {
     // In a single step no weights are delayed, so few micro-batches (a run's last ones) are
-    // allowed. Micro-batches of weight 0 fill up to the minimum of PipeDream-2BW.
+    // allowed. Micro-batches of weight 0 are added up to the minimum of PipeDream-2BW.
     const bool needs_more = steps == 1 && kind_.updates == Updates::delayed;
     const int64_t least = needs_more ? ranks_ - 1 : 1;
     shape.accumulated = static_cast<int>(std::max({int64_t{1}, least, micro_batches}));
@@ -54,7 +54,7 @@ const Plan& Plans::training(int64_t micro_batches, int64_t steps) {
 
 const Plan& Plans::evaluation(int64_t micro_batches) {
   if (!evaluation_.contains(micro_batches)) {
-    // Without backward, schedules without flushes equal 1F1B.
+    // Without backward, schedules without flushes are the same as 1F1B.
     const Schedule schedule =
         flushed() ? make(micro_batches, 1).schedule
                   : one_f_one_b(ranks_, static_cast<int>(std::max<int64_t>(1, micro_batches)));

@@ -1,5 +1,5 @@
-// Cache of a training run's plans, built and checked on demand, by numbers of steps and
-// micro-batches.
+// A cache of a training run's plans by numbers of steps and micro-batches. Plans are computed and
+// checked when they are first needed.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,17 @@ namespace tutti::training::pipeline {
 
 class Plans {
  public:
-  // Throws Error(invalid_argument) if there is no such schedule for this number of ranks.
+  // Creates the cache. Throws Error(invalid_argument) if there is no such schedule for this number
+  // of ranks.
   Plans(const std::string& schedule, int ranks, int virtual_stages);
 
   bool flushed() const { return kind_.updates == Updates::flushed; }
   int chunks() const { return layout_.schedule.chunks; }
-  // Any of the plans: all have the same chunks on the same ranks.
+  // Returns any of the plans: all have the same chunks on the same ranks.
   const Plan& layout() const { return layout_; }
-  // A plan for at least this many micro-batches per step: if the schedule needs more, the last ones
-  // have weight 0. Several steps, without a flush in between, only for schedules without flushes.
+  // Returns a plan for at least this many micro-batches per step. If the schedule needs more, the
+  // last ones have weight 0. Several steps, without a flush in between, are possible only with
+  // schedules without flushes.
   const Plan& training(int64_t micro_batches, int64_t steps = 1);
   const Plan& evaluation(int64_t micro_batches);
 

@@ -30,7 +30,7 @@ struct Measured {
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// A unit's parameters, in the arena during its lifetime.
+// Allocates a unit's parameters in the arena during the object's lifetime.
 class BoundUnit {
  public:
   BoundUnit(ParameterTable& table, int unit, const RunnerOptions& options, Arena& arena)
@@ -42,7 +42,8 @@ class BoundUnit {
       const Tensor value = filled(arena, options.dtype, rows, cols, [&](std::span<float> values) {
         initial_values(spec, options.seed, 0, values);
       });
-      const Tensor gradient = arena.take(DType::f32, rows, cols);  // sums over micro-batches
+      // f32, because it sums over micro-batches
+      const Tensor gradient = arena.take(DType::f32, rows, cols);
       zero(gradient);
       table.set_value(index, value);
       table.set_gradient(index, gradient);
@@ -62,10 +63,10 @@ class BoundUnit {
   std::vector<int> used_;
 };
 
-// Units of equal kind take the same time.
+// Key of measurements: units with the same key take the same time.
 struct Kind {
   std::type_index type;
-  std::array<int64_t, 4> shapes;  // a sample's input and output
+  std::array<int64_t, 4> shapes;  // shapes of a sample's input and output
   std::array<ActivationLayout, 2> layouts;
   bool is_last;
   std::vector<std::vector<int64_t>> parameters;
@@ -104,7 +105,7 @@ class Profiler {
   int64_t rows_of(const OutputShape& shape) const {
     return shape.rows_at(model_.parameters().mesh(), batch_);
   }
-  // Shape of the output of unit `index` - 1; empty before the first.
+  // Returns the shape of the output of unit `index` - 1; empty for the first unit.
   OutputShape input_shape(int index) {
     return index == 0 ? OutputShape{0, 0} : unit_at(index - 1).output_shape();
   }
@@ -153,7 +154,7 @@ class Profiler {
     return {{median(forward), median(backward)}, memory, messages};
   }
 
-  // Measures the memory of an untimed run in separate arenas.
+  // Measures the memory of a unit in an untimed run with separate arenas.
   UnitMemory memory_of(Unit& unit, ConstTensor input, ConstTensor gradient,
                        UnitMessages& messages) {
     Arena kept, temporary;
@@ -175,7 +176,7 @@ class Profiler {
              .gemm_format = options_.gemm_format,
              .slices = model_.slices()},
             arena,
-            /*recomputing=*/true};  // keeps running statistics unchanged
+            /*recomputing=*/true};  // the flag recomputing keeps running statistics unchanged
   }
 
   Times run(Unit& unit, ConstTensor input, ConstTensor gradient) {

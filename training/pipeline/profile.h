@@ -1,5 +1,5 @@
-// Costs of a model's units on this machine, measured one unit at a time: a model larger than memory
-// can be profiled if its largest unit fits.
+// Measures the costs of a model's units on this machine, one unit at a time: a model larger than
+// memory can be profiled if its largest unit fits.
 //
 //   unit 0   |values|gradients|input|output's gradient|  forward, backward, forward, backward ...
 //   unit 1   |values|...                                 in the same memory
@@ -17,12 +17,13 @@ namespace tutti::training::pipeline {
 
 // Memory of a unit for the profiled micro-batch, in bytes (runner.h describes the arenas).
 struct UnitMemory {
-  int64_t kept = 0;      // from forward to backward, output included
-  int64_t forward = 0;   // maximum during forward, `kept` included
-  int64_t backward = 0;  // maximum during backward besides `kept`: temporaries, input gradient
+  int64_t kept = 0;     // kept from forward to backward, including the output
+  int64_t forward = 0;  // maximum during forward, including `kept`
+  // maximum during backward in addition to `kept`: temporaries, input gradient
+  int64_t backward = 0;
 };
 
-// Messages of a unit to other ranks of the model's mesh for the profiled micro-batch; messages
+// Messages of a unit to other ranks of the model's mesh for the profiled micro-batch. Messages
 // between stages are not included.
 struct UnitMessages {
   std::vector<UnsentMessage> forward;
@@ -30,22 +31,22 @@ struct UnitMessages {
 };
 
 struct Profile {
-  std::string model;               // its description
-  int64_t samples = 0;             // in the timed micro-batch
+  std::string model;               // description of the model
+  int64_t samples = 0;             // samples in the timed micro-batch
   std::vector<Layer> layers;       // the model's units, in order
-  std::vector<UnitMemory> memory;  // of the units
+  std::vector<UnitMemory> memory;  // by unit
   std::vector<UnitMessages> messages;
 };
 
 // Profiles all units. They get random inputs of their shape (the first and the last one also
 // `batch`, which must be valid for them) and initial parameters. Times are medians of `runs` runs
-// after a warm-up run; with options.checkpoint_units, backward includes recomputation. Units of one
+// after a warm-up run. With options.checkpoint_units, backward includes recomputation. Units of one
 // kind and the same shapes share one measurement. Parameters that several units share count in
 // each.
 //
-// During the call the parameters' views point at its own memory; afterwards they are empty. Running
-// statistics are unchanged. Throws Error(invalid_argument) for an empty micro-batch and for runs <
-// 1. options.dtype: any type that `convert` supports (f32, bf16, f16).
+// During the call the parameters' views point at memory of this function; afterwards they are
+// empty. Running statistics are unchanged. Throws Error(invalid_argument) for an empty micro-batch
+// and for runs < 1. options.dtype: any type that `convert` supports (f32, bf16, f16).
 Profile profile_model(Model& model, const MicroBatch& batch, const RunnerOptions& options = {},
                       int runs = 5);
 

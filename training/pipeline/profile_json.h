@@ -1,4 +1,5 @@
-// Profile files: measured on one machine and partitioned on another, or written by hand.
+// Reads and writes profile files, which may be measured on one machine and partitioned on another,
+// or written by hand.
 //
 //   {
 //     "format": "tutti-profile", "version": 1,
@@ -19,8 +20,8 @@ namespace tutti::training::pipeline {
 
 std::string to_json(const Profile& profile);
 
-// Checks the form; partition() checks the values. Throws Error(invalid_argument) that describes the
-// fault and names `file`.
+// Parses a profile. Checks its form; partition() checks the values. Throws Error(invalid_argument)
+// that describes the fault and names `file`.
 Profile profile_from_json(std::string_view text, const std::string& file);
 
 }  // namespace tutti::training::pipeline

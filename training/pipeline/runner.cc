@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// Moves `tensor` to the arena's position `mark`, and releases everything after it.
+// Moves `tensor` to the arena's position `mark`, and releases all memory after it.
 Tensor move_down(ConstTensor tensor, Arena& arena, size_t mark) {
   arena.release(mark);
   const Tensor kept = arena.take(tensor.dtype, tensor.rows, tensor.cols);
@@ -18,7 +18,7 @@ Tensor move_down(ConstTensor tensor, Arena& arena, size_t mark) {
   return kept;
 }
 
-// A pass of the same micro-batch in another arena.
+// Returns a pass of the same micro-batch in another arena.
 Pass in_arena(const PassContext& context, Arena& arena) { return {context, arena}; }
 
 }  // namespace
@@ -105,8 +105,8 @@ ConstTensor ModelRunner::own_rows(ConstTensor output) {
   return output.row_range(own.first, own.count);
 }
 
-// Computes in scratch memory; the next unit reads the output there, and this unit's input is
-// released.
+// Runs a unit in scratch memory, in which the next unit reads the output, and releases this unit's
+// input.
 Tensor ModelRunner::forward_in_scratch(Slot& slot, int index, ConstTensor input) {
   scratch_.release(std::exchange(input_end_, 0));
   Pass pass = in_arena(*slot.pass, scratch_);
@@ -115,7 +115,7 @@ Tensor ModelRunner::forward_in_scratch(Slot& slot, int index, ConstTensor input)
   return output;
 }
 
-// Releases everything but the output, so that slots need no memory for it.
+// Runs a unit and releases all memory but the output, so that slots need no memory for it.
 Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor input) {
   scratch_.release(std::exchange(input_end_, 0));
   Pass pass = in_arena(*slot.pass, scratch_);
@@ -165,7 +165,7 @@ PassResult ModelRunner::result(int index) {
   const bool finite =
       has_loss ? std::isfinite(result.loss_sum) : all_finite(slot.outputs.back()).get();
   if (finite) return result;
-  // If no earlier output is broken, it is the last unit's, whose loss it is.
+  // If no earlier output has a NaN or infinity, the last unit is reported, which computed the loss.
   size_t broken = 0;
   while (broken + 1 < slot.outputs.size() && all_finite(slot.outputs[broken]).get()) ++broken;
   const int unit = slot.units.begin + static_cast<int>(broken);
@@ -192,12 +192,12 @@ Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor
     const ConstTensor input = input_anew(slot, pass, index);
     pass.recomputing = true;
     unit(index).forward(pass, input);
-    pass.losses.clear();  // reported by the first forward
+    pass.losses.clear();  // the first forward has reported them
     pass.recomputing = false;
   }
   const Tensor input_gradient = unit(index).backward(pass, gradient);
   hooks.after_backward(index);
-  // Deferred work reads inputs later.
+  // deferred work still needs the input
   if (!pass.split) evict_output(slot, index - 1);
   return input_gradient;
 }
@@ -292,8 +292,8 @@ size_t ModelRunner::file_bytes() const {
   return bytes;
 }
 
-// A slot that computes has the inputs of two units in memory, and one that is being written; each
-// other slot has the last unit's.
+// Counts: a slot that computes has the inputs of two units in memory, and one that is being
+// written; each other slot has the last unit's input.
 size_t ModelRunner::page_bytes() const {
   return largest_kept_ == 0 ? 0 : (slots_.size() + 2) * largest_kept_;
 }

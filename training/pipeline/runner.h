@@ -26,18 +26,18 @@
 namespace tutti::training {
 
 struct RunnerOptions {
-  DType dtype = DType::f32;       // of activations
+  DType dtype = DType::f32;       // type of activations
   bool checkpoint_units = false;  // keep each unit's output only
   // Keep only this tensor rank's rows of an output that is the input of a recomputed unit.
   bool partition_checkpoints = false;
-  uint64_t seed = 0;                          // for dropout and stochastic rounding
-  GemmFormat gemm_format = GemmFormat::none;  // PassContext
+  uint64_t seed = 0;                          // seed of dropout and stochastic rounding
+  GemmFormat gemm_format = GemmFormat::none;  // see PassContext
   Mesh* mesh = nullptr;                       // passed to units; must outlive the runner
-  KeyValueCache* cache = nullptr;             // likewise
-  // Memory space of activations; null: the host's. Parameters and inputs must be in the same.
+  KeyValueCache* cache = nullptr;             // passed to units; must outlive the runner
+  // Memory space of activations; null: the host's. Parameters and inputs must be in the same space.
   const Backend* backend = nullptr;
   // If not null, and activations are in the host's memory, inputs of recomputed units are kept in
-  // its files. It must outlive the runner.
+  // files of this pager. It must outlive the runner.
   Pager* pager = nullptr;
 };
 
@@ -48,13 +48,14 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
-// True if the unit's forward is recomputed in backward.
+// Returns true if the unit's forward is recomputed in backward.
 bool is_checkpointed(const Model& model, const RunnerOptions& options, int unit);
-// True if each tensor rank keeps only its rows of the unit's output: in this part of the model it
-// is the input of a recomputed unit, and of nothing that is kept itself.
+// Returns true if each tensor rank keeps only its rows of the unit's output. That requires that in
+// this part of the model the output is the input of a recomputed unit, and of no unit that keeps
+// it.
 bool keeps_rows(const Model& model, const RunnerOptions& options, const UnitRange& part, int unit);
 
-// Initial factors of backward (pass.h).
+// Factors with which backward starts (pass.h).
 struct LossScales {
   double target = 1;
   double sample = 1;
@@ -66,70 +67,75 @@ struct UnitLoss {
 };
 
 struct PassResult {
-  double loss_sum = 0;           // in nats, over the micro-batch's targets
-  int64_t correct = 0;           // targets that had the largest logit
-  std::vector<UnitLoss> losses;  // that these units have added
-  // The first of these units with a NaN or an infinity in its output, or in a loss of its own.
+  double loss_sum = 0;           // sum over the micro-batch's targets, in nats
+  int64_t correct = 0;           // number of targets whose class had the largest logit
+  std::vector<UnitLoss> losses;  // losses that these units have added
+  // The first of these units with a NaN or an infinity in its output, or in a loss that it added.
   std::optional<int> broken_unit;
 };
 
 class ModelRunner {
  public:
-  // The model must outlive the runner.
+  // Creates a runner; the model must outlive it.
   ModelRunner(Model& model, const RunnerOptions& options)
       : model_(model), options_(options), scratch_(options.backend) {}
 
-  // --- the whole model, one micro-batch at a time ---
+  // The functions below run the whole model, one micro-batch at a time.
 
-  // Adds d(scaled losses)/dParameter to the gradients. If a loss is not finite, backward runs
-  // nevertheless: its gradients inform the other ranks.
+  // Runs forward and backward, which adds d(scaled losses)/dParameter to the gradients. Runs
+  // backward even if a loss is not finite, because its gradients inform the other ranks.
   PassResult train(const MicroBatch& batch, const LossScales& scales, UnitHooks& hooks);
   PassResult evaluate(const MicroBatch& batch, UnitHooks& hooks);
   // Returns the logits of all positions, valid until the next call.
   Tensor predict(const MicroBatch& batch, UnitHooks& hooks);
 
-  // --- a part of the model ---
-  // A slot's micro-batch runs forward, then backward (whole, or in two parts); then the slot is
-  // free. The micro-batch and the input must outlive that.
+  // The functions below run a part of the model. A slot's micro-batch runs forward, then backward
+  // (whole, or in two parts); then the slot is free. The micro-batch and the input must live until
+  // then.
 
   struct Part {
     UnitRange units;
     int slot = 0;
   };
-  // Returns the output of the last unit, valid until backward. The first unit ignores `input`.
+  // Runs forward. Returns the output of the last unit, valid until backward. The first unit ignores
+  // `input`.
   Tensor forward(const Part& part, const MicroBatch& batch, ConstTensor input,
                  const LossScales& scales, UnitHooks& hooks);
-  // Results of the slot's last forward, for which it blocks, so call it after backward; available
-  // until the slot's next forward. A part without the last unit has only its units' own losses.
+  // Returns the results of the slot's last forward. Blocks for them, so it should be called after
+  // backward. They are available until the slot's next forward. A part without the last unit has
+  // only its units' own losses.
   PassResult result(int slot);
-  // Returns the gradient of the input, valid until the next call; empty for the model's first unit.
+  // Runs backward. Returns the gradient of the input, valid until the next call; empty for the
+  // model's first unit.
   Tensor backward(int slot, ConstTensor output_gradient, UnitHooks& hooks);
-  // Likewise in two parts. The output's gradient must outlive the second one; the result of
-  // backward_input() is valid until then.
+  // Run backward in two parts. The output's gradient must live until the second one, and the result
+  // of backward_input() is valid until then.
   Tensor backward_input(int slot, ConstTensor output_gradient, UnitHooks& hooks);
   void backward_weight(int slot, UnitHooks& hooks);
-  // Keeps nothing; the output is valid until the next call with this slot. `training`: enables
-  // dropout and batch statistics (PassContext).
+  // Runs forward without keeping anything for backward; the output is valid until the next call
+  // with this slot. `training`: enables dropout and batch statistics (PassContext).
   Tensor forward_only(const Part& part, const MicroBatch& batch, ConstTensor input,
                       UnitHooks& hooks, bool training = false);
 
-  // Maximum number of bytes of activations and temporaries.
+  // Returns the maximum number of bytes of activations and temporaries.
   size_t activation_bytes() const;
-  // The part of activation_bytes() that each slot held at most between forward and backward.
+  // Returns for each slot the maximum of activation_bytes() that it held between forward and
+  // backward.
   std::vector<size_t> slot_bytes() const;
-  // Maximum number of bytes that were kept in files, and of these in memory at once.
+  // Return the maximum number of bytes that were kept in files, and the maximum of these that were
+  // in memory at once.
   size_t file_bytes() const;
   size_t page_bytes() const;
 
  private:
-  // A micro-batch in flight. Its address is stable: deferred work refers to the pass.
+  // A micro-batch in flight. Its address is stable because deferred work refers to the pass.
   struct Slot {
     explicit Slot(const Backend* backend) : arena(backend) {}
     Arena arena;
     std::optional<Pass> pass;
     UnitRange units;
     std::vector<Tensor> outputs;    // by unit of the part
-    std::vector<size_t> work_ends;  // by unit of the part: end of its deferred work
+    std::vector<size_t> work_ends;  // by unit of the part: index after its deferred work
     std::vector<UnitLoss> losses;
     ConstTensor input;
     std::optional<FileArena> files;  // holds inputs of recomputed units
@@ -138,10 +144,10 @@ class ModelRunner {
   Slot& slot(int index);
   // Copies an output into memory that lasts until backward.
   Tensor keep(Slot& slot, ConstTensor output);
-  // Start reading a unit's output that is in a file; release its pages.
+  // Start to read a unit's output that is in a file, and release its pages.
   void fetch_output(const Slot& slot, int unit);
   void evict_output(const Slot& slot, int unit);
-  // Blocks until units are done with memory that other ranks, hooks or callers read.
+  // Blocks until units no longer use memory that other ranks, hooks or callers read.
   void wait_for_units() const;
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
               bool training, const LossScales& scales);
@@ -163,8 +169,8 @@ class ModelRunner {
 
   Model& model_;
   RunnerOptions options_;
-  Arena scratch_;         // for backward that is not deferred
-  size_t input_end_ = 0;  // in scratch_: end of the next unit's input, if that is kept in shards
+  Arena scratch_;         // memory for backward that is not deferred
+  size_t input_end_ = 0;  // in scratch_: end of the next unit's input, if it is kept in shards
   std::deque<Slot> slots_;
   size_t largest_kept_ = 0;  // bytes of the largest output in a file
 };

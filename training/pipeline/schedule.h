@@ -1,12 +1,13 @@
-// A pipeline schedule is a table of what each rank computes, in order, and nothing else.
+// A pipeline schedule is a table that lists what each rank computes, in order.
 //
 //   rank 0 | F0 F1 F2 B0 F3 B1 B2 B3           F: forward of a micro-batch through a chunk
 //   rank 1 |    F0 F1 B0 F2 B1 F3 B2 B3        B: its backward
 //
-// The model is divided into `chunks` of consecutive units; a rank may have several, and a chunk may
-// be on several ranks (Chimera), as the table's entries imply. Messages, memory slots and versions
-// of weights are derived (plan.h), the plan is proved (check.h) and priced (simulate.h). A pure
-// function creates each table: one_f_one_b.cc and its neighbours (schedules.h).
+// The model is divided into `chunks` of consecutive units. A rank may have several chunks, and a
+// chunk may be on several ranks (Chimera), as the table's entries imply. Messages, memory slots and
+// versions of weights are derived (plan.h); the plan is proved (check.h), and its time predicted
+// (simulate.h). A pure function creates each table: one_f_one_b.cc and its neighbours
+// (schedules.h).
 #pragma once
 
 #include <cstddef>
@@ -18,38 +19,42 @@ namespace tutti::training::pipeline {
 
 enum class Kind {
   forward,
-  backward,         // of inputs and weights together
-  backward_input,   // zero-bubble schedules split backward in two:
-  backward_weight,  // no other entry waits for this one
+  backward,         // gradients of inputs and weights together
+  backward_input,   // gradients of inputs only: zero-bubble schedules split backward in two
+  backward_weight,  // gradients of weights only; no other entry waits for this one
 };
 
-// "forward", "backward", "backward_input", "backward_weight".
+// Returns "forward", "backward", "backward_input" or "backward_weight".
 std::string_view name(Kind kind);
 
 struct Entry {
   Kind kind = Kind::forward;
   int micro_batch = 0;
-  int chunk = 0;  // in forward order
+  int chunk = 0;  // number in forward order
   bool operator==(const Entry&) const = default;
 };
 
-// True if it adds to the weights' gradients: the micro-batch's activations are not needed after it.
+// Returns true if the entry adds to the weights' gradients. The micro-batch's activations are not
+// needed after it.
 inline bool makes_weight_gradient(const Entry& entry) {
   return entry.kind == Kind::backward || entry.kind == Kind::backward_weight;
 }
 
-// "F3", "B0.2" (chunk 2, if there are more chunks than ranks), "I4" (backward_input), "W4".
+// Returns an entry as text: "F3", "B0.2" (chunk 2, if there are more chunks than ranks), "I4"
+// (backward_input), "W4".
 std::string to_string(const Entry& entry, bool with_chunk);
-// "backward of micro-batch 3 through chunk 2".
+// Returns a description: "backward of micro-batch 3 through chunk 2".
 std::string describe(const Entry& entry);
 
-// Time of weight updates, and the version that a micro-batch uses.
+// When weights are updated, and which version of them a micro-batch uses.
 enum class Updates {
   flushed,  // once, after all micro-batches: synchronous training
-  latest,   // after every `accumulated` micro-batches, on each rank by itself. Forward uses the
-            // newest weights of its rank, and backward those of its forward (PipeDream)
-  delayed,  // the same, but micro-batches of update u use the weights after update u - 2
-            // (u counted from 0; the first two: the initial ones) on every rank (PipeDream-2BW)
+  // After every `accumulated` micro-batches, on each rank separately. Forward uses the newest
+  // weights of its rank, and backward those of its forward (PipeDream).
+  latest,
+  // The same, but micro-batches of update u use the weights after update u - 2 (u counted from 0;
+  // the first two use the initial weights) on every rank (PipeDream-2BW).
+  delayed,
 };
 
 struct Schedule {
@@ -59,17 +64,17 @@ struct Schedule {
   int chunks = 1;
   Updates updates = Updates::flushed;
   int accumulated = 1;  // micro-batches per update, if not flushed; divides micro_batches
-  std::vector<std::vector<Entry>> table = {};  // by rank, in order
+  std::vector<std::vector<Entry>> table = {};  // by rank: its entries in order
 
   bool has_split_backward() const;
-  // Index of a micro-batch in a chunk, from 0.
+  // Returns the index of a micro-batch in a chunk, from 0.
   size_t cell(const Entry& entry) const {
     return static_cast<size_t>(entry.micro_batch) * static_cast<size_t>(chunks) +
            static_cast<size_t>(entry.chunk);
   }
 };
 
-// The forward entries in their order, for validation.
+// Returns the schedule with only the forward entries in their order, for validation.
 Schedule forward_only(const Schedule& schedule);
 
 }  // namespace tutti::training::pipeline

@@ -77,7 +77,7 @@ std::string why_not_pipedream(const Shape& shape) {
 
 std::string why_not_pipedream_2bw(const Shape& shape) {
   if (std::string reason = why_not_pipedream(shape); !reason.empty()) return reason;
-  // pipedream_2bw.cc derives this.
+  // see the derivation in pipedream_2bw.cc
   if (shape.accumulated < shape.ranks - 1) {
     return cat("PipeDream-2BW on ", shape.ranks, " ranks requires updates of at least ",
                shape.ranks - 1, " micro-batches, not ", shape.accumulated,
@@ -160,7 +160,7 @@ constexpr Alias kAliases[] = {
     {"2bw", "pipedream-2bw"},
 };
 
-// "ZB_H1" -> "zbh1"
+// Returns the normalized name: "zbh1" for "ZB_H1".
 std::string plain(std::string_view name) {
   std::string result;
   for (const char c : name) {

@@ -19,7 +19,7 @@ constexpr int kNothing = -1;
 struct Task {
   Entry entry;
   double takes = 0;
-  int needs = kNothing;  // the result it waits for
+  int needs = kNothing;  // the result for which it waits
   double message = 0;    // message time of that result
   int makes = kNothing;
 };
@@ -47,11 +47,12 @@ std::vector<double> spread(std::string_view name, const std::vector<double>& giv
     return given;
   }
   refuse(cat(given.size(), " costs for ", name, " of ", count, " chunks"),
-         "the costs belong to another division of the model",
+         "the costs belong to another partition of the model",
          "use one number for all chunks, or one for each chunk");
 }
 
-// Results are numbered: forward ones by micro-batch and chunk, then backward ones.
+// Returns the number of a result: forward results come first, by micro-batch and chunk, then
+// backward results.
 int result_of(const Schedule& schedule, const Entry& entry) {
   if (entry.kind == Kind::backward_weight) return kNothing;
   const int cell = entry.micro_batch * schedule.chunks + entry.chunk;
@@ -82,7 +83,7 @@ Tasks tasks_of(const Plan& plan, const Costs& costs) {
   return tasks;
 }
 
-// If a rank has not completed: names the first such rank, and what it waits for.
+// Throws if a rank has not completed. Names the first such rank, and the result for which it waits.
 void refuse_stuck(const Tasks& tasks, const std::vector<size_t>& done) {
   for (size_t rank = 0; rank < tasks.ranks.size(); ++rank) {
     if (done[rank] == tasks.ranks[rank].size()) continue;
@@ -129,7 +130,7 @@ double steady_period(const Tasks& tasks, std::vector<double> clocks) {
   const size_t ranks = clocks.size();
   const double tolerance = 1e-9 * *std::ranges::max_element(clocks);
   const size_t most_runs = 64 + 4 * ranks;
-  constexpr int kEnough = 3;  // equal runs in succession
+  constexpr int kEnough = 3;  // number of equal runs in succession after which the period is known
   std::vector<double> times(ranks, 0);
   double half_way = 0;
   int equal = 0;
@@ -146,11 +147,11 @@ double steady_period(const Tasks& tasks, std::vector<double> clocks) {
     equal = same ? equal + 1 : 0;
   }
   if (equal == kEnough) return std::ranges::max(times);
-  // Periodic times: returns their mean.
+  // Times alternate, so the mean is returned.
   return (std::ranges::max(clocks) - half_way) / static_cast<double>(most_runs - most_runs / 2);
 }
 
-// The idle fraction of `total` time.
+// Returns the idle fraction of `total` time.
 double idle(double busy, double total) { return total > 0 ? std::max(0., 1 - busy / total) : 0; }
 
 }  // namespace

@@ -7,24 +7,25 @@
 
 namespace tutti::training::pipeline {
 
-// In any unit of time. Vectors are by chunk; a single number is for all chunks.
+// Costs in any unit of time. Vectors have one number per chunk; a single number is for all chunks.
 struct Costs {
   std::vector<double> forward = {1};
   std::vector<double> backward_input = {1};
-  std::vector<double> backward_weight = {1};  // a combined backward takes both
-  // Between chunks c and c + 1, in either direction (one number fewer is allowed): the time from
-  // the end of an entry until its result has arrived on another rank. Messages overlap with
-  // computation and with each other, and cost nothing between chunks of one rank.
+  // a combined backward takes backward_input + backward_weight
+  std::vector<double> backward_weight = {1};
+  // Message times between chunks c and c + 1, in either direction (one number fewer is allowed):
+  // the time from the end of an entry until its result has arrived on another rank. Messages
+  // overlap with computation and with each other, and cost nothing between chunks of one rank.
   std::vector<double> message = {0};
 };
 
-// Costs of the entries of one schedule. Throws Error(invalid_argument) for invalid costs, or a
-// wrong number of chunks.
+// The costs of the entries of one schedule. The constructor throws Error(invalid_argument) for
+// invalid costs, or a wrong number of chunks.
 class EntryCosts {
  public:
   EntryCosts(const Schedule& schedule, const Costs& costs);
   double of(const Entry& entry) const;
-  // Message time of the result of `needed` to `entry`.
+  // Returns the time in which the result of `needed` is sent to `entry`.
   double message(const Entry& entry, const Entry& needed) const;
 
  private:
@@ -42,21 +43,23 @@ struct Span {
 };
 
 struct Timeline {
-  std::vector<Span> spans;  // in one run of the table, by rank, then by time
-  double makespan = 0;      // from the first start to the last end
-  double bubble = 0;        // idle / total over all ranks, with a barrier at the end of the step
-  // Steps without a barrier: each rank starts the next one when it has completed this one. The time
-  // from step to step in the steady state, and idle / total in it.
+  std::vector<Span> spans;  // entries in one run of the table, by rank, then by time
+  double makespan = 0;      // time from the first start to the last end
+  // idle time / total time over all ranks, with a barrier at the end of the step
+  double bubble = 0;
+  // Steps without a barrier, in which each rank starts the next step when it has completed this
+  // one: the time from step to step in the steady state, and idle time / total time in it.
   double period = 0;
   double steady_bubble = 0;
 };
 
-// The plan must have passed check(). Throws Error(invalid_argument) for invalid costs.
+// Computes the timeline of a plan, which must have passed check(). Throws Error(invalid_argument)
+// for invalid costs.
 Timeline simulate(const Plan& plan, const Costs& costs);
 
-// Time of one run of the table on a host with fewer processors than ranks: at most `processors`
-// ranks (1 or more) compute at once; the rank that was ready first goes first. Throws as
-// simulate().
+// Returns the time of one run of the table on a host with fewer processors than ranks: at most
+// `processors` ranks (at least 1) compute at once, and the rank that was ready first goes first.
+// Throws as simulate() does.
 double makespan(const Plan& plan, const Costs& costs, int processors);
 
 }  // namespace tutti::training::pipeline

@@ -1,4 +1,5 @@
-// The pattern of most schedules: passes over the micro-batches, each delayed by some steps.
+// The pattern of most schedules: a rank makes several passes over the micro-batches, each delayed
+// by some steps.
 #pragma once
 
 #include <initializer_list>
@@ -13,8 +14,8 @@ struct Pass {
   int lag = 0;  // at least 0
 };
 
-// One rank's entries for one chunk: in step k = 0, 1, ... each pass in turn processes micro-batch k
-// - lag, if it exists. So every pass takes them in ascending order.
+// Returns one rank's entries for one chunk: in step k = 0, 1, ... each pass in turn processes
+// micro-batch k - lag, if it exists. Every pass therefore takes them in ascending order.
 //
 //   forward, 0     F0 F1 F2    F3    F4              step 2: F2 B0
 //   backward, 2             B0    B1    B2 B3 B4     step 5: B3

@@ -12,10 +12,10 @@
 namespace tutti::training::pipeline {
 namespace {
 
-constexpr double kLeft = 76;    // x of time 0
-constexpr double kRight = 104;  // from the last end to the right edge
-constexpr double kBox = 26;     // height
-constexpr double kRow = 34;     // height of box and gap
+constexpr double kLeft = 76;    // x of time 0, in pixels
+constexpr double kRight = 104;  // pixels from the last end to the right edge
+constexpr double kBox = 26;     // height of a box in pixels
+constexpr double kRow = 34;     // height of box and gap in pixels
 constexpr const char* kInk = "#222222";
 constexpr const char* kGrey = "#777777";
 
@@ -34,7 +34,7 @@ constexpr std::array<Look, 4> kLooks = {{
 
 const Look& look(Kind kind) { return *std::ranges::find(kLooks, kind, &Look::kind); }
 
-// Colours that distinguish boxes of one kind: see to_svg().
+// Shades that distinguish boxes of one kind: see to_svg().
 class Shades {
  public:
   explicit Shades(const Plan& plan) : plan_(plan) {
@@ -59,7 +59,7 @@ class Shades {
   }
   const char* ink(int shade) const { return lightness(shade) < 0.6 ? "#ffffff" : kInk; }
 
-  // Legend text; empty if there is a single shade.
+  // Returns the legend's text; empty if there is a single shade.
   std::string words() const {
     if (count() < 2) return {};
     if (!by_way()) return cat("dark to light: the ", count(), " chunks of a rank");
@@ -74,7 +74,7 @@ class Shades {
   static int size(const RankPlan& rank) { return static_cast<int>(rank.chunks.size()); }
   bool by_way() const { return ways_.size() > 1; }
 
-  // The ranks that a micro-batch passes, by chunk.
+  // Returns the ranks that a micro-batch passes, by chunk.
   std::vector<int> way(int micro_batch) const {
     std::vector<int> ranks;
     for (int c = 0; c < plan_.schedule.chunks; ++c) ranks.push_back(plan_.rank_of(micro_batch, c));
@@ -90,7 +90,7 @@ class Shades {
   int most_chunks_ = 1;
 };
 
-// The shortest text, up to 6 decimals.
+// Returns the shortest text of a number, with up to 6 decimals.
 std::string number(double value) { return cat(std::round(value * 1e6) / 1e6); }
 
 class Drawing {
@@ -101,7 +101,7 @@ class Drawing {
     for (const Span& span : timeline.spans) {
       if (span.end > span.start) shortest = std::min(shortest, span.end - span.start);
     }
-    // Wide enough for numbers if possible; narrow pictures are stretched a little.
+    // Makes boxes wide enough for numbers if possible; narrow pictures are stretched a little.
     if (timeline.makespan <= 0) return;
     scale_ = std::clamp(900 / timeline.makespan, 18 / shortest, 44 / shortest);
     scale_ = std::min(scale_, 8000 / timeline.makespan);
@@ -139,13 +139,13 @@ class Drawing {
           << "\" fill=\"" << fill << "\" stroke=\"white\"/>";
   }
 
-  // A square of the legend; these have no class.
+  // Draws a square of the legend; squares have no class.
   void swatch(double left, double y, std::string_view fill) {
     body_ << "<rect x=\"" << svg::fixed(left) << "\" y=\"" << svg::fixed(y)
           << "\" width=\"14\" height=\"14\" fill=\"" << fill << "\"/>\n";
   }
 
-  // A triangle below a row that points at x.
+  // Draws a triangle below a row that points at x.
   void triangle(std::string_view attributes, double x, double y) {
     body_ << "<polygon" << attributes << " points=\"" << svg::fixed(x) << ',' << svg::fixed(y)
           << ' ' << svg::fixed(x - 4) << ',' << svg::fixed(y + 7) << ' ' << svg::fixed(x + 4) << ','
@@ -183,7 +183,7 @@ class Drawing {
     svg::text(body_, 24, y + 32, 12, "start", kInk, shades_.words());
   }
 
-  // Ticks at 1, 2 or 5 times a power of ten, at least 60 pixels apart.
+  // Draws ticks at multiples of 1, 2 or 5 times a power of ten, at least 60 pixels apart.
   void draw_axis() {
     if (timeline_.makespan <= 0) return;
     const double least = 60 / scale_;

@@ -1,4 +1,4 @@
-// SVG picture of a pipeline's step: ranks as rows, time to the right, a box per entry.
+// Draws a pipeline's step as an SVG picture: ranks as rows, time to the right, a box per entry.
 //
 //   rank 0  [0][1][2][//////][0  ][3][1  ] ...    [2]: forward of micro-batch 2
 //   rank 1  ///[0][1][0  ][2][1  ] ...            //: idle
@@ -12,13 +12,11 @@
 
 namespace tutti::training::pipeline {
 
-// Returns a complete SVG document; `timeline` is the plan's, `subtitle` has lines below the title.
-// Boxes and idle times have class "forward", "backward", "backward_input", "backward_weight" and
-// "idle", weight updates (schedules without flushes) have class "update"; hovering over one shows
-// its times. Shades from dark to light distinguish the chunks of a rank, or the directions of
-// micro-batches through the ranks (Chimera).
-//
-// `below` is placed under the rows.
+// Returns a complete SVG document. `timeline` is the plan's; `subtitle` has lines below the title;
+// `below` is placed under the rows. Boxes and idle times have class "forward", "backward",
+// "backward_input", "backward_weight" and "idle", weight updates (schedules without flushes) have
+// class "update"; hovering over one shows its times. Shades from dark to light distinguish the
+// chunks of a rank, or the directions of micro-batches through the ranks (Chimera).
 struct PicturePart {
   double height = 0;
   std::string body;  // shapes of base/svg.h, from (0, 0) downwards

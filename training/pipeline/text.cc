@@ -73,7 +73,7 @@ class Table {
   const Plan& plan_;
   const Timeline& timeline_;
   double slot_ = 0;
-  size_t width_ = 2;  // of a slot, in characters
+  size_t width_ = 2;  // width of a slot, in characters
 };
 
 }  // namespace

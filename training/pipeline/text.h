@@ -1,4 +1,4 @@
-// Text picture of a pipeline's step.
+// Draws a pipeline's step as text.
 //
 //   rank 0  F0 F1 .  .  B0--- B1---        "F1": see to_string(Entry); '-': continued; '.': idle
 //   rank 1  .  F0 B0--- F1 B1---
@@ -11,8 +11,8 @@
 
 namespace tutti::training::pipeline {
 
-// One line per rank, one column per time slot; `timeline` is the plan's. If the times are not small
-// multiples of a common slot, it shows only the order of each rank's entries.
+// Returns one line per rank, with one column per time slot; `timeline` is the plan's. If the times
+// are not small multiples of a common slot, the lines show only the order of each rank's entries.
 std::string to_text(const Plan& plan, const Timeline& timeline);
 
 }  // namespace tutti::training::pipeline

@@ -1,6 +1,7 @@
-// Versions of a stage's weights, for schedules that update them while micro-batches are in flight:
-// weight stashing (Narayanan et al.: PipeDream, 2019, section 3.3) and double buffering (Narayanan
-// et al.: Memory-efficient pipeline-parallel DNN training, 2021, section 3.1, PipeDream-2BW).
+// Keeps versions of a stage's weights, for schedules that update them while micro-batches are in
+// flight: weight stashing (Narayanan et al.: PipeDream, 2019, section 3.3) and double buffering
+// (Narayanan et al.: Memory-efficient pipeline-parallel DNN training, 2021, section 3.1,
+// PipeDream-2BW).
 //
 //   storage's own memory   the newest version, which the optimizer updates
 //   copies                 older ones, while an entry of the plan still needs them
@@ -16,13 +17,14 @@ namespace tutti::training::pipeline {
 
 class WeightVersions {
  public:
-  // `storage` must have whole values (up to ZeRO stage 2), and outlive this.
+  // Creates the object. `storage` must have whole values (up to ZeRO stage 2), and outlive the
+  // object.
   explicit WeightVersions(ParameterStorage& storage) : storage_(storage) {}
 
-  // Call before a run: version 0 is the storage's.
+  // Call before a run, whose version 0 is the storage's current values.
   void begin(const RankPlan& plan);
-  // use() points the parameters at the version of an entry before it is computed; call done() after
-  // it.
+  // Points the parameters at version `version`, before an entry that needs it is computed. The
+  // caller calls done() after the entry.
   void use(int version);
   void done(int version);
   // Call before the optimizer creates the next version.
@@ -30,13 +32,13 @@ class WeightVersions {
   // Points the parameters at the storage's own memory again.
   void end() { use(newest_); }
 
-  // Maximum number of versions kept at once.
+  // Returns the maximum number of versions that were kept at once.
   int most_versions() const { return most_versions_; }
 
  private:
   ParameterStorage& storage_;
-  std::vector<int> uses_left_;    // by version
-  std::map<int, Tensor> copies_;  // by version
+  std::vector<int> uses_left_;    // by version: number of uses left
+  std::map<int, Tensor> copies_;  // key: the version
   int newest_ = 0;
   int most_versions_ = 1;
 };

@@ -1,5 +1,5 @@
-// ZB-H2: like ZB-H1, with twice the lags. Enough forwards come first that the first gradient has
-// returned when they are done, and no rank is idle between its first and its last entry.
+// ZB-H2: like ZB-H1, with twice the lags. So many forwards come first that the first gradient has
+// returned when they are done. No rank is then idle between its first and its last entry.
 //
 //   rank 0 | F0 F1 F2 F3 F4 I0 W0 F5 I1 W1 I2 W2 I3 W3 I4 W4 I5 W5
 //   rank 1 |    F0 F1 F2 I0 F3 I1 F4 I2 W0 F5 I3 W1 I4 W2 I5 W3 W4 W5

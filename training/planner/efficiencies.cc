@@ -17,7 +17,7 @@ constexpr int kFormat = 1;
 constexpr std::array<std::string_view, kSoftwares> kNames = {
     "megatron", "megatron-2021", "deepspeed", "fsdp", "fsdp-2023", "fsdp-compiled"};
 
-// In the order of Knob.
+// Names, values and priors, in the order of Knob.
 constexpr std::array<KnobInfo, kKnobs> kInfos = {{
     {"products_volta", 0.720, 0.55, 0.3},
     {"products_ampere", 0.797, 0.80, 0.03},
@@ -164,7 +164,7 @@ std::string to_json(const Efficiencies& efficiencies) {
 Efficiencies parse_efficiencies(const std::string& text) {
   const Json json = Json::parse(text);
   if (json.value("format", 0) != kFormat) {
-    throw Error(ErrorCode::invalid_argument, "these efficiencies are not from this version",
+    throw Error(ErrorCode::invalid_argument, "these efficiencies were fitted by another version",
                 {.remedy = "fit them again: tutti plan --fit"});
   }
   Efficiencies efficiencies;

@@ -1,5 +1,5 @@
-// Efficiencies: the fractions of peak rates that training programs reach. The defaults were fitted
-// to published runs (README.md); `tutti plan --fit` fits them to a user's own runs.
+// Efficiencies are the fractions of peak rates that training programs reach. The defaults were
+// fitted to published runs (README.md); `tutti plan --fit` fits them to a user's own runs.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@
 
 namespace tutti::training::planner {
 
-// A training program: which operators it fuses, and which communication it overlaps.
+// A training program, which determines the operators that are fused and the communication that is
+// overlapped.
 enum class Software : uint8_t {
   megatron,       // Megatron Core: flash attention, gradient sums overlap with backward
   megatron_2021,  // unfused attention, gradient sums after backward
@@ -24,10 +25,11 @@ enum class Software : uint8_t {
 };
 inline constexpr size_t kSoftwares = 6;
 std::string_view name(Software software);
-// True for programs with unfused attention whose gradient sums follow backward.
+// Returns true for programs with unfused attention whose gradient sums follow backward.
 bool is_of_2021(Software software);
 bool is_fsdp(Software software);
-Software software_named(std::string_view name);  // throws Error(invalid_argument) that lists them
+// throws Error(invalid_argument) that lists the names
+Software software_named(std::string_view name);
 
 enum class Knob : uint8_t {
   products_volta,  // fraction of peak in large matrix products, 16 bits
@@ -36,7 +38,7 @@ enum class Knob : uint8_t {
   products_blackwell,
   eight_hopper,  // the same in 8 bits
   eight_blackwell,
-  throttled,         // factor of the above for a limited power budget
+  throttled,         // factor of the value above for a limited power budget
   attention_parts,   // fraction of peak in unfused attention's products
   attention_ampere,  // fraction of peak in flash attention
   attention_hopper,
@@ -46,11 +48,11 @@ enum class Knob : uint8_t {
   written,          // fraction of a product's output whose write is not overlapped
   experts,          // fraction of peak in experts' products
   dispatch,         // fraction of link bandwidth in all-to-alls of tokens
-  slowed,           // slowdown of computation beside a collective, per time of the latter
+  slowed,           // slowdown of computation while a collective runs, per time of the collective
   gathers_2021,     // fraction of a network card's bandwidth in ZeRO-3 gathers of 2021
-  update,           // bytes that the optimizer moves per parameter
+  update,           // bytes of memory traffic of the optimizer per parameter
   start_deepspeed,  // ms per activation sum and additional tensor rank
-  // Programs relative to Megatron: time of products, bytes of all other operators.
+  // Factors relative to Megatron: time of products, then bytes of all other operators.
   time_megatron_2021,
   time_deepspeed,
   time_fsdp,
@@ -65,7 +67,7 @@ inline constexpr size_t kKnobs = static_cast<size_t>(Knob::bytes_fsdp_compiled) 
 
 struct KnobInfo {
   std::string_view name;
-  double value;     // fitted to published runs
+  double value;     // value fitted to published runs
   double expected;  // centre of the prior of a fit
   double spread;    // standard deviation of the prior's logarithm
 };

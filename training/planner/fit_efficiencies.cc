@@ -1,5 +1,5 @@
-// Coordinate descent on a robust cost: pseudo-Huber of each run's log error over its usual error,
-// plus the squared distance of each knob from its prior, in spreads.
+// Fits efficiencies by coordinate descent on a robust cost: the pseudo-Huber loss of each run's log
+// error over its usual error, plus the squared distance of each knob from its prior, in spreads.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -66,7 +66,7 @@ class Search {
   }
 
   std::vector<const MeasuredRun*> runs_;
-  std::array<double, kKnobs> at_;  // distance from the prior, in spreads
+  std::array<double, kKnobs> at_;  // distances from the priors, in spreads
 };
 
 }  // namespace

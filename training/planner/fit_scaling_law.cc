@@ -14,7 +14,7 @@ namespace tutti::training::planner {
 
 namespace {
 
-// log A, log B, log E, alpha, beta.
+// The parameters that are fitted: log A, log B, log E, alpha, beta.
 using Point = std::array<double, 5>;
 
 ScalingLaw law_at(const Point& p) {
@@ -42,7 +42,7 @@ double cost_of(const Point& p, const std::vector<ScalingRun>& runs) {
   return sum;
 }
 
-// Nelder-Mead simplex descent.
+// Minimizes by the Nelder-Mead simplex method.
 Point descend(const Point& start, const std::vector<ScalingRun>& runs, double& least) {
   constexpr size_t kSize = std::tuple_size_v<Point>;
   std::array<Point, kSize + 1> simplex;
@@ -128,7 +128,7 @@ std::vector<Point> starts() {
   return all;
 }
 
-// Bootstrap: the 10th and the 90th percentile of 100 fits to resampled runs.
+// Finds the intervals by bootstrap: the 10th and the 90th percentile of 100 fits to resampled runs.
 void find_intervals(const Point& best, const std::vector<ScalingRun>& runs, FittedLaw& fitted) {
   constexpr size_t kDraws = 100;
   std::vector<Point> points;

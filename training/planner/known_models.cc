@@ -1,4 +1,4 @@
-// Known models by name, and models from configuration files.
+// Finds known models by name, and reads models from configuration files.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -52,9 +52,9 @@ ModelShape with(ModelShape model, const ExpertShape& experts, const LatentAttent
   return model;
 }
 
-// Sizes as their authors publish them: Brown et al., 2020; Narayanan et al., 2021, table 1; Touvron
-// et al., 2023; Dubey et al., 2024; Jiang et al., 2024; DeepSeek-AI, 2024; Qwen team, 2025; OpenAI,
-// 2025 (the last four: their config.json).
+// Returns models with the sizes that their authors publish: Brown et al., 2020; Narayanan et al.,
+// 2021, table 1; Touvron et al., 2023; Dubey et al., 2024; Jiang et al., 2024; DeepSeek-AI, 2024;
+// Qwen team, 2025; OpenAI, 2025 (the last four: their config.json).
 const std::vector<ModelShape>& known() {
   static const std::vector<ModelShape> models = {
       gpt("gpt2", 12, 768, 12, 50257, 1024),
@@ -94,7 +94,7 @@ const std::vector<ModelShape>& known() {
   return models;
 }
 
-// Value of the first of these fields that exists.
+// Returns the value of the first of these fields that exists.
 int64_t first_of(const ConfigReader& config, std::initializer_list<std::string_view> fields,
                  std::optional<int64_t> otherwise = {}) {
   for (const std::string_view field : fields) {
@@ -140,13 +140,13 @@ ModelShape from_config(const ConfigReader& c) {
   return m;
 }
 
-// A configuration of `tutti train --config`; missing fields have the model's defaults.
+// Reads a configuration of `tutti train --config`; missing fields have the model's defaults.
 ModelShape from_ours(const ConfigReader& file) {
   const Json model = completed_model(file.json().at("model"));
   const auto has = [&](const char* field) { return model.contains(field); };
   if (!has("layers") || !has("heads") || !has("width")) {
     throw Error(ErrorCode::unsupported, cat(file.path(), " is not a transformer"),
-                {.remedy = "plan for gpt2, llama or a mixture"});
+                {.remedy = "use gpt2, llama or a mixture of experts"});
   }
   ModelShape m;
   m.name = model["kind"].get<std::string>();

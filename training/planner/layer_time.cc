@@ -7,7 +7,7 @@ namespace tutti::training::planner {
 
 namespace {
 
-// Times of operators on one processor.
+// Predicts the times of operators on one processor.
 class Roofline {
  public:
   Roofline(const Job& job, const Efficiencies& efficiencies)
@@ -18,9 +18,9 @@ class Roofline {
         bandwidth_(1e9 * job.processor.memory_GBps * efficiencies[Knob::memory]),
         written_(efficiencies[Knob::written]) {}
 
-  // Time of an m x k by k x n product. Tiles of 128 x 256 results are computed in waves of one tile
-  // per multiprocessor; the last wave may be partly idle. Sizes that are not multiples of 8 or 64
-  // are slower. A fraction of the output is written without overlap.
+  // Returns the time of an m x k by k x n product. Tiles of 128 x 256 results are computed in waves
+  // of one tile per multiprocessor, and the last wave may be partly idle. Sizes that are not
+  // multiples of 8 or 64 are slower. A fraction of the output is written without overlap.
   double product(double m, double n, double k) const {
     const double rows = std::ceil(m / 128);
     const double columns = std::ceil(n / 128);
@@ -75,7 +75,8 @@ double attention(const Job& job, const Layout& layout, const Efficiencies& e, co
   const double operations = 4 * T * s * heads * width;
   const double peak = 1e12 * job.processor.half_TFLOPs;
   if (job.has_flash_attention) {
-    return operations / 2 / (peak * e.attention(job.processor, job.software));  // causal: half
+    // the causal mask halves the operations
+    return operations / 2 / (peak * e.attention(job.processor, job.software));
   }
   // Bytes per score that the product, the softmax and the dropout read and write.
   constexpr double kBytesOfAScore = 11;
@@ -89,7 +90,8 @@ double feed_forward(const ModelShape& m, double tokens, double values, const Roo
          on.product(tokens, count(m.hidden), values);
 }
 
-// Assumes balanced routing. Tensor ranks that do not share experts process different tokens.
+// Returns the time of experts, assuming balanced routing. Tensor ranks that do not share experts
+// process different tokens.
 double experts(const Job& job, const Layout& layout, const Efficiencies& e, const Roofline& on) {
   const ExpertShape& shape = job.model.experts;
   const double T = tokens_of(job, layout);
@@ -105,7 +107,7 @@ double experts(const Job& job, const Layout& layout, const Efficiencies& e, cons
   return seconds;
 }
 
-// Number of copies of a token that are sent: one to each host with a chosen expert. k uniform
+// Returns how many copies of a token are sent: one to each host with a chosen expert. k uniform
 // choices over H hosts reach H (1 - (1 - 1/H)^k) of them.
 double copies_of_token(const Job& job, const Group& group) {
   const double chosen = count(job.model.experts.chosen);
@@ -124,7 +126,7 @@ double other_bytes(const Job& job, const Layout& layout, bool sparse) {
       layout.tensor;
   const double of_activations = m.gated ? 5 : 4;
   double bytes = kHalfBytes * (10 * rows * h + of_activations * T * values);
-  // Permutation of tokens and back.
+  // Tokens are permuted, and permuted back.
   if (sparse) bytes += kHalfBytes * 6 * T / layout.tensor * count(m.experts.chosen) * h;
   return bytes;
 }
@@ -144,7 +146,8 @@ LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e
   time.attention = attention(job, layout, e, on);
   time.bytes = on.moved(other_bytes(job, layout, sparse)) * e.bytes_of(job.software);
   time.launches = kKernels * kLaunch * (sparse ? 1.5 : 1);
-  const double hidden = job.software == Software::megatron ? 0.5 : 0;  // overlapped with products
+  // fraction that overlaps with products
+  const double hidden = job.software == Software::megatron ? 0.5 : 0;
   time.tensor = (1 - hidden) * 2 *
                 collective_seconds(job.cluster, tensor_group(layout), Collective::all_reduce,
                                    kHalfBytes * T * count(m.hidden));
@@ -155,8 +158,8 @@ LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e
     const double keys = 2 * kHalfBytes * T * count(m.kv_heads * m.head_width) / layout.tensor;
     const double all = collective_seconds(job.cluster, context_group(layout),
                                           Collective::all_gather, keys * layout.context);
-    // Each step of the ring launches kernels; merging partial results and imbalance cost 10%
-    // (zigzag rings; Zhu, 2024).
+    // Each step of the ring launches kernels. Merging partial results, and imbalance, cost about
+    // 10% (zigzag rings; Zhu, 2024).
     constexpr double kOfARank = 35e-6;
     constexpr double kMerges = 0.11;
     const double rings = std::max(all, (layout.context - 1) * kOfARank);
@@ -177,7 +180,7 @@ double output_time(const Job& job, const Layout& layout, const Efficiencies& e) 
   const Roofline on(job, e);
   const double T = tokens_of(job, layout);
   const double words = count(padded_vocabulary(job, layout)) / layout.tensor;
-  constexpr double kPasses = 3;  // forward, and backward's two products
+  constexpr double kPasses = 3;  // products of forward, and the two of backward
   constexpr double kBytesOfALogit = 8;
   return kPasses *
          (on.product(T, words, count(job.model.hidden)) + on.moved(kBytesOfALogit * T * words));

@@ -7,9 +7,9 @@
 
 namespace tutti::training::planner {
 
-// Activations that the backward pass recomputes.
+// The activations that the backward pass recomputes.
 enum class Recompute : uint8_t { none, selective, full };
-// Bits of products: 16 (f16, bf16), 8, or 32 (on hosts without GPUs).
+// Precision of products: 16 bits (f16, bf16), 8 bits, or 32 bits (on hosts without GPUs).
 enum class Precision : uint8_t { half, eight, single };
 
 std::string name(Recompute recompute);
@@ -19,25 +19,26 @@ struct Layout {
   int tensor = 1;
   int stages = 1;
   int context = 1;
-  // Ranks over which experts are distributed, and ranks that share each expert; their product
-  // divides tensor x data x context.
+  // Number of ranks over which experts are distributed, and of ranks that share each expert. Their
+  // product divides tensor x data x context.
   int expert = 1;
   int expert_tensor = 1;
-  int virtual_stages = 1;  // chunks of a stage, interleaved
+  int virtual_stages = 1;  // number of chunks per stage, interleaved
   int zero = 1;
-  bool sequence_parallel = false;  // tensor ranks share the rows between their products
+  bool sequence_parallel = false;  // true: tensor ranks share the rows between their products
   int64_t micro_batch = 1;
   Recompute recompute = Recompute::none;
-  std::vector<int> cut;  // first unit of each chunk of a pipeline; empty: layers are even
+  std::vector<int> cut;  // first unit of each chunk of a pipeline; empty: layers are divided evenly
 
   int ranks() const { return data * tensor * stages * context; }
   bool operator==(const Layout&) const = default;
 };
 
-// "dp 64, tp 8, pp 16, vp 2, zero 1, sp, micro-batch 1, recompute selective"; axes of one rank are
-// skipped.
+// Returns the layout as text: "dp 64, tp 8, pp 16, vp 2, zero 1, sp, micro-batch 1, recompute
+// selective". Skips axes of one rank.
 std::string to_text(const Layout& layout);
-// The layout as options of `tutti train`: {"--dp=2", "--sp", "--zero=1", "--micro-batch=4"}.
+// Returns the layout as options of `tutti train`: {"--dp=2", "--sp", "--zero=1",
+// "--micro-batch=4"}.
 std::vector<std::string> train_options(const Layout& layout);
 
 }  // namespace tutti::training::planner

@@ -46,7 +46,7 @@ class Row {
   }
   std::optional<int64_t> whole(const std::string& column) const {
     const std::optional<double> value = number(column);
-    constexpr double kMost = 1e9;  // so that products of two fit
+    constexpr double kMost = 1e9;  // limit of numbers, so that products of two fit
     if (!value || *value < 0 || *value > kMost) return std::nullopt;
     return static_cast<int64_t>(std::llround(*value));
   }
@@ -64,7 +64,7 @@ struct Unpredictable {
   std::string reason;
 };
 
-// Year of "2022-02"; 2025 for versions such as "26.04".
+// Returns the year of "2022-02"; 2025 for versions such as "26.04".
 int year_of(const Row& row) {
   const std::string& date = row.text("date");
   for (size_t at = date.find("20"); at != date.npos; at = date.find("20", at + 1)) {
@@ -96,7 +96,7 @@ Processor processor_of(const Row& row) {
   return *processor;
 }
 
-// A known model of the same sizes, with any number of layers.
+// Returns a known model of the same sizes, with any number of layers.
 std::optional<ModelShape> known_like(const Row& row) {
   for (const std::string& name : model_names()) {
     const ModelShape model = load_model_shape(name);
@@ -123,7 +123,8 @@ ModelShape model_of(const Row& row) {
   m.layers = row.whole("layers", 0);
   constexpr int64_t kGpt2 = 50257;
   m.vocabulary = row.whole("vocab", known ? m.vocabulary : kGpt2);
-  if (known && m.layers < of_known) {  // part of a model: its share of dense layers
+  // a part of a known model gets the same fraction of dense layers
+  if (known && m.layers < of_known) {
     m.experts.dense_layers = (m.experts.dense_layers * m.layers + of_known - 1) / of_known;
   }
   if (known) return m;
@@ -169,8 +170,8 @@ Precision precision_of(const Row& row) {
   return eight ? Precision::eight : Precision::half;
 }
 
-// Number of ranks of an axis; `otherwise` if the row does not give it. Throws Unpredictable above
-// the limit of a cluster.
+// Returns the number of ranks of an axis, or `otherwise` if the row does not give it. Throws
+// Unpredictable above the limit of a cluster.
 int axis_in(const Row& row, const char* name, int otherwise) {
   constexpr double kMost = 1 << 20;
   if (row.number(name).value_or(0) > kMost) {
@@ -179,7 +180,7 @@ int axis_in(const Row& row, const char* name, int otherwise) {
   return static_cast<int>(row.whole(name, otherwise));
 }
 
-// The row's ZeRO stage. Throws Unpredictable for one that does not exist.
+// Returns the row's ZeRO stage. Throws Unpredictable for one that does not exist.
 std::optional<int> zero_in(const Row& row) {
   const std::optional<double> stage = row.number("zero");
   if (!stage) return std::nullopt;
@@ -187,7 +188,8 @@ std::optional<int> zero_in(const Row& row) {
   return static_cast<int>(*stage);
 }
 
-// Virtual stages by column vp or by Megatron's flag in the notes; 0 if neither is there.
+// Returns the virtual stages in column vp or in Megatron's flag in the notes; 0 if neither is
+// there.
 int virtual_stages_in(const Row& row, int stages) {
   constexpr std::string_view kFlag = "num-layers-per-virtual-pipeline-stage=";
   const std::string& notes = row.text("notes");
@@ -200,7 +202,7 @@ int virtual_stages_in(const Row& row, int stages) {
   return layers && *layers > 0 ? static_cast<int>(std::max<int64_t>(1, in_stage / *layers)) : 0;
 }
 
-// The row's layout; fields that it does not give are 0.
+// Returns the row's layout, in which fields that the row does not give are 0.
 Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) {
   Layout layout;
   const auto axis = [&](const char* name) { return axis_in(row, name, 1); };
@@ -231,7 +233,7 @@ Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) 
   return layout;
 }
 
-// All layouts that match the row.
+// Returns all layouts that match the row.
 std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
   std::vector<int64_t> micro_batches = {said.micro_batch};
   const int64_t each = std::max<int64_t>(1, job.global_batch / said.data);
@@ -277,7 +279,7 @@ void add_recomputing(std::vector<Layout>& layouts) {
   }
 }
 
-// The best layout with the axes that the row gives.
+// Returns the best layouts with the axes that the row gives.
 std::vector<Layout> best_layouts(const Row& row, const Job& job) {
   Constraints constraints;
   const auto fix = [&](const char* axis, std::optional<int>& value) {
@@ -295,7 +297,7 @@ std::vector<Layout> best_layouts(const Row& row, const Job& job) {
   return {search(job, constraints, Efficiencies(), 1).layouts.front().layout};
 }
 
-// Measured step time, derived from tokens or FLOPs per second if the row has no time.
+// Returns the measured step time, derived from tokens or FLOPs per second if the row has no time.
 std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) {
   if (const auto seconds = row.number("step_s")) return seconds;
   const double tokens = static_cast<double>(job.global_batch * job.sequence);

@@ -1,6 +1,6 @@
-// CSV tables of measured training runs, one run per row. A row needs gpu, gpus, the model's sizes,
-// seq and gbs. Missing axes, micro-batch, virtual stages and recomputation take the values of the
-// fastest layout that fits.
+// Reads CSV tables of measured training runs, one run per row. A row needs gpu, gpus, the model's
+// sizes, seq and gbs. Missing axes, micro-batch, virtual stages and recomputation take the values
+// of the fastest layout that fits.
 #pragma once
 
 #include <optional>
@@ -20,13 +20,14 @@ struct MeasuredRun {
   Layout layout;
   std::vector<Layout> open;  // all layouts that match the row; the first is `layout`
   MemoryRules memory_rules;
-  std::optional<double> seconds;  // measured step time
-  std::optional<double> memory;   // measured memory: GiB, or percent
-  bool calibrates = false;        // column `split` is "calibrate"
-  std::string reason;             // why it has no prediction; empty: it has one
+  std::optional<double> seconds;  // measured step time in seconds
+  std::optional<double> memory;   // measured memory in GiB, or percent
+  bool calibrates = false;        // true if the column `split` is "calibrate"
+  std::string reason;             // reason why the run has no prediction; empty: it has one
 };
 
-// Throws Error(invalid_argument) that names the line or the missing columns.
+// Parses a table; `name` is its name for errors. Throws Error(invalid_argument) that names the line
+// or the missing columns.
 std::vector<MeasuredRun> read_measured_runs(std::string_view text, const std::string& name);
 
 struct RunPrediction {
@@ -34,16 +35,16 @@ struct RunPrediction {
   StepTime time;
   Interval seconds;
   MemoryUse memory;
-  double measured_memory = 0;  // by the row's definition: bytes, or percent
+  double measured_memory = 0;  // memory by the row's definition: bytes, or percent
 };
 // Predicts a run whose `reason` is empty.
 RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies);
 
-// Efficiencies that predict the calibrating runs best, given the knobs' priors.
+// The efficiencies that predict the calibrating runs best, given the priors of all efficiencies.
 struct FittedEfficiencies {
   Efficiencies efficiencies;
   size_t runs = 0;
-  std::vector<std::string> misfits;  // "run 12: predicted 3.1 s, measured 5.0"
+  std::vector<std::string> misfits;  // such as "run 12: predicted 3.1 s, measured 5.0"
 };
 FittedEfficiencies fit_efficiencies(const std::vector<MeasuredRun>& runs);
 

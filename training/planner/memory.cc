@@ -9,8 +9,8 @@ namespace tutti::training::planner {
 
 namespace {
 
-// Activations without flash attention (Korthikanti et al., 2022): s b h (10 + 24 / t + 5 a s / (h
-// t)); sequence parallelism divides the first term by t, too.
+// Returns the activations without flash attention (Korthikanti et al., 2022): s b h (10 + 24 / t +
+// 5 a s / (h t)); sequence parallelism divides the first term by t, too.
 double kept_of_gpt(const Job& job, const Layout& layout) {
   const double t = layout.tensor;
   const double T = tokens_of(job, layout);
@@ -27,7 +27,8 @@ double kept_with_flash(const Job& job, const Layout& layout, bool sparse) {
   const double T = tokens_of(job, layout);
   const double rows = layout.sequence_parallel ? T / t : T;
   const double h = count(m.hidden);
-  const double heads = count((2 * m.heads + 2 * m.kv_heads) * m.head_width) / t;  // q, k, v, output
+  // queries, keys, values and output
+  const double heads = count((2 * m.heads + 2 * m.kv_heads) * m.head_width) / t;
   const double values = count(m.feed_forward) / t;
   const double matrices = m.gated ? 3 : 2;
   double bytes = kHalfBytes * (4 * rows * h + T * heads);
@@ -56,7 +57,8 @@ double activations_of_layer(const Job& job, const Layout& layout, bool sparse) {
 
 MemoryRules memory_rules(Software software) {
   if (software == Software::deepspeed) {
-    return {.states = 18, .logit = 6, .context = 2e9};  // flattened copies, two buckets
+    // states include flattened copies, context includes two buckets
+    return {.states = 18, .logit = 6, .context = 2e9};
   }
   // Parameters in 32 bits; the loss copies the logits.
   const double logit = software == Software::fsdp_2023 ? 8 : 12;
@@ -84,7 +86,7 @@ class Counting {
   Counting(const Job& job, const Layout& layout, const MemoryRules& rules)
       : job_(job), layout_(layout), rules_(rules) {}
 
-  // Activations of the first stage.
+  // Returns the activations of the first stage.
   double kept() const {
     const double p = layout_.stages;
     return kept_of_layers(0, count(job_.model.layers) / p, count(job_.model.sparse_layers()) / p);
@@ -122,8 +124,8 @@ class Counting {
   }
 
  private:
-  // Micro-batches in flight: p - stage by 1F1B; interleaved 2 (p - 1 - stage) + (v - 1) p + 1
-  // chunks (Narayanan et al., 2021).
+  // Returns the activations in flight: of p - stage micro-batches with 1F1B; interleaved, of 2 (p -
+  // 1 - stage) + (v - 1) p + 1 chunks (Narayanan et al., 2021).
   double kept_of_layers(int stage, double layers, double sparse) const {
     const double p = layout_.stages;
     const double v = layout_.virtual_stages;
@@ -138,7 +140,7 @@ class Counting {
   double activations(int stage, double layers, double sparse) const {
     double bytes = kept_of_layers(stage, layers, sparse);
     if (layout_.recompute == Recompute::full) {
-      Layout whole = layout_;  // the layer being recomputed
+      Layout whole = layout_;  // the layer that is being recomputed has all its activations
       whole.recompute = Recompute::none;
       bytes += activations_of_layer(job_, whole, sparse > 0);
     }

@@ -7,7 +7,8 @@
 namespace tutti::training::planner {
 namespace {
 
-// Bytes that each of `ranks` ranks sends when a tensor is gathered, or its sum scattered.
+// Returns the bytes that each of `ranks` ranks sends when a tensor is gathered, or its sum
+// scattered.
 double sent(double bytes, int ranks) { return bytes * (ranks - 1) / ranks; }
 
 }  // namespace
@@ -28,8 +29,8 @@ double MixCosts::seconds_of(const Mix& mix) const {
 
 Mix MixCosts::cheapest() const {
   if (layers_.empty()) return {};
-  // From the last layer back: the least seconds of the layers from one on, by division of the
-  // previous layer, and the choice that attains them.
+  // Goes from the last layer back. For each division of the previous layer: the least seconds from
+  // a layer on, and the choice that attains them.
   std::vector<std::array<LayerSplit, kLayerSplits>> choices(layers());
   std::array<double, kLayerSplits> after = {};
   for (size_t layer = layers(); layer-- > 0;) {
@@ -54,7 +55,7 @@ Mix MixCosts::cheapest() const {
 
 double model_parallel_bytes(std::span<const int64_t> widths, int64_t samples, int ranks,
                             int64_t element) {
-  double values = 0;  // per sample
+  double values = 0;  // number of values per sample
   for (size_t layer = 1; layer < widths.size(); ++layer) {
     values += static_cast<double>(widths[layer]);
     if (layer >= 2) values += 2 * static_cast<double>(widths[layer - 1]);

@@ -1,5 +1,5 @@
-// Costs of all mixes of a network's layers (models/mix.h), and the cheapest mix: a shortest path
-// through the layers, whose states are the divisions of a layer.
+// Costs of all mixes of a network's layers (models/mix.h), and the cheapest mix. It is the shortest
+// path through the layers, whose states are the divisions of a layer.
 //
 //   batch    layer 0 ------ layer 1 ------ layer 2
 //                   \ \  / /       \    /
@@ -7,9 +7,9 @@
 //                   / /  \ \       /
 //   domain   layer 0 ------ layer 1                       convolutions only
 //
-// An edge costs a layer's computation, gradient sums and update, and the conversions from the
-// layout of the previous layer. The search visits at most 9 edges per layer, while there are up to
-// 3^layers mixes.
+// The length of an edge is the cost of a layer's computation, gradient sums and update, and of the
+// conversions from the layout of the previous layer. The search visits at most 9 edges per layer,
+// while there are up to 3^layers mixes.
 #pragma once
 
 #include <array>
@@ -21,9 +21,9 @@
 
 namespace tutti::training::planner {
 
-// Seconds of a step, by layer, for each division of the previous layer and of the layer itself;
-// infinite unless set: the layer then does not support the division. The first layer's costs must
-// not depend on the previous division.
+// Seconds of a step, by layer, for each division of the previous layer and of the layer itself. An
+// entry is infinite until it is set, which means that the layer does not support the division. The
+// first layer's costs must not depend on the previous division.
 class MixCosts {
  public:
   explicit MixCosts(size_t layers);
@@ -35,19 +35,19 @@ class MixCosts {
   double at(size_t layer, LayerSplit before, LayerSplit own) const {
     return layers_[layer][static_cast<size_t>(before)][static_cast<size_t>(own)];
   }
-  // Requires a mix of layers() letters.
+  // Returns the seconds of a mix, which must have layers() letters.
   double seconds_of(const Mix& mix) const;
-  // Returns the cheapest mix; of equals the one that is batch-parallel, or else model-parallel, in
-  // the earliest layer in which they differ.
+  // Returns the cheapest mix. Among equally cheap ones, prefers the one that is batch-parallel, or
+  // else model-parallel, in the earliest layer in which they differ.
   Mix cheapest() const;
 
  private:
   std::vector<std::array<std::array<double, kLayerSplits>, kLayerSplits>> layers_;
 };
 
-// Bytes that each rank sends in a step, by formulas that ignore biases. `widths`: number of values
-// per sample before the first layer and after each layer, d_0 to d_L; `element`: bytes per value.
-// With B samples and P ranks:
+// Return the bytes that each rank sends in a step, by formulas that ignore biases. `widths`: number
+// of values per sample before the first layer and after each layer, d_0 to d_L; `element`: bytes
+// per value. With B samples and P ranks:
 //
 //   all layers model-parallel   sum over i >= 1 of (P-1)/P B d_i: outputs are gathered, and
 //                               2 sum over i >= 2 of (P-1)/P B d_(i-1): gradients of inputs are

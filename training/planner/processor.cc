@@ -8,9 +8,9 @@ namespace tutti::training::planner {
 
 namespace {
 
-// Data sheets of NVIDIA's V100, A100, H100, H200, B200, B300, GB200 and GB300, and AMD's MI300X
-// (dense figures; it uses Hopper's efficiencies, for lack of measured runs). The H100 with HBM2e
-// and 500 W is that of torchtitan's published runs.
+// Returns the processors, from data sheets of NVIDIA's V100, A100, H100, H200, B200, B300, GB200
+// and GB300, and AMD's MI300X (dense figures). For lack of measured runs the MI300X has Hopper's
+// efficiencies. The H100 with HBM2e and 500 W is that of torchtitan's published runs.
 const std::vector<Processor>& published() {
   using enum Generation;
   static const std::vector<Processor> processors = {

@@ -9,27 +9,28 @@
 
 namespace tutti::training::planner {
 
-// Processors of one generation have the same efficiencies.
+// Generation of processors. Processors of one generation have the same efficiencies.
 enum class Generation : uint8_t { volta, ampere, hopper, blackwell };
 inline constexpr size_t kGenerations = 4;
 
 struct Processor {
   std::string name;
   Generation generation = Generation::ampere;
-  double half_TFLOPs = 0;   // dense peak, 16 bits
-  double eight_TFLOPs = 0;  // dense peak, 8 bits; equals half_TFLOPs if there are none
+  double half_TFLOPs = 0;   // dense peak in 16 bits
+  double eight_TFLOPs = 0;  // dense peak in 8 bits; equals half_TFLOPs if 8 bits are not supported
   double memory_GBps = 0;
   double memory_GiB = 0;
   int multiprocessors = 1;
-  bool is_throttled = false;  // power limit below the usual one
-  // Usual host: number of processors, and GB/s per processor in one direction.
+  bool is_throttled = false;  // true if the power limit is below the usual one
+  // The usual host: its number of processors, and GB/s per processor in one direction.
   int usual_host = 8;
   double link_GBps = 0;
   double card_GBps = 0;
 };
 
 std::vector<std::string> processor_names();
-// Finds a processor by a prefix of its name ("h100") or by a longer name; nullopt if there is none.
+// Finds a processor by a prefix of its name ("h100") or by a longer name. Returns nullopt if there
+// is none.
 std::optional<Processor> processor_named(std::string_view name);
 
 }  // namespace tutti::training::planner

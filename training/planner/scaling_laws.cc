@@ -28,7 +28,7 @@ Optimum optimum(const ScalingLaw& law, double operations) {
 
 namespace {
 
-// The law of an approach that gives alpha and the exponent `a` of C in N; beta is derived.
+// Returns the law of an approach that gives alpha and the exponent `a` of C in N; beta is derived.
 ScalingLaw with_exponents(const char* name, double alpha, double a) {
   ScalingLaw law = {.name = name, .alpha = alpha, .A = 406.4, .B = 410.7, .E = 1.69};
   law.beta = alpha * a / (1 - a);

@@ -1,4 +1,5 @@
-// Scaling laws: the compute-optimal model size and number of tokens for a budget C = 6 N D.
+// Scaling laws, which predict the compute-optimal model size N and number of tokens D for a budget
+// C = 6 N D.
 //
 //   L(N, D) = E + A / N^alpha + B / D^beta       (Hoffmann et al., 2022, "Chinchilla")
 //   N = G (C/6)^a, D = (C/6)^b / G,  a = beta / (alpha + beta), b = alpha / (alpha + beta),
@@ -23,7 +24,7 @@ struct ScalingLaw {
 };
 
 struct Optimum {
-  double a = 0;  // exponents of C in N and in D
+  double a = 0;  // exponents of C in the formulas of N and D
   double b = 0;
   double G = 0;
   double parameters = 0;
@@ -31,10 +32,11 @@ struct Optimum {
 };
 Optimum optimum(const ScalingLaw& law, double operations);
 
-// The published fit of approach 3, then the exponents of approaches 1, 2 and 3 (a = 0.5, 0.49 and
-// 0.46), each with two values of alpha and the same A and B.
+// Returns the published fit of approach 3, then the exponents of approaches 1, 2 and 3 (a = 0.5,
+// 0.49 and 0.46), each with two values of alpha and the same A and B.
 std::span<const ScalingLaw> chinchilla();
-// N = 1.3e9 C^0.73, D = 2e10 C^0.27, C in PF-days (Kaplan et al., 2020, table 6 and appendix).
+// Returns N = 1.3e9 C^0.73, D = 2e10 C^0.27, with C in PF-days (Kaplan et al., 2020, table 6 and
+// appendix).
 Optimum kaplan(double operations);
 
 inline constexpr double kPetaFlopDay = 8.64e19;
@@ -44,17 +46,18 @@ struct ScalingRun {
   double tokens = 0;
   double loss = 0;
 };
-// Reads CSV with columns N, D and L (or parameters, tokens, loss). Throws Error(invalid_argument).
+// Reads CSV with columns N, D and L (or parameters, tokens, loss). `name` is the file's name for
+// errors. Throws Error(invalid_argument) for invalid text.
 std::vector<ScalingRun> read_scaling_runs(const std::string& text, const std::string& name);
 
 struct FittedLaw {
   ScalingLaw law;
-  ScalingLaw low;  // 80% bootstrap interval of each number
+  ScalingLaw low;  // limits of the 80% bootstrap interval of each number
   ScalingLaw high;
-  double error = 0;  // mean of |predicted / measured - 1| of the loss
+  double error = 0;  // mean over runs of |predicted / measured - 1| of the loss
 };
-// Minimizes Huber's loss (delta 1e-3) of log(predicted / measured) from many starts (Hoffmann et
-// al., D.3). Throws Error(invalid_argument) for fewer than five runs.
+// Fits a law to the runs: minimizes Huber's loss (delta 1e-3) of log(predicted / measured) from
+// many starts (Hoffmann et al., D.3). Throws Error(invalid_argument) for fewer than five runs.
 FittedLaw fit_scaling_law(const std::vector<ScalingRun>& runs);
 
 std::string to_json(const ScalingLaw& law);

@@ -18,7 +18,7 @@ std::vector<int> divisors(int64_t number, int64_t most) {
   return found;
 }
 
-// All values, or the fixed one.
+// Returns all values, or only the fixed one.
 template <typename T>
 std::vector<T> choices(const std::optional<T>& fixed, std::vector<T> all) {
   if (fixed) return {*fixed};

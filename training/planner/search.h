@@ -1,4 +1,4 @@
-// Exhaustive search: all legal layouts of a job, priced and ranked.
+// Exhaustive search: predicts and ranks all legal layouts of a job.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tutti::training::planner {
 
-// Axes that the caller fixes; all others are searched.
+// The axes that the caller fixes; the search varies all others.
 struct Constraints {
   std::optional<int> data;
   std::optional<int> tensor;
@@ -22,7 +22,7 @@ struct Constraints {
   std::optional<int> zero;
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
-  double memory = 0;  // limit per processor, in bytes; 0: 90% of its memory
+  double memory = 0;  // limit of memory per processor, in bytes; 0: 90% of its memory
   double least_mfu = 0;
 };
 
@@ -31,23 +31,25 @@ struct PlannedLayout {
   StepTime time;
   Interval seconds;
   MemoryUse memory;
-  std::vector<MemoryUse> by_stage;  // on this host only; on clusters use memory_by_stage()
+  // set by searches on this host only; for clusters see memory_by_stage()
+  std::vector<MemoryUse> by_stage;
   bool fits = false;
   double mfu = 0;
 };
 
-// Orders fitting layouts by time, then memory; others by memory.
+// Returns true if `a` is better than `b`. Layouts that fit come first, by time, then memory; the
+// others follow by memory.
 bool is_better(const PlannedLayout& a, const PlannedLayout& b);
 
 struct Plans {
-  std::vector<PlannedLayout> layouts;  // fitting layouts by time, then others by memory
+  std::vector<PlannedLayout> layouts;  // layouts that fit, by time; then the others, by memory
   size_t considered = 0;
   size_t fitting = 0;
 };
 
-// Reason why a layout is illegal for the job; empty if it is legal.
+// Returns the reason why a layout is illegal for the job; empty if it is legal.
 std::string why_illegal(const Job& job, const Layout& layout);
-// Prices one layout; it fits if it needs at most `memory` bytes.
+// Predicts the time and memory of one layout. It fits if it needs at most `memory` bytes.
 PlannedLayout price(const Job& job, const Layout& layout, const Efficiencies& efficiencies,
                     double memory);
 // Searches all layouts within the constraints and returns the best `most`. Throws
@@ -55,12 +57,13 @@ PlannedLayout price(const Job& job, const Layout& layout, const Efficiencies& ef
 Plans search(const Job& job, const Constraints& constraints, const Efficiencies& efficiencies,
              size_t most);
 
-// Model FLOPs utilization: model FLOPs over peak, without recomputation.
+// Returns the model FLOPs utilization of a step of `seconds` seconds: model FLOPs over peak,
+// without recomputation.
 double mfu(const Job& job, const Layout& layout, double seconds);
 
-// A job's model and batch as options of `tutti train`; empty if it has no such model.
+// Returns a job's model and batch as options of `tutti train`; empty if it has no such model.
 std::vector<std::string> model_options(const Job& job);
-// The `tutti train` command line of a layout; empty if `tutti train` has no such model.
+// Returns the `tutti train` command line of a layout; empty if `tutti train` has no such model.
 std::string train_command(const Job& job, const Layout& layout);
 
 }  // namespace tutti::training::planner

@@ -11,10 +11,10 @@ namespace tutti::training::planner {
 
 namespace {
 
-// Bytes of a gradient in sums over data ranks.
+// Returns the bytes of a gradient in sums over data ranks.
 double gradient_bytes(Software software) { return software == Software::megatron_2021 ? 2 : 4; }
 
-// Forward and backward of a layer, recomputation included.
+// Seconds of forward and backward of a layer, including recomputation.
 struct Pass {
   double computing = 0;
   double tensor = 0;
@@ -23,7 +23,7 @@ struct Pass {
   double all() const { return computing + tensor + context + dispatch; }
 };
 
-// Seconds of a forward pass that are recomputed.
+// Returns the seconds of a forward pass that are recomputed.
 double again(const Job& job, const Layout& layout, const LayerTime& forward) {
   switch (layout.recompute) {
     case Recompute::none:
@@ -45,7 +45,7 @@ Pass pass_of(const Job& job, const Layout& layout, const LayerTime& f) {
   const double of_attention = job.has_flash_attention ? 2.5 : 2;
   const double backward = 2 * (f.products + f.bytes) + of_attention * f.attention;
   const bool all_again = layout.recompute == Recompute::full;
-  const double times = all_again ? 3 : 2;  // times that forward communication occurs
+  const double times = all_again ? 3 : 2;  // number of times that forward's communication occurs
   Pass pass;
   pass.computing = std::max(f.computing(), f.launches) + std::max(backward, 2 * f.launches) +
                    again(job, layout, f);
@@ -86,8 +86,8 @@ class Pricing {
   }
 
  private:
-  // Layers are distributed evenly. If they do not divide, the last stage has fewer of them beside
-  // the output layer.
+  // Predicts a stage. Layers are distributed evenly; if they cannot be, the last stage, which has
+  // the output layer, has fewer.
   void price_stage() {
     const ModelShape& m = job_.model;
     Pass model;
@@ -150,7 +150,7 @@ class Pricing {
            collective(group, Collective::all_gather, kHalfBytes * parameters);
   }
 
-  // Current programs overlap most sums with the passes of a micro-batch.
+  // Predicts gradient sums. Current programs overlap most sums with the passes of a micro-batch.
   void price_sums() {
     double all = sums_of(data_group(layout_), mine_.dense);
     if (mine_.expert > 0) all += sums_of(expert_data_group(layout_), mine_.expert);
@@ -164,7 +164,7 @@ class Pricing {
     const double computing = time_.computing + time_.tensor + time_.context + time_.dispatch;
     const double mine = mine_.dense + mine_.expert;
     if (is_of_2021(job_.software)) {
-      // Each parameter is gathered by itself, over the rank's own network card.
+      // Each parameter is gathered separately, over the rank's own network card.
       const double GBps = group.ranks * layout_.tensor <= job_.cluster.gpus
                               ? job_.cluster.inside.GBps
                               : job_.cluster.between.GBps / job_.cluster.gpus;
@@ -198,8 +198,8 @@ class Pricing {
   const Layout& layout_;
   const Efficiencies& e_;
   double micro_batches_;
-  Pass stage_;        // a micro-batch on the slowest stage
-  double inner_ = 0;  // a micro-batch on a stage without the output layer
+  Pass stage_;        // seconds of a micro-batch on the slowest stage
+  double inner_ = 0;  // seconds of a micro-batch on a stage without the output layer
   RankParameters mine_;
   StepTime time_;
 };

@@ -1,4 +1,4 @@
-// Choices that follow from the options of a run.
+// Makes choices that follow from the options of a run.
 #include <algorithm>
 
 #include "base/error.h"
@@ -84,7 +84,8 @@ uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) 
   const bool flushes_each =
       pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed;
   if (flushes_each && !tells_late(options.replica)) return step;
-  // Results of steps are exchanged at a flush, and their data stay in memory until then.
+  // Results of steps are exchanged at a flush; until then their data stay in memory, which limits
+  // the number of steps.
   constexpr uint64_t kMostSteps = 1024;
   const uint64_t flush_every =
       options.flush_every == 0 ? kMostSteps : std::min(options.flush_every, kMostSteps);

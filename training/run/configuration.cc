@@ -19,7 +19,7 @@
 namespace tutti::training {
 namespace {
 
-// Length of the run; resumed runs often extend it.
+// Name of the run's length, which resumed runs often extend.
 constexpr const char* kSamples = "samples";
 // A run cannot be resumed with other values of these: tensors would not fit, or steps would be
 // counted differently.
@@ -36,7 +36,8 @@ std::string describe(const std::vector<const DataSet*>& data) {
   return text;
 }
 
-// Settings that only C++ programs can choose, and those that follow from how a run was started.
+// Returns settings that only C++ programs can choose, and those that follow from how a run was
+// started.
 Json unnamed_settings(const TrainOptions& options) {
   const ReplicaOptions& replica = options.replica;
   Json all = {{"bucket-mb", cat(replica.storage.bucket_elements, " elements, the first ",
@@ -80,8 +81,8 @@ struct Difference {
   Json now;
 };
 
-// A setting in only one of the two is ignored: it follows from another, as beta1 from the
-// optimizer.
+// Returns the differences. Ignores a setting that only one of the two has, because it follows from
+// another, as beta1 from the optimizer.
 std::vector<Difference> differences(const Json& before, const Json& now) {
   std::vector<Difference> found;
   for (const auto& [name, value] : before.items()) {

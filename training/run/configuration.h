@@ -1,5 +1,5 @@
-// The one value that defines how a run trains: files and options set it, ranks compare it at the
-// start, and checkpoints keep it. It is JSON: {"model": {...}, "optimizer": {...}, ...}.
+// The configuration that defines how a run trains. Files and options set it, ranks compare it at
+// the start, and checkpoints contain it. It is JSON: {"model": {...}, "optimizer": {...}, ...}.
 #pragma once
 
 #include <string>
@@ -14,30 +14,30 @@
 namespace tutti::training {
 
 // Roles of settings. Settings without a role determine the run's losses: a resumed run must have
-// the same values, unless a change is explicitly allowed.
+// the same values, unless the user explicitly allows a change.
 inline constexpr const char* kLayout = "layout";  // equal on all ranks; a resumed run may change it
 inline constexpr const char* kOwn = "own";        // may differ between ranks
 inline constexpr const char* kOnce = "once";      // applies to this start only
 
-// Settings common to all runs, with the names that users give them. Settings of an optimizer or a
-// model are described by their kinds.
+// Adds the settings that all runs have, with the names that users give them, to `schema`. The kinds
+// of optimizers and models describe their own settings.
 void describe(Schema& schema, TrainOptions& options);
 
 struct RunConfiguration {
-  // The whole configuration: options.told and derived settings. Checkpoints keep it, and --config
-  // reads it.
+  // The whole configuration: options.told and derived settings. Checkpoints contain it, and
+  // --config reads it.
   Json whole;
-  // By short names ("lr"): the settings that determine the losses,
+  // By short names ("lr"): the settings that determine the losses.
   Json run;
-  // and all settings that must be equal on all ranks.
+  // By short names: all settings that must be equal on all ranks.
   Json everywhere;
 };
 
 RunConfiguration configuration_of(const Model& model, const std::vector<const DataSet*>& data,
                                   const TrainOptions& options);
 
-// Collective. Throws Error(mismatch) on all ranks, naming a rank and its settings, if a rank's
-// settings differ from rank 0's.
+// Collective. Throws Error(mismatch) on all ranks if a rank's settings differ from rank 0's; the
+// error names the rank and its settings.
 void check_same_everywhere(Communicator& communicator, const RunConfiguration& configuration);
 
 // Checks that a run that was saved with one configuration (RunConfiguration::whole, or an earlier

@@ -14,7 +14,7 @@
 namespace tutti::training {
 namespace {
 
-// A sample as a batch of Numbered has it.
+// A sample, as a batch of Numbered contains it.
 struct Taken {
   int32_t data_set = 0;
   int32_t example = 0;
@@ -23,7 +23,7 @@ struct Taken {
   bool operator==(const Taken&) const = default;
 };
 
-// Examples that are their own numbers.
+// A data set whose examples are their own numbers.
 class Numbered : public DataSet {
  public:
   Numbered(uint64_t size, int32_t number) : size_(size), number_(number) {}
@@ -49,15 +49,15 @@ Sets numbered_sets(const std::vector<uint64_t>& sizes) {
   Sets sets;
   for (const uint64_t size : sizes) {
     if (size < 1 || size > std::numeric_limits<int32_t>::max()) {
-      throw Error(ErrorCode::invalid_argument, "a data set of no examples, or of more than 2^31",
-                  {.remedy = "check epochs of a smaller data set"});
+      throw Error(ErrorCode::invalid_argument, "a data set has no examples, or more than 2^31",
+                  {.remedy = "use data sets of 1 to 2^31 examples"});
     }
     sets.push_back(std::make_unique<Numbered>(size, static_cast<int32_t>(sets.size())));
   }
   return sets;
 }
 
-// As many as each data set needs to begin so many epochs, by its share.
+// Returns the number of samples after which each data set, by its share, has begun so many epochs.
 uint64_t samples_of(const EpochCheckOptions& o) {
   double weights = 0, most = 0;
   for (size_t i = 0; i < o.sizes.size(); ++i) {
@@ -71,7 +71,7 @@ uint64_t samples_of(const EpochCheckOptions& o) {
   return static_cast<uint64_t>(std::ceil(most));
 }
 
-// The samples of one step in the order of their numbers.
+// Appends the samples of one step in the order of their numbers.
 void append_step(const std::vector<StepFeed>& of_ranks, std::vector<Taken>& taken) {
   std::map<uint64_t, const Batch*> in_order;
   for (const StepFeed& feed : of_ranks) {
@@ -125,7 +125,7 @@ class Counter {
     places_[example] = static_cast<int64_t>(count.taken++);
     if (!before_.empty() && before_[example] == places_[example]) ++count.same_place;
   }
-  // The last epoch is whole only where the run ends with it.
+  // The last epoch is complete only if the run ends with it.
   std::vector<EpochCount> counts() {
     if (counts_.back().taken == places_.size()) end();
     return counts_;
@@ -137,8 +137,8 @@ class Counter {
   void end() { counts_.back().missing = static_cast<uint64_t>(std::ranges::count(places_, kNone)); }
 
   size_t data_set_;
-  std::vector<int64_t> places_;  // by example, in this epoch
-  std::vector<int64_t> before_;  // and in the one before
+  std::vector<int64_t> places_;  // by example: its place in this epoch
+  std::vector<int64_t> before_;  // by example: its place in the epoch before
   std::vector<EpochCount> counts_;
 };
 
@@ -146,7 +146,7 @@ class Counter {
 
 bool EpochCheck::holds() const {
   return same_after_resume && std::ranges::all_of(epochs, [](const EpochCount& count) {
-           // In a random order about one sample keeps its place.
+           // In a random order about one sample keeps its place by chance.
            const bool is_other = count.taken < 16 || count.same_place < count.taken / 2;
            return count.repeated == 0 && count.missing == 0 && is_other;
          });

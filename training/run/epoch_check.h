@@ -1,5 +1,5 @@
-// Which samples the ranks of a run take: each example of an epoch once, whatever the ranks, and in
-// another order in each epoch.
+// Checks which samples the ranks of a run take: every example of an epoch must be taken once,
+// whatever the number of ranks, and each epoch must have another order.
 #pragma once
 
 #include <cstdint>
@@ -9,39 +9,40 @@
 namespace tutti::training {
 
 struct EpochCheckOptions {
-  std::vector<uint64_t> sizes;  // examples of each data set
-  std::vector<double> weights;  // of the data sets; empty: by their sizes
-  uint64_t batch = 32;          // samples a step, over all ranks
+  std::vector<uint64_t> sizes;  // number of examples of each data set
+  std::vector<double> weights;  // sampling weights of the data sets; empty: by their sizes
+  uint64_t batch = 32;          // samples per step, over all ranks
   uint64_t micro_batch = 8;
   uint64_t seed = 1;
   int ranks = 2;
-  uint64_t epochs = 3;  // of the smallest data set, at least
+  uint64_t epochs = 3;  // minimum number of epochs of the smallest data set
 };
 
-// Examples of a data set in one epoch, over all ranks.
+// Counts of the examples of a data set in one epoch, over all ranks.
 struct EpochCount {
   size_t data_set = 0;
   uint64_t epoch = 0;
-  uint64_t taken = 0;       // samples
-  uint64_t repeated = 0;    // examples that were taken more than once
-  uint64_t missing = 0;     // examples that were not taken; 0 for the last epoch, which is cut off
-  uint64_t same_place = 0;  // examples with the place that they had in the epoch before
+  uint64_t taken = 0;     // number of samples
+  uint64_t repeated = 0;  // number of examples that were taken more than once
+  // number of examples that were not taken; 0 for the last epoch, which is incomplete
+  uint64_t missing = 0;
+  uint64_t same_place = 0;  // number of examples with the same place as in the epoch before
 };
 
 struct EpochCheck {
   std::vector<EpochCount> epochs;
   uint64_t steps = 0;
-  uint64_t resumed_at = 0;  // step
-  int resumed_ranks = 0;    // which continue there
-  bool same_after_resume =
-      false;  // the steps from there on have the same samples in the same order
+  uint64_t resumed_at = 0;  // step at which the run was resumed
+  int resumed_ranks = 0;    // number of ranks that continued there
+  // true if the steps from there on have the same samples in the same order
+  bool same_after_resume = false;
 
-  // True where no example was missed or repeated, orders differ, and resuming changes nothing.
+  // Returns true if no example was missed or repeated, orders differ, and resuming changes nothing.
   bool holds() const;
 };
 
-// Takes the samples of all ranks from the Feed of a run, step by step, then again from the middle
-// on with one rank more. Throws what Feed throws.
+// Takes the samples of all ranks from the Feed of a run, step by step. Then takes them again from
+// the middle of the run on, with one more rank. Throws what Feed throws.
 EpochCheck check_epochs(const EpochCheckOptions& options);
 
 }  // namespace tutti::training

@@ -81,7 +81,7 @@ Feed::Feed(std::vector<const DataSet*> sets, const FeedOptions& options)
   throw Error(ErrorCode::invalid_argument,
               cat("steps of ", options.batch, " samples in micro-batches of ", options.micro_batch,
                   " are impossible"),
-              {.remedy = "give at least 1 of each"});
+              {.remedy = "use at least 1 of each"});
 }
 
 uint64_t Feed::steps() const { return divide_up(options_.samples, options_.batch); }
@@ -124,7 +124,7 @@ StepFeed Feed::part(uint64_t step, int rank) const {
   const uint64_t end = std::min(first + options_.batch, options_.samples);
   const uint64_t count = divide_up(end - first, options_.micro_batch);
   const auto ranks = static_cast<uint64_t>(options_.ranks);
-  // A client counts its own samples: all in the steps before, then its part of this one.
+  // A client counts its own samples: all those in the steps before, then its part of this step.
   const uint64_t before = step * range_of(rank, options_.batch).count;
   const uint64_t part = end - first - range_of(rank, end - first).first;
   const auto number_of = [&](uint64_t index) {
@@ -144,7 +144,7 @@ StepFeed Feed::part(uint64_t step, int rank) const {
 }
 
 StepFeed Feed::validation(uint64_t max_samples) const {
-  // (data set, example), each data set in proportion to its size.
+  // Pairs (data set, example), from each data set in proportion to its size.
   std::vector<std::pair<size_t, uint64_t>> chosen;
   uint64_t all = 0;
   for (const DataSet* set : sets_) all += set->validation_size();

@@ -1,13 +1,13 @@
-// Choice of a step's samples, their division into micro-batches, and assignment to ranks.
+// Chooses the samples of each step, divides them into micro-batches, and assigns these to ranks.
 //
 //   samples of a step  | 0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 |     micro-batches of 4
 //   2 ranks            |----- rank 0 ------|------ rank 1 -----|     2 passes each
 //
-// A rank without samples repeats the last micro-batch with weight 0, so that it can take part in
-// the communication of the others.
+// A rank without samples repeats the last micro-batch with weight 0, so that it takes part in the
+// communication of the others.
 //
-// Pure arithmetic on sample numbers: for any number of ranks, a micro-batch has the same samples
-// and shapes, and so the same bits.
+// The assignment is pure arithmetic on sample numbers. For any number of ranks, a micro-batch has
+// the same samples and shapes, and therefore the same bits.
 #pragma once
 
 #include <cstdint>
@@ -23,48 +23,51 @@ namespace tutti::training {
 struct FeedOptions {
   uint64_t batch = 32;       // samples per step, over all ranks
   uint64_t micro_batch = 8;  // samples per forward and backward pass
-  uint64_t samples = 0;      // of the whole run: the last step may be smaller
+  uint64_t samples = 0;      // samples of the whole run; the last step may be smaller
   uint64_t seed = 1;
-  int rank = 0;  // ranks from `ranks` on compute nothing
+  int rank = 0;  // ranks from number `ranks` on compute nothing
   int ranks = 1;
-  // Ranks that share each sample's tokens, and the attention window in tokens (0: unlimited).
+  // Index and number of the ranks that share each sample's tokens, and the attention window in
+  // tokens (0: unlimited).
   int token_rank = 0;
   int token_ranks = 1;
   int64_t window = 0;
-  int workers = 1;              // threads that prepare steps ahead; 0: prepare on demand
-  std::vector<double> weights;  // of the data sets; empty: by size
-  // Ranks are clients with data of their own, of this many labels each (data/client_set.h); 0: all
-  // ranks share the samples.
+  int workers = 1;              // number of threads that prepare steps ahead; 0: prepare on demand
+  std::vector<double> weights;  // sampling weights of the data sets; empty: by size
+  // Number of labels of each client's data, if ranks are clients that have different data
+  // (data/client_set.h). 0: all ranks share the samples.
   int64_t labels_per_client = 0;
 };
 
 // A rank's part of one step.
 struct StepFeed {
-  std::vector<Batch> own;  // at least one
-  uint64_t passes = 0;     // maximum number of micro-batches over ranks
-  uint64_t samples = 0;    // over all ranks
+  std::vector<Batch> own;  // this rank's micro-batches; at least one
+  uint64_t passes = 0;     // maximum number of micro-batches of any rank
+  uint64_t samples = 0;    // number of samples over all ranks
 };
 
 class Feed {
  public:
-  // `sets` must outlive it. Throws Error(invalid_argument) for invalid options.
+  // Creates the feed; the data sets must outlive it. Throws Error(invalid_argument) for invalid
+  // options.
   Feed(std::vector<const DataSet*> sets, const FeedOptions& options);
 
-  uint64_t steps() const;  // of the whole run
+  uint64_t steps() const;  // Returns the number of steps of the whole run.
   uint64_t batch() const { return options_.batch; }
-  uint64_t passes() const;  // maximum number of micro-batches of a rank in any step
-  // Epochs of each data set after this many steps; a client counts its own part of the set.
+  uint64_t passes() const;  // Returns the maximum number of micro-batches of a rank in any step.
+  // Returns the number of epochs of each data set after this many steps; a client counts its own
+  // part of the set.
   std::vector<double> epochs(uint64_t steps) const;
-  // Steps [from, steps()) in order, prepared in the background.
+  // Returns the steps [from, steps()) in order, prepared in the background.
   std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;
-  // The part of rank `rank` in a step, which is counted from 0.
+  // Returns the part of rank `rank` in a step, which is counted from 0.
   StepFeed part(uint64_t step, int rank) const;
-  // This rank's part of the validation samples, at most max_samples, spread evenly over the
-  // held-out data.
+  // Returns this rank's part of the validation samples: at most max_samples over all ranks, spread
+  // evenly over the held-out data.
   StepFeed validation(uint64_t max_samples) const;
 
  private:
-  // A rank's part of a step's samples.
+  // The range of a step's samples that a rank takes.
   struct Range {
     uint64_t first = 0;
     uint64_t count = 0;

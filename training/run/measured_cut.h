@@ -1,4 +1,4 @@
-// Division of a model into pipeline stages by measured unit times.
+// Divides a model into pipeline stages by measured unit times.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace tutti::training {
 
-// Returns the first unit of each of `chunks` chunks, minimizing the slowest chunk's time
+// Returns the first unit of each of `chunks` chunks, such that the slowest chunk's time is minimal
 // (pipeline/partition.h). Collective: rank 0 times the units with the run's first micro-batch and
 // broadcasts the result. The model's parameters must not have memory yet.
 std::vector<int> measured_cut(Communicator world, Model& model,

@@ -33,14 +33,15 @@ int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 struct PartMemory {
   int64_t slot = 0;
   int64_t scratch = 0;
-  int64_t validation = 0;  // in the slot that validation uses
+  int64_t validation = 0;  // memory in the slot that validation uses
   int64_t files = 0;       // bytes in the file of the slot
-  int64_t largest = 0;     // largest output in that file
+  int64_t largest = 0;     // bytes of the largest output in that file
 };
 
-// Follows ModelRunner: activations that forward keeps are in one arena, temporaries of backward
-// (and of recomputed forwards) in another; in the first as well if backward is split in two.
-// Validation has one unit's forward in the first arena at a time.
+// Predicts the memory of ModelRunner, which keeps activations of forward in one arena, and
+// temporaries of backward (and of recomputed forwards) in another. If backward is split in two, its
+// temporaries are in the first arena as well. Validation has one unit's forward in the first arena
+// at a time.
 class PartPlan {
  public:
   PartPlan(const Model& model, const Profile& profile, const RunnerOptions& runner,
@@ -103,23 +104,29 @@ class PartPlan {
   int64_t files_ = 0, largest_ = 0;
   int64_t kept_ = 0, most_kept_ = 0, stays_ = 0, temporary_ = 0, validation_ = 0;
   int64_t input_ = 0;     // input of the current unit
-  int64_t gathered_ = 0;  // the same, if it is kept in shards
+  int64_t gathered_ = 0;  // bytes of that input, if it is kept in shards
 };
 
-// Elements of temporary whole buckets: two of each size at once.
-int64_t planned_buckets(const Layout& layout) {
-  std::map<int64_t, int64_t> counts;
-  for (const Bucket& bucket : layout.buckets) ++counts[bucket.size];
+// Returns the number of elements of temporary whole buckets that exist at once: two of each size
+// while one of them is exchanged. With `of_gradients`, buckets of a single rank are not exchanged,
+// so that one suffices.
+int64_t planned_buckets(const Layout& layout, bool of_gradients) {
+  std::map<std::pair<int64_t, bool>, int64_t> counts;  // by size, and whether they are exchanged
+  for (const Bucket& bucket : layout.buckets) {
+    ++counts[{bucket.size, !of_gradients || bucket.ranks > 1}];
+  }
   int64_t elements = 0;
-  for (const auto& [size, count] : counts) elements += size * std::min<int64_t>(count, 2);
+  for (const auto& [kind, count] : counts) {
+    elements += kind.first * std::min<int64_t>(count, kind.second ? 2 : 1);
+  }
   return elements;
 }
 
-// Maximum number of message buffers at once: a received message is kept until the backward_weight
-// that needs it; two are for sends.
+// Returns the maximum number of message buffers at once. A received message is kept until the
+// backward_weight that needs it; two more are for sends.
 int64_t planned_messages(const pipeline::RankPlan& rank) {
   int64_t held = 0, most = 0;
-  std::map<std::pair<int, int>, int64_t> received;  // by micro-batch and chunk
+  std::map<std::pair<int, int>, int64_t> received;  // key: micro-batch and chunk
   for (const Action& action : rank.actions) {
     const Entry& entry = action.entry;
     if (action.kind == Action::Kind::receive) {
@@ -137,15 +144,15 @@ int64_t planned_messages(const pipeline::RankPlan& rank) {
 struct PlannedActivations {
   int64_t memory = 0;
   int64_t files = 0;
-  int64_t pages = 0;  // bytes of these files in memory at once
+  int64_t pages = 0;  // maximum bytes of these files in memory at once
 };
 
-// Sums, over slots, the largest of the chunks that use the slot.
+// Returns the sum, over slots, of the largest of the chunks that use the slot.
 PlannedActivations planned_activations(const Model& model, const Profile& profile,
                                        const pipeline::RankPlan& rank,
                                        const pipeline::Placement& placement,
                                        const ReplicaOptions& replica, bool split) {
-  std::map<int, PartMemory> parts;  // by chunk
+  std::map<int, PartMemory> parts;  // by chunk: its memory
   int64_t scratch = 0, validation = 0, largest = 0;
   const bool in_files = replica.storage.offload.activations();
   for (const int chunk : placement.own_chunks) {
@@ -170,8 +177,8 @@ PlannedActivations planned_activations(const Model& model, const Profile& profil
           std::accumulate(files.begin(), files.end(), int64_t{0}), (all + 2) * largest};
 }
 
-// Layout options as a replica derives them. `owners`: by group, this rank's number among the
-// owners; negative: not an owner.
+// Returns the layout options that a replica derives. `owners`: by group, this rank's index among
+// the owners; negative: not an owner.
 LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                              const pipeline::Placement& placement, const MeshPlace& rank,
                              std::vector<int>& owners) {
@@ -193,7 +200,7 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
   return options;
 }
 
-// The pieces of a layout's owners, to determine which owner computes which matrix.
+// The pieces of a layout's owners, which determine the owner that computes each matrix.
 class PlannedMatrices : public MatrixExchange {
  public:
   PlannedMatrices(const Layout& layout, const std::vector<ParameterSpec>& specs, int owners,
@@ -221,7 +228,7 @@ class PlannedMatrices : public MatrixExchange {
   int self_;
 };
 
-// Completes the options as a replica does.
+// Returns the options, completed as a replica completes them.
 TrainOptions completed(TrainOptions options, const Optimizer& optimizer) {
   options.replica = with_shards(options.replica);
   options.replica.storage.alignment = optimizer.alignment();
@@ -248,7 +255,7 @@ MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions
   const PipelineOptions& pipeline = options.replica.pipeline;
   const int stages = model.parameters().mesh().size(Axis::pipeline);
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
-  // Without flushes: enough steps for the maximum number of weight versions.
+  // Without flushes, takes as many steps as give the maximum number of weight versions.
   const pipeline::Plan& plan = plans.training(passes, plans.flushed() ? 1 : 2 * stages);
   const std::vector<int> cut =
       pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
@@ -273,7 +280,7 @@ int64_t MemoryPlan::logits(int stage) const {
   return model_.logits_at_once(batch_, its.split) * bytes_of(options_.replica.storage.dtype);
 }
 
-// Elements of second uses of tied parameters whose first uses are on the same stage.
+// Returns the elements of second uses of tied parameters whose first uses are on the same stage.
 int64_t MemoryPlan::shared_elements(const Stage& stage) const {
   int64_t elements = 0;
   for (const SharedUse& use : model_.parameters().shared_uses()) {
@@ -284,8 +291,9 @@ int64_t MemoryPlan::shared_elements(const Stage& stage) const {
   return elements;
 }
 
-// Elements that deterministic mode adds up separately: other ranks' micro-batches, the second use
-// of a tied parameter if both are here, and partial sums over micro-batches.
+// Returns the elements that deterministic mode sums separately: other ranks' micro-batches, the
+// second use of a tied parameter if both uses are on this rank, and partial sums over
+// micro-batches.
 int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   const int64_t levels = GradientTree::levels(passes_);
@@ -353,13 +361,14 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
     bytes.gradients += gradients_apart(stage) * bytes_of(gradients);
     if (one_pass) bytes.gathered += shared_elements(stage) * bytes_of(gradients);
   }
-  if (storage.stage == 3) bytes.gathered += planned_buckets(layout) * bytes_of(storage.dtype);
-  if (!whole_gradients) bytes.gathered += planned_buckets(layout) * bytes_of(gradients);
+  if (storage.stage == 3)
+    bytes.gathered += planned_buckets(layout, false) * bytes_of(storage.dtype);
+  if (!whole_gradients) bytes.gathered += planned_buckets(layout, true) * bytes_of(gradients);
   for (const auto& joined : stage.placement.joined) {
     const ParameterSpec& spec = specs[static_cast<size_t>(joined.parameter)];
     bytes.gathered += spec.local_count() * bytes_of(gradients);
   }
-  bytes.gathered += (stage.versions - 1) * bytes.parameters;  // older versions
+  bytes.gathered += (stage.versions - 1) * bytes.parameters;  // older versions of the weights
   if (replica.sync.has_servers() && owns) {
     const Roles roles = roles_of(replica.sync, rank.ranks_along(kBatchAxes));
     rows = (replica.sync.bound + 1) * roles.workers() * owned_size * bytes_of(gradients);
@@ -378,7 +387,8 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
   return owned;
 }
 
-// Bytes of the states of parameters that owner number `self` computes as whole matrices.
+// Returns the bytes of the states of parameters that owner number `self` computes as whole
+// matrices.
 int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self,
                                       int64_t& of_two) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
@@ -394,7 +404,7 @@ int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piec
   return states.floats() * bytes_of(DType::f32);
 }
 
-// Maximum number of updates that a worker of ssp keeps until servers have them.
+// Returns the maximum number of updates that a worker of ssp keeps until servers have them.
 int64_t MemoryPlan::own_writes() const {
   const ReplicaOptions& replica = options_.replica;
   const bool keeps = replica.sync.bound > 0 && !replica.clip &&
@@ -415,7 +425,8 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
     const DType values = replica.without_masters() ? replica.storage.dtype : DType::f32;
     report.copies = states.each * std::ssize(optimizer_->state_names()) + states.whole +
                     owned * bytes_of(values);
-    if (replica.sync.has_own_values()) report.copies *= 2;  // and copies of the rank's own values
+    // values that differ between ranks also need copies of the rank's own
+    if (replica.sync.has_own_values()) report.copies *= 2;
   }
   const int64_t copies = copies_of_values(replica.sync);
   report.compression += copies * owned * bytes_of(DType::f32);

@@ -1,7 +1,7 @@
-// Estimate of each rank's memory, made before a run starts: parameters, gradients, masters and
-// optimizer state by arithmetic (layout.h); activations by running one micro-batch through the
-// model, one unit at a time, so that a model larger than memory can be planned if its largest unit
-// fits. Activations and messages of a pipeline are counted in its plan.
+// Estimates each rank's memory before a run starts. Parameters, gradients, masters and optimizer
+// state follow by arithmetic (layout.h). Activations are measured by running one micro-batch
+// through the model, one unit at a time, so that a model larger than memory can be planned if its
+// largest unit fits. Activations and messages of a pipeline are counted in its plan.
 #pragma once
 
 #include <cstdint>
@@ -17,46 +17,47 @@
 
 namespace tutti::training {
 
-// Memory of communication hooks is not counted.
+// The estimate. It excludes memory of communication hooks.
 class MemoryPlan {
  public:
-  // `model` is that of one rank of a mesh; `batch` is a micro-batch of the run; `passes` is the
-  // maximum number of micro-batches of a data-parallel rank in a step. The model and the batch must
-  // outlive the plan. Construction changes the parameters' views and leaves them empty. Throws as
-  // profile_model() and make_placement() do.
+  // Makes the estimate. `model` is that of one rank of a mesh; `batch` is a micro-batch of the run;
+  // `passes` is the maximum number of micro-batches of a data-parallel rank in a step. The model
+  // and the batch must outlive the plan. The constructor changes the parameters' views and leaves
+  // them empty. Throws as profile_model() and make_placement() do.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes);
-  // For a model whose units have been profiled.
+  // Makes the estimate for a model whose units have been profiled.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes,
              pipeline::Profile profile);
 
-  // The memory of the rank at this place. Along the axes that cut parameters, the place must be
-  // that of the model. Throws as make_layout() does.
+  // Returns the memory of the rank at this place. Along the axes that shard parameters, the place
+  // must be that of the model. Throws as make_layout() does.
   MemoryReport of(const MeshPlace& rank) const;
-  // Bytes of logits in the activations of a rank of that stage, for the rows resident at once.
+  // Returns the bytes of logits in the activations of a rank of that stage, for the rows that exist
+  // at once.
   int64_t logits(int stage) const;
 
  private:
-  // Properties that the ranks of a stage share; there is one stage without a pipeline.
+  // Properties that the ranks of a stage share. Without a pipeline there is one stage.
   struct Stage {
     pipeline::Placement placement;
     int versions = 1;         // number of weight versions
-    bool split = false;       // backward is split in two
-    int64_t activations = 0;  // bytes
+    bool split = false;       // true if backward is split in two
+    int64_t activations = 0;  // bytes of activations
     int64_t activation_files = 0;
     int64_t activation_pages = 0;
-    int64_t messages = 0;  // bytes of messages from and to other stages, at once
+    int64_t messages = 0;  // maximum bytes of messages from and to other stages at once
   };
 
-  // Bytes of the optimizer's states: of each elementwise state, and of all states of whole
+  // Bytes of the optimizer's states: those of each elementwise state, and of all states of whole
   // parameters.
   struct StateBytes {
     int64_t each = 0;
     int64_t whole = 0;
-    int64_t two_wholes = 0;  // the two largest parameters
+    int64_t two_wholes = 0;  // bytes of the states of the two largest parameters
   };
 
-  // Adds the storage part of a report, the bytes of gradients that workers send to this rank, of
-  // the optimizer's states, and of files. Returns the number of elements that the rank owns.
+  // Adds to a report the storage, the bytes of gradients that workers send to this rank, of the
+  // optimizer's states, and of files. Returns the number of elements that the rank owns.
   int64_t add_storage(const Stage& stage, const MeshPlace& rank, MemoryReport& report,
                       StateBytes& states) const;
   int64_t whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self,
@@ -75,7 +76,7 @@ class MemoryPlan {
   std::vector<Stage> stages_;
 };
 
-// Sum over all kinds that are in memory.
+// Returns the sum over all kinds that are in memory.
 int64_t total(const MemoryReport& memory);
 
 }  // namespace tutti::training

@@ -40,7 +40,7 @@ void ParameterValues::read(int parameter, std::span<float> values) {
   with_owned(parameter, [&](Tensor owned, int64_t first) {
     convert(owned, tensor_at(values.data() + first, DType::f32, 1, owned.cols));
   });
-  // The parts of other ranks are zero bits here, so this joins the parts exactly.
+  // The parts of other ranks are zero bits here, so a bitwise or joins the parts exactly.
   const Buffer bits{values.data(), values.size(), DType::u32};
   const auto join = [&](Communicator& ranks) {
     ranks.all_reduce(as_const(bits), bits, ReduceOp::bor);
@@ -65,10 +65,10 @@ void ParameterValues::write(int parameter, std::span<const float> values) {
     if (piece.piece.parameter == parameter) store_masters(piece);
   }
   if (!replica_.storage().whole_values()) {
-    replica_.publish();  // gathers again the buckets that are resident
+    replica_.publish();  // resident buckets are gathered again
     return;
   }
-  // Other ranks' parts would be gathered with the next update only.
+  // Writes all parts, because other ranks' parts would be gathered only with the next update.
   const Tensor all = model_.parameters().at(parameter).value;
   const Tensor row = all.reshaped(1, all.size());
   for_each_run(spec(parameter).slice(), 0, row.cols, [&](const Slice::Run& run, int64_t at) {

@@ -1,7 +1,7 @@
-// Access to a model's parameters between training steps.
+// Reads and writes a model's parameters between training steps.
 //
-// Reads and writes the values that the optimizer updates, in f32: masters, if there are any. No
-// step may be in flight during a call.
+// Values are those that the optimizer updates, in f32: masters, if there are any. No step may be in
+// flight during a call.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,21 @@ namespace tutti::training {
 
 class ParameterValues {
  public:
-  // Both must outlive it.
+  // Creates the object; `replica` and `model` must outlive it.
   ParameterValues(Replica& replica, Model& model) : replica_(replica), model_(model) {}
 
   const std::vector<ParameterSpec>& specs() const { return model_.parameters().specs(); }
-  // True if this rank's pipeline stage has the parameter. The calls below require it.
+  // Returns true if this rank's pipeline stage has the parameter. The functions below require it.
   bool has(int parameter) const;
-  // The values themselves, if this rank has all of them in f32 (up to ZeRO stage 2, and not cut);
-  // otherwise null. The caller may change them, equally on all ranks, while it holds the pointer.
+  // Returns the values themselves, if this rank has all of them in f32 (up to ZeRO stage 2, and not
+  // sharded); otherwise null. The caller may change them, equally on all ranks, while it holds the
+  // pointer.
   Memory<float> in_place(int parameter);
   // Copies the values of the whole parameter into `values`. Collective among the ranks of the stage
-  // with ZeRO, or among those that have parts of it if the parameter is cut.
+  // with ZeRO, or among those that have parts of the parameter if it is sharded.
   void read(int parameter, std::span<float> values);
-  // Every rank of the stage must write the same values. No communication.
+  // Sets the values of the whole parameter. Every rank of the stage must write the same values.
+  // Does not communicate.
   void write(int parameter, std::span<const float> values);
 
  private:

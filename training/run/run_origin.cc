@@ -24,7 +24,7 @@ RunStart run_start(const TrainOptions& options) {
           .overwrite = options.overwrite};
 }
 
-// The history of the directory's writers, ending with these ranks.
+// Returns the history of the directory's writers, ending with these ranks.
 WriterHistory writers(const TrainOptions& options, const Communicator& world) {
   if (!options.writers.writers.empty()) return options.writers;
   return {.writers = {writer_of(world, new_run_identity())}};
@@ -34,15 +34,16 @@ WriterHistory writers(const TrainOptions& options, const Communicator& world) {
 std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfiguration& now,
                                       const TrainOptions& options) {
   const Manifest& manifest = step.checkpoint.manifest();
-  if (manifest.state.contains(kImportedFrom)) return {};  // imported: no run had settings
+  // an imported model has no settings of a run
+  if (manifest.state.contains(kImportedFrom)) return {};
   if (manifest.configuration.empty()) {
     return {"the checkpoint has an earlier format, which does not contain the settings of the run"};
   }
   return check_resumed(manifest.configuration, now, options.allow_changed, step.checkpoint.path());
 }
 
-// Files that accompany the initial parameters; empty: there are none. A run that continues from
-// memory does not need them, and they may be gone.
+// Returns the folder of files that accompany the initial parameters; empty if there are none. A run
+// that continues from memory does not need them, and they may no longer exist.
 std::string companions_of_initial(const TrainOptions& options) {
   if (options.initial.empty()) return "";
   try {
@@ -87,7 +88,7 @@ std::string RunOrigin::open_directory(const RunConfiguration& configuration) {
   });
 }
 
-// Number of steps done when the state was saved.
+// Returns the number of steps that were done when the state was saved.
 uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
   const auto samples = state.value("samples", uint64_t{0});
   const auto batch = state.value("batch", options_.batch);
@@ -123,7 +124,7 @@ RunOrigin::Begun RunOrigin::load(Replica& replica, Model& model, uint64_t steps)
     begun.state = load_kept(replica, *options_.kept);
     begun.done = done_in(begun.state, steps);
   } else if (!resumed_from_.empty()) {
-    begun.state = load_snapshot(replica, model, resumed_from_);
+    begun.state = load_snapshot(replica, model, Checkpoint::open_verified(resumed_from_));
     begun.done = done_in(begun.state, steps);
   } else if (!options_.initial.empty()) {
     const ModelSource initial = open_model(options_.initial);

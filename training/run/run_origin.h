@@ -1,4 +1,4 @@
-// Start of a run: from random values, from given parameters, or from a saved step.
+// Starts a run from random values, from given parameters, or from a saved step.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@
 
 namespace tutti::training {
 
-// One object per rank; calls are collective.
+// The start of a run. Each rank has one object; calls are collective.
 class RunOrigin {
  public:
-  // Rank 0 finds the step to resume from, before anything is computed; nothing is changed yet.
-  // Throws on all ranks what RunDirectory and check_resumed() throw. `options` must outlive it.
+  // Finds the step to resume on rank 0, before anything is computed or changed. `options` must
+  // outlive the object. Throws on all ranks what RunDirectory and check_resumed() throw.
   RunOrigin(const Communicator& world, const TrainOptions& options,
             const RunConfiguration& configuration);
   RunOrigin(const RunOrigin&) = delete;
   RunOrigin& operator=(const RunOrigin&) = delete;
 
-  // The directory on rank 0, if there is one; otherwise null.
+  // Returns the directory on rank 0, if there is one; otherwise null.
   RunDirectory* directory() { return directory_ ? &*directory_ : nullptr; }
-  // Loads the resumed step, or the initial parameters, and begins to change the directory. `steps`:
-  // the number of steps of the run.
+  // Loads the step to resume, or the initial parameters, and begins to change the directory.
+  // `steps`: the number of steps of the run.
   struct Begun {
-    uint64_t done = 0;            // steps
+    uint64_t done = 0;            // number of completed steps
     Json state = Json::object();  // the trainer's saved state; empty: a new run
   };
   Begun load(Replica& replica, Model& model, uint64_t steps);
@@ -45,14 +45,15 @@ class RunOrigin {
   Group group_;
   const TrainOptions& options_;
   std::optional<RunDirectory> directory_;
-  std::string resumed_from_;  // the step's folder; empty: a new run
+  std::string resumed_from_;  // folder of the resumed step; empty: a new run
 };
 
-// Describes these ranks as the writer of a run's directory. `start`: identity of this start of the
-// job.
+// Returns the description of these ranks as the writer of a run's directory. `start`: identity of
+// this start of the job.
 Writer writer_of(const Communicator& world, const std::string& start);
 
-// True if the run uses TrainOptions::initial, if given: it does not resume another run.
+// Returns true if the run starts from TrainOptions::initial, if given, because it does not resume a
+// run.
 bool starts_anew(const TrainOptions& options);
 
 // Throws what a Trainer would throw for the directory and the run in it, without ranks. Reads data

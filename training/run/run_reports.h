@@ -1,4 +1,4 @@
-// Reports at the end of a run, besides losses.
+// Reports at the end of a run, in addition to the losses.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 namespace tutti::training {
 
-// Since the start of training in this process.
+// Report of one rank since the start of training in this process.
 struct RankReport {
-  uint64_t clock = 0;  // steps of the rank; async: parts of steps
+  uint64_t clock = 0;  // number of steps of the rank; async: of parts of steps
   double waited_seconds = 0;
-  double waited_for_data_seconds = 0;  // for samples that the loader had not made yet
+  // seconds of waiting for samples that the loader had not prepared yet
+  double waited_for_data_seconds = 0;
   double bytes_sent = 0;
-  // With servers: number of updates (async), or clocks, by which a worker's values were stale.
+  // With servers: the number of updates (async), or clocks, by which a worker's values were stale.
   struct Staleness {
     int64_t largest = 0;
     double mean = 0;
@@ -25,24 +26,25 @@ struct RankReport {
   std::optional<Staleness> staleness;
 };
 
-// A rank's seconds of waiting.
+// Seconds for which a rank has waited.
 struct Waits {
   double communication = 0;
   double data = 0;
 };
 
-// Collective. Reports of all ranks, for a replica that has done `steps` steps in this process.
+// Collective. Returns the reports of all ranks, for a replica that has done `steps` steps in this
+// process.
 std::vector<RankReport> reports_of_ranks(Replica& replica, uint64_t steps, const Waits& waits);
 
-// A digest (checkpoint/checksum.h) of the model's values, all of which this rank must have;
-// independent of how servers shard them.
+// Returns a digest (checkpoint/checksum.h) of the model's values, all of which this rank must have.
+// It does not depend on how servers shard them.
 std::string digest_of_values(Model& model);
-// Collective. A digest of the parameters of each rank's stage and part, by rank. Each rank hashes
-// its own copy; with ZeRO 3, which keeps none, the values are gathered first.
+// Collective. Returns a digest of the parameters of each rank's stage and part, by rank. Each rank
+// hashes its own copy; with ZeRO 3, in which ranks have only shards, gathers the values first.
 std::vector<std::string> digests_of_ranks(Replica& replica, Model& model);
 
-// A digest of a run's settings (RunConfiguration::run), except those of when ranks synchronize,
-// which a record contains itself (parallel/replay/update_order.h).
+// Returns a digest of a run's settings (RunConfiguration::run), except those that determine when
+// ranks synchronize, which a record contains itself (parallel/replay/update_order.h).
 std::string digest_of_settings(Json settings);
 
 }  // namespace tutti::training

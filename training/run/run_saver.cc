@@ -14,7 +14,7 @@ namespace {
 
 using SavingClock = std::chrono::steady_clock;
 
-// Adds the time from construction to destruction.
+// Adds the time from construction to destruction to a sum.
 class Stopwatch {
  public:
   explicit Stopwatch(std::chrono::nanoseconds& sum) : sum_(sum) {}
@@ -27,7 +27,7 @@ class Stopwatch {
   SavingClock::time_point start_ = SavingClock::now();
 };
 
-// Broadcast from rank 0, as text: the bits are equal on all ranks.
+// Returns the best loss, broadcast from rank 0 as text, so that the bits are equal on all ranks.
 double best_loss(Communicator& world, const RunDirectory* directory) {
   char text[64] = "";
   if (directory != nullptr) std::snprintf(text, sizeof text, "%a", directory->best_loss());
@@ -55,7 +55,7 @@ void RunSaver::save(uint64_t step, Json state, bool best) {
                     .best = best};
   if (options_.in_background) {
     const SnapshotParts parts = parts_of(replica_, model_, std::move(snapshot));
-    under_way_.emplace(parts.request, parts.pieces, group_of(replica_.world()), memory_);
+    in_flight_.emplace(parts.request, parts.pieces, group_of(replica_.world()), memory_);
   } else {
     save_snapshot(replica_, model_, std::move(snapshot));
     ++saves_;
@@ -65,25 +65,25 @@ void RunSaver::save(uint64_t step, Json state, bool best) {
 }
 
 void RunSaver::poll() {
-  if (!under_way_) return;
+  if (!in_flight_) return;
   const Stopwatch watch(lost_);
   const auto step = static_cast<int64_t>(saved_);
-  if (replica_.largest_on_any_rank(under_way_->busy() ? 1 : 0, step) == 0) advance();
+  if (replica_.largest_on_any_rank(in_flight_->busy() ? 1 : 0, step) == 0) advance();
 }
 
 void RunSaver::finish() {
   const Stopwatch watch(lost_);
-  while (under_way_) advance();
+  while (in_flight_) advance();
 }
 
-// A save that fails has ended.
+// A save that fails has ended as well.
 void RunSaver::advance() {
   try {
-    if (!under_way_->advance()) return;
-    under_way_.reset();
+    if (!in_flight_->advance()) return;
+    in_flight_.reset();
     ++saves_;
   } catch (...) {
-    under_way_.reset();
+    in_flight_.reset();
     throw;
   }
 }

@@ -16,34 +16,34 @@
 namespace tutti::training {
 
 struct RunSaverOptions {
-  RunDirectory* directory = nullptr;  // on rank 0, null elsewhere
-  Json configuration;                 // the run's; rank 0's is stored
+  RunDirectory* directory = nullptr;  // directory of the run on rank 0; null on other ranks
+  Json configuration;                 // configuration of the run; rank 0's is stored
   int keep = 2;
   bool in_background = false;
-  uint64_t saved = 0;  // the step that the run starts from
+  uint64_t saved = 0;  // step from which the run starts
 };
 
-// All ranks must make the same calls.
+// Saves checkpoints. All ranks must make the same calls.
 class RunSaver {
  public:
-  // Collective. `replica` and `model` outlive it.
+  // Collective. `replica` and `model` must outlive the object.
   RunSaver(Replica& replica, Model& model, RunSaverOptions options);
 
-  // Collective. Saves the replica's state after `step`; in the background, it waits for the
-  // previous save and starts this one. `best`: the loss in the state is the lowest so far. Throws
-  // as save_checkpoint() does; errors in the background are thrown by poll(), finish() or the next
-  // save.
+  // Collective. Saves the replica's state after `step`. A background save first waits for the
+  // previous one, and returns after starting. `best`: true if the validation loss in `state` is the
+  // lowest so far. Throws as save_checkpoint() does; errors in the background are thrown by poll(),
+  // finish() or the next save.
   void save(uint64_t step, Json state, bool best);
   // Collective, between steps: advances a background save as far as all ranks are ready.
   void poll();
   // Collective: blocks until a background save is complete.
   void finish();
 
-  uint64_t saved() const { return saved_; }  // the last step whose save was begun
-  int saves() const { return saves_; }       // number of completed saves
-  // True if this validation loss is lower than those of all saved steps.
+  uint64_t saved() const { return saved_; }  // Returns the last step whose save was begun.
+  int saves() const { return saves_; }       // Returns the number of completed saves.
+  // Returns true if this validation loss is lower than those of all saved steps.
   bool improves(double validation_loss) const { return validation_loss < best_loss_; }
-  // On this rank: bytes of copies, and time that saves blocked training.
+  // Return, for this rank, the bytes of copies, and the time for which saves blocked training.
   int64_t copies() const { return static_cast<int64_t>(memory_.size()); }
   std::chrono::nanoseconds lost() const { return lost_; }
 
@@ -58,7 +58,8 @@ class RunSaver {
   double best_loss_;
   std::chrono::nanoseconds lost_{0};
   std::vector<std::byte> memory_;
-  std::optional<BackgroundSave> under_way_;  // destroyed before its memory
+  // declared last, so that it is destroyed before its memory
+  std::optional<BackgroundSave> in_flight_;
 };
 
 }  // namespace tutti::training

@@ -24,7 +24,8 @@ std::string under_dots(const std::string& object, const Field& field) {
   return object + "." + field.key();
 }
 
-// The model is one setting; the members that only change how it trains are settings of their own.
+// Adds the model as one setting, and separately those of its members that only change how it
+// trains.
 void add_model(Json& settings, const Json& model) {
   const Json whole = completed_model(model);
   const Json tensors = tensors_of_model(whole);
@@ -46,7 +47,7 @@ void add_optimizer(Json& settings, const Json& optimizer) {
   }
 }
 
-// Drops settings that have no effect beside the others.
+// Removes settings that have no effect together with the others.
 void drop_what_is_unused(Json& settings, const Json& timing) {
   const std::string schedule = timing.value("schedule", std::string("1f1b"));
   bool late = pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
@@ -54,7 +55,8 @@ void drop_what_is_unused(Json& settings, const Json& timing) {
   SyncOptions sync;
   set_way(sync, settings.at("sync"));
   late = late || sync.has_order();
-  // With late weights, the number of steps between flushes, or meetings, changes the training.
+  // With late weights, the number of steps between flushes, or meetings of all ranks, changes the
+  // training.
   for (const char* name : {"flush-every", "validate-every", "checkpoint-every"}) {
     if (late && timing.contains(name)) settings[name] = timing.at(name);
   }

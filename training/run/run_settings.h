@@ -1,4 +1,4 @@
-// Individual settings of a run's configuration.
+// Finds and formats individual settings of a run's configuration.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace tutti::training {
 
-// The settings that determine the losses, in a flat object by short names ("lr").
+// Returns the settings that determine the losses, in a flat object by short names ("lr").
 Json settings_in(const Json& whole);
 
-// A value as text; numbers as the shortest text that reads back as the same number.
+// Returns a value as text; numbers as the shortest text that reads back as the same number.
 std::string text_of_setting(const Json& value);
 
-// "lr" for "optimizer.lr"; an unknown name is returned unchanged.
+// Returns "lr" for "optimizer.lr"; returns an unknown name unchanged.
 std::string short_name_of(const std::string& key);
 
 }  // namespace tutti::training

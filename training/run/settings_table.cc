@@ -1,4 +1,4 @@
-// The table of a run's settings: name, description, limits and variable of each.
+// The table of a run's settings: the name, description, limits and variable of each.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,9 +19,10 @@
 namespace tutti::training {
 namespace {
 
-constexpr double kMostOfAnything = 1e9;  // for steps and samples: their products fit into 64 bits
+// limit of steps and samples, whose products must fit into 64 bits
+constexpr double kMostOfAnything = 1e9;
 
-// --- Settings that are not single values ---
+// Settings that are not single values.
 
 void describe_precision(Schema& schema, TrainOptions& options) {
   ReplicaOptions& replica = options.replica;
@@ -43,10 +44,10 @@ void describe_precision(Schema& schema, TrainOptions& options) {
             {"fp8", GemmFormat::fp8},
             {"mxfp8", GemmFormat::mxfp8},
             {"nvfp4", GemmFormat::nvfp4}},
-           "emulate products in a narrow format, of gpt2, llama and its kin: round what the dense "
-           "layers of blocks multiply to tf32 (10 bits of mantissa), fp8 (E4M3, blocks of 128), "
-           "mxfp8 "
-           "(E4M3, blocks of 32) or nvfp4 (E2M1, blocks of 16), forward and backward")
+           "gpt2 and the llama family: emulate matrix products in a narrow format. The "
+           "dense layers of the blocks round the operands of their products, in forward "
+           "and backward, to tf32 (10 bits of mantissa), fp8 (E4M3, blocks of 128), mxfp8 "
+           "(E4M3, blocks of 32) or nvfp4 (E2M1, blocks of 16)")
       .show_default();
   const auto get = [&replica]() -> Json {
     if (replica.storage.dtype != DType::f16) return "dynamic";
@@ -74,7 +75,8 @@ void describe_precision(Schema& schema, TrainOptions& options) {
   schema.add("training.stochastic_rounding", replica.stochastic_rounding,
              "bf16 without fp32 master weights: update the parameters with stochastic rounding");
   schema.add("training.nearest_rounding", replica.nearest_rounding,
-             "likewise with rounding to nearest, which loses small updates (for experiments)");
+             "bf16 without fp32 master weights: update the parameters with rounding to "
+             "nearest, which loses small updates (for experiments)");
 }
 
 void describe_clip(Schema& schema, TrainOptions& options) {
@@ -85,8 +87,8 @@ void describe_clip(Schema& schema, TrainOptions& options) {
         clip.reset();
         if (value > 0) clip = value.get<double>();
       },
-      "maximum global norm of the gradients; 0: no clipping (default: depends on the model; "
-      "language models: 1)");
+      "maximum global norm of the gradients; 0: no clipping (default: language models"
+      " 1; others 0)");
 }
 
 struct NamedCompression {
@@ -105,7 +107,8 @@ constexpr std::array<NamedCompression, 10> kCompressions = {
      {"sign", Compression::sign},
      {"onebit-adam", Compression::onebit_adam}}};
 
-// Parses "powersgd:4" and "topk:0.01", which include a number. False if the text is invalid.
+// Parses "powersgd:4" and "topk:0.01", which include a number. Returns false if the text is
+// invalid.
 bool take_compression(TrainOptions& options, const std::string& text) {
   const size_t colon = std::min(text.find(':'), text.size());
   const auto found =
@@ -149,7 +152,7 @@ void describe_compression(Schema& schema, TrainOptions& options) {
       .value_name("KIND")
       .show_default();
   schema.add("training.compression_warmup", options.compression_warmup,
-             "number of first steps without compression (default: onebit-adam 100)");
+             "number of initial steps without compression (default: 0; onebit-adam: 100)");
   schema
       .add("training.compression_only", options.compression_only,
            "names of the parameters to compress, as comma-separated shell patterns")
@@ -211,7 +214,8 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
           [&sync](const Json& value) {
             set_way(sync, text_of(averages_every(value.get<int64_t>())));
           },
-          "K is --sync local:K; 0 is --sync allreduce")
+          "number of updates between averages of the parameters, as --sync local:K; 0: "
+          "--sync allreduce")
       .between(0, kMostOfAnything)
       .role(kOnce);
 }
@@ -242,13 +246,14 @@ void describe_cut(Schema& schema, TrainOptions& options) {
   };
   schema
       .add("parallel.cut", Field::Type::text, get, set,
-           "partition of the model into pipeline chunks: the first unit of each chunk (0,3,5), or "
-           "balanced by costs that are estimated, or measured at the start")
+           "partition of the model into pipeline chunks: the first unit of each chunk "
+           "(0,3,5), or a balanced partition by costs that are estimated, or measured at "
+           "the start")
       .value_name("WHERE")
       .show_default();
 }
 
-// --- Groups of settings ---
+// Groups of settings.
 
 void describe_training(Schema& schema, TrainOptions& options) {
   schema.add("data.weights", options.data_weights, "sampling weight of each --data source")
@@ -347,23 +352,25 @@ void describe_layout(Schema& schema, TrainOptions& options) {
            {{"none", FactorLayers::none},
             {"auto", FactorLayers::automatic},
             {"all", FactorLayers::all}},
-           "send the weight gradients of dense layers as two factors, which each rank multiplies "
-           "(ZeRO stages 0 and 1): none, auto (where that sends fewer bytes) or all")
+           "ZeRO stages 0 and 1: send the weight gradients of dense layers as two factors,"
+           " which each rank multiplies: none, auto (layers for which this sends fewer "
+           "bytes) or all")
       .show_default();
   schema
       .add("parallel.offload", replica.storage.offload.kinds,
-           "keep state in files, of which only what is used next is in memory: optimizer (states, "
-           "masters, and the gradients of ZeRO stages 2 and 3), parameters (ZeRO stage 3), "
-           "activations (inputs of what --recompute recomputes)")
+           "offload state to files, which are read shortly before use: optimizer (states, "
+           "master weights, and the gradients of ZeRO stages 2 and 3), parameters (ZeRO "
+           "stage 3), activations (inputs of the blocks that --recompute full recomputes)")
       .value_name("KINDS")
       .by_commas();
   schema
       .add("parallel.offload_dir", replica.storage.offload.directory,
-           "directory of the files, on a local disk; they are deleted when the run ends")
+           "directory of the --offload files, on a local disk; the files are deleted when "
+           "the run ends")
       .value_name("DIR");
   schema
       .add("parallel.offload_window", replica.storage.offload.window,
-           "MiB of the optimizer's files that are in memory at once")
+           "maximum size of the optimizer's offload files in memory at once, in MiB")
       .between(1, 1 << 20)
       .show_default();
   schema
@@ -385,8 +392,8 @@ void describe_output(Schema& schema, TrainOptions& options) {
       .value_name("FILE");
   schema
       .add("output.replay", sync.replay,
-           "apply updates in the order recorded by --record, which reproduces its results bit for "
-           "bit")
+           "apply updates in the order recorded by --record, which reproduces the recorded"
+           " run bit for bit")
       .value_name("FILE");
   schema
       .add("output.validate_every", options.validate_every,
@@ -398,7 +405,7 @@ void describe_output(Schema& schema, TrainOptions& options) {
       .between(0, kMostOfAnything);
   schema
       .add("checkpoint.directory", options.checkpoint,
-           "directory to save checkpoints in; the last step is always saved")
+           "directory in which checkpoints are saved; the last step is always saved")
       .flag("--checkpoint")
       .value_name("DIR");
   schema
@@ -423,14 +430,15 @@ void describe_output(Schema& schema, TrainOptions& options) {
       .value_name("FILE.safetensors");
   schema
       .add("checkpoint.allow_changed", options.allow_changed,
-           "settings in which a resumed run may differ from the saved run: lr,clip")
+           "settings that may differ between a resumed run and the saved run, such as "
+           "lr,clip")
       .value_name("NAMES")
       .by_commas()
       .role(kOnce);
   schema
       .add("checkpoint.overwrite", options.overwrite,
-           "replace an existing run in --checkpoint; it is removed once the new run has saved its "
-           "first step")
+           "replace an existing run in --checkpoint, once the new run has saved its first "
+           "step")
       .role(kOnce);
 }
 

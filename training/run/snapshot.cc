@@ -52,8 +52,8 @@ struct Path {
   std::string first, second;
 };
 
-// If a worker consists of several ranks, the synchronizers' rows belong to the ranks' own parts of
-// the model, so their names contain the place of the part.
+// Name of a row. If a worker consists of several ranks, the synchronizers' rows belong to the
+// ranks' parts of the model, so their names contain the place of the part.
 struct RowName {
   RowName(Replica& replica, const std::string& row) : text(row) {
     if (!row.starts_with("sync.") && !row.starts_with("own.")) return;
@@ -181,7 +181,7 @@ class StateLoader : public StateVisitor {
     source_.read(name, 0, values);
   }
 
-  // An imported model has no optimizer state, which then starts from zero.
+  // True for an imported model, which has no optimizer state; the state then starts from zero.
   bool values_alone = false;
 
  private:
@@ -236,8 +236,7 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot) {
   save_checkpoint(parts.request, parts.pieces, group_of(replica.world()));
 }
 
-Json load_snapshot(Replica& replica, Model& model, const std::string& directory) {
-  const Checkpoint checkpoint = Checkpoint::open(directory);
+Json load_snapshot(Replica& replica, Model& model, const Checkpoint& checkpoint) {
   const Manifest& manifest = checkpoint.manifest();
   const Json saved = completed_model(manifest.model);
   if (tensors_of_model(saved) != tensors_of_model(model.configuration())) {
@@ -256,7 +255,7 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
 
 Json load_kept(Replica& replica, KeptState& kept) {
   StateLoader loader(replica, kept, kept.step(), kept.state());
-  replica.visit_state(loader);  // collects the names of what is needed
+  replica.visit_state(loader);  // collects the names of the states that are needed
   kept.fetch();
   replica.visit_state(loader);
   replica.publish();

@@ -23,7 +23,7 @@ std::map<int, double> stragglers_in(const std::string& text) {
     if (!rank || *rank < 0 || !factor || !(*factor >= 1) || *factor > kMost) {
       throw Error(ErrorCode::invalid_argument, cat(in_quotes(straggler), " is not a straggler"),
                   {.where = "--straggler",
-                   .remedy = "give a rank and its slowdown factor from 1 to 1000: 3:x4"});
+                   .remedy = "use a rank and its slowdown factor from 1 to 1000: 3:x4"});
     }
     stragglers[*rank] = *factor;
   }

@@ -1,4 +1,4 @@
-// Artificial stragglers for experiments: in "3:x4" rank 3 takes four times as long.
+// Artificial stragglers for experiments: with "3:x4" rank 3 takes four times as long.
 #pragma once
 
 #include <map>
@@ -6,7 +6,8 @@
 
 namespace tutti::training {
 
-// Parses "R:xF[,R:xF ...]" into slowdown factors by rank. Throws Error(invalid_argument).
+// Parses "R:xF[,R:xF ...]" into factors of time by rank. Throws Error(invalid_argument) for other
+// texts.
 std::map<int, double> stragglers_in(const std::string& text);
 
 }  // namespace tutti::training

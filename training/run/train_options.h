@@ -21,84 +21,89 @@ namespace tutti::training {
 enum class Compression { none, bf16, f16, powersgd, topk, mx8, mx4, int8, sign, onebit_adam };
 
 struct TrainOptions {
-  // The run: steps of `batch` samples over all data-parallel ranks, in micro-batches.
+  // The run: steps of `batch` samples over all data-parallel ranks, divided into micro-batches.
   uint64_t samples = 0;
   uint64_t batch = 32;
   uint64_t micro_batch = 8;
   uint64_t seed = 1;
   int workers = 1;
   std::vector<double> data_weights;
-  int64_t labels_per_client = 0;  // FeedOptions
-  bool document_mask = false;     // as the data sets have it; recorded in the configuration
+  int64_t labels_per_client = 0;  // see FeedOptions
+  // true if the data sets have document masks; recorded in the configuration
+  bool document_mask = false;
 
   Json optimizer = {{"name", "adamw"}};  // and its settings, all or some (optimizers/registry.h)
-  LearningRateSchedule schedule;         // its peak is the learning rate; total_steps is derived
+  // its peak is the learning rate; its total_steps follows from the samples
+  LearningRateSchedule schedule;
 
   ReplicaOptions replica;    // its `passes` follows from the batch
-  bool measure_cut = false;  // cut the pipeline by measured unit times
+  bool measure_cut = false;  // true: cut the pipeline by measured unit times
   Compression compression = Compression::none;
-  int compression_rank = 4;            // of PowerSGD
+  int compression_rank = 4;            // rank of PowerSGD
   double compression_fraction = 0.01;  // fraction of gradients that top-k sends
-  uint64_t compression_warmup = 0;     // steps with uncompressed gradients at the start
+  uint64_t compression_warmup = 0;     // number of initial steps with uncompressed gradients
   std::string compression_only = "*";  // pattern of parameter names (hooks/selection.h)
 
-  // Deterministic mode: number of slices of computations that tensor ranks share (core/slices.h).
-  // None: they are not sliced.
+  // Deterministic mode: number of slices of the computations that tensor ranks share
+  // (core/slices.h). None: they are not sliced.
   std::optional<int64_t> cut_slices;
 
-  // Steps between pipeline flushes, for schedules without a flush per step; or between meetings of
-  // all ranks, if ranks do not wait for each other (SyncOptions). Validation, checkpoints and every
-  // 1024th step flush as well. 0: only those do.
+  // Number of steps between pipeline flushes, for schedules without a flush per step; or between
+  // meetings of all ranks, if ranks do not wait for each other (SyncOptions). Validation,
+  // checkpoints and every 1024th step flush as well. 0: only these flush.
   uint64_t flush_every = 16;
 
-  uint64_t validate_every = 0;  // steps; 0: at the end only
+  uint64_t validate_every = 0;  // in steps; 0: only at the end
   uint64_t validation_samples = 65536;
 
   std::string checkpoint;         // a directory; empty: none
-  uint64_t checkpoint_every = 0;  // steps; 0: at the end only
+  uint64_t checkpoint_every = 0;  // in steps; 0: only at the end
   int keep = 2;
-  // Write checkpoints in the background, from a copy in memory (MemoryReport::copies).
+  // True: write checkpoints in the background, from a copy in memory (MemoryReport::copies).
   bool async_checkpoint = false;
-  // Save the step with the lowest validation loss as soon as it is found, and keep it.
+  // True: save the step with the lowest validation loss as soon as it is found, and keep it.
   bool keep_best = false;
-  // A directory belongs to one run (checkpoint/run_directory.h). A resumed run must have the
-  // settings that it was saved with, except layout settings and those named here (configuration.h).
+  // True: continue the run in the directory. A directory belongs to one run
+  // (checkpoint/run_directory.h). The run must have the settings with which it was saved, except
+  // layout settings and those named here (configuration.h).
   bool resume = false;
-  std::optional<int64_t> resume_step;  // none: the newest
-  bool resume_or_new = false;          // start a new run if the directory has no step
+  std::optional<int64_t> resume_step;  // step to resume; none: the newest
+  bool resume_or_new = false;          // true: start a new run if the directory has no step
   std::vector<std::string> allow_changed;
-  bool overwrite = false;  // replace the run in the directory once this run saves its first step
+  // true: replace the run in the directory once this run saves its first step
+  bool overwrite = false;
   // History of the directory's writers, ending with these ranks; empty: a new start
   // (checkpoint/fence.h).
   WriterHistory writers;
-  std::string initial;    // a safetensors file with initial parameters
-  std::string trace;      // output file in Chrome's trace format
-  bool digest = false;    // hash the parameters at the end: TrainResult::digests
-  bool profile = false;   // profile this rank's steps: TrainResult::profile
-  std::string straggler;  // stragglers.h
-  // Called at the end of each step, when its gradients are computed; returns a signal's number once
-  // this rank is to stop, otherwise 0. All ranks then stop after that step, and save it. Set on all
-  // ranks or on none. With `copies`: see Departure.
+  std::string initial;    // path of a safetensors file with initial parameters
+  std::string trace;      // path of an output file in Chrome's trace format
+  bool digest = false;    // true: hash the parameters at the end (TrainResult::digests)
+  bool profile = false;   // true: profile this rank's steps (TrainResult::profile)
+  std::string straggler;  // slowdowns of ranks (stragglers.h)
+  // Called at the end of each step, when its gradients are computed. Returns a signal's number once
+  // this rank is to stop, otherwise 0. All ranks then stop after that step, and save it. Must be
+  // set on all ranks or on none. With `copies`: see Departure.
   std::function<int()> stop_requested;
-  // Copies of the ranks' state in memory (survival/), updated every `copy_every` steps; `kept` is
-  // the state that a continued run starts from.
+  // Copies of the ranks' state in memory (survival/), updated every `copy_every` steps. `kept` is
+  // the state from which a continued run starts.
   std::shared_ptr<MemoryCopies> copies;
   uint64_t copy_every = 1;
   std::shared_ptr<KeptState> kept;
-  // All settings of the run, from which the options above are derived; part of its configuration,
-  // which checkpoints keep.
+  // The settings as given, from which the options above are derived; part of the run's
+  // configuration, which checkpoints contain.
   Json told = Json::object();
 };
 
-// Returns the last step of the stretch of steps without a flush that begins with `step`.
+// Returns the last step of the stretch of steps without a flush that begins with `step`, in a run
+// of `steps` steps.
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 
-// Returns null if gradients are summed uncompressed.
+// Creates the hook that compresses gradients. Returns null if gradients are summed uncompressed.
 std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
                                              const Layout& layout);
-// Throws Error(invalid_argument) if ranks with data of their own would sum gradients.
+// Throws Error(invalid_argument) if ranks that have different data would sum gradients.
 void check_clients(const TrainOptions& options);
-// Adds what a replica must know of the steps that it will take.
+// Returns the options with what a replica must know about the steps that it will take.
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed);
 
 }  // namespace tutti::training

@@ -42,7 +42,7 @@ std::vector<MicroBatch> views(const StepFeed& feed) {
   return views;
 }
 
-// True for a language model's data.
+// Returns true for a language model's data.
 bool has_tokens(const DataSet& data) {
   Batch batch;
   data.add(0, 0, batch);
@@ -90,7 +90,7 @@ class Trainer::Loop {
     if (options.profile) replica_.profile(profiler_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
     const RunOrigin::Begun begun = origin_.load(replica_, model, feed_.steps());
-    resumed_at_ = done_ = told_ = begun.done;
+    resumed_at_ = done_ = reported_ = begun.done;
     go_on_from(begun.state);
     options_.kept.reset();
     if (!options.checkpoint.empty()) saver_.emplace(replica_, model, saver_options());
@@ -110,7 +110,7 @@ class Trainer::Loop {
   TrainResult finish();
 
   uint64_t steps() const { return feed_.steps(); }
-  uint64_t step() const { return told_; }
+  uint64_t step() const { return reported_; }
   int saves() const { return saver_ ? saver_->saves() : 0; }
   Replica& replica() { return replica_; }
 
@@ -152,25 +152,27 @@ class Trainer::Loop {
   StepProfiler profiler_;
   Replica replica_;
   bool of_tokens_;
-  std::optional<RunSaver> saver_;  // if there is a directory
+  std::optional<RunSaver> saver_;  // set if there is a directory
 
   std::unique_ptr<Loader<StepFeed>> feeds_;
-  std::optional<StepFeed> next_;  // fetched ahead
-  StepFeed part_;                 // another rank's part, the last one that was fetched
+  std::optional<StepFeed> next_;  // the next step's samples, which were fetched ahead
+  StepFeed part_;                 // the part of another rank that was fetched last
   std::vector<MicroBatch> part_views_;
   std::exception_ptr why_not_next_;
   uint64_t resumed_at_ = 0;
-  uint64_t done_ = 0;             // steps computed, up to the last flush
-  uint64_t told_ = 0;             // steps reported
-  std::optional<uint64_t> kept_;  // the last step whose state is in memory
+  uint64_t done_ = 0;             // number of steps computed, up to the last flush
+  uint64_t reported_ = 0;         // number of steps reported
+  std::optional<uint64_t> kept_;  // the last step whose state was copied to memory
   int stopped_by_ = 0;
-  std::optional<Clock::time_point> asked_;  // when the first request to stop this rank was seen
+  // time at which the first request to stop this rank was seen
+  std::optional<Clock::time_point> asked_;
   bool finished_ = false;
-  std::vector<StepResult> results_;                // of the stretch that ends with step done_
-  StepReport report_;                              // of the last reported step
-  std::vector<std::chrono::nanoseconds> elapsed_;  // at the end of each of these steps
+  std::vector<StepResult> results_;  // results of the stretch that ends with step done_
+  StepReport report_;                // report of the last reported step
+  std::vector<std::chrono::nanoseconds> elapsed_;  // time at the end of each of these steps
   NoiseScale noise_scale_;
-  uint64_t samples_ = 0;  // since training started here, like the times
+  // number since training started in this process; times are counted likewise
+  uint64_t samples_ = 0;
   std::chrono::nanoseconds waited_{0};
   std::chrono::nanoseconds waited_for_data_{0};
 };
@@ -188,9 +190,9 @@ void Trainer::Loop::save() {
     throw Error(ErrorCode::invalid_argument, "the run has no checkpoint directory",
                 {.remedy = "add --checkpoint DIR"});
   }
-  if (told_ != done_) {
+  if (reported_ != done_) {
     throw Error(ErrorCode::invalid_argument,
-                cat("step ", told_,
+                cat("step ", reported_,
                     " cannot be saved, because the pipeline is not flushed until step ", done_),
                 {.remedy = "save after that step, or use --checkpoint-every"});
   }
@@ -206,7 +208,7 @@ RunSaverOptions Trainer::Loop::saver_options() {
           .saved = done_};
 }
 
-// State that the trainer itself needs to continue.
+// Returns the state that the trainer needs to continue.
 Json Trainer::Loop::state() const {
   const NoiseScale::Averages noise = noise_scale_.averages();
   return {{"samples", std::min(done_ * options_.batch, options_.samples)},
@@ -216,7 +218,8 @@ Json Trainer::Loop::state() const {
           {kNoise, {noise.gradient_square, noise.noise, noise.weight}}};
 }
 
-// A run that was extended has another schedule: warns of a jump of the learning rate.
+// Warns of a jump of the learning rate, which a run has that was extended and so has another
+// schedule.
 void Trainer::Loop::tell_of_jump(double last_rate) const {
   const auto step = static_cast<int64_t>(done_);
   if (last_rate <= 0 || world_.rank() != 0 || done_ == feed_.steps()) return;
@@ -234,7 +237,7 @@ void Trainer::Loop::go_on_from(const Json& state) {
   noise_scale_.go_on_from({noise.at(0), noise.at(1), noise.at(2)});
 }
 
-// Also called at the start: from then on a death does not end the run.
+// Copies the state to memory. Also called at the start: from then on a death does not end the run.
 void Trainer::Loop::keep_in_memory(uint64_t every) {
   if (!options_.copies || (kept_ && done_ < *kept_ + every)) return;
   const TraceSpan span(tracing(), "copies in memory", TraceCategory::step);
@@ -245,7 +248,7 @@ void Trainer::Loop::keep_in_memory(uint64_t every) {
   kept_ = done_;
 }
 
-// Includes the loss of that step, if known.
+// Saves the last step, with its loss, if known.
 void Trainer::Loop::save_done(const Evaluation* validation) {
   const TraceSpan span(tracing(), "checkpoint", TraceCategory::step);
   Json state = this->state();
@@ -270,7 +273,8 @@ StepFeed Trainer::Loop::take_feed() {
   return next_feed().value();
 }
 
-// An error of the next step must not fail this one: it is kept until that step.
+// Fetches the next step's samples. An error of the next step must not fail this one, so it is kept
+// until then.
 void Trainer::Loop::look_ahead() {
   try {
     next_ = next_feed();
@@ -323,7 +327,7 @@ Trainer::Loop::StepsDone Trainer::Loop::profile_steps(uint64_t first, uint64_t l
 // Returns the stop request of any rank, equal on all ranks, so that they stop after the same step.
 int Trainer::Loop::agreed_stop(uint64_t step) {
   if (!options_.stop_requested) return 0;
-  // StepResult::signs tells that no rank was asked when its gradients were computed.
+  // StepResult::signs shows that no rank was asked to stop when its gradients were computed.
   if (world_.size() > 1 && !results_.empty() && results_.back().signs == 0) return 0;
   const auto largest = [&](int value) {
     return replica_.largest_on_any_rank(value, static_cast<int64_t>(step));
@@ -334,20 +338,20 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
   const bool all = largest(own == 0 ? 1 : 0) == 0;
   if (all) return any;
   if (own != 0 && !asked_) asked_ = Clock::now();
-  // Waits in case the other ranks are about to be asked, too.
+  // Waits for a while in case the other ranks are about to be asked, too.
   const bool leaves = own != 0 && Clock::now() - *asked_ >= kTimeToAskAll;
   const int leaver = largest(leaves ? world_.rank() + 1 : 0) - 1;
   if (leaver < 0) return 0;
   depart(cat(world_.describe(leaver), " leaves after signal ", any), leaves ? own : 0);
 }
 
-// No rank throws before every rank has arrived: an abort by the first one would interrupt others
-// elsewhere.
+// Throws a Departure. No rank throws before every rank has arrived, because an abort by the first
+// one would interrupt the others elsewhere.
 void Trainer::Loop::depart(const std::string& why, int signal) {
   keep_in_memory(1);
   try {
     world_.barrier();
-  } catch (const Error&) {  // a rank has died; all had arrived
+  } catch (const Error&) {  // a rank has died; all others have arrived
   }
   throw Departure(why, signal);
 }
@@ -417,7 +421,7 @@ void Trainer::Loop::run_to_flush() {
 }
 
 std::optional<StepReport> Trainer::Loop::next() {
-  if (told_ == done_) {
+  if (reported_ == done_) {
     if (saver_) saver_->poll();
     if (due(options_.checkpoint_every, done_) && saver_->saved() < done_) save_done();
     if (done_ == feed_.steps()) return std::nullopt;
@@ -427,14 +431,14 @@ std::optional<StepReport> Trainer::Loop::next() {
     keep_in_memory(options_.copy_every);
     run_to_flush();
   }
-  const size_t index = results_.size() - (done_ - told_);
+  const size_t index = results_.size() - (done_ - reported_);
   report_.result = results_[index];
   report_.elapsed = elapsed_[index];
-  report_.step = ++told_;
-  report_.learning_rate = options_.schedule.at(static_cast<int64_t>(told_));
-  report_.epochs = feed_.epochs(told_);
+  report_.step = ++reported_;
+  report_.learning_rate = options_.schedule.at(static_cast<int64_t>(reported_));
+  report_.epochs = feed_.epochs(reported_);
   report_.validation.reset();
-  if (due(options_.validate_every, told_)) {
+  if (due(options_.validate_every, reported_)) {
     report_.validation = validate();
     save_if_best(*report_.validation);
   }

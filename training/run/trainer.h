@@ -19,14 +19,14 @@
 
 namespace tutti::training {
 
-// In a run that survives deaths, some ranks have been asked to stop for a second and others have
-// not: those ranks leave, and the others continue without them. Thrown on all ranks after the same
-// step, whose state they have in memory.
+// Thrown in a run that survives deaths when some ranks, but not all, have been asked to stop for at
+// least a second: those ranks leave, and the others continue without them. Thrown on all ranks
+// after the same step, whose state they have in memory.
 class Departure : public Error {
  public:
   Departure(const std::string& what, int signal)
       : Error(ErrorCode::aborted, what), signal_(signal) {}
-  // The signal that asked this rank to leave; 0: this rank stays.
+  // Returns the signal that asked this rank to leave; 0: this rank stays.
   int signal() const { return signal_; }
 
  private:
@@ -34,49 +34,50 @@ class Departure : public Error {
 };
 
 struct StepReport {
-  uint64_t step = 0;  // from 1
+  uint64_t step = 0;  // number of the step, from 1
   uint64_t steps = 0;
   StepResult result;
   double learning_rate = 0;
-  // Over all ranks: since training started in this process, and in this step (or since the flush
-  // before it).
+  // Samples per second over all ranks: since training started in this process, and in this step (or
+  // since the flush before it).
   double samples_per_second = 0;
   double step_samples_per_second = 0;
   double processor_seconds = 0;  // CPU time of this rank's threads in this step
-  double flops_per_second = 0;   // of the model, over all ranks
-  double waiting_share = 0;      // fraction of this rank's time spent waiting for communication
-  double bytes_sent = 0;         // by this rank in this step
+  double flops_per_second = 0;  // floating-point operations of the model per second, over all ranks
+  double waiting_share = 0;     // fraction of this rank's time spent waiting for communication
+  double bytes_sent = 0;        // bytes that this rank sent in this step
   std::array<double, kAxes> bytes_by_axis = {};
-  std::vector<double> epochs;  // of each data set
-  // In samples, smoothed over the steps so far (optimizers/noise_scale.h). NaN for steps of one
-  // micro-batch, in pipelines, and while the noise exceeds the gradient.
+  std::vector<double> epochs;  // number of epochs of each data set
+  // Gradient noise scale in samples, smoothed over the steps so far (optimizers/noise_scale.h). NaN
+  // for steps of one micro-batch, in pipelines, and while the noise exceeds the gradient.
   double noise_scale = std::numeric_limits<double>::quiet_NaN();
   std::optional<Evaluation> validation;
   MemoryReport memory;
-  // Since training started in this process, without validation and checkpoints.
+  // Time since training started in this process, without validation and checkpoints.
   std::chrono::nanoseconds elapsed{0};
 };
 
 struct TrainResult {
-  Evaluation validation;  // after the last step; otherwise empty
+  Evaluation validation;  // set after the last step; otherwise empty
   double samples_per_second = 0;
   double waiting_share = 0;
-  std::vector<RankReport> ranks;     // by rank
-  std::string digest;                // with servers: of the model's values (checkpoint/checksum.h)
-  std::vector<std::string> digests;  // if requested: of each rank's parameters
+  std::vector<RankReport> ranks;  // by rank: its report
+  std::string digest;  // with servers: digest of the model's values (checkpoint/checksum.h)
+  std::vector<std::string> digests;  // if requested: digests of each rank's parameters
   MemoryReport memory;
-  // Resident memory of this rank's process, libraries included (process_memory.h).
+  // Resident memory of this rank's process in bytes, including libraries (process_memory.h).
   int64_t process_bytes = 0;
   PipelineReport pipeline;
-  std::optional<StepProfile> profile;  // if TrainOptions::profile
-  std::vector<FactorTraffic> factors;  // weights of this rank's stage: Replica::factors()
-  uint64_t resumed_at = 0;             // the loaded step; 0: none
-  uint64_t step = 0;                   // the last step that was done
-  std::vector<double> epochs;          // of each data set, over the whole run
-  int checkpoints = 0;                 // number saved in this process
-  double checkpoint_seconds = 0;       // time that checkpoints blocked training on this rank
-  std::string run;                     // identity of the run; empty without a checkpoint directory
-  int stopped_by = 0;                  // result of stop_requested()
+  std::optional<StepProfile> profile;  // set if TrainOptions::profile is
+  // traffic of the weights of this rank's stage: Replica::factors()
+  std::vector<FactorTraffic> factors;
+  uint64_t resumed_at = 0;        // the loaded step; 0: none
+  uint64_t step = 0;              // number of the last completed step
+  std::vector<double> epochs;     // number of epochs of each data set, over the whole run
+  int checkpoints = 0;            // number of checkpoints saved in this process
+  double checkpoint_seconds = 0;  // seconds for which checkpoints blocked training on this rank
+  std::string run;                // identity of the run; empty without a checkpoint directory
+  int stopped_by = 0;             // result of stop_requested()
 };
 
 // One run, on one rank, a step at a time. Collective: all ranks make the same calls with the same
@@ -84,33 +85,34 @@ struct TrainResult {
 class Trainer {
  public:
   // Initializes the model's parameters, or loads the resumed step. `model` and `data` must outlive
-  // it. Throws Error(mismatch) on all ranks if their data, models or options differ, and what
-  // Replica, RunDirectory, check_resumed() and checkpoints throw.
+  // the trainer. Throws Error(mismatch) on all ranks if their data, models or options differ, and
+  // what Replica, RunDirectory, check_resumed() and checkpoints throw.
   Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
           const TrainOptions& options);
-  // If the run was not finished, each rank writes its own trace, if it has one.
+  // If the run was not finished, writes this rank's own trace, if it has one.
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Runs the next step; returns nothing after the last step, and once the ranks were asked to stop.
-  // With a schedule without a flush per step, steps run in stretches up to a flush, and are
-  // reported one by one. On an exception each rank that has a trace writes its own.
+  // Runs the next step and returns its report. Returns nothing after the last step, and once the
+  // ranks were asked to stop. With a schedule without a flush per step, steps run in stretches up
+  // to a flush, and are then reported one by one. On an exception each rank that has a trace writes
+  // its own.
   std::optional<StepReport> next();
   // Evaluates the model on the held-out data.
   Evaluation validate();
   // Saves the last step that next() has reported, unless it is saved already. Throws
-  // Error(invalid_argument) without a directory, and between the flushes of a schedule that is not
-  // flushed at each step.
+  // Error(invalid_argument) without a directory, and between flushes if the schedule does not flush
+  // after each step.
   void save();
   // Ends the run: saves it if it has a directory, writes the trace and, after the last step,
   // validates.
   TrainResult finish();
 
-  // Number of steps of the run, and number done so far, earlier processes included.
+  // Return the number of steps of the run, and the number done so far, earlier processes included.
   uint64_t steps() const;
   uint64_t step() const;
-  int saves() const;  // checkpoints saved in this process
+  int saves() const;  // number of checkpoints saved in this process
   Replica& replica();
 
  private:
@@ -118,7 +120,7 @@ class Trainer {
   std::unique_ptr<Loop> loop_;
 };
 
-// Runs a whole training; `on_step` is called after each step.
+// Runs a whole training; calls `on_step` after each step.
 TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
                   const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step);

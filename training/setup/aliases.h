@@ -1,4 +1,4 @@
-// Aliases of training options: their names in Megatron and transformers.
+// Aliases of training options: the names that Megatron and transformers use.
 #pragma once
 
 #include "training/setup/command_line.h"

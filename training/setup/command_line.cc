@@ -22,8 +22,8 @@ namespace {
 
 constexpr int kWrongUsage = 2;
 
-// Suggested words of an option's value are stored as the name of a check that always passes, since
-// CLI11 has no other place for them.
+// Prefix of the name of a check that always passes. CLI11 has no place for the suggested values of
+// an option, so they are stored as the name of such a check.
 constexpr const char* kSuggested = "words:";
 
 std::vector<std::string> suggested(CLI::Option& option) {
@@ -33,12 +33,12 @@ std::vector<std::string> suggested(CLI::Option& option) {
     std::vector<std::string> words = split(name.substr(std::strlen(kSuggested)), ',');
     std::erase(words, "");
     return words;
-  } catch (const CLI::OptionNotFound&) {  // no such check
+  } catch (const CLI::OptionNotFound&) {  // there is no such check
     return {};
   }
 }
 
-// Returns why a number is out of range, or "".
+// Returns the reason why a number is out of range, or "".
 std::string out_of_range(const Option::Range& range, const std::string& word) {
   double number = 0;
   const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), number);
@@ -52,7 +52,8 @@ std::string out_of_range(const Option::Range& range, const std::string& word) {
              printable(word, 40));
 }
 
-// Throws CLI::ConversionError, as for words that are not numbers.
+// Parses a number. Throws CLI::ConversionError for a number out of range, as for words that are not
+// numbers.
 template <typename Number>
 bool read(const std::string& word, Number& number) {
   const auto read = parse_number<Number>(word);
@@ -136,7 +137,7 @@ Option add_list(CLI::App& app, const std::string& names, std::vector<T>& values,
         for (const T& value : values) text += cat(text.empty() ? "[" : ",", shown(value));
         return text.empty() ? text : text + "]";
       });
-  option->expected(CLI::detail::expected_max_vector_size);  // one or more
+  option->expected(CLI::detail::expected_max_vector_size);  // one or more values
   return declared<T>(option);
 }
 
@@ -255,7 +256,7 @@ Option Command::add_words(const std::string& names, Take take, const std::string
       meaning);
   *name = option->get_name();
   option->trigger_on_parse();
-  if (list) option->expected(CLI::detail::expected_max_vector_size);  // one or more
+  if (list) option->expected(CLI::detail::expected_max_vector_size);  // one or more values
   return Option(option, nullptr);
 }
 
@@ -270,7 +271,7 @@ Option Command::add_switch(const std::string& names, std::function<void(bool)> t
     try {
       static_cast<void>(CLI::detail::to_flag_value(word));
       return "";
-    } catch (const std::exception&) {  // from std::stoll: not a number, or beyond 64 bits
+    } catch (const std::exception&) {  // std::stoll threw: not a number, or beyond 64 bits
       return cat('"', word, "\" is neither true nor false");
     }
   });
@@ -335,7 +336,7 @@ int CommandLine::complain(const std::string& problem) const {
 
 // Describes the fault of the words read last; `error` is CLI11's message.
 std::string CommandLine::problem(const std::string& error) const {
-  // An unknown word is a better explanation than a missing one.
+  // An unknown word explains the fault better than a missing one.
   std::vector<std::string> unknown = app_->remaining(true);
   std::erase(unknown, "--");
   if (unknown.empty()) return error;
@@ -374,13 +375,13 @@ std::vector<std::string> CommandLine::without_aliases(const std::vector<std::str
   const CLI::App* const command = words.empty() ? nullptr : command_named(words[0]);
   if (command == nullptr) return words;
   std::vector<std::string> read = {words[0]};
-  std::vector<std::string> after_value;  // remaining words of an alias
+  std::vector<std::string> after_value;  // remaining words of an alias, which follow its value
   bool value_follows = false;
   size_t at = 1;
   for (; at < words.size() && words[at] != "--"; ++at) {
     const std::string& word = words[at];
     if (!word.starts_with("-")) {
-      // A program that is started here has its own options.
+      // The words after this one are options of the program that the command starts.
       if (command->get_positionals_at_end() && !value_follows) break;
       read.push_back(word);
       read.insert(read.end(), after_value.begin(), after_value.end());
@@ -404,7 +405,7 @@ std::vector<std::string> CommandLine::without_aliases(const std::vector<std::str
   return read;
 }
 
-// The known values of an option, or of the next positional argument.
+// Returns the known values of an option, or of the next positional argument.
 std::vector<std::string> CommandLine::values_after(const std::vector<std::string>& words) const {
   CLI::App* const command = command_named(words.front());
   const std::string option = words.back();
@@ -430,7 +431,8 @@ std::vector<std::string> CommandLine::completions(const std::vector<std::string>
   } else if (std::ranges::find(before, "--") != before.end()) {
     return {};
   } else if (const CLI::App* const command = command_named(before[0]); command != nullptr) {
-    if (const size_t end = typed.find('='); end != std::string::npos) {  // zsh's: --op=su
+    // zsh passes --op=su as one word
+    if (const size_t end = typed.find('='); end != std::string::npos) {
       before.push_back(typed.substr(0, end));
       for (const std::string& value : values_after(before)) {
         all.push_back(typed.substr(0, end + 1) + value);
@@ -450,7 +452,7 @@ std::vector<std::string> CommandLine::completions(const std::vector<std::string>
 
 void CommandLine::read(const std::vector<std::string>& words) {
   std::vector<std::string> own = without_aliases(words);
-  std::ranges::reverse(own);  // CLI11 expects them reversed
+  std::ranges::reverse(own);  // CLI11 expects reversed words
   app_->parse(std::move(own));
 }
 
@@ -458,7 +460,7 @@ void CommandLine::parse(const std::vector<std::string>& words) {
   try {
     read(words);
   } catch (const CLI::ParseError& error) {
-    const bool asks = error.get_exit_code() == 0;  // --help and --version
+    const bool asks = error.get_exit_code() == 0;  // true for --help and --version
     throw UsageError(asks ? "--help and --version are only valid on the command line"
                           : problem(error.what()));
   }
@@ -473,7 +475,7 @@ int CommandLine::run(int argc, const char* const* argv, const Check& check) {
   } catch (const UsageError& error) {
     return complain(error.what());
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app_->exit(error);  // --help and --version
+    if (error.get_exit_code() == 0) return app_->exit(error);  // true for --help and --version
     return complain(problem(error.what()));
   }
   if (!chosen_) {

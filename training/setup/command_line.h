@@ -1,6 +1,6 @@
-// The command line: subcommands, their options and their help. If an option with one value is given
-// twice, the last one counts. command_line.cc is the only user of CLI11, whose header takes ten
-// seconds to compile.
+// Parses the command line: subcommands, their options and their help. If an option with one value
+// is given twice, the last one counts. command_line.cc is the only user of CLI11, whose header
+// takes ten seconds to compile.
 #pragma once
 
 #include <concepts>
@@ -21,7 +21,7 @@ class Option;
 
 namespace tutti {
 
-// Invalid words, or options that cannot be combined.
+// Error for invalid words, or options that cannot be combined.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -38,20 +38,22 @@ class Option {
       : option_(option), range_(std::move(range)) {}
 
   Option required() const;
-  Option type_name(const std::string& name) const;  // name of the value in the help
-  Option group(const std::string& name) const;      // heading in the help; empty: hidden
+  // Sets the placeholder of the value in the help.
+  Option type_name(const std::string& name) const;
+  // Sets the heading in the help; empty: the option is hidden.
+  Option group(const std::string& name) const;
   Option show_default() const;
-  // Limits of a number, or of each in a list. The default is from 0.
+  // Sets the limits of a number, or of each number in a list. The default lower limit is 0.
   Option between(double low, double high) const;
   Option at_least(double low) const;
   Option one_of(std::vector<std::string> words) const;
-  // Values that a shell completes; the option accepts others too.
+  // Sets values that a shell completes; the option accepts others too.
   Option suggest(const std::vector<std::string>& words) const;
   Option needs(const Option& other) const;
-  // For lists: "A,B" in one argument, or one value per occurrence of the option.
+  // For lists: accepts "A,B" in one argument, instead of one value per occurrence of the option.
   Option separated_by_commas() const;
   Option one_each_time() const;
-  // The option may be given without a value, and then has this one.
+  // Allows the option without a value; it then has the value `value`.
   Option or_alone(const std::string& value) const;
 
  private:
@@ -62,13 +64,13 @@ class Option {
 // A subcommand.
 class Command {
  public:
-  // Returns the exit code, or throws.
+  // Function that runs the command. Returns the exit code, or throws.
   using Action = std::function<int()>;
 
   Command(CLI::App* app, Action* chosen) : app_(app), chosen_(chosen) {}
 
-  // `names`: "--ranks,-n", or "file" for a positional argument. `value` has the default, and must
-  // outlive the command.
+  // Adds an option or a positional argument. `names`: "--ranks,-n", or "file" for a positional
+  // argument. `value` has the default, and must outlive the command.
   Option add_option(const std::string& names, std::string& value, const std::string& meaning = {});
   Option add_option(const std::string& names, int& value, const std::string& meaning);
   Option add_option(const std::string& names, int64_t& value, const std::string& meaning);
@@ -86,25 +88,25 @@ class Command {
                     const std::string& meaning);
   Option add_option(const std::string& names, std::vector<double>& value,
                     const std::string& meaning);
-  // An option whose words are passed to `take` at each occurrence, in the order of the command
-  // line: one word, or several for a list. An Error that it throws is reported with the option's
-  // name.
+  // Function that gets the words of an option at each occurrence, in the order of the command line:
+  // one word, or several for a list. An Error that it throws is reported with the option's name.
   using Take = std::function<void(const std::vector<std::string>& words)>;
   Option add_words(const std::string& names, Take take, const std::string& meaning, bool list);
-  // Likewise for an option without a value: "--name" is true, "--name=false" false.
+  // Adds an option without a value: `take` gets true for "--name" and false for "--name=false".
   Option add_switch(const std::string& names, std::function<void(bool)> take,
                     const std::string& meaning);
-  // "!--name" sets `value` to false.
+  // Adds an option without a value that sets `value` to true; "!--name" sets it to false.
   Option add_flag(const std::string& names, bool& value, const std::string& meaning = {});
 
   void footer(const std::string& text);
   void hide();
-  // All words after the first positional ones belong to these: `tutti run program --flag`.
+  // Makes all words after the first positional one belong to the positional arguments: `tutti run
+  // program --flag`.
   void positionals_at_end();
   // Sets the action of the command.
   void runs(Action action);
 
-  // Number of occurrences of an option.
+  // Returns the number of occurrences of an option.
   size_t count(const std::string& name) const;
   std::vector<std::string> option_names() const;
 
@@ -121,32 +123,32 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   Command add(const std::string& name, const std::string& what);
-  // Reads the option `other` as the words `own`, in each command that has the option own[0] and
-  // none named `other`. Its value comes after own[0]: {"--load", {"--checkpoint", "--resume"}}
+  // Makes `other` an alias of the words `own`, in each command that has the option own[0] and none
+  // named `other`. The alias's value comes after own[0]: {"--load", {"--checkpoint", "--resume"}}
   // reads "--load DIR" as "--checkpoint DIR --resume". Underscores in options need no alias:
   // --micro_batch is read as --micro-batch.
   void add_alias(const std::string& other, std::vector<std::string> own);
-  // Parses the words and runs the command; returns the exit code. A UsageError is reported with a
-  // reference to the help; the code is then 2. `check` gets the words before they are parsed, and
-  // may throw UsageError.
+  // Parses the words, runs the command, and returns its exit code. Reports a UsageError with a
+  // reference to the help, and returns 2. `check` gets the words before they are parsed, and may
+  // throw UsageError.
   using Check = std::function<void(const std::vector<std::string>& words)>;
   int run(int argc, const char* const* argv, const Check& check = {});
   // Parses and runs these words, which follow a program's name. Throws UsageError.
   void parse(const std::vector<std::string>& words);
-  // Commands, options or values that begin with the last of these words, which may be empty. Empty
-  // if any word is allowed, such as a file name.
+  // Returns the commands, options or values that begin with the last of these words, which may be
+  // empty. Returns nothing if any word is allowed, such as a file name.
   std::vector<std::string> completions(const std::vector<std::string>& words) const;
 
  private:
   std::string problem(const std::string& error) const;
-  CLI::App* command_named(const std::string& word) const;  // null if unknown
+  CLI::App* command_named(const std::string& word) const;  // returns null if unknown
   std::vector<std::string> values_after(const std::vector<std::string>& words) const;
   int complain(const std::string& problem) const;
-  // " (did you mean --data?)" if an option or a command has a similar name.
+  // Returns " (did you mean --data?)" if an option or a command has a similar name, otherwise "".
   std::string suggestion(const std::string& word) const;
-  // The words with aliases replaced, excluding those of a program that a command starts.
+  // Returns the words with aliases replaced, except those of a program that a command starts.
   std::vector<std::string> without_aliases(const std::vector<std::string>& words) const;
-  // The words that the alias `word` stands for; empty if `command` has no such alias.
+  // Returns the words for which the alias `word` stands; empty if `command` has no such alias.
   std::vector<std::string> meaning_of(const std::string& word, const CLI::App& command) const;
   void read(const std::vector<std::string>& words);
 

@@ -15,7 +15,7 @@ namespace tutti::training {
 
 namespace {
 
-// Sets the model's image size and its minimum number of classes.
+// Sets the model's image size and its minimum number of classes to those of the data.
 template <typename Images>
 void match_images(Json& model, const Images& images, const std::string& path) {
   const auto match = [&](const char* name, int64_t size) {
@@ -32,7 +32,7 @@ void match_images(Json& model, const Images& images, const std::string& path) {
   model["classes"] = std::max(model.value("classes", int64_t{2}), images.classes());
 }
 
-// Rejects texts, which are read as bytes, for a model with a tokenizer.
+// Throws for texts, which are read as bytes, if the model has a tokenizer.
 void refuse_texts_of_tokens(const RunOptions& options) {
   const TrainOptions& training = options.training;
   const std::string resumed = options.resume.empty() ? "" : training.checkpoint;
@@ -42,7 +42,7 @@ void refuse_texts_of_tokens(const RunOptions& options) {
     try {
       tokenizer = tokenizer_of(open_model(path));
     } catch (const Error&) {
-      continue;  // there may be no run yet; a fault is reported when the run is resumed
+      continue;  // there may be no run yet; resuming reports a fault of the run
     }
     if (tokenizer.empty()) return;
     throw Error(ErrorCode::invalid_argument,
@@ -118,7 +118,7 @@ LoadedData load_data(RunOptions& options) {
   } else {
     for (const std::string& path : options.data) {
       TokenFile file(path);
-      // Shards of one data set share one validation file.
+      // The shards of one data set share one validation file.
       const bool is_given = !options.validation.empty();
       std::optional<TokenFile> validation;
       if (is_given && loaded.sets.empty()) validation.emplace(options.validation);

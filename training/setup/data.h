@@ -1,4 +1,4 @@
-// Loading of the data that options name.
+// Loads the data that options name.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace tutti::training {
 
 struct LoadedData {
   std::vector<std::unique_ptr<DataSet>> sets;
-  uint64_t text_bytes = 0;            // size of texts
+  uint64_t text_bytes = 0;            // number of bytes of texts
   std::vector<std::string> left_out;  // skipped files in directories of texts (data/text_files.h)
-  double bigram_entropy = 0;          // for a single text, in nats
+  double bigram_entropy = 0;          // entropy of a single text, in nats
 
   std::vector<const DataSet*> views() const;
-  uint64_t examples() const;  // for training
+  uint64_t examples() const;  // Returns the number of training examples.
 };
 
-// Throws Error for unreadable data and for invalid options. The data determine the size of the
-// vocabulary, unless an option does.
+// Loads the data. They determine the size of the vocabulary in `options`, unless an option does.
+// Throws Error for unreadable data and for invalid options.
 LoadedData load_data(RunOptions& options);
 
 }  // namespace tutti::training

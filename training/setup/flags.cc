@@ -16,7 +16,7 @@
 namespace tutti::training {
 namespace {
 
-// --- Known settings ---
+// Known settings.
 
 struct RunSchema {
   RunOptions options;
@@ -28,16 +28,17 @@ const Schema& run_schema() {
   return all.schema;
 }
 
-// Kinds of models, or of optimizers.
+// The kinds of models, or of optimizers.
 struct Registry {
   struct Kind {
     std::string name;
     std::string meaning;
     std::shared_ptr<const Schema> schema;
-    std::vector<std::pair<std::string, Json>> suits = {};  // by model, if they differ
+    // by model: its defaults, if models differ
+    std::vector<std::pair<std::string, Json>> suits = {};
   };
-  const char* object;  // "model"
-  const char* tag;     // "kind"
+  const char* object;  // such as "model"
+  const char* tag;     // such as "kind"
   const char* group;
   std::vector<Kind> kinds;
 
@@ -90,13 +91,13 @@ std::string joined(const std::vector<std::string>& words, const char* last) {
   return text;
 }
 
-// Empty if the field has no option.
+// Returns the option of a field; empty if it has none.
 std::string flag_of(const Field& field) {
   const std::vector<std::string> flags = split(field.traits().flags, ',');
   return flags.empty() ? "" : flags.front();
 }
 
-// --- Help texts ---
+// Help texts.
 
 std::string default_of(const Field& field) {
   const Json value = field.get();
@@ -118,8 +119,8 @@ std::string meaning_of(const Field& field) {
 
 constexpr size_t kLongRun = 4;
 
-// Returns names of kinds in the order in which the help lists all. A long run of neighbours is
-// shortened to "gpt2..switch".
+// Returns names of kinds in the order in which the help lists all. Shortens a long run of
+// neighbours to "gpt2..switch".
 std::string in_runs(const std::vector<std::string>& names, const std::vector<std::string>& all) {
   std::vector<std::string> runs;
   for (size_t first = 0; first < names.size();) {
@@ -138,12 +139,12 @@ std::string in_runs(const std::vector<std::string>& names, const std::vector<std
   return joined(runs, ", ");
 }
 
-// Returns the default; if it depends on the model: "0.01 (gpt2..switch 0.1)".
+// Returns the default or, if it depends on the model, "0.01 (gpt2..switch 0.1)".
 std::string default_of(const Registry::Kind& kind, const Field& field) {
   const std::string usual = plain(default_of(field));
   std::string first = usual;
   std::vector<std::string> all;
-  // A value, and the models that have it as default.
+  // Pairs of a value and the models whose default it is.
   std::vector<std::pair<std::string, std::vector<std::string>>> others;
   for (const auto& [model, suits] : kind.suits) {
     all.push_back(model);
@@ -161,8 +162,8 @@ std::string default_of(const Registry::Kind& kind, const Field& field) {
   return first + (text.empty() ? "" : text + ')');
 }
 
-// Each value with the kinds that have it: "mlp 1, gpt2..switch 4". A value of all `owners` is shown
-// without their names.
+// Returns each value with the kinds that have it: "mlp 1, gpt2..switch 4". Omits the kinds of a
+// value that all `owners` have.
 std::string in_words(const std::vector<std::pair<std::string, std::vector<std::string>>>& defaults,
                      const std::vector<std::string>& owners, const std::vector<std::string>& all) {
   if (defaults.size() == 1 && defaults[0].second == owners) return defaults[0].first;
@@ -178,10 +179,12 @@ std::string in_words(const std::vector<std::pair<std::string, std::vector<std::s
   return joined(told, ", ");
 }
 
-// "mlp: hidden layers; gpt2..switch: blocks (default: mlp 1, gpt2..switch 4)".
+// Returns the description: "mlp: hidden layers; gpt2..switch: blocks (default: mlp 1, gpt2..switch
+// 4)".
 std::string meaning_of(const Registry& registry, const std::string& key) {
   std::vector<std::pair<std::string, std::vector<std::string>>> meanings;
-  std::vector<std::pair<std::string, std::vector<std::string>>> defaults;  // a value, and its kinds
+  // pairs of a value and its kinds
+  std::vector<std::pair<std::string, std::vector<std::string>>> defaults;
   std::vector<std::string> all;
   for (const Registry::Kind& kind : registry.kinds) {
     all.push_back(kind.name);
@@ -222,7 +225,7 @@ const char* value_name_of(const Field& field) {
   }
 }
 
-// --- Effects of options ---
+// Effects of options.
 
 void say(Json& said, const std::string& key, const Field& field, Json value) {
   const Json* const before = find_member(said, key);
@@ -294,7 +297,7 @@ void add_kind_flags(Command command, Json& said, const Registry& registry) {
   }
 }
 
-// The setting with this dotted name, in any schema.
+// Returns the setting with this dotted name, from any schema.
 const Field* field_named(const std::string& key) {
   if (const Field* const field = run_schema().find(key)) return field;
   for (const Registry* registry : {&models(), &optimizers()}) {
@@ -395,7 +398,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
   const bool has_directory = !training.checkpoint.empty();
   const bool is_late = [&] {
     const std::string& schedule = training.replica.pipeline.schedule;
-    // Loss scaling is settled later: f16 has it.
+    // Loss scaling is settled later; f16 has it by default.
     const bool is_scaled = training.replica.storage.dtype == DType::f16;
     const SyncOptions& sync = training.replica.sync;
     if (sync.has_servers() || (sync.has_own_values() && !is_scaled)) return true;

@@ -1,4 +1,4 @@
-// Options of a command for the settings of a configuration.
+// Adds options to a command for the settings of a configuration.
 #pragma once
 
 #include <functional>
@@ -10,24 +10,25 @@
 
 namespace tutti::training {
 
-// Adds options whose values are stored in `said`, a partial configuration, in the order of the
-// command line: the last one counts, but lists given in several options are concatenated. `said`
+// Adds options that store their values in `said`, a partial configuration, in the order of the
+// command line. The last value counts, but lists given in several options are concatenated. `said`
 // must outlive the command.
 void add_flags(Command command, Json& said,
-               const std::function<bool(const std::string& key)>& wanted);  // of --lr and so on
-void add_model_flags(Command command, Json& said);                          // --model and its own
+               // for --lr and the other settings
+               const std::function<bool(const std::string& key)>& wanted);
+void add_model_flags(Command command, Json& said);  // for --model and the models' settings
 void add_optimizer_flags(Command command, Json& said);
-void add_set(Command command, Json& said);  // --set a.b=c
+void add_set(Command command, Json& said);  // for --set a.b=c
 
-// Throws Error(invalid_argument) with the nearest name if there is no setting with this dotted
-// name.
+// Throws Error(invalid_argument), suggesting the nearest name, if there is no setting with this
+// dotted name.
 void check_is_setting(const std::string& key);
-// Throws Error(invalid_argument), or UsageError for words, for a member of a model's or an
-// optimizer's configuration that exists only in another kind. `where`: the file; empty: words.
+// Throws for a member of a model's or an optimizer's configuration that exists only in another
+// kind: Error(invalid_argument) that names the file `where`, or UsageError if `where` is empty.
 void refuse_members_of_other_kinds(const Json& object, const std::string& where);
-// Throws UsageError for given settings that have no effect beside the others. For a file (`where`),
-// which may contain all settings, throws Error(invalid_argument) only for values other than the
-// default.
+// Throws UsageError for given settings that have no effect together with the others. For a file
+// (`where`), which may contain all settings, throws Error(invalid_argument) only for values other
+// than the default.
 void refuse_what_is_ignored(const Json& said, const RunOptions& options, const std::string& where);
 
 }  // namespace tutti::training

@@ -10,12 +10,13 @@ namespace tutti {
 namespace {
 
 constexpr size_t kWidth = 100;
-constexpr size_t kNameWidth = 30;  // CLI11's column of descriptions, which subcommands have as well
+// CLI11's width of the column of names, which subcommands have as well
+constexpr size_t kNameWidth = 30;
 
-// Lines of `text` behind an indentation of kNameWidth, of which the first lacks its indentation.
+// Wraps `text` to lines with an indentation of kNameWidth, except the first line.
 std::string wrapped(const std::string& text) {
   std::string all;
-  size_t length = 0;  // of the current line
+  size_t length = 0;  // length of the current line
   for (const std::string& word : split(text, ' ')) {
     if (length > 0 && length + 1 + word.size() > kWidth - kNameWidth) {
       all += '\n' + std::string(kNameWidth, ' ');
@@ -27,7 +28,7 @@ std::string wrapped(const std::string& text) {
   return all;
 }
 
-// CLI11 shows the default of a list in brackets.
+// Returns the default of an option, which CLI11 shows in brackets if it is a list.
 std::string default_of(const CLI::Option& option) {
   const bool needs_no_value = option.get_expected_min() == 0;
   std::string value = needs_no_value ? "" : option.get_default_str();
@@ -37,7 +38,7 @@ std::string default_of(const CLI::Option& option) {
 
 class HelpFormat : public CLI::Formatter {
  public:
-  // At least two spaces separate a name from a description on the same line.
+  // Formats an option. At least two spaces separate a name from a description on the same line.
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
     const std::string name =
         "  " + make_option_name(option, is_positional) + make_option_opts(option);

@@ -1,4 +1,4 @@
-// The layout of `--help`: descriptions wrap at 100 columns and end with the default.
+// Formats `--help`: descriptions wrap at 100 columns and end with the default.
 #pragma once
 
 #include <memory>

@@ -13,7 +13,7 @@
 namespace tutti::training {
 namespace {
 
-// Alternative settings: giving one replaces the other.
+// Pairs of alternative settings: giving one replaces the other.
 constexpr std::array<std::pair<const char*, const char*>, 4> kAlternatives = {
     {{"training.steps", "training.epochs"},
      {"training.batch", "training.micro_batches"},
@@ -67,7 +67,7 @@ Json read_configuration_file(const std::string& path) {
 
 Json merged(const Json& file, const Json& said) {
   Json all = Json::object();
-  put(all, file);  // nulls in the file are ignored
+  put(all, file);  // ignores nulls in the file
   drop_members_of_other_kinds(all, said, "model", "kind", model_kinds());
   drop_members_of_other_kinds(all, said, "optimizer", "name", optimizer_kinds());
   for (const auto& [one, other] : kAlternatives) {

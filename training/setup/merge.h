@@ -1,4 +1,4 @@
-// Merging of a configuration file with options.
+// Merges a configuration file with options.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace tutti::training {
 
-// Throws Error(invalid_argument) with the file, the line and the column.
+// Reads a file. Throws Error(invalid_argument) that names the file, the line and the column.
 Json read_configuration_file(const std::string& path);
 
-// Returns `file`, overridden by `said`. Null, in either, removes a setting; giving one of two
-// alternative settings (--epochs, --steps) removes the file's other one. If another kind of model
-// or optimizer is given, settings of the file's kind only are removed.
+// Returns `file`, overridden by `said`. A null in either removes a setting. Giving one of two
+// alternative settings (--epochs, --steps) removes the other one of the file. If another kind of
+// model or optimizer is given, settings that only the file's kind has are removed.
 Json merged(const Json& file, const Json& said);
 
 }  // namespace tutti::training

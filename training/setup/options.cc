@@ -17,7 +17,8 @@
 namespace tutti::training {
 namespace {
 
-constexpr double kMostOfAnything = 1e9;  // for steps and samples: their products fit into 64 bits
+// limit of steps and samples, whose products must fit into 64 bits
+constexpr double kMostOfAnything = 1e9;
 
 void describe_data(Schema& schema, RunOptions& options) {
   schema
@@ -175,7 +176,7 @@ std::string group_of(const std::string& key) {
   return "";
 }
 
-// An optimizer's members that do not belong to its schedule.
+// Returns an optimizer's members that do not belong to its schedule.
 Json own_members(const Json& optimizer, const Schema& schema) {
   Json own = Json::object();
   for (const auto& [name, value] : optimizer.items()) {
@@ -291,7 +292,7 @@ RunOptions options_of(const ToldOptions& told, const Json& base) {
   RunOptions options;
   Json file = base;
   if (!told.file.empty()) file = read_configuration_file(told.file);
-  RunOptions alone;  // errors of the file itself are reported as such
+  RunOptions alone;  // reads the file alone, so that its errors name it
   read_options(file, alone, told.file.empty() ? "the configuration" : told.file);
   options.given = merged(file, told.said);
   read_options(options.given, options);

@@ -1,4 +1,4 @@
-// Valid random samples for a model, for measurements.
+// Creates valid random samples for a model, for measurements.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tutti::training {
 
-// `model`: its complete configuration. Deterministic.
+// Returns the samples. `model`: its complete configuration. Equal arguments give equal samples.
 Batch random_batch(const Json& model, int64_t samples, int64_t targets_per_sample);
 
 }  // namespace tutti::training

@@ -115,7 +115,7 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
   Json all = Json::object();
   if (validation.targets > 0) {
     add_validation(all, validation);
-    // Each token of a text is a byte; the number of bytes of a token file is unknown.
+    // Each token of a text is a byte. The number of bytes of a token file is unknown.
     const bool of_bytes = data.text_bytes > 0;
     all[of_bytes ? "validation_bits_per_byte" : "validation_bits"] =
         validation.loss / std::numbers::ln2;

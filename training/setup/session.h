@@ -16,10 +16,11 @@ namespace tutti::training {
 
 class Session {
  public:
-  // Collective over `world`. Throws as settle() and Trainer do.
+  // Collective over `world`. Settles the options and creates the objects. Throws as settle() and
+  // Trainer do.
   Session(Communicator world, RunOptions options, std::shared_ptr<const LoadedData> data);
 
-  const RunOptions& options() const { return options_; }  // settled
+  const RunOptions& options() const { return options_; }  // Returns the settled options.
   const LoadedData& data() const { return *data_; }
   const Communicator& world() const { return mesh_.world(); }
   Model& model() { return *model_; }
@@ -37,7 +38,7 @@ class Session {
 
 // Creates this rank's session. `words` are command-line options and override `configuration`.
 // Collective over `world`: every rank parses the options and loads the data. If that fails on one
-// rank, all ranks throw Error; the job itself can continue.
+// rank, all ranks throw Error, and the communicator remains usable.
 std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std::string>& words,
                                        const Json& configuration = Json::object());
 

@@ -24,7 +24,8 @@
 namespace tutti::training {
 namespace {
 
-constexpr uint64_t kValidationTargets = 65536;  // default of --validation-samples
+// number of targets from which the default of --validation-samples follows
+constexpr uint64_t kValidationTargets = 65536;
 
 void in_range(const char* option, double value, double least, double most) {
   if (value >= least && value <= most) return;
@@ -32,7 +33,7 @@ void in_range(const char* option, double value, double least, double most) {
               {.remedy = cat("use a number from ", least, " to ", most)});
 }
 
-// True if ranks wait for each other inside of each micro-batch.
+// Returns true if ranks wait for each other inside each micro-batch.
 bool synchronizes(const Json& model) { return model.value("sync_bn", false); }
 
 // Settles the run's size: steps, samples, micro-batches.
@@ -98,7 +99,7 @@ void settle_last_rate(RunOptions& options) {
   options.min_rate.reset();
 }
 
-// The second moment is frozen when the warm-up ends.
+// Freezes the second moment when the warm-up ends.
 void settle_one_bit_adam(RunOptions& options) {
   TrainOptions& training = options.training;
   const std::string name = training.optimizer.at("name");
@@ -143,7 +144,7 @@ void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flush
   const auto batch = static_cast<double>(training.batch);
   const double base = options.base_batch ? static_cast<double>(*options.base_batch) : batch;
   schedule.peak = scaled_rate(schedule.peak, batch, base, options.rate_scaling);
-  options.rate_scaling = BatchScaling::none;  // already applied
+  options.rate_scaling = BatchScaling::none;  // the rates above include it already
   if (training.optimizer.contains("weight_decay")) {
     training.optimizer["weight_decay"] = scaled_rate(
         training.optimizer["weight_decay"].get<double>(), batch, base, options.decay_scaling);
@@ -166,14 +167,14 @@ void check_is_pipeline_schedule(const std::string& schedule) {
                .remedy = cat("use --lr-schedule ", schedule)});
 }
 
-// Checks the pipeline before there are ranks.
+// Checks the pipeline before ranks exist.
 void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   ReplicaOptions& replica = options.training.replica;
   PipelineOptions& pipeline = replica.pipeline;
   const pipeline::ScheduleKind& kind = pipeline::schedule_named(pipeline.schedule);
   const int stages = options.mesh.pipeline;
   pipeline.schedule = kind.name;
-  // Two chunks per rank, if the model has enough units.
+  // The default is two chunks per rank, if the model has enough units.
   const bool has_two = kind.has_virtual_stages && std::ssize(model.units()) >= 2 * stages;
   if (!options.is_given("parallel.virtual")) pipeline.virtual_stages = has_two ? 2 : 1;
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
@@ -210,8 +211,8 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   }
   stragglers_in(options.training.straggler);  // throws for an invalid text
   const uint64_t samples = options.training.micro_batch * static_cast<uint64_t>(data_ranks);
-  // Without a flush: a single step has no delayed weights, and supports any number of
-  // micro-batches.
+  // Without a flush, plans two steps: a single one has no delayed weights, and supports any number
+  // of micro-batches.
   plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples),
                  plans.flushed() ? 1 : 2);
 }
@@ -247,7 +248,7 @@ void settle_start(RunOptions& options) {
   }
 }
 
-// Rejects options and models that tensor ranks do not support.
+// Throws for options and models that tensor ranks do not support.
 void check_tensor_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.tensor == 1) return;
   if (options.training.compression != Compression::none) {
@@ -265,7 +266,7 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
       {.where = "--tp", .remedy = "remove the option, or use gpt2, llama, perceptron or convnet"});
 }
 
-// Context ranks divide the tokens of a sample.
+// Throws for models whose samples context ranks cannot divide.
 void check_context_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.context == 1 || model.takes_parts_of_samples()) return;
   throw Error(ErrorCode::unsupported,
@@ -273,7 +274,7 @@ void check_context_ranks(const RunOptions& options, const Model& model) {
               {.where = "--cp", .remedy = "remove the option, or use gpt2 or llama"});
 }
 
-// A grid of ranks divides the pixels of each image.
+// Throws for models whose images a grid of ranks cannot divide.
 void check_spatial_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.spatial.ranks() == 1 || model.takes_tiles()) return;
   throw Error(ErrorCode::unsupported,
@@ -281,7 +282,7 @@ void check_spatial_ranks(const RunOptions& options, const Model& model) {
               {.where = "--spatial", .remedy = "remove the option, or use resnet or unet"});
 }
 
-// Expert-parallel ranks divide the experts of a mixture.
+// Throws for models whose experts expert-parallel ranks cannot divide.
 void check_expert_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.expert == 1) return;
   if (model.expert_load() == nullptr) {
@@ -301,13 +302,14 @@ void check_gemm_format(const RunOptions& options) {
   if (options.training.replica.runner.gemm_format == GemmFormat::none || is_decoder) return;
   throw Error(ErrorCode::unsupported,
               cat("products of a model ", kind_of(options.model).name,
-                  " are not computed in a narrow format"),
-              {.where = "--gemm-format", .remedy = "leave it out, or take gpt2, llama or its kin"});
+                  " cannot be computed in a narrow format"),
+              {.where = "--gemm-format",
+               .remedy = "remove the option, or use gpt2 or a model of the llama family"});
 }
 
-constexpr int64_t kSlices = 8;  // default: for 1, 2, 4 and 8 tensor ranks
+constexpr int64_t kSlices = 8;  // default, which 1, 2, 4 and 8 tensor ranks can divide
 
-// Slices are the leaves of a binary tree, of which each tensor rank has a branch.
+// Settles the slices, which are the leaves of a binary tree; each tensor rank has a branch of it.
 void settle_slices(RunOptions& options) {
   std::optional<int64_t>& slices = options.training.cut_slices;
   const int64_t ranks = options.mesh.tensor;
@@ -326,10 +328,10 @@ void settle_slices(RunOptions& options) {
                .remedy = cat("use ", fitting)});
 }
 
-// In deterministic mode context ranks compute as tensor ranks that share rows: tokens are divided
-// between layers and gathered inside them, and each rank has a branch of every sum's tree, whose
-// bits do not depend on the number of ranks. If the model cannot be cut so, they divide tokens
-// nevertheless.
+// In deterministic mode, makes context ranks compute as tensor ranks that share rows. Tokens are
+// divided between layers and gathered inside them, and each rank has a branch of every sum's tree,
+// whose bits do not depend on the number of ranks. If the model cannot be divided that way, context
+// ranks divide tokens nevertheless.
 void settle_context(RunOptions& options, int ranks) {
   if (options.mesh.context == 1 || !settings().get_bool("TUTTI_DETERMINISTIC")) return;
   if (takes_mix(options)) return;
@@ -352,7 +354,7 @@ void settle_context(RunOptions& options, int ranks) {
   options.sequence_parallel = true;
 }
 
-// Sums of several micro-batches are in f32 (ReplicaOptions::passes).
+// Returns the type of gradients. Sums of several micro-batches are in f32 (ReplicaOptions::passes).
 DType gradient_type(const TrainOptions& training, int data_ranks) {
   const auto up = [](uint64_t count, uint64_t parts) { return (count + parts - 1) / parts; };
   const uint64_t micro_batches = up(training.batch, training.micro_batch);

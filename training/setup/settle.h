@@ -1,4 +1,4 @@
-// Completion of options, once the number of ranks and the data are known.
+// Completes options, once the number of ranks and the data are known.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 namespace tutti::training {
 namespace {
 
-// Empty if the setting is missing.
+// Returns the text of a setting; empty if it is missing.
 std::string text_at(const Json& run, std::string_view key) {
   const Json* const value = find_member(run, key);
   return value != nullptr && value->is_string() ? value->get<std::string>() : "";
@@ -21,7 +21,7 @@ Json model_in_directory(const Json& run) {
   try {
     return open_model(directory).configuration;
   } catch (const Error&) {
-    return {};  // there may be no run yet; a damaged one is reported when it is resumed
+    return {};  // there may be no run yet; resuming reports a damaged one
   }
 }
 
@@ -29,7 +29,7 @@ Json model_in_directory(const Json& run) {
 
 Json stored_model(const Json& run) {
   const std::string initial = text_at(run, "checkpoint.initial");
-  // A resumed run has its initial parameters already, whose file may be gone.
+  // A resumed run has its parameters already, and the file of the initial ones may no longer exist.
   Json stored = model_in_directory(run);
   if (!stored.is_object() && !initial.empty()) stored = open_model(initial).configuration;
   const std::string kind = text_at(run, "model.kind");

@@ -1,4 +1,5 @@
-// The stored model that a run continues from, so that its configuration need not be repeated.
+// Finds the stored model from which a run continues, so that its configuration need not be
+// repeated.
 #pragma once
 
 #include "base/json.h"
@@ -6,8 +7,8 @@
 namespace tutti::training {
 
 // Returns the configuration of the model that checkpoint.initial of a run's configuration names, or
-// of the run that is resumed. Null if there is none, or if the configuration names another kind of
-// model. Throws Error if checkpoint.initial cannot be read.
+// of the run that is resumed. Returns null if there is none, or if the configuration names another
+// kind of model. Throws Error if checkpoint.initial cannot be read.
 Json stored_model(const Json& run);
 
 }  // namespace tutti::training

@@ -26,7 +26,7 @@
 namespace tutti::training {
 namespace {
 
-// True if this number of ranks can form the mesh, experts included.
+// Returns true if this number of ranks can form the mesh, including experts.
 bool is_mesh(const MeshShape& shape, int ranks) {
   try {
     mesh_place(shape, ranks);
@@ -38,12 +38,12 @@ bool is_mesh(const MeshShape& shape, int ranks) {
 
 using Clock = std::chrono::steady_clock;
 
-// Spares wait for as long as a run takes.
+// Timeout of spares, which wait for as long as a run takes.
 constexpr std::chrono::hours kForever{24 * 365 * 10};
-// Maximum number of consecutive agreements without a loss and without a new session.
+// Maximum number of consecutive agreements without a loss of ranks and without a new session.
 constexpr int kMostVainTries = 3;
 
-// True if the job may have lost a rank; false if the error is of the run itself.
+// Returns true if the job may have lost a rank, false if the error is of the run itself.
 bool may_be_a_death(const Error& error) {
   return error.code() == ErrorCode::rank_died || error.code() == ErrorCode::connection_lost ||
          error.code() == ErrorCode::aborted;
@@ -70,7 +70,8 @@ class SurvivingRun {
     std::optional<Error> death;
     for (;;) {
       try {
-        if (death && !goes_on_after(*death)) return result_.value();  // more ranks may die in it
+        // more ranks may die during the agreement
+        if (death && !goes_on_after(*death)) return result_.value();
         death.reset();
         result_.reset();
         result_ = session();
@@ -114,26 +115,26 @@ class SurvivingRun {
   const Conduct& conduct_;
   int first_size_;
   int own_number_;              // number of this rank in the first world
-  std::vector<uint64_t> here_;  // by that number: 1 if the rank is alive
+  std::vector<uint64_t> here_;  // by number in the first world: 1 if the rank is alive
   Continuation after_;          // reason for the next session
-  bool over_ = false;           // the run cannot continue, even if the error may be a death
-  bool settled_ = false;        // options_ are settled by the first session
+  bool over_ = false;           // true if the run cannot continue, even if the error may be a death
+  bool settled_ = false;        // true once the first session has settled options_
   bool goes_on_ = false;
   bool was_spare_ = false;
-  bool saved_ = false;         // the run has its own checkpoint
+  bool saved_ = false;         // true once the run has its own checkpoint
   int size_before_ = 0;        // number of ranks in the last session
-  int left_before_ = 0;        // number of survivors at the last agreement
-  int vain_tries_ = 0;         // agreements since then without a loss or a session
-  std::string happened_;       // for messages: why the last session ended
-  std::string going_on_;       // for messages: who continues, and from where
-  std::optional<int> result_;  // of the last session, once it has finished
-  uint64_t from_step_ = 0;     // step that the last session continued from; unknown to spares
-  std::optional<uint64_t> step_before_;  // step that the session before continued from
+  int left_before_ = 0;        // number of survivors in the last agreement
+  int vain_tries_ = 0;         // number of agreements since then without a loss or a session
+  std::string happened_;       // reason for the end of the last session, for messages
+  std::string going_on_;       // ranks that continue, and the step from which they do, for messages
+  std::optional<int> result_;  // result of the last session, once it has finished
+  uint64_t from_step_ = 0;     // step from which the last session continued; unknown to spares
+  std::optional<uint64_t> step_before_;  // step from which the session before the last continued
   Clock::time_point since_;
 };
 
-// The mesh for the current ranks: with its number of stages, or else fewer. Unused ranks are
-// spares.
+// Returns the mesh for the current ranks: with the requested number of stages, or else fewer.
+// Unused ranks are spares.
 SurvivingRun::Deal SurvivingRun::deal() const {
   const int ranks = survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
   if (ranks < options_.mesh.of_a_sample()) {
@@ -152,7 +153,7 @@ SurvivingRun::Deal SurvivingRun::deal() const {
     int& left = deal.options.mesh.data;
     while (left > 1 && !is_mesh(deal.options.mesh, left * stages * of_a_stage)) --left;
     deal.ranks = left * stages * of_a_stage;
-    // The cut applies to the original number of stages.
+    // The cut is valid only for the original number of stages.
     if (stages < options_.mesh.pipeline) deal.options.training.replica.pipeline.cut.clear();
     try {
       RunOptions tried = deal.options;
@@ -164,11 +165,12 @@ SurvivingRun::Deal SurvivingRun::deal() const {
   }
 }
 
-// Settles the options on all ranks, spares included: from now on only the members change.
+// Settles the options on all ranks, spares included. From then on only the members change.
 void SurvivingRun::keep_settled(const Deal& first) {
   RunOptions all = first.options;
   settle(all, first.ranks, data_->examples());
-  // Options of the run's start are not part of `told`, but the run may have to start again.
+  // Options of the run's start are not part of `told`, but the run may have to start again, so they
+  // are added.
   Json told = all.training.told;
   if (!options_.resume.empty()) set_member(told, "checkpoint.resume", options_.resume);
   RunOptions read = parse_run_options({}, told);
@@ -186,8 +188,8 @@ void SurvivingRun::keep_settled(const Deal& first) {
 }
 
 // Collective: all ranks receive the start's identity from rank 0, and record the current members.
-// If rank 0 dies before others have received it, nothing was written yet, and the next rank 0 may
-// draw another one.
+// If rank 0 dies before others have received it, nothing has been written yet, and the next rank 0
+// may draw another identity.
 void SurvivingRun::name_writer() {
   if (options_.training.checkpoint.empty()) return;
   std::vector<Writer>& writers = options_.training.writers.writers;
@@ -205,9 +207,10 @@ int SurvivingRun::session() {
   std::iota(members.begin(), members.end(), 0);
   was_spare_ = world_.rank() >= deal.ranks;
   if (was_spare_) {
-    if (options_.training.kept) options_.training.kept->fetch();  // it may have what others need
+    // this rank may have what others need
+    if (options_.training.kept) options_.training.kept->fetch();
     has_begun();
-    return 0;  // and waits until the others have finished
+    return 0;  // the caller then waits until the others have finished
   }
   Communicator active = deal.ranks == world_.size() ? world_ : world_.create(members);
   Session session(active, deal.options, data_);
@@ -233,7 +236,7 @@ void SurvivingRun::has_begun() {
   vain_tries_ = 0;
 }
 
-// shrink() handles deaths itself: what it throws is final.
+// shrink() handles deaths itself, so an error that it throws is final.
 Communicator SurvivingRun::survivors() {
   try {
     return world_.shrink();
@@ -242,13 +245,13 @@ Communicator SurvivingRun::survivors() {
   }
 }
 
-// Returns false if all survivors have finished already.
+// Returns false if all survivors have already finished.
 bool SurvivingRun::goes_on_after(const Error& error) {
   if (happened_.empty()) since_ = Clock::now();
   world_.abort(cat("the run is interrupted: ", error.what()));  // wakes spares as well
   Communicator left = survivors();
   require_losses(error, left);
-  // A spare does not know the others' progress: if all had finished, some survivor reports it.
+  // A spare does not know the others' progress. If all have finished, some survivor reports it.
   const bool through = result_ && !was_spare_;
   std::array<uint64_t, 3> of_all = {from_step_, through ? 1U : 0U, result_ ? 0U : 1U};
   left.all_reduce(std::span<uint64_t>(of_all), ReduceOp::max);
@@ -270,13 +273,14 @@ bool SurvivingRun::goes_on_after(const Error& error) {
   return true;
 }
 
-// An error that recurs at the same step without losses is not a death.
+// Throws if the error recurs at the same step without losses, because it is then not a death.
 void SurvivingRun::require_progress(const Error& error, const Communicator& left, uint64_t step) {
   if (goes_on_ && left.size() == world_.size() && step_before_ == step) end(error);
   step_before_ = step;
 }
 
-// Survivors may fail in their first common call, again and again.
+// Throws if agreements repeatedly find no losses: survivors may fail in their first common call
+// each time.
 void SurvivingRun::require_losses(const Error& error, const Communicator& left) {
   vain_tries_ = left.size() == left_before_ ? vain_tries_ + 1 : 0;
   left_before_ = left.size();
@@ -288,7 +292,7 @@ void SurvivingRun::end(const Error& error) {
   throw error;
 }
 
-// Spares do not know the others' progress.
+// Records losses on all ranks, because spares do not know the others' progress.
 void SurvivingRun::note_losses() {
   std::vector<uint64_t> told(here_.size() + 1);
   told[static_cast<size_t>(own_number_)] = 1;
@@ -310,7 +314,7 @@ void SurvivingRun::find_state(const Error& error) {
   going_on_ = cat(world_.size(), " of ", size_before_, " ranks continue");
   training.kept = found.state;
   const bool has_steps = go_on_from_directory(found.begun);
-  // Never continue from before a published step.
+  // The run must not continue from a state before a published step.
   if (training.kept && has_steps && directory_is_newer()) training.kept.reset();
   if (training.kept) {
     going_on_ +=
@@ -337,8 +341,8 @@ bool SurvivingRun::go_on_from_directory(bool begun) {
   world_.all_reduce(std::span<int32_t>(seen), ReduceOp::max);
   saved_ = seen[0] == 1;
   has_written = seen[2] == 1;
-  // No other job can have started a run in this directory: an existing step is its own, unless it
-  // is to be overwritten.
+  // No other job can have started a run in this directory, so an existing step is this run's,
+  // unless it is to be overwritten.
   if (seen[1] == 0 || (training.overwrite && !saved_)) return false;
   // A run that has not begun starts at the step that was requested, which may not be the newest.
   if (begun || options_.resume.empty()) options_.resume = kNewestStepOrNone;
@@ -346,7 +350,7 @@ bool SurvivingRun::go_on_from_directory(bool begun) {
   return true;
 }
 
-// Collective: true if the newest complete step there is later than the state in memory.
+// Collective. Returns true if the newest complete step there is later than the state in memory.
 bool SurvivingRun::directory_is_newer() {
   const TrainOptions& training = options_.training;
   std::array<int32_t, 1> newer = {0};
@@ -358,7 +362,8 @@ bool SurvivingRun::directory_is_newer() {
         const ChosenStep newest = choose_step(training.checkpoint, std::nullopt);
         newer[0] = newest.checkpoint.manifest().step > kept ? 1 : 0;
       }
-    } catch (const Error& error) {  // the other ranks wait, and the state in memory is valid
+      // the step is skipped: the other ranks wait, and the state in memory is valid
+    } catch (const Error& error) {
       log(LogLevel::warning,
           cat("continuing from memory, since no newer checkpoint can be read: ", error.what()));
     }

@@ -1,12 +1,12 @@
-// A run that survives the death of ranks: the survivors continue from the state in their memory, or
-// else from the last checkpoint.
+// Runs a training that survives the death of ranks: the survivors continue from the state in their
+// memory or, if that is incomplete, from the last checkpoint.
 //
 //   ranks 0 1 2 3    steps ... 56 57 5-      rank 2 dies in step 58
 //   ranks 0 1   3                     58 59  the survivors agree on their members, restore rank 2's
 //                                            state from rank 3's copy of it, and repeat the step
 //
-// A step has the same samples for any number of ranks, so that none is lost or repeated, and batch
-// and learning rate are unchanged: the losses are those of a run without deaths, up to rounding.
+// A step has the same samples for any number of ranks, so no sample is lost or repeated, and batch
+// and learning rate do not change. The losses are those of a run without deaths, up to rounding.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +21,27 @@
 namespace tutti::training {
 
 struct SurvivalOptions {
-  int ranks = 0;            // that train; the others are spares, which replace dead ranks. 0: all
-  int min_ranks = 1;        // the run ends with fewer
-  uint64_t copy_every = 1;  // in steps
-  int copies = 2;           // of each rank's part of the state: see MemoryCopies
+  // number of ranks that train; the others are spares, which replace dead ranks. 0: all
+  int ranks = 0;
+  int min_ranks = 1;        // the run ends if fewer ranks survive
+  uint64_t copy_every = 1;  // steps between two copies of the state
+  int copies = 2;           // number of copies of each rank's part of the state: see MemoryCopies
 };
 
-// The deaths after which a run continues.
+// The deaths after which a session continues the run.
 struct Continuation {
-  std::vector<int> lost_ranks;  // ranks in the job lost since the last session, ascending
-  uint64_t last_step = 0;       // last step done before they were lost
+  std::vector<int> lost_ranks;  // ranks in the job that were lost since the last session, ascending
+  uint64_t last_step = 0;       // last step that was completed before they were lost
 };
 
-// The work of each training rank in its session. `after`: null in the run's first session.
+// Function that each training rank runs with its session. `after`: null in the run's first session.
 using Conduct = std::function<int(Session& session, const Continuation* after)>;
 
-// Collective over `world`. A rank that is asked to stop while others are not
-// (TrainOptions::stop_requested) leaves, and returns 128 + the signal's number; the others
-// continue. Returns the result of the last session's conduct, or 0 on a spare that was never
-// needed. Throws errors other than deaths, and Error(rank_died) if too few ranks are left, or no
-// state to continue from.
+// Collective over `world`. Runs sessions until the run ends. A rank that is asked to stop while
+// others are not (TrainOptions::stop_requested) leaves, and returns 128 + the signal's number; the
+// others continue. Returns the result of the last session's `conduct`, or 0 on a spare that was
+// never needed. Throws errors other than deaths, and Error(rank_died) if too few ranks survive, or
+// there is no state from which to continue.
 int run_with_survivors(Communicator world, RunOptions options, LoadedData data,
                        const SurvivalOptions& survival, const Conduct& conduct);
 

@@ -12,7 +12,7 @@ namespace tutti::training {
 
 int share_of_processors(Communicator& world) {
   const std::string host = host_name() + '\n';
-  std::vector<std::string> beside;  // processors that ranks of this host may run on
+  std::vector<std::string> beside;  // sets of processors on which ranks of this host may run
   for (const std::string& text : texts_of_all(world, host + own_processors())) {
     if (text.starts_with(host)) beside.push_back(text.substr(host.size()));
   }

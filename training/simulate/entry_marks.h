@@ -1,4 +1,4 @@
-// Division of a schedule's entry into parts, so that messages can start while it computes.
+// Divides a schedule's entry into parts, so that messages can start while it computes.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@ namespace tutti::training {
 // Error(unsupported) for more than `most` buckets.
 std::vector<double> cut_into_buckets(double gradient_bytes, double bucket_bytes, int64_t most);
 
-// The end of a part of an entry.
+// The end of a part of an entry, at which messages can start.
 struct Mark {
-  double at = 1;  // as a fraction of the entry's time
+  double at = 1;  // position of the end, as a fraction of the entry's time
   bool completes_bucket = false;
-  bool sums = false;  // tensor ranks sum activations
+  bool sums = false;  // true if tensor ranks sum activations there
 };
 
-// Ascending, the last one at 1: buckets are completed, and sums take place, at equal intervals.
+// Returns the marks of an entry in ascending order, the last one at 1. Buckets are completed, and
+// sums take place, at equal intervals.
 std::vector<Mark> marks_of(const std::vector<double>& buckets, int sums);
 
 }  // namespace tutti::training

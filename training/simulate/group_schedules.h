@@ -1,4 +1,5 @@
-// Cache of collective schedules for groups of ranks: groups with equivalent locations share one.
+// Caches collective schedules for groups of ranks. Groups with equivalent locations share one
+// schedule.
 #pragma once
 
 #include <cstddef>

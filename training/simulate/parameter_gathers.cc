@@ -6,7 +6,7 @@ namespace tutti::training {
 
 std::vector<bool> waits_for_gather(std::span<const pipeline::Entry> row, int zero) {
   std::vector<bool> waits;
-  std::set<int> gathered;  // chunks gathered so far
+  std::set<int> gathered;  // chunks that have been gathered so far
   for (const pipeline::Entry& entry : row) {
     const bool is_forward = entry.kind == pipeline::Kind::forward;
     const bool is_first = is_forward && gathered.insert(entry.chunk).second;

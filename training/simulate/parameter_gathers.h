@@ -1,5 +1,5 @@
-// ZeRO (Rajbhandari et al., 2020): all-gathers of sharded parameters, and the entries of a rank's
-// row that wait for them.
+// Adds the all-gathers of sharded parameters in ZeRO (Rajbhandari et al., 2020), and determines
+// which entries of a rank's row wait for them.
 //
 //   stages 1 and 2   gather   F0  F1  B0  B1        once, before a chunk's first forward
 //   stage 3          g F0  g F1  g B0  g B1         before each forward and each backward: ranks
@@ -17,20 +17,21 @@
 
 namespace tutti::training {
 
-// True for entries of the row that wait. backward_weight needs no parameters.
+// Returns, for each entry of the row, true if it waits for a gather. backward_weight needs no
+// parameters.
 std::vector<bool> waits_for_gather(std::span<const pipeline::Entry> row, int zero);
 
 class ParameterGathers {
  public:
   using Step = JointSchedule::Step;
 
-  // Adds the gathers of a group of ranks with this row, one after the other.
+  // Adds the gathers of a group of ranks with this row to `joint`, one after the other.
   void add(JointSchedule& joint, const Schedule& all_gather, double bytes,
            std::span<const int32_t> members, int32_t alike, std::span<const pipeline::Entry> row,
            int zero);
   bool empty() const { return groups_.empty(); }
   void clear() { groups_.clear(); }
-  // Start and end, on a simulated member, of the gather that an entry waits for.
+  // Returns the start and end, on a simulated member, of the gather for which an entry waits.
   std::optional<std::pair<Step, Step>> of(size_t group, size_t entry, size_t member) const;
 
  private:

@@ -1,28 +1,30 @@
-// Time of a training step on a simulated network: pipelines and data parallelism in virtual time,
-// by the engine that simulates collectives (collectives/simulate).
+// Simulates the time of a training step on a network: pipelines and data parallelism in virtual
+// time, by the engine that simulates collectives (collectives/simulate).
 //
 //   stage 0, data 0   F0 F1 .. .. .. B0 .. B1b|B1a             ranks are placed as in
 //                       ╲  ╲         ╱     ╱  └─sum b─┴─sum a─   training/parallel/mesh.h:
 //   stage 1, data 0      F0 B0 F1 B1b|B1a                        tensor, then data, then stage
 //                                  └─sum b─┴─sum a─
 //
-// Each rank computes its row of the schedule's table, in order. A boundary is crossed by a message
-// to the rank with the same place in the data axis; messages between two ranks are sequential. A
-// chunk's gradients become ready, last layers first, evenly over the time of the last micro-batch's
-// backward (or backward_weight), and are divided into buckets: once one is complete, the ranks of
-// the stage begin to sum it, after the previous bucket, while they continue to compute. The step
-// ends when everything is done. All messages share the links.
+// Each rank computes its row of the schedule's table, in order. A tensor crosses a stage boundary
+// as a message to the rank with the same place in the data axis; messages between two ranks are
+// sequential. A chunk's gradients become ready, last layers first, evenly over the time of the last
+// micro-batch's backward (or backward_weight), and are divided into buckets. Once a bucket is
+// complete and the previous one is summed, the ranks of the stage begin to sum it while they
+// continue to compute. The step ends when all computation and messages are complete. All messages
+// share the links.
 //
 // Tensor ranks share the work of a stage: each block of layers is computed in two halves forward
-// and two backward, after each of which they sum their activations and wait for the sum (Shoeybi et
-// al.: Megatron-LM, 2019). A boundary is crossed in as many parts as there are tensor ranks.
+// and two backward. After each half they sum their activations and wait for the sum (Shoeybi et
+// al.: Megatron-LM, 2019). A tensor crosses a stage boundary in as many parts as there are tensor
+// ranks.
 //
 // With ZeRO the ranks of a stage reduce-scatter their buckets, and gather the parameters of a chunk
-// from their shards (parameter_gathers.h), overlapped with earlier computation; in stage 3 not
-// before the entry before the previous one has ended, so that at most two chunks are whole. The
-// optimizer runs after the last sum.
+// from their shards (parameter_gathers.h), overlapped with earlier computation. In stage 3 a gather
+// for an entry starts only when the entry two places before it has ended, so that at most two
+// chunks are whole. The optimizer runs after the last sum.
 //
-// Limits: it ignores copies in memory, and the processor time of sums. A bucket ends where its
+// Limits: copies in memory, and the processor time of sums, are ignored. A bucket ends where its
 // chunk ends.
 #pragma once
 
@@ -38,14 +40,14 @@
 
 namespace tutti::training {
 
-// Tensor parallelism: ranks that share a stage's work, and the algorithms of their collectives.
-// Algorithms that are not used may be null: with several ranks, all_gather and, depending on
-// `shares_rows`, one of the others are used.
+// Tensor parallelism: the ranks that share a stage's work, and the algorithms of their collectives.
+// With several ranks, all_gather and, depending on `shares_rows`, one of the other algorithms are
+// used; the rest may be null.
 struct TensorWork {
   int ranks = 1;
-  int blocks = 1;  // per chunk
-  // Between blocks each rank has its part of the rows: a sum is a reduce_scatter and an all_gather
-  // (Korthikanti et al., 2022); otherwise it is an all_reduce.
+  int blocks = 1;  // blocks of layers per chunk
+  // True: between blocks each rank has its part of the rows, so that a sum is a reduce_scatter and
+  // an all_gather (Korthikanti et al., 2022). False: a sum is an all_reduce.
   bool shares_rows = false;
   const Algorithm* all_reduce = nullptr;
   const Algorithm* reduce_scatter = nullptr;
@@ -59,48 +61,52 @@ struct ZeroWork {
 };
 
 struct StepWork {
-  // Computation times of a rank's part, in us; message times follow from bytes and network.
+  // Computation times of a rank's part, in us. Message times follow from bytes and network.
   pipeline::Costs costs;
-  double activation_bytes = 0;     // of a micro-batch between two chunks; its gradient has as many
-  double gradient_bytes = 0;       // of a rank's part of a chunk
+  // bytes of a micro-batch's activations between two chunks; their gradient has as many
+  double activation_bytes = 0;
+  double gradient_bytes = 0;       // bytes of gradients of a rank's part of a chunk
   double bucket_bytes = 25 << 20;  // the last bucket of a chunk may be smaller
-  double optimizer_us = 0;         // per rank
+  double optimizer_us = 0;         // time of the optimizer per rank
   TensorWork tensor;
   ZeroWork zero;
 };
 
-// Groups of ranks that sum their gradients, in a mesh that has `data` x `tensor` ranks for each of
-// the plan's: those of a stage or, with Chimera, of the two stages with the same chunks.
+// Returns the groups of ranks that sum their gradients, in a mesh that has `data` x `tensor` ranks
+// for each of the plan's ranks. A group has the ranks of a stage or, with Chimera, of the two
+// stages with the same chunks.
 std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int data,
                                                  int tensor = 1);
 
 struct StepSchedule {
   Schedule schedule;
-  Schedule computing;              // without sums, for which no computation waits
-  std::vector<double> compute_us;  // by stage
+  Schedule computing;              // the same step without the sums for which no computation waits
+  std::vector<double> compute_us;  // computation time by stage
 };
 
-// The step of a mesh of `places.size()` ranks, a multiple of the plan's ranks. The plan must have
-// passed check(), and its schedule must be flushed. `sum` sums the buckets: an all_reduce, or from
-// ZeRO 1 on a reduce_scatter (for schedules with one holder per chunk). options.alike: number of
-// ranks per host, which are simulated as one if possible (without tensor ranks); most_steps: limit
-// on simulated steps. Throws Error(invalid_argument) for invalid numbers, Error(unsupported) if the
-// schedule is too long, or the algorithm does not support the ranks.
+// Returns the schedule of a step of a mesh of `places.size()` ranks, a multiple of the plan's
+// ranks. The plan must have passed check(), and its schedule must be flushed. `sum` sums the
+// buckets: an all_reduce, or from ZeRO 1 on a reduce_scatter (for schedules with one holder per
+// chunk). options.alike: number of ranks per host, which are simulated as one if possible (without
+// tensor ranks); most_steps: limit on simulated steps. Throws Error(invalid_argument) for invalid
+// numbers, Error(unsupported) if the schedule is too long, or the algorithm does not support the
+// ranks.
 StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work,
                                 const std::vector<Place>& places, const Algorithm& sum,
                                 const ScheduleOptions& options = {});
 
-// time_us = compute_us + bubble_us + exposed_us.
+// The times of a step: time_us = compute_us + bubble_us + exposed_us.
 struct SimulatedStep {
-  SimulationResult network;     // its time_us is the step's
-  double compute_us = 0;        // of the stage that computes longest
-  double bubble_us = 0;         // its wait for other ranks' computation, and stragglers
-  double exposed_us = 0;        // additional time of messages that are not overlapped
+  SimulationResult network;  // its time_us is the step's time
+  double compute_us = 0;     // computation time of the stage that computes longest
+  // time for which that stage waits for other ranks' computation and stragglers
+  double bubble_us = 0;
+  double exposed_us = 0;        // additional time of messages that do not overlap with computation
   double efficiency = 0;        // fraction of the step in which that stage computes
-  std::vector<double> idle_us;  // by stage: time in which its ranks do not compute
+  std::vector<double> idle_us;  // by stage: time in which the stage's ranks do not compute
 };
 
-// Throws as simulate() does. Times are infinite if that gives up.
+// Simulates the step. Throws as simulate() does. Times are infinite if the simulation gives up.
 SimulatedStep simulate_step(const StepSchedule& step, Network& network,
                             const SimulationOptions& options);
 

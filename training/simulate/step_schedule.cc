@@ -62,21 +62,22 @@ class Builder {
   }
 
  private:
-  // Ranks that sum their gradients.
+  // A group of ranks that sum their gradients.
   struct Group {
     std::vector<int32_t> members;
-    const std::vector<int>* chunks;  // ascending
-    size_t sum;                      // index in schedules_
-    size_t gather = 0;               // likewise, with ZeRO
+    const std::vector<int>* chunks;  // chunks of the group, ascending
+    size_t sum;                      // index of its sum in schedules_
+    size_t gather = 0;               // index of its gather in schedules_, with ZeRO
   };
-  // The tensor ranks with one place in the other axes, and the indices of their schedules_.
+  // The tensor ranks that have the same place on the other axes, and the indices of their
+  // schedules_.
   struct Team {
     std::vector<int32_t> members;
     size_t sum = 0;
     size_t scatter = 0;
     size_t gather = 0;
   };
-  // Steps after which the gradients of each bucket are ready, on a rank.
+  // The steps of a rank after which the gradients of each bucket are ready.
   struct Made {
     int chunk;
     std::vector<Step> buckets;
@@ -106,7 +107,7 @@ class Builder {
                  row_of(group), work_.zero.stage);
   }
 
-  // Simulates ranks as one if they are equivalent in every sum.
+  // Creates the groups. Ranks are simulated as one if they are equivalent in every sum.
   void make_groups() {
     alike_ = tensor_ == 1 && data_ % options_.alike == 0 ? options_.alike : 1;
     if (make_groups_of(alike_)) return;
@@ -208,8 +209,8 @@ class Builder {
     return teams_[index(stage) * index(data_) + index(data)];
   }
 
-  // Index of the input or result of an entry, in one direction, through a chunk: the first tensor
-  // rank's.
+  // Returns the index of the input or result of an entry, in one direction, through a chunk; it is
+  // that of the first tensor rank.
   size_t cell(const Entry& entry) const {
     const int64_t direction = entry.kind == Kind::forward ? 0 : 1;
     return index(
@@ -232,8 +233,8 @@ class Builder {
     }
   }
 
-  // The step at `at` waits for its input: each tensor rank receives its part, and all of them if
-  // the rows are not shared.
+  // Makes the step at `at` wait for its input. Each tensor rank receives its part, and if rows are
+  // not shared, all ranks gather the parts.
   void await(const Team& team, size_t at) {
     const bool gathers = tensor_ > 1 && !work_.tensor.shares_rows;
     std::vector<std::pair<Step, Step>> all;
@@ -255,15 +256,16 @@ class Builder {
 
   void add_stage(int stage, int32_t data) {
     const Team& team = team_at(stage, data);
-    std::vector<int64_t> backwards(index(plan_.schedule.chunks), 0);  // still to come
+    // number of backward entries that are still to come, by chunk
+    std::vector<int64_t> backwards(index(plan_.schedule.chunks), 0);
     for (const Action& action : plan_.ranks[index(stage)].actions) {
       if (action.kind != Action::Kind::compute) continue;
       backwards[index(action.entry.chunk)] += makes_weight_gradient(action.entry) ? 1 : 0;
     }
-    // By tensor rank: the last step, and the last message to each peer.
+    // By tensor rank: the last step. By peer and tensor rank: the last message.
     std::vector<Step> last(team.members.size(), kNone);
     std::vector<std::vector<Step>> sent(index(plan_.schedule.ranks), last);
-    std::vector<std::vector<Step>> ends;  // by entry
+    std::vector<std::vector<Step>> ends;  // by entry: its ends
     for (const Action& action : plan_.ranks[index(stage)].actions) {
       if (action.kind == Action::Kind::compute) {
         const bool completes =
@@ -278,7 +280,7 @@ class Builder {
     for (size_t i = 0; i < last.size(); ++i) last_[index(team.members[i] / alike_)] = last[i];
   }
 
-  // `ends`: ends of the earlier entries.
+  // Makes an entry wait for its parameters. `ends`: ends of the earlier entries.
   void await_parameters(int stage, int32_t data, const Entry& entry,
                         const std::vector<std::vector<Step>>& ends) {
     const Team& team = team_at(stage, data);
@@ -293,17 +295,17 @@ class Builder {
     }
   }
 
-  // Number of sums among tensor ranks in an entry: none for a weight's gradient.
+  // Returns the number of sums among tensor ranks in an entry: none for a weight's gradient.
   int sums_in(Kind kind) const {
     return tensor_ == 1 || kind == Kind::backward_weight ? 0 : 2 * work_.tensor.blocks;
   }
 
-  // The last backward of a chunk is divided where a bucket is complete.
+  // Adds an entry. The last backward of a chunk is divided at the completion of each bucket.
   void add_entry(const Team& team, const Entry& entry, bool completes, std::vector<Step>& last) {
     const bool is_cut = completes && !buckets_.empty();
     const bool shares_rows = work_.tensor.shares_rows && sums_in(entry.kind) > 0;
     std::vector<Made> made(team.members.size(), {.chunk = entry.chunk, .buckets = {}});
-    bool begun = entry.kind == Kind::backward_weight;  // which waits for no rank
+    bool begun = entry.kind == Kind::backward_weight;  // backward_weight waits for no rank
     const auto append = [&](const std::vector<std::pair<Step, Step>>& steps) {
       for (size_t i = 0; i < steps.size(); ++i) {
         if (last[i] != kNone) joint_.order(team.members[i], last[i], steps[i].first);
@@ -397,13 +399,15 @@ class Builder {
   Symmetry symmetry_ = Symmetry::none;
   GroupSchedules schedules_;
   std::vector<Group> groups_;
-  std::vector<Team> teams_;      // by stage and data
-  std::vector<double> buckets_;  // of a chunk; empty if its gradients are not summed
+  std::vector<Team> teams_;  // by stage and place in the data axis
+  // bytes of a chunk's buckets; empty if its gradients are not summed
+  std::vector<double> buckets_;
   JointSchedule joint_{0};
-  std::vector<Step> begins_;             // by cell and tensor rank, in the current pipeline
-  std::vector<Step> comes_;              // likewise: message that brings the entry's input
-  std::vector<std::vector<Made>> made_;  // by simulated rank
-  std::vector<Step> last_;               // likewise: the last step before the optimizer
+  // by cell and tensor rank, in the current pipeline: first step of the entry
+  std::vector<Step> begins_;
+  std::vector<Step> comes_;  // by cell and tensor rank: the message that brings the entry's input
+  std::vector<std::vector<Made>> made_;  // by simulated rank: when its gradients are ready
+  std::vector<Step> last_;               // by simulated rank: the last step before the optimizer
   ParameterGathers gathers_;
 };
 

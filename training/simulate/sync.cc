@@ -12,10 +12,10 @@ constexpr int32_t kNobody = -1;
 
 size_t index(int64_t i) { return static_cast<size_t>(i); }
 
-// Progress of workers during a simulation.
+// Tracks the progress of workers during a simulation.
 class Progression {
  public:
-  // `most`: the simulation ends after this many steps of all workers.
+  // Creates the tracker. `most`: the simulation ends after this many steps of all workers together.
   Progression(const SyncSchedule& made, int64_t most)
       : most_(most),
         worker_of_(index(made.schedule.steps()), kNobody),
@@ -30,7 +30,8 @@ class Progression {
     }
   }
 
-  // Returns true if all is done, or a worker has no more planned steps.
+  // Records the end of a step. Returns true if the simulation is complete, or a worker has no more
+  // planned steps.
   bool end(int32_t step, double us) {
     const int32_t worker = worker_of_[index(step)];
     if (worker == kNobody) return false;
@@ -42,19 +43,19 @@ class Progression {
   bool is_complete() const { return all_ == most_; }
   int64_t all() const { return all_; }
   const std::vector<int64_t>& done() const { return done_; }
-  // Time of the end of the worker's last step.
+  // Returns the time at which the worker's last step ended.
   double since(size_t worker) const { return since_[worker]; }
 
  private:
   int64_t most_;
   int64_t all_ = 0;
-  std::vector<int32_t> worker_of_;  // by step of the schedule
+  std::vector<int32_t> worker_of_;  // by step of the schedule: its worker
   std::vector<int64_t> planned_;
   std::vector<int64_t> done_;
   std::vector<double> since_;
 };
 
-// Number of steps of each worker if messages took no time, plus a margin.
+// Returns the number of steps of each worker if messages took no time, plus a margin.
 std::vector<int64_t> shares_of(int64_t all, const SyncWork& work) {
   constexpr double kLeast = 1e-9;
   const int workers = work.roles().workers();
@@ -71,7 +72,7 @@ std::vector<int64_t> shares_of(int64_t all, const SyncWork& work) {
   return shares;
 }
 
-// A worker had too few steps: extrapolates from the progress of all.
+// Increases the numbers, because a worker had too few steps: extrapolates from the progress of all.
 void extend(std::vector<int64_t>& shares, int64_t all, const Progression& progression) {
   const double factor = 1.1 * static_cast<double>(all) / static_cast<double>(progression.all());
   for (size_t worker = 0; worker < shares.size(); ++worker) {

@@ -50,7 +50,7 @@ Pattern pattern_of(const SyncOptions& way) {
   throw Error(ErrorCode::unsupported, cat(text_of(way), " cannot be simulated"));
 }
 
-// An all-reduce that begins after an update; its mean is used from the end of update `used_at` on.
+// An all-reduce that begins after an update. Its mean is used from the end of update `used_at` on.
 struct Sum {
   double bytes = 0;
   int64_t used_at = 0;
@@ -92,7 +92,7 @@ class Builder {
   }
 
  private:
-  // The all-reduce that follows an update, if its mean is used before the end.
+  // Returns the all-reduce that follows an update, if its mean is used before the end.
   std::optional<Sum> sum_after(int64_t update) const {
     if (ranks_ == 1) return std::nullopt;
     const Sum all{.bytes = work_.bytes, .used_at = update};
@@ -139,7 +139,7 @@ class Builder {
     return before + (updates - before) / static_cast<double>(way_.every);
   }
 
-  // `later` begins after `earlier` has ended; kNone: no constraint.
+  // Makes `later` begin after `earlier` has ended; with kNone there is no constraint.
   void order(int32_t rank, Step earlier, Step later) {
     if (earlier != kNone) joint_.order(rank, earlier, later);
   }
@@ -168,7 +168,7 @@ class Builder {
     for (int32_t rank = 0; rank < ranks_; ++rank) ends_[index(rank)].push_back(last_[index(rank)]);
   }
 
-  // At most one sum is in flight.
+  // Adds the sum that follows an update. At most one sum is in flight.
   void average(int64_t update) {
     if (const std::optional<Sum> sum = sum_after(update)) {
       const auto ends = joint_.collective(sum_, sum->bytes, all_ranks_);
@@ -183,14 +183,14 @@ class Builder {
     for (int32_t rank = 0; rank < ranks_; ++rank) wait_for(rank, {means_[index(rank)]});
   }
 
-  // The rank's next step waits for these as well.
+  // Makes the rank's next step wait for these steps as well.
   void wait_for(int32_t rank, const std::vector<Step>& steps) {
     const Step all = joint_.compute(rank, 0);
     order(rank, std::exchange(last_[index(rank)], all), all);
     for (const Step step : steps) joint_.order(rank, step, all);
   }
 
-  // Each sends to the right, then to the left, as Gossip does.
+  // Adds messages in the order of Gossip: each rank sends to the right, then to the left.
   void exchange_with_neighbours() {
     std::vector<int> right, left;
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -201,7 +201,7 @@ class Builder {
     if (left != right) exchange(left);
   }
 
-  // Each rank sends its values to its target, unless that is itself.
+  // Adds the messages from each rank to its target, unless that is itself.
   void exchange(const std::vector<int>& targets) {
     std::vector<std::vector<Step>> awaited(index(ranks_));
     for (int32_t rank = 0; rank < ranks_; ++rank) {
@@ -215,7 +215,8 @@ class Builder {
     for (int32_t rank = 0; rank < ranks_; ++rank) wait_for(rank, awaited[index(rank)]);
   }
 
-  // Even ranks ask odd ones, which answer at once while computing, as AdPsgd does.
+  // Adds messages as AdPsgd has them: even ranks ask odd ones, which answer at once while they
+  // compute.
   void ask_others(int64_t update) {
     for (int32_t asker = 0; ranks_ > 1 && asker < ranks_; asker += 2) {
       const int32_t answerer = random_answerer(ranks_, work_.seed, update, asker);
@@ -256,7 +257,7 @@ class Builder {
     }
   }
 
-  // An update begins once the gradients of all workers have arrived.
+  // Adds an update, which begins once the gradients of all workers have arrived.
   void update_servers() {
     for (int32_t server = 0; server < roles_.servers(); ++server) {
       const int32_t rank = roles_.first_server() + server;
@@ -268,8 +269,8 @@ class Builder {
     }
   }
 
-  // Number of updates that a server must have made to answer the gradients of a clock. After the
-  // last clock workers get the values of all updates.
+  // Returns the number of updates that a server must have made to answer the gradients of a clock.
+  // After the last clock workers get the values of all updates.
   int64_t version_needed(int64_t clock) const {
     if (way_.kind == SyncKind::async) return 0;
     return clock + 1 == work_.updates ? work_.updates : clock + 1 - way_.bound;
@@ -304,14 +305,15 @@ class Builder {
   Roles roles_;
   int64_t most_steps_;
   JointSchedule joint_;
-  std::vector<Step> last_;               // by rank: predecessor of its next step
-  std::vector<std::vector<Step>> ends_;  // by worker
+  std::vector<Step> last_;               // by rank: the step after which its next one begins
+  std::vector<std::vector<Step>> ends_;  // by worker: ends of its training steps
   std::vector<int32_t> all_ranks_;
-  Schedule sum_;             // over all ranks
+  Schedule sum_;             // sum over all ranks
   std::vector<Step> means_;  // by rank: the end of the sum in flight
   int64_t used_at_ = 0;
-  std::vector<std::vector<Step>> arrived_;  // by worker and server: gradients of the clock
-  std::vector<std::vector<Step>> updates_;  // by server and clock
+  // by worker and server: arrival of the gradients of the clock
+  std::vector<std::vector<Step>> arrived_;
+  std::vector<std::vector<Step>> updates_;  // by server and clock: its update
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {

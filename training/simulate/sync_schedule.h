@@ -1,5 +1,5 @@
-// Computation and messages of data-parallel ranks for a number of updates, as one schedule, for
-// each way of synchronization (training/parallel/sync_options.h).
+// Schedules the computation and messages of data-parallel ranks for a number of updates, for each
+// way of synchronization (training/parallel/sync_options.h).
 //
 //   allreduce, local,     rank 0  [step][step]─┐           all-reduces of gradients or values after
 //   diloco, easgd, fed*,  rank 1  [step  ][step  ]─[sum]─  each, or each K-th, update
@@ -12,10 +12,10 @@
 //                         server                  └──┘                   servers/server.h
 //
 // A message to a server has the gradients of its shard, an answer the shard's values; a server that
-// is also the worker sends nothing to itself. Sums begin after the whole backward.
+// is also a worker sends itself no messages. Sums begin after the whole backward.
 //
-// Limits: it ignores the time of updates and of averaging, copies in memory, overlap of backward
-// with gradient sums, the 64 bits of secure sums, and headers.
+// Limits: the schedule ignores the time of updates and of averaging, copies in memory, overlap of
+// backward with gradient sums, the 64 bits of secure sums, and headers.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ namespace tutti::training {
 struct SyncWork {
   SyncOptions way;
   int64_t updates = 1;
-  // By rank: forward and backward of all micro-batches of its part of a step.
+  // By rank: time of forward and backward of all micro-batches of its part of a step.
   std::vector<double> step_us;
-  double bytes = 0;   // of all gradients, and equally of all values
-  uint64_t seed = 0;  // for random peers
+  double bytes = 0;   // bytes of all gradients, which equal those of all values
+  uint64_t seed = 0;  // seed of random peers
   // Sums gradients or values over all ranks. May be null for ways without all-reduces.
   const Algorithm* all_reduce = nullptr;
 
@@ -44,13 +44,14 @@ struct SyncWork {
 
 struct SyncSchedule {
   Schedule schedule;
-  // By worker: the schedule's steps that end its training steps, ascending.
+  // By worker: the schedule's steps at which its training steps end, ascending.
   std::vector<std::vector<int32_t>> ends;
 };
 
-// `steps`: number of training steps of each worker; other than work.updates only with `async`. The
-// ranks are located at `places`. Throws Error(invalid_argument) if there are no workers or for
-// invalid numbers, Error(unsupported) for more than `most_steps` steps.
+// Returns the schedule. `steps`: number of training steps of each worker, which must be
+// work.updates except with `async`. `places`: locations of the ranks. Throws
+// Error(invalid_argument) if there are no workers or for invalid numbers, Error(unsupported) for
+// more than `most_steps` steps.
 SyncSchedule make_sync_schedule(const SyncWork& work, const std::vector<int64_t>& steps,
                                 const std::vector<Place>& places, int64_t most_steps);
 

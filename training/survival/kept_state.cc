@@ -24,7 +24,7 @@ Manifest manifest_of(int64_t step, const std::vector<KeptState::Part>& parts) {
   return manifest;
 }
 
-// Offset of each piece.
+// Returns the offset of each piece.
 std::map<std::string, int64_t> places_in(const Json& description) {
   std::map<std::string, int64_t> places;
   int64_t end = 0;
@@ -61,7 +61,7 @@ const std::byte* KeptState::bytes_of(const StoredPiece& piece, const std::string
   return received_.data() + place_of_wanted_[served_++];
 }
 
-// Collective. Returns the requests by requesting rank.
+// Collective. Returns the requests by the rank that made them.
 std::vector<std::vector<KeptState::Wanted>> KeptState::wishes_of_all() const {
   const auto ranks = static_cast<size_t>(survivors_.size());
   const uint64_t own = wanted_.size() * sizeof(Wanted);

@@ -1,4 +1,4 @@
-// The state of a run, assembled from the copies that ranks keep in memory.
+// Assembles the state of a run from the copies that ranks keep in memory.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tutti::training {
 
-// One rank's part of the state, as in a checkpoint's file of that rank.
+// One rank's part of the state, with the contents of that rank's file in a checkpoint.
 struct StatePart {
   bool whole = false;  // false while it is being written
   int64_t epoch = 0;
@@ -24,7 +24,7 @@ struct StatePart {
   std::vector<std::byte> bytes;
 };
 
-// Values may be in other ranks' memory, so reading takes two passes:
+// The assembled state. Values may be in other ranks' memory, so reading takes two passes:
 //
 //   read everything that this rank needs      nothing changes; the requests are recorded
 //   fetch()                                   collective: ranks send each other what was requested
@@ -32,12 +32,12 @@ struct StatePart {
 class KeptState : public PiecewiseSource {
  public:
   struct Part {
-    int holder = 0;                         // a rank of `survivors`
-    std::shared_ptr<const StatePart> kept;  // null unless this rank holds it
-    Json description;                       // StatePart's
+    int holder = 0;                         // the rank of `survivors` that has the part in memory
+    std::shared_ptr<const StatePart> kept;  // the part itself; null unless this rank has it
+    Json description;                       // description of the StatePart
   };
-  // `parts`: by the rank that had the part. `survivors` must outlive it. Throws Error(mismatch) for
-  // parts of different states.
+  // Assembles the state. `parts`: indexed by the rank that had the part. `survivors` must outlive
+  // the object. Throws Error(mismatch) for parts of different states.
   KeptState(Communicator& survivors, int64_t step, std::vector<Part> parts);
 
   int64_t step() const { return manifest().step; }
@@ -46,7 +46,7 @@ class KeptState : public PiecewiseSource {
   void fetch();
 
  private:
-  // A range of bytes of a part.
+  // A range of bytes of a part that was requested.
   struct Wanted {
     int64_t part = 0;
     int64_t first = 0;
@@ -59,12 +59,13 @@ class KeptState : public PiecewiseSource {
 
   Communicator& survivors_;
   std::vector<Part> parts_;
-  std::vector<std::map<std::string, int64_t>> places_;  // by part: offset of each piece, by name
+  // by part: offset of each piece, by the piece's name
+  std::vector<std::map<std::string, int64_t>> places_;
   bool fetched_ = false;
   mutable std::vector<Wanted> wanted_;
-  mutable size_t served_ = 0;            // number of requests that were served
-  std::vector<std::byte> received_;      // bytes from other ranks, by holder, then by request
-  std::vector<size_t> place_of_wanted_;  // in received_
+  mutable size_t served_ = 0;        // number of requests that have been served
+  std::vector<std::byte> received_;  // bytes received from other ranks, by holder, then by request
+  std::vector<size_t> place_of_wanted_;  // by request: offset in received_
 };
 
 }  // namespace tutti::training

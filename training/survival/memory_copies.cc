@@ -28,8 +28,8 @@ void fill(StatePart& part, const Json& state, std::span<const TensorPiece> piece
   }
 }
 
-// Distances from each rank to the holders of its copies, preferring those that put the most copies
-// on other hosts.
+// Returns the distances from each rank to the holders of its copies. Prefers those that put the
+// most copies on other hosts.
 std::vector<int> distances_by_hosts(const std::vector<std::string>& hosts) {
   const size_t ranks = hosts.size();
   std::vector<std::pair<int64_t, int>> found;  // number of copies on the same host, by distance
@@ -46,7 +46,7 @@ std::vector<int> distances_by_hosts(const std::vector<std::string>& hosts) {
   return distances;
 }
 
-// Description of a part for the other ranks.
+// Returns the description of a part for the other ranks.
 Json told(const StatePart& part) {
   return {{"epoch", part.epoch},
           {"step", part.step},
@@ -55,9 +55,10 @@ Json told(const StatePart& part) {
           {"description", part.description}};
 }
 
-// The available parts of a generation.
+// The parts of a generation that survivors have.
 struct Parts {
-  std::map<int, std::pair<int, std::string>> parts;  // by rank: holder, contents
+  // by rank: the holder of its part, and the contents
+  std::map<int, std::pair<int, std::string>> parts;
   int ranks = 0;
   bool all_there() const { return std::ssize(parts) == ranks; }
 };
@@ -77,7 +78,7 @@ void MemoryCopies::look_around(Communicator& world) {
   looked_around_ = true;
 }
 
-// The copy overwrites the one before the last.
+// Exchanges parts. The copy overwrites the one before the last.
 void MemoryCopies::exchange(Communicator& world, int distance, const StatePart& own,
                             StatePart& copy) {
   const int size = world.size();
@@ -133,7 +134,7 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
       own["parts"].push_back(told(*part));
     }
   }
-  std::map<std::pair<int64_t, int64_t>, Parts> found;  // by step and epoch
+  std::map<std::pair<int64_t, int64_t>, Parts> found;  // key: step and epoch
   Found result{.state = nullptr, .begun = true};
   int holder = 0;
   for (const std::string& text : texts_of_all(survivors, own.dump())) {
@@ -151,7 +152,7 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
                                    [](const auto& at) { return at.second.all_there(); });
   begun_ = newest != found.rend();
   if (!begun_) {
-    // Before the first step there is nothing to lose.
+    // Before the first step no state can be lost.
     if (!found.empty() && found.rbegin()->first.first == 0) result.begun = false;
     return result;
   }
@@ -164,8 +165,8 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
   for (const auto& part : held) {
     if (part->step != step || part->epoch != epoch) continue;
     parts[static_cast<size_t>(part->rank)].kept = part;
-    // It must remain until all have kept a newer one, on whatever rank the last one was
-    // interrupted.
+    // This state must remain until all ranks have kept a newer one, on whatever rank the last
+    // generation was interrupted.
     next_ = std::ranges::count(generations_[0], part) > 0 ? 1 : 0;
   }
   result.state = std::make_shared<KeptState>(survivors, step, std::move(parts));

@@ -1,5 +1,5 @@
-// Checkpoints in memory: each rank keeps what it would save of the run's state, and other ranks
-// keep copies of it, so that a death loses nothing, without waiting for a disk.
+// Checkpoints in memory: each rank keeps the part of the run's state that it would save, and other
+// ranks keep copies of the part. A death then loses no state, and no rank waits for a disk.
 //
 //   rank          0      1      2      3
 //   its own part  A      B      C      D       of the state after a step
@@ -7,7 +7,7 @@
 //   and of        C      D      A      B       so that two deaths at once lose no part
 //
 // Two generations are kept. A step cannot complete before all ranks have received the copies that
-// were made before it; so if a death interrupts a generation, the previous one is complete.
+// were made before it. If a death interrupts a generation, the previous one is therefore complete.
 //
 // Wang et al.: Gemini, Fast Failure Recovery in Distributed Training with In-Memory Checkpoints,
 // SOSP 2023.
@@ -28,27 +28,29 @@
 
 namespace tutti::training {
 
-// Outlives a process's runs, which continue from each other's states. Used by one thread at a time.
+// The copies on this rank. The object outlives the sessions of a process, which continue from each
+// other's states. One thread at a time may use it.
 class MemoryCopies {
  public:
-  // `copies`: number of other ranks that keep a copy of each rank's part, limited by the number of
-  // ranks; the run survives that many simultaneous deaths.
+  // Creates an empty object. `copies`: number of other ranks that keep a copy of each rank's part,
+  // limited by the number of ranks. The run survives that many simultaneous deaths.
   explicit MemoryCopies(int copies = 2);
 
-  // Collective over `world`, between two steps: copies the memory of the pieces. `state`: the
-  // trainer's state, equal on all ranks.
+  // Collective over `world`, between two steps. Copies the memory of the pieces to this rank's
+  // part, and sends copies to other ranks. `state`: the trainer's state, equal on all ranks.
   void keep(Communicator& world, int64_t step, const Json& state,
             std::span<const TensorPiece> pieces);
   struct Found {
     std::shared_ptr<KeptState> state;  // the newest complete state; null: none
-    // False if no completed step can be lost: a survivor that is not a spare has kept no state, or
-    // the newest state is an incomplete copy of step 0.
+    // False if no completed step can be lost: a survivor that is not a spare has no state, or the
+    // newest state is an incomplete copy of step 0.
     bool begun = false;
   };
-  // Collective over the survivors. `spare`: this rank took no part, and has kept nothing.
+  // Collective over the survivors. Finds the newest complete state. `spare`: true if this rank took
+  // no part in training, and has no state.
   Found find(Communicator& survivors, bool spare = false);
 
-  int64_t bytes() const;  // of memory that it holds
+  int64_t bytes() const;  // Returns the bytes of memory that the copies occupy.
 
  private:
   // Sends this rank's part to the rank `distance` further, and receives that of the rank `distance`
@@ -56,14 +58,14 @@ class MemoryCopies {
   static void exchange(Communicator& world, int distance, const StatePart& own, StatePart& copy);
   void look_around(Communicator& world);
 
-  // A rank's own part, then others'.
+  // A rank's own part, then copies of other ranks' parts.
   using Generation = std::vector<std::shared_ptr<StatePart>>;
   std::array<Generation, 2> generations_;
-  size_t next_ = 0;             // the generation to write next
-  bool begun_ = false;          // a state was kept since the run started or continued
+  size_t next_ = 0;             // index of the generation to write next
+  bool begun_ = false;          // true if a state was kept since the run started or continued
   int64_t epoch_ = 0;           // number of find() calls; distinguishes repetitions of a step
-  std::vector<int> distances_;  // from a rank to the holders of its copies
-  bool looked_around_ = false;  // distances_ are known
+  std::vector<int> distances_;  // distances from a rank to the holders of its copies
+  bool looked_around_ = false;  // true once distances_ are known
 };
 
 }  // namespace tutti::training

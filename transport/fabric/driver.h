@@ -1,9 +1,9 @@
 // The interface to a library that drives network cards (UCX, libfabric): it carries unordered
 // messages between the processes of a job. Order, credit, authentication and failure detection are
-// above it, in provider.h and fabric_transport.h.
+// implemented above it, in provider.h and fabric_transport.h.
 //
-// Threads: one call at a time. The driver's calls invoke the events, which must not call the
-// driver.
+// Threads: one call at a time. The driver invokes the Events during these calls; events must not
+// call the driver.
 #pragma once
 
 #include <array>
@@ -19,11 +19,12 @@
 
 namespace tutti::fabric {
 
-inline constexpr size_t kMessageBytes = 512 << 10;  // maximum payload
-inline constexpr size_t kSmallBytes = 64;  // payloads up to this size do not occupy a buffer
+inline constexpr size_t kMessageBytes = 512 << 10;  // maximum payload of a message, in bytes
+// Payloads of up to this many bytes do not occupy a buffer.
+inline constexpr size_t kSmallBytes = 64;
 
-// A message in flight to rank `to` of the job. It and its payload, which is not copied, must live
-// until Events::through().
+// A message in flight to rank `to` of the job. This object and the payload, which is not copied,
+// must live until Events::through().
 struct Send {
   Header header;
   const std::byte* payload = nullptr;
@@ -47,15 +48,17 @@ enum class Coming : uint8_t { no, under_way, here, lost };
 class Events {
  public:
   virtual ~Events() = default;
-  // True if the sender belongs to the job. No other field of a header is trusted before.
+  // Returns true if the sender belongs to the job. The driver trusts no other field of a header
+  // before this check.
   virtual bool is_ours(const Header& header) const = 0;
-  // Returns the key by which that rank recognises its job's messages.
+  // Returns the key by which `rank` recognises messages of its job.
   virtual uint64_t key_of(int rank) const = 0;
-  // Returns true to keep `data` until drop().
+  // Takes a received message. Returns true to keep `data` until drop().
   virtual bool arrived(const Arrival& arrival) = 0;
-  // The driver no longer needs the message and its payload. `well` is false if it will not arrive.
+  // Reports that the driver no longer needs the message and its payload. `well` is false if the
+  // message will not arrive.
   virtual void through(Send& send, bool well) = 0;
-  // The path to that rank is broken. May be called repeatedly.
+  // Reports that the path to `rank` is broken. It may be called repeatedly.
   virtual void broke(int rank, const std::string& why) = 0;
 };
 
@@ -64,17 +67,17 @@ class Driver {
   Driver() = default;
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
-  // Gives up operations in flight without events.
+  // Abandons operations in flight without calling events.
   virtual ~Driver() = default;
 
   // Sets the receiver of events; must be called first.
   void tell(Events& events) { events_ = &events; }
-  // Name of the library, for messages.
+  // Returns the name of the library, for messages.
   virtual std::string name() const = 0;
-  // Opaque address of this process for its peers.
+  // Returns the address of this process for its peers. It is opaque to them.
   virtual std::string address() const = 0;
-  // The ranks' addresses (see address()), empty for ranks known to be gone; this is number `own` of
-  // `count`. Must be set before the first send.
+  // The ranks of the job: this process is number `own` of `count`. `address_of` returns a rank's
+  // address(), empty for a rank known to be gone. join() must be called before the first send.
   struct Ranks {
     int own = 0;
     int count = 0;
@@ -85,28 +88,31 @@ class Driver {
   // Announces long-lived memory of kMessageBytes that messages will often be sent from and received
   // into.
   virtual void will_use(std::span<std::byte> memory) { static_cast<void>(memory); }
-  // May complete at once, or later (Events::through).
+  // Sends a message. It may complete during this call or later; Events::through() reports it.
   virtual void send(Send& send) = 0;
-  // Receives a rendezvous' payload into `memory`, and sets `coming` on completion. Both must stay
-  // valid while it is in flight. The arrival needs no drop().
+  // Receives a rendezvous' payload into `memory`, and sets `coming` on completion. `memory` and
+  // `coming` must stay valid until then. The arrival needs no drop().
   virtual void receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) = 0;
   // Discards a payload that is no longer needed.
   virtual void drop(const Arrival& arrival) = 0;
 
   // Returns true if anything progressed.
   virtual bool progress() = 0;
-  // Becomes readable when something has arrived since the last successful arm().
+  // Returns a descriptor that becomes readable when something has arrived since the last successful
+  // arm().
   virtual int event_fd() const = 0;
-  // True if event_fd() misses some events, or is -1: progress() must be called regularly.
+  // Returns true if event_fd() misses some events, or is -1. Then progress() must be called
+  // regularly.
   virtual bool needs_polling() const { return false; }
-  // Returns false if something has already arrived; call progress() and try again.
+  // Prepares event_fd() for a sleep. Returns false if something has already arrived; then call
+  // progress() and try again.
   virtual bool arm() = 0;
 
-  // Cancels everything in flight between this process and that rank: after return, the driver
-  // touches none of its memory. The path is then broken; others may break with it.
+  // Cancels everything in flight between this process and `rank`: after return, the driver touches
+  // none of its memory. The path to `rank` is then broken; paths to other ranks may break with it.
   virtual void cut(int rank) = 0;
   virtual void cut_all() = 0;
-  // For a forked child: closes nothing, because everything belongs to the parent.
+  // Closes nothing; called in a forked child, because all resources belong to the parent.
   virtual void abandon() = 0;
 
  protected:

@@ -103,7 +103,7 @@ void FabricTransport::commit(const MessageHeader& header) {
 
 void FabricTransport::send(std::span<const int> peers, int lane, const MessageHeader& header,
                            fabric::Slot& slot) {
-  ++slot.sends;  // the first may complete before the last starts
+  ++slot.sends;  // counted first, because the first send may complete before the last starts
   for (const int peer : peers) {
     Out& connection = out(peer, lane);
     Header whole = header_for(peer, lane, Kind::message);
@@ -131,7 +131,8 @@ int FabricTransport::lend(std::span<const int> peers, int lane, const MessageHea
   Loan& loan = **free;
   loan.taken = true;
   loan.peers.assign(peers.begin(), peers.end());
-  loan.slot.memory = const_cast<std::byte*>(payload.data());  // only read
+  // Safe, because the payload is only read.
+  loan.slot.memory = const_cast<std::byte*>(payload.data());
   send(peers, lane, header, loan.slot);
   return static_cast<int>(free - loans_.begin());
 }
@@ -152,7 +153,8 @@ void FabricTransport::sent(size_t connection, bool well) {
   any_failed_.store(true, std::memory_order_relaxed);
 }
 
-// A send is complete when the network card or the system has it, or the reader took it.
+// Returns true if no send is in flight. A send is complete when the network card or the system has
+// taken it, or the reader has received it.
 bool FabricTransport::collectives_sent() const {
   return collectives_held_.load(std::memory_order_acquire) == 0 && ends_sent_ == ends_sending_;
 }
@@ -176,7 +178,7 @@ void FabricTransport::end_sending() {
   send_ends();
 }
 
-// Must be the last messages.
+// Sends the ends, which must be the last messages.
 void FabricTransport::send_ends() {
   const auto lock = provider_.lock();
   const auto is_through = [](const Out& connection) { return connection.held == 0; };
@@ -202,7 +204,7 @@ void FabricTransport::forget_readers() {
 
 // ---- inbox
 
-// Called by the provider, which is locked.
+// Handles an arrival. The provider calls it with its lock held.
 bool FabricTransport::hear(const Arrival& arrival) {
   const Header& header = arrival.header;
   if (header.sender < 0 || header.sender >= static_cast<int>(members_.size()) ||
@@ -255,14 +257,15 @@ const MessageHeader* FabricTransport::front(int peer, int lane) {
   return &oldest.arrival.header.message;
 }
 
-// Starts receiving a rendezvous' payload; the driver owns the arrival's data again.
+// Starts receiving a rendezvous' payload. The arrival's data then belongs to the driver again.
 void FabricTransport::begin(Cell& cell, std::byte* destination) {
   provider_.receive(cell.arrival, destination, cell.coming);
   cell.arrival.data = nullptr;
   receiving_.push_back(&cell);
 }
 
-// Not every driver reports a broken path when it loses a payload.
+// Returns true if the payload has arrived; reports a lost one, because not every driver reports a
+// broken path when it loses a payload.
 bool FabricTransport::is_here(int peer, const Cell& cell) {
   const Coming coming = cell.coming.load(std::memory_order_acquire);
   if (coming == Coming::lost && !std::exchange(told_lost_[static_cast<size_t>(peer)][0], true)) {
@@ -325,8 +328,9 @@ bool FabricTransport::release(int peer, int lane) {
   return true;
 }
 
-// Announced payloads will not be read, so their senders need not wait. Receives in flight end by
-// themselves, or when their path breaks; a path whose other end does nothing is cut.
+// Ends all loans, and receives in flight. Announced payloads will not be read, so their senders
+// need not wait. Receives in flight end by themselves, or when their path breaks. A path is cut if
+// its other end does nothing.
 void FabricTransport::revoke() {
   const auto lock = provider_.lock();
   revoked_ = true;
@@ -369,7 +373,8 @@ bool FabricTransport::has_spoken(int peer) const {
          lanes[kLanes].cells.load(std::memory_order_acquire) != nullptr;
 }
 
-// A rank that leaves the job has waited until all its readers have received its end messages.
+// Returns true if all messages of the connection have been released. Before a rank leaves the job,
+// it waits until all its readers have received its end messages.
 bool FabricTransport::ended(int peer, int lane) const {
   const In& connection = in_[index(peer, lane)];
   const int64_t total = connection.total.load(std::memory_order_acquire);
@@ -392,7 +397,7 @@ bool FabricTransport::progress() {
   return moved;
 }
 
-// Reports broken paths that were needed: with sends pending, or messages expected.
+// Reports broken paths that were needed, because sends are pending or messages are expected.
 void FabricTransport::look_for_breaks() {
   struct Break {
     int peer;

@@ -2,11 +2,12 @@
 //
 // A sequence number orders the messages of a connection, because a fabric guarantees no order
 // across its protocols. A small payload is stored in the cell selected by its number, a larger one
-// in the driver's buffer; both are read in place. For a rendezvous the header arrives first, and
-// the payload goes directly to the destination of read().
+// in the driver's buffer; the reader reads either in place. For a rendezvous the header arrives
+// first, and the payload is received directly into the destination of read().
 //
-// Credit: a sender has at most kCells messages on a connection that the reader has not released.
-// Releases are piggybacked on the reader's own messages, or sent separately for every few.
+// Credit: at most kCells messages of a connection are in flight, that is, sent but not released by
+// the reader. Releases are piggybacked on the reader's own messages, or sent separately for every
+// few.
 #pragma once
 
 #include <array>
@@ -25,18 +26,20 @@ namespace tutti {
 
 class FabricTransport final : public Transport, private fabric::Listener {
  public:
-  // The connection to (`sending`) or from `peer` broke while it was needed. Called once for each.
+  // Reports that the connection to (`sending`) or from `peer` broke while it was needed. Called
+  // once for each.
   using Lost = std::function<void(int peer, bool sending, const std::string& text)>;
 
-  // `members`: world ranks, of which this is number `rank`. `provider` must outlive this object.
+  // Creates the transport. `members`: world ranks, of which this is number `rank`. `provider` must
+  // outlive this object.
   FabricTransport(fabric::Provider& provider, uint64_t id, std::vector<int> members, int rank,
                   Lost lost);
-  // Blocks until no operation in flight touches memory outside this object.
+  // Blocks until no operation in flight touches the caller's memory.
   ~FabricTransport() override;
   static Limits limits(int ranks);
 
-  // Sets how long this rank, when it leaves the job, waits for readers of its messages; after an
-  // abort it does not wait.
+  // Sets how long this rank, when it leaves the job, waits for readers of its messages (0: no
+  // limit). After an abort it does not wait.
   void wait_for_readers(std::chrono::nanoseconds patience);
   void forget_readers();
 
@@ -46,12 +49,13 @@ class FabricTransport final : public Transport, private fabric::Listener {
              int credit) override {
     return write_by_copy(peer, lane, header, payload, credit);
   }
-  // Large payloads are sent in place.
+  // Returns true for large payloads, which are sent in place.
   bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const override;
   int lend(std::span<const int> peers, int lane, const MessageHeader& header,
            std::span<const std::byte> payload) override;
   bool take_back(int loan) override;
-  // Also cancels receives in flight, because their destination belongs to the caller again.
+  // Ends all loans, and cancels receives in flight, because their destination belongs to the caller
+  // again.
   void revoke() override;
   bool collectives_sent() const override;
   bool p2p_sent(int peer) const override;
@@ -72,21 +76,23 @@ class FabricTransport final : public Transport, private fabric::Listener {
   static constexpr int kLanes = 1;
   static constexpr uint32_t kCells = 16;  // messages in flight per connection
 
-  // Guarded by the provider's lock, as all sending state.
+  // Sending state of a connection; like all sending state, guarded by the provider's lock.
   struct Out {
     uint32_t sent = 0;
-    uint32_t released = 0;  // number released by the reader, as far as reported
-    int held = 0;           // slots in use
-    bool failed = false;    // a message was lost or could not be sent
+    // Number of the latest message that the reader is known to have released.
+    uint32_t released = 0;
+    int held = 0;         // slots in use
+    bool failed = false;  // a message was lost or could not be sent
   };
 
-  // The n-th message of a connection is stored in cell n mod kCells. The progressing thread writes
-  // it, up to `sequence`; then the reader owns it until it is released.
+  // A slot for one received message: the n-th message of a connection is stored in cell n mod
+  // kCells. The thread that makes progress writes the cell, `sequence` last; then the reader owns
+  // it until it releases the message.
   struct Cell {
     std::atomic<uint32_t> sequence{0};
     std::atomic<fabric::Coming> coming{fabric::Coming::no};
     fabric::Arrival arrival;
-    fabric::Slot* slot = nullptr;  // of a rendezvous' payload that is read in place
+    fabric::Slot* slot = nullptr;  // memory for a rendezvous' payload that is read in place
   };
 
   static bool is_under_way(const Cell& cell) {
@@ -95,9 +101,9 @@ class FabricTransport final : public Transport, private fabric::Listener {
 
   struct In {
     std::atomic<Cell*> cells{nullptr};  // allocated with the first message
-    std::atomic<uint32_t> taken{0};     // number released; written by the reader
-    uint32_t told = 0;                  // number of releases reported to the sender; the reader's
-    std::atomic<int64_t> total{-1};     // total number of messages of the connection, once known
+    std::atomic<uint32_t> taken{0};     // number of messages released; written by the reader
+    uint32_t told = 0;  // number of releases reported to the sender; used by the reader
+    std::atomic<int64_t> total{-1};  // total number of messages of the connection, once known
   };
 
   size_t index(int peer, int lane) const { return static_cast<size_t>(peer) * (kLanes + 1) + lane; }
@@ -146,7 +152,8 @@ class FabricTransport final : public Transport, private fabric::Listener {
   bool ends_sending_ = false;
   bool ends_sent_ = false;
 
-  std::vector<std::array<bool, 2>> told_lost_;  // reported as lost, by peer: receiving, sending
+  // true: reported as lost; by peer, for receiving and sending.
+  std::vector<std::array<bool, 2>> told_lost_;
   uint32_t breaks_seen_ = 0;
   std::atomic<bool> any_failed_{false};
 };

@@ -17,11 +17,12 @@ namespace tutti::fabric {
 
 namespace {
 
-// Messages for a destroyed communicator arrive soon after its destruction.
+// Number of destroyed communicators that are remembered. Messages for them arrive soon after the
+// destruction.
 constexpr size_t kDetachedKnown = 1024;
 constexpr std::chrono::milliseconds kLongestPause(1);
 constexpr std::chrono::milliseconds kTimeToConnect(200);
-// Upper bound of a sleep without other wake-up. Some libfabric providers have no descriptor.
+// Upper bound of a sleep if no descriptor wakes it; some libfabric providers have none.
 constexpr std::chrono::microseconds kLongestSleep(50);
 
 uint64_t random_key() {
@@ -32,7 +33,7 @@ uint64_t random_key() {
 
 }  // namespace
 
-// The address is the key, followed by the driver's address.
+// Starts a provider. Its address is the key, followed by the driver's address.
 Provider::Provider(std::unique_ptr<Driver> driver)
     : process_(::getpid()),
       key_(random_key()),
@@ -42,7 +43,8 @@ Provider::Provider(std::unique_ptr<Driver> driver)
   driver_->tell(*this);
 }
 
-// UCX 1.13 may abort a process that connects to an exited one.
+// Joins the job. Ranks known to be gone get no address, because UCX 1.13 may abort a process that
+// connects to an exited one.
 void Provider::join(Ranks ranks, WaitSet& wait_set) {
   ranks_ = std::move(ranks);
   wait_set_ = &wait_set;
@@ -62,7 +64,7 @@ Provider::~Provider() {
     return;
   }
   const std::unique_lock lock = this->lock();
-  // The source of the addresses is gone.
+  // The source of the addresses no longer exists.
   ranks_.address_of = [](int) { return std::string_view(); };
   ranks_.gone = [](int) { return true; };
   const Deadline deadline = Deadline::after(kTimeToConnect);
@@ -77,7 +79,8 @@ Provider::~Provider() {
   driver_->cut_all();
 }
 
-// Reachable for leak checkers. The driver is never called again, so it reports no events.
+// State that is kept until the process ends, in a place that leak checkers can reach. The driver is
+// never called again, so it reports no events.
 struct Provider::Kept {
   std::mutex mutex;
   std::vector<Remains> remains;
@@ -133,7 +136,7 @@ bool Provider::progress() {
   return lock && progress_locked();
 }
 
-// Nothing is sent from within the driver's callbacks.
+// Makes progress, then sends. Nothing is sent from within the driver's callbacks.
 bool Provider::step() {
   const bool moved = driver_->progress();
   for (const auto& [communicator, rank] : std::exchange(to_acknowledge_, {})) {
@@ -144,15 +147,15 @@ bool Provider::step() {
   return moved;
 }
 
-// Another thread may sleep until messages arrive or sends complete.
+// Makes progress, and wakes a thread that sleeps until messages arrive or sends complete.
 bool Provider::progress_locked() {
   const bool moved = step();
   if (moved) wait_set_->wake();
   return moved;
 }
 
-// A thread that arms is about to sleep, and checks once more before. The driver may have work that
-// its descriptor does not report.
+// Prepares a sleep. The thread that calls it is about to sleep, and checks once more before. The
+// driver may have work that its descriptor does not report.
 void Provider::arm() {
   const std::unique_lock lock = this->lock();
   do {
@@ -281,7 +284,8 @@ void Provider::detach(uint64_t communicator) {
   for (const auto& send : sends_) {
     if (send->from != listener->second) continue;
     send->from = nullptr;
-    if (send->slot != nullptr && send->slot->own == nullptr) send->slot = nullptr;  // lent memory
+    // The memory was lent, and belongs to its owner again.
+    if (send->slot != nullptr && send->slot->own == nullptr) send->slot = nullptr;
   }
   listeners_.erase(listener);
   detached_.push_back(communicator);

@@ -2,13 +2,14 @@
 // messages in flight. A communicator's FabricTransport is a Listener on it.
 //
 //     a message   -> its communicator's listener; kept if that is not attached yet
-//     an end      -> likewise, and is acknowledged: a rank leaves the job once its ends have been
+//     an end      -> likewise, and it is acknowledged
 //
-// So for a rank that has left, its peers know how many messages it sent them.
+// An end is the last message of a connection and states the number of messages before it. A rank
+// leaves the job once its ends are acknowledged, so its peers know how many messages it sent them.
 //
-// Memory: a slot belongs to its taker until the last send from it has completed, and then to the
-// provider again; lent memory stays with its owner. Received data (Arrival::data) belongs to the
-// driver, and may be read by the listener until drop().
+// Memory: take() gives a slot to its user; after the last send from it has completed, the slot
+// belongs to the provider again. Lent memory stays with its owner. Received data (Arrival::data)
+// belongs to the driver, and may be read by the listener until drop().
 //
 // Threads: any, except that functions marked "locked" need lock(). Listeners are called under it.
 #pragma once
@@ -40,8 +41,8 @@ namespace tutti::fabric {
 struct Slot {
   std::unique_ptr<std::byte[]> own;
   std::byte* memory = nullptr;
-  int sends = 0;         // sends in flight
-  bool spoiled = false;  // a failed send's reader may still read it: never reused
+  int sends = 0;         // number of sends in flight
+  bool spoiled = false;  // true: a failed send's reader may still read it, so it is never reused
 };
 
 class Listener {
@@ -49,7 +50,7 @@ class Listener {
   virtual ~Listener() = default;
   // Handles a message or a control message. Returns true to keep `data`.
   virtual bool hear(const Arrival& arrival) = 0;
-  // A send on `connection` has completed; `well` is false if it failed.
+  // Reports that a send on `connection` has completed; `well` is false if it failed.
   virtual void sent(size_t connection, bool well) = 0;
 };
 
@@ -58,64 +59,67 @@ class Provider final : private Events {
   explicit Provider(std::unique_ptr<Driver> driver);
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
-  // leave() must be called first. After a failure the driver and the memory it may read are leaked
-  // on purpose: UCX 1.13 aborts the process if it destroys a worker with connections in progress.
+  // Destroys the driver; leave() must be called first. After a failure the driver and the memory
+  // that it may read are leaked on purpose: UCX 1.13 aborts the process if it destroys a worker
+  // with connections in progress.
   ~Provider() override;
-  // Number of drivers of this process that were leaked for this reason.
+  // Returns the number of drivers of this process that were leaked for this reason.
   static size_t drivers_kept();
 
-  // Name of the library, for messages.
+  // Returns the name of the library, for messages.
   std::string name() const { return driver_->name(); }
 
-  // Opaque address of this process for its peers.
+  // Returns the address of this process for its peers. It is opaque to them.
   const std::string& address() const { return address_; }
-  // The joined job.
+  // The ranks of the joined job.
   struct Ranks {
     int own = 0;
     int count = 0;
     std::function<std::string_view(int rank)> address_of;
     std::function<bool(int rank)> gone;  // true if it has left or died
   };
-  // Wakes `wait_set` on arrivals. Must be called before the first attach().
+  // Joins the job. Arrivals wake `wait_set`. Must be called before the first attach().
   void join(Ranks ranks, WaitSet& wait_set);
-  // Waits until all ends are acknowledged by ranks that are not gone; gives up once the last one's
-  // patience passes without an acknowledgement.
+  // Waits until all ends are acknowledged by ranks that are not gone; gives up when no
+  // acknowledgement arrives for the time of set_patience().
   void leave();
 
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
   // Returns true if anything progressed. Does nothing while another thread progresses.
   bool progress();
-  // From here on event_fd() reports arrivals.
+  // Prepares event_fd(): it reports arrivals from here on.
   void arm();
   // Adds the descriptors to sleep on after arm().
   void watch(WaitSet& set);
-  // Number of ranks with a broken path.
+  // Returns the number of ranks with a broken path.
   uint32_t breaks() const { return breaks_.load(std::memory_order_acquire); }
-  // Must not be used after fork(): everything belongs to the parent.
+  // Returns true after fork() in the child, which must not use this object: all resources belong to
+  // the parent.
   bool forked() const;
 
   // ---- to be called with the lock held
 
   bool progress_locked();
   bool broken(int rank) const { return broken_.contains(rank); }
-  std::string why(int rank) const;  // the path is broken
-  // Driver::cut().
+  std::string why(int rank) const;  // why the path is broken
+  // Cancels everything in flight to and from `rank` (Driver::cut()).
   void cut(int rank) { driver_->cut(rank); }
   void attach(uint64_t communicator, Listener& listener);
   void detach(uint64_t communicator);
 
   Slot* take_slot();
   void give_back(Slot* slot);
-  // Sends to rank `to` of the job. The payload (header.message.bytes; messages only) is in `slot`,
-  // which is returned automatically once none of its sends is in flight. `from` may be null.
+  // Sends to rank `to` of the job. `slot` holds the payload (only for messages;
+  // header.message.bytes long), and is returned automatically once none of its sends is in flight.
+  // `from`, which may be null, is notified of the completion.
   void send(int to, const Header& header, Slot* slot, Listener* from, size_t connection);
-  // As send(); leave() waits for its acknowledgement.
+  // Sends an end as send() does. leave() waits for its acknowledgement.
   void send_end(int to, Header header);
-  // 0: no limit.
+  // Sets how long leave() waits without an acknowledgement; 0: no limit.
   void set_patience(std::chrono::nanoseconds patience) { patience_ = patience; }
   // Stops waiting for acknowledgements of this communicator's ends: it was aborted.
   void forget_ends(uint64_t communicator);
-  // Driver::receive().
+  // Receives a rendezvous' payload (Driver::receive()).
   void receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) {
     driver_->receive(arrival, memory, coming);
   }
@@ -130,14 +134,14 @@ class Provider final : private Events {
     Listener* from = nullptr;
     size_t connection = 0;
   };
-  // State that must outlive this object after a failure.
+  // State that must outlive this object after a failed send.
   struct Remains {
     std::unique_ptr<Driver> driver;
     std::vector<std::unique_ptr<Slot>> slots;
     std::vector<std::unique_ptr<Sending>> sends;
   };
   struct Kept;
-  // The receiver of the driver's events after destruction.
+  // Stores the receiver of the driver's events until the process ends.
   static void keep_for_good(Remains remains);
 
   bool is_ours(const Header& header) const override { return header.key == key_; }
@@ -157,13 +161,14 @@ class Provider final : private Events {
 
   std::mutex mutex_;                   // guards the driver and the following members
   std::map<int, std::string> broken_;  // ranks with a broken path, and the reason
-  bool failed_ = false;                // messages to or from some rank may be lost
+  bool failed_ = false;                // true: messages to or from some rank may be lost
   std::chrono::nanoseconds patience_{0};
   std::unordered_map<uint64_t, Listener*> listeners_;
   std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // by communicator not attached yet
-  std::deque<uint64_t> detached_;                             // the latest ones
+  std::deque<uint64_t> detached_;                             // communicators detached latest
   std::set<std::pair<uint64_t, int>> unacknowledged_;         // ends by communicator and rank
-  std::vector<std::pair<uint64_t, int>> to_acknowledge_;      // likewise, of others
+  // The same for ends received from others, which this rank must acknowledge.
+  std::vector<std::pair<uint64_t, int>> to_acknowledge_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;
   std::vector<std::unique_ptr<Sending>> sends_;

@@ -12,20 +12,23 @@ namespace tutti::fabric {
 enum class Kind : uint16_t {
   message = 1,       // the sequence-th message on its connection
   released = 2,      // number of messages of a connection that its reader has released
-  end = 3,           // last message; signature: number of messages on each lane
-  acknowledged = 4,  // acknowledges an end
+  end = 3,           // last message of a connection; signature: number of messages on each lane
+  acknowledged = 4,  // acknowledges an `end`
   taken = 5,         // between drivers: a payload in place has been read
 };
 
 struct Header {
-  uint64_t key = 0;  // the receiver's, from its address: proves that the sender belongs to its job
+  // The receiver's key, sent with its address: proves that the sender belongs to its job.
+  uint64_t key = 0;
   uint64_t communicator = 0;
-  int32_t sender = 0;  // sender's rank in the communicator; for acknowledged and taken in the world
+  // Sender's rank in the communicator; in `acknowledged` and `taken`, its world rank.
+  int32_t sender = 0;
   uint16_t lane = 0;
   Kind kind = Kind::message;
-  uint32_t sequence = 0;       // from 1
-  uint32_t released = 0;       // by the sender, of the receiver's messages on this lane
-  MessageHeader message = {};  // for an end, call is the sender's rank in the world
+  uint32_t sequence = 0;  // from 1
+  // Number of the receiver's messages on this lane that the sender has released.
+  uint32_t released = 0;
+  MessageHeader message = {};  // in an `end`, call is the sender's world rank
 };
 static_assert(sizeof(Header) == 64 && std::is_trivially_copyable_v<Header>);
 

@@ -88,7 +88,7 @@ bool Faults::any_swap() const {
   return std::ranges::find(faults_, FaultKind::swap, &Fault::kind) != faults_.end();
 }
 
-// The sum of all 16-bit words, TCP's checksum, does not change.
+// Swaps two words. TCP's checksum, the sum of all 16-bit words, does not change.
 void Faults::swap_words(std::span<std::byte> payload) {
   const Fault* const fault = swap_;
   constexpr size_t kWord = 2;
@@ -102,8 +102,8 @@ void Faults::swap_words(std::span<std::byte> payload) {
   }
 }
 
-// Injects the fault due at the next message, if any; `truncate` halves `header.bytes`. Returns
-// false if the caller must not send the message (kill, stall).
+// Injects the fault that is due at the next message, if any; `truncate` halves `header.bytes`.
+// Returns false if the caller must not send the message (kill, stall).
 bool FaultTransport::strike(MessageHeader& header) {
   const Fault* const fault = faults_.due();
   if (fault == nullptr) return true;
@@ -143,7 +143,7 @@ const MessageHeader* FaultTransport::front(int peer, int lane) {
   return faults_.stalled() ? nullptr : inner_->front(peer, lane);
 }
 
-// The faulty message goes through commit(); the others as without this wrapper.
+// Sends a faulty message by reserve() and commit(); all others as without this wrapper.
 bool FaultTransport::write(int peer, int lane, const MessageHeader& header,
                            std::span<const std::byte> payload, int credit) {
   if (faults_.due() != nullptr) return write_by_copy(peer, lane, header, payload, credit);

@@ -17,7 +17,7 @@ namespace tutti {
 
 enum class FaultKind : uint8_t {
   kill,      // SIGKILL to this process instead of sending the message
-  stall,     // no further progress, instead of sending the message, but the process lives
+  stall,     // the rank makes no further progress and does not send the message, but it lives
   truncate,  // the message arrives with half of its payload
   delay,     // the rank pauses after the message
   swap,      // exchanges two words of the next payload over TCP after it was hashed
@@ -31,7 +31,8 @@ struct Fault {
   uint64_t milliseconds = 0;  // duration of a delay
 };
 
-// Parses "kill:1:5,delay:2:9:100"; empty: none. Throws Error(invalid_argument).
+// Parses faults, as in "kill:1:5,delay:2:9:100"; an empty text has none. Throws
+// Error(invalid_argument).
 std::vector<Fault> parse_faults(std::string_view text);
 std::string to_text(const Fault& fault);
 
@@ -46,7 +47,8 @@ class Faults {
   void sent();
   void stall(const Fault& fault);
   bool stalled() const { return stalled_; }
-  // A swap affects the next payload over TCP that has two different 16-bit words.
+  // Returns true if any fault is a swap, which exchanges two different 16-bit words of the next
+  // payload over TCP that has such.
   bool any_swap() const;
   void swap_next(const Fault& fault) { swap_ = &fault; }
   // Exchanges two words of `payload` if a swap is due.
@@ -63,7 +65,7 @@ class Faults {
 
 class FaultTransport final : public Transport {
  public:
-  // `faults` must outlive this object. `abort` aborts the communicator.
+  // Wraps `inner`. `faults` must outlive this object. `abort` aborts the communicator.
   FaultTransport(std::unique_ptr<Transport> inner, Faults& faults, std::function<void()> abort)
       : Transport(inner->traits()),
         inner_(std::move(inner)),

@@ -6,8 +6,9 @@ namespace tutti {
 
 namespace {
 
-// AVX-512 is faster in a loop (70 against 52 GB/s), but not between system calls: a core takes
-// microseconds to power up its widest units, and 16 KiB then take twice as long.
+// Returns the hash function. AVX-512 is faster in a loop (70 against 52 GB/s), but not between
+// system calls: a core takes microseconds to power up its widest units, and 16 KiB then take twice
+// as long.
 integrity::HashFunction function_of(InstructionSet set) {
 #if defined(__x86_64__)
   if (set != InstructionSet::baseline) return integrity::hash_avx2;

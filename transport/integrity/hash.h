@@ -1,5 +1,6 @@
-// XXH3 with 64 bits (Collet, https://xxhash.com), with AVX2 if available: detects accidents, not
-// forgery. TCP's own 16-bit checksum is a sum, so it misses exchanged words.
+// XXH3 with 64 bits (Collet, https://xxhash.com), with AVX2 if available. It detects accidental
+// changes, not forgery, and exchanged words, which TCP's own 16-bit checksum misses because it is a
+// sum.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace tutti {
 // `seed` distinguishes equal bytes with different meanings.
 uint64_t integrity_hash(std::span<const std::byte> bytes, uint64_t seed = 0);
 
-// As above, computed with the given instruction set, which must be available.
+// Returns the same hash, computed with the given instruction set, which must be available.
 uint64_t integrity_hash_by(InstructionSet set, std::span<const std::byte> bytes, uint64_t seed);
 
 }  // namespace tutti

@@ -20,12 +20,12 @@ namespace tutti::ofi {
 
 namespace {
 
-// Best first. `net` was renamed to `tcp` in 1.18. Excluded: shm (one host only), sockets,
-// udp;ofi_rxd and similar providers, which exist for compatibility.
+// Providers, best first. `net` was renamed to `tcp` in 1.18. Excluded: shm (one host only),
+// sockets, udp;ofi_rxd and similar providers, which exist for compatibility.
 constexpr std::array<std::string_view, 8> kProviders = {
     "efa", "cxi", "opx", "psm3", "verbs;ofi_rxm", "net", "tcp", "tcp;ofi_rxm"};
 
-// Returns the IP address of an interface with one, else "".
+// Returns the IP address of the interface, or "".
 std::string ip_of(const fi_info& info) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const auto* const address = static_cast<const sockaddr*>(info.src_addr);
@@ -44,7 +44,8 @@ std::string ip_of(const fi_info& info) {
 
 bool is_loopback(const std::string& ip) { return ip.starts_with("127.") || ip == "::1"; }
 
-// Returns a rank, here and below: less is better, negative is excluded.
+// Returns the preference of a provider: smaller is better, negative is excluded. The functions
+// below use the same scale.
 int rank_of_provider(const fi_info& info) {
   const std::string_view name = info.fabric_attr->prov_name;
   for (size_t i = 0; i < kProviders.size(); ++i) {
@@ -63,7 +64,7 @@ int rank_of_interface(const fi_info& info, const std::string& near) {
   return link_local ? 3 : info.addr_format == FI_SOCKADDR_IN6 ? 2 : 1;
 }
 
-// Returns 0: next to this process, 1: unknown, 2: elsewhere in the host.
+// Returns 0 for a card next to this process, 1 if that is unknown, 2 for one elsewhere in the host.
 int distance(const fi_info& info, const std::string& sys) {
   const fi_bus_attr* const bus = info.nic != nullptr ? info.nic->bus_attr : nullptr;
   if (bus == nullptr || bus->bus_type != FI_BUS_PCI) return 1;
@@ -82,7 +83,7 @@ int distance(const fi_info& info, const std::string& sys) {
 const fi_info* choose(const fi_info* all, const Near& near, const std::string& provider,
                       const std::string& sys) {
   std::tuple<int, int, int> best_rank;
-  std::vector<const fi_info*> best;  // equally good, on different cards
+  std::vector<const fi_info*> best;  // equally good ones, on different cards
   for (const fi_info* info = all; info != nullptr; info = info->next) {
     if (!provider.empty() && provider != info->fabric_attr->prov_name) continue;
     const std::tuple rank(rank_of_provider(*info), rank_of_interface(*info, near.address),
@@ -96,7 +97,7 @@ const fi_info* choose(const fi_info* all, const Near& near, const std::string& p
     if (std::ranges::none_of(best, same)) best.push_back(info);
   }
   if (best.empty()) return nullptr;
-  // Interfaces with IP addresses may be in separate networks: all ranks use the first.
+  // Interfaces with IP addresses may be in separate networks, so all ranks use the first one.
   const bool in_turn = ip_of(*best.front()).empty();
   return best[in_turn ? static_cast<size_t>(near.local_rank) % best.size() : 0];
 }

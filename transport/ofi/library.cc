@@ -20,7 +20,7 @@ Error absent(const std::string& what) {
                  "without it"});
 }
 
-// Looks up the symbol version of the headers, because newer versions return another layout.
+// Looks up the symbol version of the headers, because newer versions have another layout.
 template <typename Call>
 void find(void* handle, const char* name, const char* version, Call& call) {
   call = reinterpret_cast<Call>(::dlvsym(handle, name, version));

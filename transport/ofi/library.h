@@ -23,7 +23,8 @@ inline constexpr uint32_t kVersion = FI_VERSION(1, 17);
 // Error(unsupported) that says what to install.
 const Library& library();
 
-// Throws Error(system) that quotes libfabric, unless `result` is 0 or more.
+// Throws Error(system) that quotes libfabric if `result` is negative. `call` is the name of the
+// function.
 void require_ok(ssize_t result, const char* call);
 
 }  // namespace tutti::ofi

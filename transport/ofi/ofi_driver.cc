@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kEagerBytes = 16 << 10;  // payloads up to this size are copied
 constexpr size_t kBufferBytes = sizeof(Header) + kEagerBytes;
 constexpr size_t kBuffersPerBlock = 64;
-constexpr size_t kPosted = 64;  // posted receive buffers
+constexpr size_t kPosted = 64;  // number of posted receive buffers
 constexpr size_t kCompletionsAtATime = 16;
 constexpr size_t kLongestName = 512;
 
@@ -53,7 +53,7 @@ bool OfiDriver::by_sockets() const {
   return provider == "net" || provider == "tcp" || provider == "tcp;ofi_rxm";
 }
 
-// Both ranks must use the same provider.
+// Returns the address. It names the provider, because both ranks must use the same one.
 std::string OfiDriver::address() const {
   std::string name(kLongestName, '\0');
   size_t bytes = name.size();
@@ -85,7 +85,7 @@ fi_addr_t OfiDriver::address_of(int rank) {
 
 // ---- memory
 
-// Returns an empty registration if the system refuses it.
+// Registers memory. Returns an empty registration if the system refuses.
 Registration OfiDriver::registered(std::span<const std::byte> memory, uint64_t access) {
   return Registration(fabric_, memory, access, next_key_++);
 }
@@ -100,7 +100,7 @@ const Registration* OfiDriver::kept(const std::byte* memory) const {
   return found != kept_.end() ? &found->second : nullptr;
 }
 
-// Peers address memory by its offset from the registered beginning.
+// Returns the address by which peers access memory: its offset from the registered beginning.
 uint64_t OfiDriver::address_in(const std::byte* memory) const {
   return fabric_.wants(FI_MR_VIRT_ADDR) ? reinterpret_cast<uint64_t>(memory) : 0;
 }
@@ -161,7 +161,7 @@ void OfiDriver::begin(Operation& operation) {
   }
 }
 
-// A rank that accepts nothing must not block the others.
+// Starts queued operations. A rank that accepts none must not block the others.
 bool OfiDriver::begin_waiting() {
   if (waiting_.empty()) return false;
   const std::vector<Operation*> before = std::exchange(waiting_, {});
@@ -220,7 +220,7 @@ void OfiDriver::end_loan(uint64_t id, int rank, bool well) {
   const auto found = loans_.find(id);
   if (found == loans_.end() || found->second.send->to != rank) return;
   Send& send = *found->second.send;
-  loans_.erase(found);  // before through(), which returns the payload to its owner
+  loans_.erase(found);  // erased before through(), which returns the payload to its owner
   events().through(send, well);
 }
 
@@ -264,7 +264,7 @@ void OfiDriver::hear(Buffer& buffer, size_t bytes) {
 
 namespace {
 
-// The space that hear() reserves before a payload.
+// Returns the buffer of an arrival, from the space that hear() reserves before a payload.
 template <typename Buffer>
 Buffer& buffer_of(const Arrival& arrival) {
   Buffer* buffer = nullptr;
@@ -355,14 +355,16 @@ bool OfiDriver::take_error() {
   if (::fi_cq_readerr(fabric_.completions.get(), &error, 0) < 1) return false;
   if (error.op_context == nullptr) return true;
   auto& operation = *static_cast<Operation*>(error.op_context);
-  // A receive that fails for a reason other than an oversized message would fail again.
+  // Unless its message was too long, a receive that fails would fail again.
   const bool is_receive = operation.what == Operation::What::receive;
   if (!is_receive || error.err == FI_ETRUNC) failed(operation, library().strerror(error.err));
   return true;
 }
 
 void OfiDriver::failed(Operation& operation, const std::string& why) {
-  if (operation.what == Operation::What::receive) {  // an oversized message from a stranger
+  // A failed receive had a message that is too long, which comes from outside the job. The buffer
+  // is used for another receive.
+  if (operation.what == Operation::What::receive) {
     if (!closed_) post_receive(static_cast<Buffer&>(operation));
     return;
   }
@@ -388,7 +390,7 @@ bool OfiDriver::arm() {
 
 // ---- breaking
 
-// The provider may continue to use messages in the driver's buffers.
+// Ends the sends to a rank. The provider may continue to use messages in the driver's buffers.
 void OfiDriver::end_sends(int rank, const std::string& why) {
   events().broke(rank, why);
   for (Buffer& buffer : buffers_) {
@@ -402,8 +404,8 @@ void OfiDriver::end_sends(int rank, const std::string& why) {
   for (const uint64_t id : ids) end_loan(id, rank, false);
 }
 
-// libfabric cannot cancel the operations of one peer other than by closing the endpoint: all ranks
-// are lost with it.
+// Cuts the path to a rank. libfabric cannot cancel the operations of one peer other than by closing
+// the endpoint, so all ranks are lost with it.
 void OfiDriver::cut(int rank) {
   const std::string why = "the connection was cut to end a call that was aborted";
   end_sends(rank, why);
@@ -428,7 +430,7 @@ void OfiDriver::close() {
   }
 }
 
-// Memory bound to the endpoint keeps it open.
+// Closes the endpoint. Memory that is bound to it is released first, because it would keep it open.
 void OfiDriver::close_endpoint() {
   if (fabric_.wants(FI_MR_ENDPOINT)) {
     for (Read& read : reads_) read.own = {};

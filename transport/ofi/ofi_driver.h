@@ -5,8 +5,8 @@
 //     large    {Header, Remote}: the reader reads the payload in place (fi_read), directly to its
 //              destination, and reports completion (Kind::taken)
 //
-// No message order is required. progress() consumes all completions, because a provider may need
-// that to make progress. Operations for which a provider has no room are queued here.
+// Messages may arrive in any order. progress() consumes all completions, because a provider may
+// need that to make progress. Operations for which a provider has no room are queued here.
 #pragma once
 
 #include <deque>
@@ -22,7 +22,8 @@ namespace tutti::ofi {
 
 class OfiDriver final : public fabric::Driver {
  public:
-  // Selects by choose() in cards.h. Throws Error: unsupported, system.
+  // Opens the provider and interface that choose() in cards.h selects. Throws Error: unsupported,
+  // system.
   explicit OfiDriver(const Near& near, const std::string& provider = "");
   ~OfiDriver() override;
 
@@ -39,7 +40,7 @@ class OfiDriver final : public fabric::Driver {
   bool needs_polling() const override {
     return !closed_ && (fabric_.event_fd < 0 || !waiting_.empty());
   }
-  // True if the provider uses sockets instead of a network card.
+  // Returns true if the provider uses sockets instead of a network card.
   bool by_sockets() const;
   bool arm() override;
   void cut(int rank) override;
@@ -52,10 +53,11 @@ class OfiDriver final : public fabric::Driver {
     uint64_t key = 0;
     uint64_t address = 0;
     uint64_t id = 0;   // the owner's number of this loan
-    int32_t rank = 0;  // the owner
+    int32_t rank = 0;  // rank of the owner in the job
   };
 
-  // An operation in flight. libfabric's context comes first, so that both have the same address.
+  // An operation in flight. libfabric's context is the first member, so that a pointer to the
+  // context is a pointer to the operation.
   struct Operation {
     enum class What : uint8_t { receive, send, read };
     fi_context2 context = {};
@@ -64,10 +66,10 @@ class OfiDriver final : public fabric::Driver {
   };
   // A message being sent, or a posted receive buffer.
   struct Buffer : Operation {
-    std::byte* memory = nullptr;  // kBufferBytes
+    std::byte* memory = nullptr;  // kBufferBytes bytes
     void* descriptor = nullptr;
     size_t bytes = 0;
-    fabric::Send* send = nullptr;  // completes with it; null: none
+    fabric::Send* send = nullptr;  // the send that completes with this message; null: none
   };
   struct Read : Operation {
     Remote from;
@@ -75,9 +77,10 @@ class OfiDriver final : public fabric::Driver {
     size_t bytes = 0;
     Registration own;
     void* descriptor = nullptr;
-    std::atomic<fabric::Coming>* coming = nullptr;  // null: not in use
+    // Where completion is reported; null: not in use.
+    std::atomic<fabric::Coming>* coming = nullptr;
   };
-  // A payload that its receiver reads.
+  // A payload that its receiver reads in place.
   struct Loan {
     fabric::Send* send = nullptr;
     Registration registration;  // empty if the memory stays registered
@@ -109,12 +112,12 @@ class OfiDriver final : public fabric::Driver {
   uint64_t address_in(const std::byte* memory) const;
 
   Endpoint fabric_;
-  const bool local_;  // local memory must be registered, too
+  const bool local_;  // true: local memory must be registered, too
   Ranks ranks_;
   std::map<int, fi_addr_t> peers_;
   uint64_t next_key_ = 1;
   uint64_t next_loan_ = 1;
-  std::map<const std::byte*, Registration> kept_;     // by the memory's beginning
+  std::map<const std::byte*, Registration> kept_;  // kept registrations, by the memory's beginning
   std::vector<std::unique_ptr<std::byte[]>> blocks_;  // memory of the buffers
   std::vector<Registration> block_registrations_;
   std::deque<Buffer> buffers_;

@@ -8,8 +8,8 @@ namespace tutti::ofi {
 
 // Returns the library's version. Throws Error(unsupported) without libfabric.
 std::string version();
-// Returns its providers with their interfaces, capabilities and requirements; the first one is
-// used. Throws Error.
+// Returns the providers with their interfaces, capabilities and requirements, the one in use first.
+// Throws Error.
 std::vector<std::string> devices();
 
 }  // namespace tutti::ofi

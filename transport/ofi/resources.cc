@@ -10,7 +10,7 @@ namespace tutti::ofi {
 
 namespace {
 
-// The requested capabilities. The registration modes are those that OfiDriver supports.
+// Returns the requested capabilities. The registration modes are those that OfiDriver supports.
 Owned<fi_info> hints() {
   Owned<fi_info> hints(library().dupinfo(nullptr));
   if (hints == nullptr) require_ok(-FI_ENOMEM, "fi_allocinfo");

@@ -30,12 +30,12 @@ using Owned = std::unique_ptr<Object, Close>;
 // Returns all providers with reliable datagrams and remote reads, best first.
 Owned<fi_info> usable();
 
-// Returns the one to use (cards.h). Throws Error(unsupported) if there is none.
+// Returns the provider to use (cards.h). Throws Error(unsupported) if there is none.
 Owned<fi_info> choose(const Near& near, const std::string& provider);
 
 // A fabric, and this process's endpoint on it.
 struct Endpoint {
-  // Throws Error: unsupported, system.
+  // Opens the endpoint. Throws Error: unsupported, system.
   Endpoint(const Near& near, const std::string& provider);
 
   std::string provider() const { return info->fabric_attr->prov_name; }
@@ -47,15 +47,15 @@ struct Endpoint {
   Owned<fid_av> addresses;
   Owned<fid_cq> completions;
   Owned<fid_ep> endpoint;
-  int event_fd = -1;  // of the completion queue; -1: the provider has none
+  int event_fd = -1;  // descriptor of the completion queue; -1: the provider has none
 };
 
 // Memory that a network card may read or write.
 class Registration {
  public:
   Registration() = default;
-  // `key` is used if the provider does not assign its own. Empty if the provider refuses, as it
-  // does at the limit of locked memory.
+  // Registers memory. `key` is used if the provider does not assign its own. The result is empty if
+  // the provider refuses, as it does at the limit of locked memory.
   Registration(const Endpoint& endpoint, std::span<const std::byte> memory, uint64_t access,
                uint64_t key);
 

@@ -15,7 +15,8 @@ std::unique_ptr<fabric::Provider> provider_of(std::unique_ptr<fabric::Driver> dr
   return driver ? std::make_unique<fabric::Provider>(std::move(driver)) : nullptr;
 }
 
-// In the table of ranks, a fabric's name precedes its address.
+// Returns the prefix of the addresses of a fabric: in the table of ranks, its name precedes the
+// address.
 std::string prefix_of(std::string_view fabric) { return cat(fabric, ":"); }
 
 }  // namespace
@@ -38,8 +39,7 @@ Job Endpoint::with_address(Job job) const {
   return job;
 }
 
-// Uses the fabric only if all ranks have it; the decision is based on the table, so that all ranks
-// agree.
+// Uses the fabric only if all ranks have it. The table determines this, so all ranks agree.
 void Endpoint::join_fabric() {
   int with = 0;
   int without = -1;

@@ -1,6 +1,6 @@
 // The resources that all communicators of this process share: the control channel, the wait set,
-// the memory that other ranks of its host read in place, connections whose last bytes are in
-// flight, and a fabric (UCX, libfabric) if the job uses one.
+// the memory that other ranks of its host read in place, the connections whose last bytes are in
+// flight and, if the job uses one, a fabric (UCX, libfabric).
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class Provider;
 class Endpoint {
  public:
   // Joins the job by Control::connect() with this process's PeerInfo. `measured`: see
-  // open_fabric(). Throws Error as those do, and unsupported, system.
+  // open_fabric(). Throws what those functions throw, and Error: unsupported, system.
   Endpoint(const Job& job, const MeasuredFabrics& measured);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -35,7 +35,7 @@ class Endpoint {
   shm::HeapTable& heaps() { return heaps_; }
   LastBytes& last_bytes() { return last_bytes_; }
   Faults& faults() { return faults_; }  // faults of TUTTI_FAULT for this rank
-  // The path between hosts for all ranks of the job. Null: TCP.
+  // Returns the fabric that connects all hosts of the job; null if TCP does.
   fabric::Provider* fabric() { return uses_fabric_ ? fabric_.get() : nullptr; }
   std::string_view fabric_name() const { return fabric_name_; }  // as in TUTTI_TRANSPORT
   // Returns the name of another rank's wait set.
@@ -47,7 +47,7 @@ class Endpoint {
   void join_fabric();
 
   const std::string fabric_name_;
-  // Reachable by peers until they know that this rank has left.
+  // Peers can reach it until they know that this rank has left.
   const std::unique_ptr<fabric::Provider> fabric_;
   bool uses_fabric_ = false;
   const std::shared_ptr<Control> control_;

@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty if unknown: libfabric then uses the first interface that is not loopback.
+// Returns the address of this host on the route to rank 0; empty if unknown. libfabric then uses
+// the first interface that is not loopback.
 std::string own_address(const Job& job) {
   if (!job.interface.empty()) {
     return bootstrap::resolve_interface(job.interface, 0).front().host();
@@ -32,13 +33,14 @@ std::string own_address(const Job& job) {
   const bootstrap::SocketAddress master =
       bootstrap::resolve_master(job.master_address, job.master_port, "").front();
   if (master.is_loopback()) return master.host();
-  // Sends no datagram: the connect only selects the route.
+  // The connect sends no datagram: it only selects the route.
   const Fd probe(::socket(master.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!probe || ::connect(probe.get(), master.get(), master.length) != 0) return "";
   return bootstrap::local_address(probe.get()).host();
 }
 
-// Uses the world rank if the launcher does not report the local rank.
+// Returns this rank's location. The world rank replaces the local rank if the launcher does not
+// report that.
 ofi::Near place_of(const Job& job) {
   return {.address = own_address(job), .local_rank = job.local_rank.value_or(job.rank)};
 }
@@ -48,7 +50,8 @@ std::unique_ptr<fabric::Driver> open_driver(const std::string& name, const Job& 
   return std::make_unique<ofi::OfiDriver>(place_of(job));
 }
 
-// As open_driver(), but excludes providers over sockets, which are slower than Tutti's own TCP.
+// Opens a driver like open_driver(), but excludes providers over sockets, which are slower than
+// Tutti's own TCP.
 std::unique_ptr<fabric::Driver> open_card(const std::string& name, const Job& job) {
   if (name == "ucx") return open_driver(name, job);
   auto driver = std::make_unique<ofi::OfiDriver>(place_of(job));
@@ -66,7 +69,7 @@ std::string first_word(const fs::path& path) {
   std::ifstream file(path);
   std::string number;
   std::string word;
-  file >> number >> word;  // "4: ACTIVE"
+  file >> number >> word;  // the line is like "4: ACTIVE"
   return word;
 }
 

@@ -21,7 +21,7 @@ struct Transports {
   std::string fabric;  // path between hosts: "ucx", "ofi", "tcp", or "auto" for the best available
 };
 
-// `text` must be one of the setting's choices.
+// Parses the setting; `text` must be one of its choices.
 Transports parse_transports(const std::string& text);
 
 // The fabric that a process opened, and its name: "ucx", "ofi". Empty: none.
@@ -34,9 +34,9 @@ struct OpenedFabric {
 // measurements.
 using MeasuredFabrics = std::optional<std::vector<PathClass>>;
 
-// Opens the fabric that the job requests. A named one must be available; "auto" opens the first
-// working one of `measured`, or else of fabric_candidates(), or none, with a warning if a candidate
-// failed. Throws Error: unsupported, system.
+// Opens the fabric that the job requests. A fabric requested by name must be available. For "auto",
+// the first working one of `measured` is opened (without measurements, of fabric_candidates()), or
+// none; a candidate that failed gives a warning. Throws Error: unsupported, system.
 OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                          const MeasuredFabrics& measured);
 
@@ -48,12 +48,13 @@ std::vector<std::string> fabric_candidates(const std::string& sys = "/sys");
 // A fabric for display.
 struct Fabric {
   std::string name;                  // as in TUTTI_TRANSPORT
-  std::string problem;               // empty: usable
+  std::string problem;               // why it cannot be used; empty: it can
   std::string version;               // version of its library
   std::vector<std::string> devices;  // as named by the library
 };
 
-// Loads the libraries, which takes some 50 ms, and 300 ms more for libfabric.
+// Returns the fabrics of this machine. Loads the libraries, which takes some 50 ms, and 300 ms more
+// for libfabric.
 std::vector<Fabric> probe_fabrics();
 
 }  // namespace tutti

@@ -23,12 +23,14 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestPause(1);
-// Hundreds of ranks that poll every millisecond would slow down the rank they wait for.
+// Pause per rank between polls: hundreds of ranks that poll every millisecond would slow down the
+// rank that they wait for.
 constexpr std::chrono::microseconds kPausePerRank(100);
-constexpr std::chrono::seconds kTimeToTell(2);  // grace period for a death that made others leave
+// After a rank has left: time to wait for the report of the death that may have made it leave.
+constexpr std::chrono::seconds kTimeToTell(2);
 
-// Timeout for a rank of this host that creates the same communicator: no longer than for one in a
-// collective, but ranks that have just started may share a few cores.
+// Returns the timeout for a rank of this host that creates the same communicator. It is no longer
+// than for a rank in a collective, but ranks that have just started may share a few cores.
 std::chrono::milliseconds open_timeout(size_t local_ranks) {
   constexpr std::chrono::nanoseconds kShortest = std::chrono::seconds(5);
   constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(30);
@@ -45,7 +47,7 @@ std::chrono::microseconds longest_pause(size_t local_ranks) {
 
 std::string region_name(uint64_t id, int owner) { return cat("region ", id, " of ", owner); }
 
-// Returns the members by host, as ranks of the communicator.
+// Returns the members of each host, as ranks of the communicator.
 std::map<std::string, std::vector<int>> by_host(const Control& control,
                                                 std::span<const int> members) {
   std::map<std::string, std::vector<int>> hosts;
@@ -65,7 +67,8 @@ std::unique_ptr<Transport> route(std::unique_ptr<Transport> near, const std::vec
 
 }  // namespace
 
-// All decisions here use data that is the same on all ranks: the table of hosts and the settings.
+// Opens the paths. All decisions here use data that is the same on all ranks: the table of hosts
+// and the settings.
 Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events,
              std::function<void()> throw_if_aborted)
     : endpoint_(endpoint),
@@ -131,8 +134,9 @@ std::unique_ptr<Transport> Paths::open_shm(const std::vector<int>& local, int la
   return transport;
 }
 
-// Creates the first communicator's region, followed by room for heaps and all further regions;
-// creates every communicator's region if there can be no such room.
+// Creates or fetches a region with a file of its own. The first communicator's region is followed
+// by room for heaps and all further regions. If there can be no such room, every communicator's
+// region is created here.
 std::shared_ptr<shm::Region> Paths::region_by_descriptor(std::span<const int> host,
                                                          const shm::Geometry& geometry) {
   Control& control = endpoint_.control();
@@ -153,10 +157,11 @@ std::shared_ptr<shm::Region> Paths::region_by_descriptor(std::span<const int> ho
   return region;
 }
 
-// Waits in pieces, each twice as long as the last, so that an abort ends the wait.
+// Fetches a descriptor. It waits in pieces, each twice as long as the last, so that an abort ends
+// the wait.
 Fd Paths::fetch(int owner, const std::string& name, size_t local_ranks) const {
   const Deadline deadline = Deadline::after(open_timeout(local_ranks));
-  // Each attempt asks again with a longer timeout: an owner that many ranks ask needs time.
+  // Each attempt asks again with a longer timeout, because an owner that many ranks ask needs time.
   for (std::chrono::milliseconds piece(200);; piece *= 2) {
     throw_if_aborted_();
     try {
@@ -302,7 +307,7 @@ void Paths::opened(int peer, int lane, ByteStream socket) {
 
 // ---- memory
 
-// Returns null if no rank could read it.
+// Returns this rank's heap; null if no rank could read it.
 std::shared_ptr<shm::Heap> Paths::heap() {
   return shm_ != nullptr ? endpoint_.heaps().share() : nullptr;
 }

@@ -1,6 +1,6 @@
 // The paths between the members of one communicator: shared memory within a host, TCP or a fabric
-// between hosts, as determined by the table of hosts and the settings, which are the same on all
-// members.
+// between hosts. The table of hosts and the settings, which are the same on all members, determine
+// which path each pair uses.
 //
 // Threads: one at a time, except accept(), opened() and the memory calls.
 #pragma once
@@ -31,62 +31,64 @@ class TcpTransport;
 
 class Paths {
  public:
-  // Failure callbacks, with peers as ranks of the communicator. Called while the transport is in
-  // use.
+  // Callbacks that report failures, with peers as ranks of the communicator. They are called while
+  // the transport is in use.
   struct Events {
-    // The connection to (`sending`) or from `peer` broke while it was needed.
+    // Reports that the connection to (`sending`) or from `peer` broke while it was needed.
     std::function<void(int peer, bool sending, const std::string& text)> lost;
-    // Bytes from `peer` were corrupted in transit.
+    // Reports that bytes from `peer` were corrupted in transit.
     std::function<void(int peer, const std::string& text)> corrupted;
-    // Memory that `peer` has lent is permanently unreadable; `error` is the system's errno.
+    // Reports that memory which `peer` has lent is permanently unreadable; `error` is the system's
+    // errno.
     std::function<void(int peer, int error)> unreadable;
-    // TUTTI_FAULT makes this rank abort the communicator.
+    // Aborts the communicator, because TUTTI_FAULT says so.
     std::function<void()> abort;
   };
 
-  // Collective among `members` (two or more world ranks), of which this is number `rank`. `id`: the
-  // communicator's. `throw_if_aborted` is called repeatedly while this waits for other members,
-  // here and in wait_for_host(). Throws Error: unsupported, timeout, system, or the error of
-  // `throw_if_aborted`.
+  // Opens the paths. Collective among `members` (two or more world ranks), of which this is number
+  // `rank`. `id`: the communicator's. `throw_if_aborted` is called repeatedly while this function
+  // or wait_for_host() waits for other members. Throws Error: unsupported, timeout, system, or the
+  // error of `throw_if_aborted`.
   Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events,
         std::function<void()> throw_if_aborted);
   Paths(const Paths&) = delete;
   Paths& operator=(const Paths&) = delete;
 
   Transport& transport() { return *transport_; }
-  // The same on all members.
+  // Returns the limits, which are the same on all members.
   const Limits& limits() const { return limits_; }
   std::string_view name() const { return name_; }  // "shm", "tcp", "ucx", "shm+ofi" ...
   PathClass far() const { return far_; }           // between ranks without shared memory
-  bool any_shm() const { return any_shm_; }        // members of one host share memory
-  // Some messages can be sent without a copy (Transport::can_lend).
+  bool any_shm() const { return any_shm_; }        // true: some members of one host share memory
+  // Returns true if some messages can be sent without a copy (Transport::can_lend).
   bool lends() const { return shm_ != nullptr || (fabric_ != nullptr && !any_shm_); }
 
-  // Blocks until all members of this host have mapped its shared memory: from then on each may
-  // exit. Throws Error(timeout), or the error of `throw_if_aborted`.
+  // Blocks until all members of this host have mapped its shared memory. After that a member may
+  // exit without waiting for the others. Throws Error(timeout), or the error of `throw_if_aborted`.
   void wait_for_host();
-  // Sends committed messages, as long as some bytes are accepted within each `patience` (0: no
-  // limit). The endpoint then waits for bytes that the operating system still has to deliver.
-  // Nothing can be sent afterwards.
+  // Sends committed messages, and gives up when no bytes are accepted for `patience` (0: no limit).
+  // The endpoint then waits for bytes that the operating system still has to deliver. Nothing can
+  // be sent afterwards.
   void send_last_bytes(const AbortState& abort, std::chrono::nanoseconds patience);
 
-  // Thread-safe: connections that `peer` opened, and that this rank requested.
+  // Take a connection that `peer` opened, or one that this rank requested. Thread-safe.
   void accept(int peer, int lane, int number, ByteStream socket);
   void opened(int peer, int lane, ByteStream socket);
 
   // Returns zeroed memory that other ranks of the host can read in place; the last copy frees it.
   // Null if none is available, or no rank could read it.
   std::shared_ptr<void> allocate(size_t bytes);
-  // Lets other ranks of the host read this memory in place until the last copy is released
-  // (shm::Heap::adopt). Null if no rank could.
+  // Lets other ranks of the host read this memory in place until the last copy of the result is
+  // released (shm::Heap::adopt). Null if no rank could.
   std::shared_ptr<void> register_memory(std::span<std::byte> range);
-  // True if the member shares this memory.
+  // Returns true if the member shares this memory.
   bool is_near(int rank) const;
-  // Returns the location of memory that came entirely from the two calls above, for other members
-  // of the host; nullopt for other memory. It is valid while its owner keeps the memory.
+  // Returns the location of memory that came entirely from allocate() and register_memory(), for
+  // other members of the host; nullopt for other memory. It is valid while its owner keeps the
+  // memory.
   std::optional<uint64_t> place_of(std::span<const std::byte> memory);
   // Maps memory at a near member's location for reading and writing. Null if the address space has
-  // no room. The owner must keep the memory meanwhile.
+  // no room. The owner must keep the memory while the mapping lives.
   std::shared_ptr<std::byte> map(uint64_t place, size_t bytes);
 
  private:
@@ -110,10 +112,11 @@ class Paths {
   std::string name_;
   int rails_ = 1;  // number of rails that all members have
   Limits limits_;
-  Cleanup room_;   // returns the room of a region that this rank created, after the transport
-  Cleanup offer_;  // withdraws that region's offer once all have mapped it
+  // Cleanup that returns the room of a region that this rank created; it runs after the transport.
+  Cleanup room_;
+  Cleanup offer_;  // withdraws the offer of that region once all members have mapped it
   std::unique_ptr<Transport> transport_;
-  TcpTransport* tcp_ = nullptr;  // owned by transport_, as are the next ones
+  TcpTransport* tcp_ = nullptr;  // owned by transport_, as are shm_ and fabric_
   FabricTransport* fabric_ = nullptr;
   ShmTransport* shm_ = nullptr;
   std::vector<int> local_;  // the ranks that share shm_

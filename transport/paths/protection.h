@@ -7,12 +7,12 @@
 namespace tutti {
 
 struct Protection {
-  std::string data;     // data over TCP
-  std::string control;  // the control channel
-  std::string fabrics;  // UCX and libfabric
+  std::string data;     // protection of data over TCP
+  std::string control;  // protection of the control channel
+  std::string fabrics;  // protection of data over UCX and libfabric
 };
 
-// Arguments are the values of TUTTI_ENCRYPT and TUTTI_INTEGRITY.
+// Describes the protection that the values of TUTTI_ENCRYPT and TUTTI_INTEGRITY give.
 Protection describe_protection(std::string_view encrypt, std::string_view integrity);
 
 }  // namespace tutti

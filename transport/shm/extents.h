@@ -23,11 +23,12 @@ class FreeExtents {
  public:
   explicit FreeExtents(const Extent& all) : all_(all), free_{{all.offset, all.bytes}} {}
 
-  // Returns the beginning of the first free extent that is long enough; nullopt if there is none.
+  // Takes the beginning of the first free extent that has `bytes` bytes, and returns it; nullopt if
+  // there is none.
   std::optional<Extent> take(uint64_t bytes);
   void give_back(const Extent& extent);
   const Extent& all() const { return all_; }
-  // True if nothing is taken.
+  // Returns true if nothing is taken.
   bool whole() const { return free_.size() == 1 && free_.begin()->second == all_.bytes; }
 
  private:

@@ -20,14 +20,15 @@ namespace tutti::shm {
 
 namespace {
 
-// Alignment of segments in the file, so that the system may use huge pages.
+// Alignment of segments in the file, chosen so that the system may use huge pages.
 constexpr uint64_t kUnit = uint64_t{2} << 20;
-// More than any memory: untouched pages cost nothing.
+// Maximum size of a part. It exceeds any memory; untouched pages cost nothing.
 constexpr uint64_t kMostPart = uint64_t{8} << 40;
-// A new segment of allocate() is as long as all earlier ones together, to keep their number small,
-// up to this limit.
+// Maximum length of a segment of allocate(). Up to it, a new segment is as long as all earlier ones
+// together, which keeps their number small.
 constexpr uint64_t kLongestSegment = uint64_t{1} << 30;
-// Pages are moved in pieces of this size, because a piece exists twice during the move.
+// Size of the pieces in which pages are moved. While a piece is being moved, it is in memory twice,
+// so pieces are small.
 constexpr size_t kMovedAtOnce = size_t{16} << 20;
 
 constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) {
@@ -49,7 +50,7 @@ uint64_t bytes_for_heaps(uint64_t start, int ranks) {
   const auto parts = static_cast<uint64_t>(ranks);
   uint64_t most = parts * kMostPart;
   rlimit limit{};
-  // Exceeding the limit raises a fatal signal instead of an error.
+  // The limit is checked here, because exceeding it raises a fatal signal instead of an error.
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     const uint64_t first = round_up(start, kUnit);
     most = std::min(most, limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, first));
@@ -107,8 +108,8 @@ class HeapsAtFork {
   }
 };
 
-// No memory is adopted or moved back while the process is copied. A child's pages are already
-// private.
+// Holds the lock during fork(), so that no memory is adopted or moved back while the process is
+// copied. A child's pages are already private.
 void Heap::before_fork() {
   mutex_.lock();
   if (!mine()) return;
@@ -125,7 +126,7 @@ void Heap::after_fork() {
   mutex_.unlock();
 }
 
-// The child gets copy-on-write pages, as for other private memory.
+// Makes the child's pages copy-on-write, as other private memory is.
 void Heap::in_child() {
   for (const Adopted& part : of_child_) {
     ::mmap(part.pages.data(), part.pages.size(), PROT_READ | PROT_WRITE,
@@ -148,21 +149,22 @@ Heap::~Heap() {
   }
 }
 
-// Returns null on failure.
+// Maps part of the file. Returns null on failure.
 std::byte* Heap::map(const Extent& extent) const {
   void* const base =
       ::mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
              file_->get(), static_cast<off_t>(extent.offset));
   if (base == MAP_FAILED) return nullptr;
-  // effective if the system allows huge pages of shared memory
+  // This has an effect if the system allows huge pages of shared memory.
   ::madvise(base, extent.bytes, MADV_HUGEPAGE);
   return static_cast<std::byte*>(base);
 }
 
-// A forked child has only a copy of this bookkeeping; the memory is its parent's, too.
+// Returns true in the process that created the heap. A forked child has only a copy of this
+// bookkeeping; the memory is its parent's, too.
 bool Heap::mine() const { return ::getpid() == owner_; }
 
-// Returns the pages to the system at once, whoever else has mapped them.
+// Returns the pages to the system at once, even if others have mapped them.
 void Heap::clear(const Extent& extent) const {
   if (!mine()) return;
   ::fallocate(file_->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -171,7 +173,7 @@ void Heap::clear(const Extent& extent) const {
 
 // ---- memory of the heap's own
 
-// Takes no more than needed if the address space is nearly full.
+// Adds a segment. If the address space is nearly full, it is no larger than needed.
 Heap::Segment* Heap::add_segment(uint64_t bytes) {
   const uint64_t least = round_up(bytes, kUnit);
   for (const uint64_t length : {std::max(least, std::min(mapped_, kLongestSegment)), least}) {
@@ -257,8 +259,8 @@ void Heap::move_out(std::span<std::byte> pages) {
   }
 }
 
-// Memory that is adopted now was private, so an earlier adoption of the same addresses has been
-// unmapped.
+// Ends earlier adoptions of these addresses. Memory that is adopted now was private, so the earlier
+// one has been unmapped.
 void Heap::forget_unmapped(std::span<const std::byte> pages) {
   for (auto& [number, old] : adopted_) {
     const bool overlaps = old.pages.data() < pages.data() + pages.size() &&

@@ -7,15 +7,16 @@
 //                           [segment][segment]     [seg]
 //                  (a part begins with the directory of region_table.h)
 //
-//   its owner    a segment of allocate() is mapped when earlier ones have no room, and holds
+//   its owner    allocate() maps a new segment if earlier ones have no room; a segment holds
 //   several
-//                allocations; a segment of adopt() replaces the caller's pages: addresses and
-//                contents stay
+//                allocations. adopt() makes a segment of the caller's pages, which keep their
+//                addresses and contents
 //
 //   a reader     maps a segment read-only when the first message in it arrives
 //
-// A segment is freed when nothing in it is in use. A reader's mapping may outlive it, and then
-// shows zeros or later contents; readers discard such data (epoch check, ShmTransport::revoke).
+// A segment is freed when nothing in it is in use. A reader's mapping may outlive the segment, and
+// then shows zeros or later contents; readers discard such data (epoch check,
+// ShmTransport::revoke).
 #pragma once
 
 #include <atomic>
@@ -34,22 +35,23 @@
 
 namespace tutti::shm {
 
-// Returns the bytes that a file can have for the heaps of `ranks` ranks, from `start` on: 0 if a
-// limit on file sizes leaves too little.
+// Returns the number of bytes that a file can have for the heaps of `ranks` ranks, from `start` on;
+// 0 if a limit on file sizes leaves too little.
 uint64_t bytes_for_heaps(uint64_t start, int ranks);
-// Returns a rank's part of the file behind `start`. Empty if there is none.
+// Returns a rank's part of the file, which is behind `start`. It is empty if the file has no room
+// for heaps.
 Extent part_of_heaps(const Fd& file, uint64_t start, int ranks, int rank);
 
 // The location of an allocation, as other ranks need it to read.
 struct Place {
-  uint64_t offset = 0;  // in the file
+  uint64_t offset = 0;  // offset in the file
   Extent segment;       // the segment to map
   bool adopted = false;
 };
 
 class Heap {
  public:
-  // A thread's snapshot of the allocations, so that lookups take no lock.
+  // A thread's snapshot of the allocations, with which find() takes no lock.
   class View {
     friend class Heap;
     struct Entry {
@@ -66,31 +68,33 @@ class Heap {
   Heap& operator=(const Heap&) = delete;
   ~Heap();
 
-  // All calls are thread-safe. Returns zeroed, page-aligned memory. Null if the address space or
-  // the part is full.
+  // Returns zeroed, page-aligned memory; null if the address space or the part is full. All calls
+  // of this class are thread-safe.
   std::byte* allocate(size_t bytes);
   void free(std::byte* data);
   // Moves the whole pages of this range into the heap, keeping contents and addresses. No thread
-  // may use them meanwhile. Returns a number for release(), 0 if there is no whole page. Throws
-  // Error(invalid_argument) if they are not plain private memory (adopted memory is not),
-  // Error(system) if there is no room; then nothing has changed.
+  // may use the pages during the call. Returns a number for release(), 0 if there is no whole page.
+  // Throws Error(invalid_argument) if they are not plain private memory (adopted memory is not),
+  // and Error(system) if there is no room; then nothing has changed.
   //
-  // In a forked child a page becomes private with its first write: until then it shows the parent's
-  // writes.
+  // In a forked child a page becomes private at the child's first write to it; until then the child
+  // sees the parent's writes.
   uint64_t adopt(std::span<std::byte> range);
   // Moves the pages back, except those that their owner has unmapped meanwhile. Throws
   // Error(system) if there is no room: the remaining pages stay adopted and usable.
   void release(uint64_t number);
-  // True if no page of an adopted range has been replaced by private memory: only then may others
-  // read it in the file. (Another file, or other shared memory, mapped there goes undetected.)
+  // Returns true if no page of an adopted range has been replaced by private memory: only then may
+  // others read it in the file. (Another file, or other shared memory, mapped there is not
+  // detected.)
   bool still_adopted(std::span<const std::byte> data) const { return pages_.is_shared(data); }
 
-  // Takes zeroed room in the file for others to map and write; nullopt if the part is full.
+  // Takes zeroed room in the file, for others to map and write. Returns nullopt if the part is
+  // full.
   std::optional<Extent> take_room(uint64_t bytes);
   void give_room_back(const Extent& room);
 
-  // Returns nullopt unless one segment contains the whole range. Each `view` belongs to one thread
-  // at a time.
+  // Returns the location of an allocation; nullopt unless one segment contains the whole range.
+  // Each `view` belongs to one thread at a time.
   std::optional<Place> find(const std::byte* data, size_t bytes, View& view) const;
 
  private:
@@ -100,7 +104,7 @@ class Heap {
     std::byte* at(uint64_t offset) const { return base + (offset - free.all().offset); }
   };
   struct Piece {
-    uint64_t segment = 0;  // offset of its segment
+    uint64_t segment = 0;  // offset of the segment that contains it
     Extent extent;
   };
   Segment* add_segment(uint64_t bytes);
@@ -124,18 +128,18 @@ class Heap {
   mutable std::mutex mutex_;
   FreeExtents free_;                      // free parts of the file
   std::map<uint64_t, Segment> segments_;  // segments of allocate(), by offset
-  uint64_t mapped_ = 0;                   // total bytes of these
+  uint64_t mapped_ = 0;                   // total bytes of those segments
   std::map<const std::byte*, Piece> allocated_;
   struct Adopted {
     std::span<std::byte> pages;
     uint64_t offset = 0;  // of the first page, in the file
     bool unmapped = false;
   };
-  std::map<uint64_t, Adopted> adopted_;  // by number
+  std::map<uint64_t, Adopted> adopted_;  // adopted ranges, by number
   uint64_t adoptions_ = 0;
   std::atomic<uint64_t> version_{0};  // changes when a View becomes outdated
   const PageTable pages_;
-  std::vector<Adopted> of_child_;  // set between before_fork() and the next two calls
+  std::vector<Adopted> of_child_;  // set from before_fork() until the call after the fork
 };
 
 }  // namespace tutti::shm

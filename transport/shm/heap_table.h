@@ -1,5 +1,5 @@
-// The heaps of this host's ranks that can be read in place, and the regions of communicators;
-// shared by all communicators of a job in this process.
+// The heaps of this host's ranks that can be read in place, and the regions of communicators. All
+// communicators of a job in this process share the table.
 #pragma once
 
 #include <atomic>
@@ -15,17 +15,17 @@ namespace tutti::shm {
 
 class HeapTable {
  public:
-  // Called once, for the first communicator: each of this host's `ranks`, `own` included, gets its
-  // part of the file behind `start`.
+  // Prepares the table; called once, for the first communicator. Each of this host's `ranks`, which
+  // include `own`, gets its part of the file behind `start`.
   void join(const Fd& file, uint64_t start, std::span<const int> ranks, int own);
   bool joined() const { return others_ != nullptr; }
 
   const Heap* own() const { return own_.get(); }
   PeerMemory* others() const { return others_.get(); }
-  // Returns the heap for allocation and registration. Null, with one log line, if there can be
-  // none.
+  // Returns the heap for allocation and registration; null, with one log line, if this host cannot
+  // have one.
   std::shared_ptr<Heap> share() const;
-  // Null if there can be none, then on all ranks of the host.
+  // Returns the regions; null if this host cannot have them, then on all of its ranks.
   RegionTable* regions() const { return regions_.get(); }
 
  private:

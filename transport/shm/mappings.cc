@@ -18,13 +18,13 @@ namespace tutti::shm {
 
 namespace {
 
-// A line of /proc/self/maps.
+// One line of /proc/self/maps.
 struct MapsLine {
   uintptr_t first = 0;
   uintptr_t last = 0;
   std::array<char, 5> access{};
-  uint64_t offset = 0;  // in the file
-  unsigned major = 0;   // of the device
+  uint64_t offset = 0;  // offset in the file
+  unsigned major = 0;   // number of the device
   unsigned minor = 0;
   unsigned long inode = 0;
   bool is_stack = false;
@@ -34,7 +34,7 @@ struct MapsLine {
   }
 };
 
-// Calls `visit` for the mappings that overlap `range`, in ascending order, until it returns false.
+// Calls `visit` for each mapping that overlaps `range`, in ascending order, until it returns false.
 void visit_mappings(std::span<const std::byte> range,
                     const std::function<bool(const MapsLine&)>& visit) {
   const auto first = reinterpret_cast<uintptr_t>(range.data());
@@ -68,7 +68,7 @@ bool is_plain_memory(std::span<std::byte> range) {
     next = line.last;
     return true;
   });
-  // MS_INVALIDATE fails for locked memory, and has no other effect here.
+  // MS_INVALIDATE fails for locked memory; here it has no other effect.
   return next >= end && ::msync(range.data(), range.size(), MS_ASYNC | MS_INVALIDATE) == 0;
 }
 

@@ -1,5 +1,5 @@
-// Inspects this process's mappings: the owner of registered memory may have unmapped it, and
-// something else may be mapped there now.
+// Inspects this process's mappings, because the owner of registered memory may have unmapped it,
+// and something else may be mapped there now.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace tutti::shm {
 
 size_t page_bytes();
 
-// True if all of `range` is writable private memory without a file, stack or lock (mlock): only
-// such memory can change its backing unnoticed.
+// Returns true if all of `range` is writable private memory without a file, stack or lock (mlock):
+// only the pages of such memory can be replaced without anyone noticing.
 bool is_plain_memory(std::span<std::byte> range);
 
-// Returns the parts of `pages` that are mappings of `file`, ascending; the first page corresponds
-// to `offset` in the file.
+// Returns the parts of `pages` that are mappings of `file`, in ascending order. The first page of
+// `pages` corresponds to `offset` in the file.
 std::vector<std::span<std::byte>> parts_of_file(std::span<std::byte> pages, const Fd& file,
                                                 uint64_t offset);
 
@@ -27,8 +27,8 @@ class PageTable {
  public:
   PageTable();
 
-  // True only if every page of `range` is resident and belongs to a file or to shared memory, so
-  // that no private memory has been mapped there. Needs one system call per 2 MiB.
+  // Returns true only if every page of `range` is resident and belongs to a file or to shared
+  // memory, so that no private memory has been mapped there. Needs one system call per 2 MiB.
   bool is_shared(std::span<const std::byte> range) const;
 
  private:

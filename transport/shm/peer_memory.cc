@@ -14,7 +14,8 @@ std::shared_ptr<const Mapping> PeerMemory::try_to_map(const Extent& segment) con
   void* const base = ::mmap(nullptr, segment.bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE,
                             file_->get(), static_cast<off_t>(segment.offset));
   if (base == MAP_FAILED) return nullptr;
-  ::madvise(base, segment.bytes, MADV_DONTDUMP);  // a core file contains one rank's memory only
+  // A core file should contain one rank's memory only.
+  ::madvise(base, segment.bytes, MADV_DONTDUMP);
   return std::make_shared<const Mapping>(static_cast<const std::byte*>(base), segment);
 }
 
@@ -23,7 +24,7 @@ std::shared_ptr<const Mapping> PeerMemory::map(const Extent& segment) {
   for (const std::shared_ptr<const Mapping>& known : mappings_) {
     if (known->extent().contains(segment)) return known;
   }
-  // Segments in use do not overlap.
+  // Segments in use do not overlap, so older ones that overlap are gone.
   std::erase_if(mappings_, [&](const auto& old) { return old->extent().overlaps(segment); });
   std::shared_ptr<const Mapping> mapping = try_to_map(segment);
   if (mapping == nullptr) {

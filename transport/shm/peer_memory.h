@@ -30,16 +30,16 @@ class Mapping {
   Extent extent_;
 };
 
-// All mapped segments of one process. A segment is mapped on first use, and stays until another
-// segment takes its place in the file, or addresses are needed. Thread-safe.
+// All segments that one process has mapped. A segment is mapped on first use, and unmapped when
+// another segment takes its place in the file, or addresses are needed. Thread-safe.
 class PeerMemory {
  public:
   explicit PeerMemory(std::shared_ptr<const Fd> file) : file_(std::move(file)) {}
 
-  // Returns null if the address space has no room; use read() instead.
+  // Maps a segment. Returns null if the address space has no room; then use read() instead.
   std::shared_ptr<const Mapping> map(const Extent& segment);
-  // Maps part of a heap for writing while the result lives; the owner must not release it
-  // meanwhile. Null if the address space has no room.
+  // Maps part of a heap for writing; the mapping lives as long as the result, and the owner must
+  // not release the part before. Null if the address space has no room.
   std::shared_ptr<std::byte> map_to_write(const Extent& part) const;
   // Copies from the file. Returns 0 or errno.
   int read(uint64_t offset, std::span<std::byte> destination) const;

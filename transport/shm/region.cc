@@ -18,7 +18,7 @@ namespace tutti::shm {
 
 namespace {
 
-// Slots are fastest if all of them fit into the second-level caches of sender and reader; but
+// Slots are fastest if all of them fit into the second-level caches of sender and reader, but
 // messages of 16 KiB are slower than longer ones.
 constexpr size_t kMostSlotBytes = 512 << 10;  // per rank
 constexpr size_t kP2pArenaBytes = 64 << 10;
@@ -35,8 +35,8 @@ size_t most_bytes(int ranks) {
   return (size_t{1} << 20) + static_cast<size_t>(ranks) * (size_t{256} << 10);
 }
 
-// At least one slot per reader, so that a program may send to all ranks at once. A message has room
-// for the longest element (base/dtype.h).
+// Chooses the sizes. There is at least one slot per reader, so that a program may send to all ranks
+// at once. A message has room for the longest element (base/dtype.h).
 Geometry::Geometry(int ranks, int largest_group)
     : ranks(ranks),
       lanes(largest_group <= 8 ? 4 : (largest_group <= 64 ? 2 : 1)),
@@ -46,7 +46,7 @@ Geometry::Geometry(int ranks, int largest_group)
       p2p_slot_bytes(std::clamp<size_t>(
           round_down(kP2pArenaBytes / (size_t{2} * std::max(1, largest_group - 1)), 64), 320,
           16 << 10)) {
-  // The share of each rank of the largest group, after everything else.
+  // The memory that is left is shared equally among the ranks of the largest group.
   Geometry largest = *this;
   largest.ranks = largest_group;
   const size_t most = most_bytes(largest_group);
@@ -97,7 +97,7 @@ Fd Region::create(const Geometry& geometry, uint64_t heap_bytes) {
   const auto resize = [&](uint64_t bytes) {
     if (!exceeds_file_limit(bytes))
       return ::ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0;
-    errno = EFBIG;  // as ftruncate() would, but SIGXFSZ would kill the process
+    errno = EFBIG;  // as ftruncate() would, but there SIGXFSZ would kill the process
     return false;
   };
   if (!resize(geometry.total_bytes() + heap_bytes) && !resize(geometry.total_bytes())) {

@@ -4,9 +4,9 @@
 //   arena[sender]
 //
 // A cell is one cache line and holds a whole message header, its own sequence number, and either
-// the payload itself or the number of the arena slot that has it. It also states how far the sender
-// has released the messages of the opposite direction, so that ranks which exchange messages need
-// not look at each other's acks. Every counter has a single writer.
+// the payload itself or the number of the arena slot that has it. A cell also states how far its
+// sender has released the messages of the opposite direction, so that two ranks that exchange
+// messages need not read each other's acks. Every counter has a single writer.
 #pragma once
 
 #include <array>
@@ -24,7 +24,8 @@ namespace tutti::shm {
 inline constexpr int kMaxLanes = 15;   // collective lanes; one more is for point-to-point calls
 inline constexpr uint32_t kCells = 4;  // messages in flight per connection
 inline constexpr size_t kInlineBytes = 24;  // payloads up to this size are stored in the cell
-inline constexpr int kShared = 1 << 14;     // added to the number of a slot with several readers
+// Marks the number of a slot with several readers (added to it).
+inline constexpr int kShared = 1 << 14;
 
 struct alignas(64) Cell {
   std::atomic<uint32_t> sequence;  // the n-th message on this connection has n; written last
@@ -43,16 +44,16 @@ struct alignas(64) Acks {
 
 struct alignas(64) Doorbell {
   std::atomic<uint32_t> rings;   // futex word
-  std::atomic<uint32_t> asleep;  // kAwake, or how the owner wants to be woken
+  std::atomic<uint32_t> asleep;  // kAwake, or the way in which the owner wants to be woken
 };
 
-// Written by its rank only.
+// State of a rank as lender; only that rank writes it.
 struct alignas(64) Lender {
   std::atomic<uint32_t> epoch;     // loans of earlier epochs are revoked
   std::atomic<uint32_t> attached;  // 1: the rank has mapped the region
 };
 
-// Values of Doorbell::asleep. A rank that also waits for other things than this region sleeps on
+// Values of Doorbell::asleep. A rank that waits for other things besides this region sleeps on
 // descriptors.
 inline constexpr uint32_t kAwake = 0;
 inline constexpr uint32_t kSleepsOnWord = 1;
@@ -63,19 +64,19 @@ struct alignas(64) Header {
   std::atomic<uint32_t> full_fences;  // 1: some rank cannot be reached by asymmetric fences
 };
 
-// Upper bound of the shared memory used by `ranks` ranks, up to 128 of them.
+// Returns an upper bound of the shared memory that `ranks` ranks use, up to 128 of them.
 size_t most_bytes(int ranks);
 
-// Sizes of the region: a pure function of the number of ranks that share it, and of the largest
-// such number on any host, because programs (lanes, slots, message sizes) must be the same on all
-// hosts.
+// Sizes of the region. They depend only on the number of ranks that share the region and on the
+// largest such number on any host, because programs (lanes, slots, message sizes) must be the same
+// on all hosts.
 struct Geometry {
   Geometry(int ranks, int largest_group);
 
   int ranks;
-  int lanes;      // of collectives
-  int slots;      // per rank, shared by its collective connections
-  int p2p_slots;  // per rank and reader
+  int lanes;      // number of collective lanes
+  int slots;      // number per rank, shared by its collective connections
+  int p2p_slots;  // number per rank and reader
   size_t slot_bytes;
   size_t p2p_slot_bytes;
 

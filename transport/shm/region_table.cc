@@ -13,13 +13,13 @@
 
 namespace tutti::shm {
 
-// Written by its rank only.
+// The directory of a rank, which only that rank writes.
 struct RegionTable::Directory {
   struct Entry {
     std::atomic<uint64_t> id;
-    std::atomic<uint64_t> offset;  // in the file; 0: the entry is free
+    std::atomic<uint64_t> offset;  // offset in the file; 0: the entry is free
   };
-  std::array<Entry, 256> entries;  // of communicators that are being created
+  std::array<Entry, 256> entries;  // entries of communicators that are being created
 };
 
 RegionTable::RegionTable(std::shared_ptr<const Fd> file, std::map<int, Extent> parts, int own,
@@ -88,7 +88,8 @@ void RegionTable::give_back(uint64_t id) {
   reuse();
 }
 
-// The entry is read between two reads of its offset, because it may be reused meanwhile.
+// Looks for the region. An entry may be reused meanwhile, so its offset is read before and after
+// the id.
 std::shared_ptr<Region> RegionTable::find(uint64_t id, int owner, const Geometry& geometry) {
   const std::lock_guard lock(mutex_);
   for (const Directory::Entry& entry : directory_of(owner)->entries) {
@@ -99,7 +100,8 @@ std::shared_ptr<Region> RegionTable::find(uint64_t id, int owner, const Geometry
   return nullptr;
 }
 
-// A region is not reused if a member died or never attached.
+// Frees the room of regions that all members have left. The room is lost if a member died or never
+// attached.
 void RegionTable::reuse() {
   std::erase_if(regions_, [&](const auto& made) {
     const Own& own = made.second;

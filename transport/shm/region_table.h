@@ -1,4 +1,4 @@
-// The regions of all communicators except the first: they are in the file of the first region,
+// The regions of all communicators except the first. They are in the file of the first region,
 // which every rank of the host has mapped, so that no descriptor needs to be passed.
 //
 //   a rank's part of the file    [ directory | heap: segments and regions ]
@@ -6,7 +6,7 @@
 //                                  id, offset
 //
 // The owner of a region allocates it in its heap, and publishes the location in its directory. The
-// others poll the directory. The room is reused when all of them have detached.
+// other ranks poll the directory. The region's room is reused when all of them have detached.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,20 @@ inline constexpr uint64_t kDirectoryBytes = uint64_t{2} << 20;
 
 class RegionTable {
  public:
-  // `parts`: parts of the file, by rank; `heap` is in the part of rank `own`.
+  // Creates the table. `parts`: parts of the file, by rank; `heap` is in the part of rank `own`.
   RegionTable(std::shared_ptr<const Fd> file, std::map<int, Extent> parts, int own,
               std::shared_ptr<Heap> heap);
   RegionTable(const RegionTable&) = delete;
   RegionTable& operator=(const RegionTable&) = delete;
   ~RegionTable();
 
-  // All calls are thread-safe. The owner creates a zeroed region, withdraws `id` when all ranks
-  // have attached, and returns the region after detaching from it. Throws Error(system) if there is
-  // no room.
+  // Creates a zeroed region. Its owner withdraws `id` when all ranks have attached, and returns the
+  // region after detaching from it. Throws Error(system) if there is no room. All calls of this
+  // class are thread-safe.
   std::shared_ptr<Region> create(uint64_t id, const Geometry& geometry);
   void withdraw(uint64_t id);
   void give_back(uint64_t id);
-  // Called by the other ranks. Null: not published yet.
+  // Returns the region that `owner` created, for the other ranks; null if it is not published yet.
   std::shared_ptr<Region> find(uint64_t id, int owner, const Geometry& geometry);
 
  private:
@@ -59,8 +59,8 @@ class RegionTable {
   const std::shared_ptr<Heap> heap_;
   const int64_t process_;
   std::mutex mutex_;
-  std::map<int, Directory*> directories_;  // mapped ones, by rank
-  std::map<uint64_t, Own> regions_;        // by id
+  std::map<int, Directory*> directories_;  // mapped directories, by rank
+  std::map<uint64_t, Own> regions_;        // regions that this rank created, by id
 };
 
 }  // namespace tutti::shm

@@ -20,13 +20,13 @@ constexpr size_t kLine = 64;
 
 // The content of a cell for a lent message.
 struct LentAt {
-  uint64_t offset = 0;  // in the file (heap.h)
-  uint32_t epoch = 0;   // of the sender
-  uint32_t before = 0;  // units of the segment before the message
-  uint32_t units = 0;   // units of the segment
+  uint64_t offset = 0;  // offset in the file (heap.h)
+  uint32_t epoch = 0;   // epoch of the sender
+  uint32_t before = 0;  // position of the message in its segment, in units
+  uint32_t units = 0;   // length of the segment, in units
 };
 static_assert(sizeof(LentAt) <= kInlineBytes);
-constexpr uint64_t kUnit = 4096;  // segments consist of pages
+constexpr uint64_t kUnit = 4096;  // bytes of a unit; segments consist of pages
 
 LentAt lent_at(const shm::Place& place, uint32_t epoch) {
   const uint64_t before = place.offset / kUnit - place.segment.offset / kUnit;
@@ -77,14 +77,14 @@ ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
     }
     for (int slot = 0; slot < geometry_.p2p_slots; ++slot) p2p_free_[peer].push_back(slot);
   }
-  // The lowest slot is last: slots are taken from the back, and the latest one used is still in the
-  // cache.
+  // Slots are taken from the back, so the lowest slot is last, and the slot used latest, which is
+  // still in the cache, is taken first.
   for (int slot = geometry_.slots - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   if (!join_asymmetric_fences()) header_.full_fences.store(1, std::memory_order_relaxed);
   lender_.attached.store(1, std::memory_order_release);
 }
 
-// A forked child has only a copy: the region is its parent's.
+// Detaches from the region. A forked child does not, because the region is its parent's.
 ShmTransport::~ShmTransport() {
   if (::getpid() == process_) header_.detached.fetch_add(1, std::memory_order_acq_rel);
 }
@@ -163,7 +163,7 @@ void ShmTransport::commit(const MessageHeader& header) {
   slot_ = -1;
 }
 
-// A small message skips the state that reserve() keeps for commit().
+// Sends a message. For a small one, it does without the state that reserve() keeps for commit().
 bool ShmTransport::write(int peer, int lane, const MessageHeader& header,
                          std::span<const std::byte> payload, int credit) {
   if (payload.size() > kInlineBytes) return write_by_copy(peer, lane, header, payload, credit);
@@ -192,8 +192,8 @@ void ShmTransport::publish(int peer, int lane, const MessageHeader& header, int 
   ring(peer, *connection.reader);
 }
 
-// Memory that its owner unmapped before the end of the registration must not be lent, nor private
-// memory mapped there since.
+// Returns true if the payload is in the heap. Memory that its owner unmapped before the end of the
+// registration must not be lent, nor private memory mapped at its address since.
 bool ShmTransport::can_lend(std::span<const int>, std::span<const std::byte> payload) const {
   if (heaps_.own == nullptr) return false;
   const std::optional<shm::Place> place = heaps_.own->find(payload.data(), payload.size(), view_);
@@ -235,16 +235,16 @@ bool ShmTransport::take_back(int number) {
   return true;
 }
 
-// Lent memory is guarded by a seqlock that its owner closes once and for all:
+// Revokes all loans. A seqlock that its owner closes once guards lent memory:
 //
 //   owner    epoch = e + 1;  full fence;     write the memory (whoever it belongs to now)
 //   reader   read the memory; acquire fence; read epoch: the data is valid if it is still e
 //
 // A reader that saw any of the later writes sees the later epoch as well, because it reads the
-// epoch last. The owner's fence is a full one because of stores that bypass the caches. Neither
-// side waits for the other: a reader that is interrupted while reading detects the revocation when
-// it resumes. It only reads, in a mapping of its own, so memory that the owner has freed or reused
-// is safe.
+// epoch last. The owner's fence is a full one because some stores bypass the caches. Neither side
+// waits for the other: a reader that is interrupted while reading detects the revocation when it
+// resumes. A reader only reads, in a mapping of its own, so memory that the owner has freed or
+// reused is safe.
 void ShmTransport::revoke() {
   if (free_loans_.size() == loans_.size()) return;
   lender_.epoch.fetch_add(1, std::memory_order_relaxed);
@@ -262,7 +262,8 @@ bool ShmTransport::revoked(const Cell& cell, int peer) const {
   return lender->epoch.load(std::memory_order_relaxed) != lent_at(cell).epoch;
 }
 
-// Returns null if the address space has no room.
+// Returns the mapping of the segment that has the lent message; null if the address space has no
+// room.
 const shm::Mapping* ShmTransport::mapping_of(const Cell& cell, int peer) {
   const LentAt at = lent_at(cell);
   auto& known = mapped_[peer];
@@ -276,7 +277,8 @@ const shm::Mapping* ShmTransport::mapping_of(const Cell& cell, int peer) {
   return known.emplace_back(std::move(mapping)).get();
 }
 
-// Also returns null once the loan is revoked, to avoid a useless read.
+// Returns the address of the lent message, or of a copy if its segment cannot be mapped. Returns
+// null if the loan is revoked or the copy fails.
 const std::byte* ShmTransport::lent(const Cell& cell, int peer, In& connection) {
   if (revoked(cell, peer)) return nullptr;
   if (const shm::Mapping* const mapping = mapping_of(cell, peer)) {
@@ -333,9 +335,9 @@ bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination, St
   return true;
 }
 
-// Takes ownership of the whole cache lines before `bytes` of a slot. Lent memory is excluded: its
-// owner may write it at any time after an abort, and a reader that writes back what it has read
-// could undo that.
+// Takes ownership of the whole cache lines of a slot that are before `bytes`. Lent memory is
+// excluded: its owner may write it at any time after an abort, and a reader that writes back what
+// it has read could undo such a write.
 void ShmTransport::used(int peer, int lane, size_t bytes) {
   In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
@@ -358,23 +360,25 @@ bool ShmTransport::release(int peer, int lane) {
   }
   Out& back = out(peer, lane);
   const auto more = static_cast<uint16_t>(cell.released - static_cast<uint16_t>(back.reaped));
-  // Unless the acks have already reported it.
+  // The acks may have reported it already.
   if (more > 0 && more <= kCells) reap(back, peer, lane, back.reaped + more);
   connection.released->store(++connection.taken, std::memory_order_release);
   ring(peer, *connection.sender);
   return true;
 }
 
-// Messages published before the sender announced that it leaves are visible now.
+// Returns true if all messages have been released. Messages that the sender published before it
+// announced that it leaves are visible now.
 bool ShmTransport::ended(int peer, int lane) const {
   const In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
   return cell.sequence.load(std::memory_order_acquire) != connection.taken + 1;
 }
 
-// Called after the writes: either the owner sees them when it checks a last time before it sleeps,
-// or this sees that it is asleep. A full fence would wait for the line just written to arrive from
-// the other core, for every message.
+// Wakes a peer if it sleeps; called after the message is written. Either the peer sees the message
+// when it checks a last time before it sleeps, or this rank sees that the peer is asleep. A full
+// fence would do the same, but for every message it would wait until the line just written has
+// arrived from the other core.
 void ShmTransport::ring(int peer, shm::Doorbell& bell) const {
   if (header_.full_fences.load(std::memory_order_relaxed) == 0) {
     light_fence();
@@ -391,7 +395,7 @@ void ShmTransport::ring(int peer, shm::Doorbell& bell) const {
   }
 }
 
-// The bell is read first, so that any ring or wake from here on ends the sleep.
+// Prepares a sleep. The bell is read first, so that any ring or wake from here on ends the sleep.
 void ShmTransport::arm(WaitSet& set) {
   const uint32_t rings = bell_.rings.load(std::memory_order_seq_cst);
   if (!set.on_descriptors()) set.add_word(bell_.rings, rings);

@@ -3,16 +3,18 @@
 //   sender                                   reader
 //   reserve: a free slot of its arena
 //   (writes the payload)
-//   commit: one cell per reader  ───────►    front: the cell's sequence number has come up
-//           ring if it sleeps                payload: in the sender's slot, read in place
+//   commit: one cell per reader  ───────►    front: the cell has the next sequence number
+//           ring if the reader sleeps       payload: in the sender's slot, read in place
 //                                ◄───────    release: count up in its ack line
 //
-// The only reader of a slot also writes into each of its lines, right after it has read it. The
-// line is then in the reader's cache only, and goes back to the sender's in one transfer when that
-// writes again. Otherwise both would hold it, and every store of the sender would first have to
-// invalidate the reader's copy: four times as long for 32 KiB on Zen 4 (README.md).
+// The only reader of a slot also writes into each of its cache lines, right after it has read it.
+// The line is then in the reader's cache only, and one transfer brings it back when the sender
+// writes the slot again. Without this both caches would hold the line, and every store of the
+// sender would first have to invalidate the reader's copy: 32 KiB would take four times as long on
+// Zen 4 (README.md).
 //
-// No system call unless a rank sleeps or must be woken, no lock, no read-modify-write atomic.
+// The transport makes no system call unless a rank sleeps or must be woken, takes no lock, and uses
+// no read-modify-write atomic.
 #pragma once
 
 #include <functional>
@@ -27,23 +29,24 @@
 
 namespace tutti {
 
-// The memory that ranks read of each other in place.
+// The memory that the ranks of a host read in place from each other.
 struct Heaps {
   const shm::Heap* own = nullptr;
   shm::PeerMemory* others = nullptr;
-  // Memory that a peer has lent is permanently unreadable; `error` is the system's errno.
+  // Reports that memory which `peer` has lent is permanently unreadable; `error` is the system's
+  // errno.
   std::function<void(int peer, int error)> unreadable;
 };
 
 class ShmTransport final : public Transport {
  public:
-  // `rank` is one of `ranks`, all of which map the same memory.
+  // Attaches to the region. `rank` is one of `ranks`, all of which map the same memory.
   ShmTransport(int rank, std::shared_ptr<shm::Region> region, const shm::Geometry& geometry);
   ~ShmTransport() override;
 
   void use(Heaps heaps) { heaps_ = std::move(heaps); }
-  // Sets this rank's wait set, and the names of all ranks' wait sets, for ranks that may sleep on
-  // descriptors.
+  // Sets this rank's wait set, and the names of all ranks' wait sets, which are needed to wake
+  // ranks that sleep on descriptors.
   void use(const WaitSet& wait_set, std::vector<std::string> bells) {
     wait_set_ = &wait_set;
     bells_ = std::move(bells);
@@ -96,8 +99,9 @@ class ShmTransport final : public Transport {
     std::atomic<uint32_t>* released = nullptr;
     shm::Doorbell* sender = nullptr;
     uint32_t taken = 0;
-    size_t taken_over = 0;  // bytes of the front message's slot that this rank's cache owns
-    // A copy of the lent message with this number, if its memory cannot be mapped.
+    // Bytes of the front message's slot whose cache lines this rank has written.
+    size_t taken_over = 0;
+    // Copy of the lent message with this number, used if the lender's memory cannot be mapped.
     std::vector<std::byte> copy;
     uint32_t copied = 0;
   };
@@ -105,9 +109,9 @@ class ShmTransport final : public Transport {
   Out& out(int peer, int lane) { return out_[peer * (geometry_.lanes + 1) + lane]; }
   In& in(int peer, int lane) { return in_[peer * (geometry_.lanes + 1) + lane]; }
   const In& in(int peer, int lane) const { return in_[peer * (geometry_.lanes + 1) + lane]; }
-  // Special values of `slot`: the payload is in the cell, or lent.
+  // Special values of `slot`: kInline for a payload in the cell; kLent, or less, for a lent one.
   static constexpr int kInline = -1;
-  static constexpr int kLent = -2;  // in Out: kLent - n for loan n
+  static constexpr int kLent = -2;  // in Out: kLent - n means loan n
   bool is_p2p(int lane) const { return lane == geometry_.lanes; }
   void publish(int peer, int lane, const MessageHeader& header, int slot, const std::byte* payload);
   void reap(Out& connection, int peer, int lane) {
@@ -135,14 +139,14 @@ class ShmTransport final : public Transport {
   std::vector<In> in_;
   std::vector<int> free_slots_;
   std::vector<int> readers_left_;           // number of readers, by slot in use
-  std::vector<std::vector<int>> p2p_free_;  // by reader
+  std::vector<std::vector<int>> p2p_free_;  // free point-to-point slots, by reader
   Heaps heaps_;
-  mutable shm::Heap::View view_;                                          // of the own heap
-  std::vector<std::vector<std::shared_ptr<const shm::Mapping>>> mapped_;  // by peer
+  mutable shm::Heap::View view_;  // view of this rank's own heap
+  std::vector<std::vector<std::shared_ptr<const shm::Mapping>>> mapped_;  // mappings by peer
   std::vector<Loan> loans_;
   std::vector<int> free_loans_;
 
-  // The reservation that commit() has not published yet.
+  // The reservation that commit() has not published yet: its readers.
   std::span<const int> peers_;
   int lane_ = 0;
   int slot_ = -1;

@@ -34,17 +34,19 @@ class ByteStream {
     tls_ = std::make_unique<Tls>(socket_.get(), side, key);
   }
   bool encrypted() const { return tls_ != nullptr; }
-  // Returns 0 once done, else an errno; EAGAIN: call again once the socket is readable.
+  // Does the next step of the TLS handshake. Returns 0 once it is done, otherwise an errno. After
+  // EAGAIN, call again once the socket is readable.
   int shake_hands() { return tls_->shake_hands(); }
-  // Optimises for bulk data; must be called before any data. receive() may then buffer bytes beyond
-  // those requested: a caller may wait for readability only after a short receive().
+  // Optimises for bulk data; must be called before any data is sent or received. receive() may then
+  // buffer bytes beyond those requested, so a caller may wait for readability only after a short
+  // receive().
   void carry_much() {
     if (tls_) tls_->carry_much();
   }
 
-  // As ::recv() and ::send(); EBADMSG if the bytes are not those that the other side sent.
-  // receive() returns fewer bytes than requested only if no more are available. Bytes that send()
-  // did not accept must be the first ones of the next call.
+  // Receive and send as ::recv() and ::send() do; fail with EBADMSG if the bytes are not those that
+  // the other side sent. receive() returns fewer bytes than requested only if no more are
+  // available. Bytes that send() did not accept must be the first ones of the next call.
   ssize_t receive(void* into, size_t limit) {
     if (tls_) return tls_->receive(into, limit);
     return ::recv(socket_.get(), into, limit, MSG_DONTWAIT);
@@ -59,8 +61,8 @@ class ByteStream {
     return ::sendmsg(socket_.get(), &request, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
-  // Returns an upper bound of the accepted bytes that the other side could not read if the
-  // connection ended now: those that its system has not confirmed, and with TLS the incomplete
+  // Returns an upper bound on the accepted bytes that the other side would not receive if the
+  // connection ended now: bytes that its system has not confirmed and, with TLS, the incomplete
   // record.
   size_t unconfirmed() const {
     int bytes = 0;

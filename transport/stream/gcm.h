@@ -1,8 +1,8 @@
 // AES-128-GCM for the records of TLS 1.3.
 //
 // OpenSSL from 3.1 on processes four blocks at a time if the processor supports it. Older versions,
-// which many systems have, take three times as long: there Intel's Multi-Buffer Crypto for IPsec
-// (libipsec-mb) is used if installed.
+// which many systems have, take three times as long; in their place Intel's Multi-Buffer Crypto for
+// IPsec (libipsec-mb) is used if it is installed.
 #pragma once
 
 #include <array>
@@ -23,7 +23,8 @@ class Gcm {
   // Returns the fastest implementation available. Throws Error(internal) if OpenSSL has none.
   static std::unique_ptr<Gcm> make(const Key& key);
   static std::unique_ptr<Gcm> make_openssl(const Key& key);
-  // Returns null if the library is missing, or the processor cannot process four blocks at a time.
+  // Returns an implementation by libipsec-mb; null if the library is missing, or the processor
+  // cannot process four blocks at a time.
   static std::unique_ptr<Gcm> make_ipsec_mb(const Key& key);
 
   Gcm() = default;
@@ -31,8 +32,9 @@ class Gcm {
   Gcm& operator=(const Gcm&) = delete;
   virtual ~Gcm() = default;
 
-  // Encrypts whole blocks, and at the end up to one more; `into` receives as many bytes, and the
-  // tag. The header, of up to one block, is only authenticated. A nonce must not be reused.
+  // Encrypts `blocks`, which are whole blocks, and then `last`, up to one block. `into` receives as
+  // many bytes, and the tag. `header`, of up to one block, is only authenticated. A nonce must not
+  // be reused.
   virtual void seal(const Nonce& nonce, std::span<const std::byte> header,
                     std::span<const std::byte> blocks, std::span<const std::byte> last,
                     std::byte* into) = 0;

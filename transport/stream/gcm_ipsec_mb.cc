@@ -15,7 +15,7 @@ namespace {
 
 using Manager = std::unique_ptr<IMB_MGR, decltype(&free_mb_mgr)>;
 
-// Returns the function table for this processor, which lives as long as the process. Null if the
+// Returns the function table for this processor, which lives as long as the process; null if its
 // functions would be no faster than OpenSSL's.
 const IMB_MGR* load() {
   void* const library = ::dlopen("libIPSec_MB.so.1", RTLD_NOW | RTLD_LOCAL);

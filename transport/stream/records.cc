@@ -17,11 +17,11 @@ namespace tutti {
 
 namespace {
 
-constexpr size_t kPlainBytes = 16 << 10;  // maximum plaintext of a record
+constexpr size_t kPlainBytes = 16 << 10;  // maximum bytes of plaintext in a record
 constexpr size_t kHeaderBytes = 5;
-constexpr size_t kTypeBytes = 1;  // the last encrypted byte
+constexpr size_t kTypeBytes = 1;  // the last encrypted byte is the record's type
 constexpr size_t kSealedBytes = kHeaderBytes + kPlainBytes + kTypeBytes + Gcm::kTagBytes;
-// One send carries a message of 512 KiB with its header.
+// Records of one system call: enough for a message of 512 KiB with its header.
 constexpr size_t kRecordsSent = 33;
 constexpr size_t kRecordsReceived = 16;
 constexpr size_t kReceivedBytes = kRecordsReceived * kSealedBytes;
@@ -29,7 +29,7 @@ constexpr size_t kReceivedBytes = kRecordsReceived * kSealedBytes;
 enum Type : uint8_t { kHandshake = 22, kData = 23 };
 constexpr std::array kVersion = {std::byte{3}, std::byte{3}};  // TLS 1.2, as in all records of 1.3
 
-// {key_update, length 1, update_not_requested}
+// The body of a key update: {key_update, length 1, update_not_requested}.
 constexpr std::array kKeyUpdate = {std::byte{24}, std::byte{0}, std::byte{0}, std::byte{1},
                                    std::byte{0}};
 constexpr size_t kSealedKeyUpdate = kHeaderBytes + kKeyUpdate.size() + kTypeBytes + Gcm::kTagBytes;
@@ -40,7 +40,7 @@ std::array<std::byte, kHeaderBytes> header_of(size_t sealed_bytes) {
           static_cast<std::byte>(sealed_bytes)};
 }
 
-// HKDF-Expand-Label of RFC 8446, 7.1, for up to one block of the hash.
+// Computes HKDF-Expand-Label of RFC 8446, 7.1, for up to one block of the hash.
 void expand_label(const TrafficSecret& secret, std::string_view label, std::span<uint8_t> into) {
   constexpr std::string_view kPrefix = "tls13 ";
   std::array<uint8_t, 64> text{};
@@ -50,8 +50,8 @@ void expand_label(const TrafficSecret& secret, std::string_view label, std::span
   text[size++] = static_cast<uint8_t>(kPrefix.size() + label.size());
   for (const char letter : kPrefix) text[size++] = static_cast<uint8_t>(letter);
   for (const char letter : label) text[size++] = static_cast<uint8_t>(letter);
-  text[size++] = 0;  // empty context
-  text[size++] = 1;  // first block
+  text[size++] = 0;  // the context is empty
+  text[size++] = 1;  // number of the block
   TrafficSecret block;
   if (HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), text.data(), size,
            block.data(), nullptr) == nullptr) {
@@ -102,8 +102,8 @@ RecordWriter::RecordWriter(const TrafficSecret& secret, uint64_t bytes_per_key)
       bytes_per_key_(bytes_per_key),
       sealed_(std::make_unique_for_overwrite<std::byte[]>(kRoom)) {}
 
-// Sealed bytes that were not sent cannot be taken back, and are not reported as sent: the caller
-// passes them again, and the first `ahead_` bytes are skipped.
+// Sends bytes as records. Sealed bytes that were not sent cannot be taken back, and are not
+// reported as sent. The caller passes them again, and the first `ahead_` bytes are skipped.
 ssize_t RecordWriter::send(int socket, std::span<const std::byte> head,
                            std::span<const std::byte> rest) {
   const size_t total = head.size() + rest.size();
@@ -112,7 +112,7 @@ ssize_t RecordWriter::send(int socket, std::span<const std::byte> head,
   while (drained && (sealed < total || begin_ < end_)) {
     while (sealed < total && end_ + kSealedBytes + kSealedKeyUpdate <= kRoom) {
       if (sealed < head.size()) {
-        // One record for both parts, for the sake of small messages.
+        // One record holds both parts, which is faster for small messages.
         std::array<std::byte, kPlainBytes> both;
         const std::span<const std::byte> of_head = head.subspan(sealed);
         const size_t first = std::min(of_head.size(), both.size());
@@ -157,7 +157,7 @@ void RecordWriter::seal(uint8_t type, std::span<const std::byte> plain) {
   end_ += kHeaderBytes + plain.size() + kTypeBytes + Gcm::kTagBytes;
 }
 
-// Returns false, and sets errno, unless everything has been sent.
+// Sends the sealed records. Returns false, and sets errno, if some could not be sent.
 bool RecordWriter::drain(int socket) {
   const ssize_t sent =
       ::send(socket, sealed_.get() + begin_, end_ - begin_, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -233,8 +233,8 @@ size_t RecordReader::next_record() {
   return end_ - begin_ < kHeaderBytes + sealed ? 0 : kHeaderBytes + sealed;
 }
 
-// The last encrypted byte is the record's type. Neither end pads records, sends alerts, or asks the
-// other to update its keys.
+// Decrypts a record. The last encrypted byte is the record's type. Neither end pads records, sends
+// alerts, or asks the other to update its keys.
 size_t RecordReader::open(size_t record, std::span<std::byte> into) {
   std::byte* const at = received_.get() + begin_;
   const size_t plain = record - kHeaderBytes - kTypeBytes - Gcm::kTagBytes;

@@ -1,8 +1,8 @@
 // The records of TLS 1.3 (RFC 8446, section 5) with TLS_AES_128_GCM_SHA256, after the handshake.
 //
-// They are the same as OpenSSL's, but one system call sends or receives many of them, and they are
-// encrypted from the caller's memory and decrypted into it: OpenSSL makes a system call per record
-// of 16 KiB and copies each byte twice on each side.
+// The records are the same as OpenSSL's. But one system call sends or receives many of them, and
+// they are encrypted from the caller's memory and decrypted into it; OpenSSL makes a system call
+// per record of 16 KiB and copies each byte twice on each side.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +27,7 @@ class RecordKeys {
   RecordKeys(const RecordKeys&) = delete;
   RecordKeys& operator=(const RecordKeys&) = delete;
 
-  // Returns the nonce of the next record; never repeats under the same keys.
+  // Returns the nonce of the next record. It never repeats under the same keys.
   Gcm::Nonce next_nonce();
   Gcm& gcm() { return *gcm_; }
   // Derives the keys that follow a KeyUpdate.
@@ -45,7 +45,7 @@ class RecordKeys {
 class RecordWriter {
  public:
   RecordWriter(const TrafficSecret& secret, uint64_t bytes_per_key);
-  // See ByteStream.
+  // Sends bytes; see ByteStream.
   ssize_t send(int socket, std::span<const std::byte> head, std::span<const std::byte> rest);
   bool holds_sealed() const { return begin_ < end_; }
 
@@ -67,11 +67,11 @@ class RecordWriter {
 class RecordReader {
  public:
   explicit RecordReader(const TrafficSecret& secret);
-  // See ByteStream.
+  // Receives bytes; see ByteStream.
   ssize_t receive(int socket, void* into, size_t limit);
 
  private:
-  // Returns the bytes of the next complete record; 0 if it is incomplete.
+  // Returns the number of bytes of the next record; 0 if it is not complete yet.
   size_t next_record();
   // Decrypts the record into `into`, and keeps what does not fit; returns the bytes written.
   size_t open(size_t record, std::span<std::byte> into);
@@ -88,7 +88,7 @@ class RecordReader {
   size_t end_ = 0;
   bool drained_ = false;  // the last receive took all available bytes
   bool ended_ = false;
-  int error_ = 0;  // permanent
+  int error_ = 0;  // permanent error
 };
 
 }  // namespace tutti

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kRecordBytes = Tls::kRecordBytes;
 static_assert(kRecordBytes == SSL3_RT_MAX_PLAIN_LENGTH);
-constexpr const char* kIdentity = "tutti";  // PSK identity: there is only one
+constexpr const char* kIdentity = "tutti";  // PSK identity, of which there is only one
 
 [[noreturn]] void throw_unusable(const char* what) {
   std::array<char, 256> text{};
@@ -31,7 +31,7 @@ constexpr const char* kIdentity = "tutti";  // PSK identity: there is only one
                         "TLS_AES_128_GCM_SHA256 and a pre-shared key"});
 }
 
-// ---- the socket BIO: OpenSSL's own raises SIGPIPE
+// ---- the socket BIO, because OpenSSL's own raises SIGPIPE
 
 int read_socket(BIO* bio, char* into, int limit) {
   BIO_clear_retry_flags(bio);
@@ -111,7 +111,7 @@ SSL_CTX* context() {
     SSL_CTX_set_psk_client_callback(context.get(), give_client_key);
     SSL_CTX_set_psk_server_callback(context.get(), give_server_key);
     SSL_CTX_set_keylog_callback(context.get(), keep_secret);
-    // No session tickets: connections are never resumed.
+    // There are no session tickets, because connections are never resumed.
     SSL_CTX_set_num_tickets(context.get(), 0);
     SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
     SSL_CTX_clear_options(context.get(), SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
@@ -123,7 +123,8 @@ SSL_CTX* context() {
   return made.get();
 }
 
-// Joins head and rest up to one record: a head alone would need its own record and system call.
+// Returns head and rest joined, up to one record: a head alone would need its own record and system
+// call.
 std::span<const std::byte> join(std::span<const std::byte> head, std::span<const std::byte> rest,
                                 std::array<std::byte, kRecordBytes>& record) {
   const size_t of_head = std::min(head.size(), record.size());
@@ -168,11 +169,12 @@ int Tls::shake_hands() {
     return ended_ ? ECONNRESET : errno;
   }
   OPENSSL_cleanse(key_.data(), key_.size());
-  // Otherwise the other side presented a certificate, which was neither requested nor checked.
+  // A session that was not resumed means that the other side presented a certificate, which was
+  // neither requested nor checked.
   return SSL_session_reused(ssl_.get()) == 1 ? 0 : EBADMSG;
 }
 
-// OpenSSL has not read past the handshake, and has nothing left to send.
+// Switches to bulk data. OpenSSL has not read past the handshake, and has nothing left to send.
 void Tls::carry_much() {
   const TlsSide other = side_ == TlsSide::connects ? TlsSide::accepts : TlsSide::connects;
   writer_ = std::make_unique<RecordWriter>(secret_of(side_), bytes_per_key_);
@@ -224,7 +226,8 @@ ssize_t Tls::send(std::span<const std::byte> head, std::span<const std::byte> re
   return static_cast<ssize_t>(sent);
 }
 
-// Returns -1, and sets errno. After the first failure OpenSSL reports other reasons, or none.
+// Returns -1, and sets errno. The first failure is kept, because later OpenSSL reports other
+// reasons, or none.
 ssize_t Tls::fail(int result) {
   const int kind = SSL_get_error(ssl_.get(), result);
   ERR_clear_error();

@@ -11,7 +11,7 @@
 
 #include "transport/stream/records.h"
 
-struct ssl_st;  // OpenSSL's SSL
+struct ssl_st;  // SSL of OpenSSL
 
 namespace tutti {
 
@@ -23,23 +23,24 @@ class Tls {
   static constexpr size_t kRecordBytes = 16 << 10;  // maximum size of a record
   static constexpr uint64_t kBytesPerKey = uint64_t{64} << 30;
 
-  // The key is used for this connection only. Borrows the socket. Throws Error(internal).
+  // Starts TLS on a socket, which is borrowed. `key` is used for this connection only. Throws
+  // Error(internal).
   Tls(int socket, TlsSide side, const TlsKey& key, uint64_t bytes_per_key = kBytesPerKey);
   ~Tls();
   Tls(const Tls&) = delete;
   Tls& operator=(const Tls&) = delete;
 
-  // See ByteStream.
+  // Does the next step of the handshake; see ByteStream.
   int shake_hands();
   void carry_much();
   ssize_t receive(void* into, size_t limit);
   ssize_t send(std::span<const std::byte> head, std::span<const std::byte> rest);
 
-  // Called by OpenSSL.
+  // Reads from the socket; called by OpenSSL.
   ssize_t receive_raw(char* into, size_t limit);
   ssize_t send_raw(const char* bytes, size_t size);
   const TlsKey& key() const { return key_; }
-  // True if a record of carry_much() mode may be partly sent.
+  // Returns true if a record of carry_much() mode may be partly sent.
   bool is_in_a_record() const { return writer_ && writer_->holds_sealed(); }
   // Stores the traffic secret of one side.
   void keep(TlsSide side, const TrafficSecret& secret) { secret_of(side) = secret; }
@@ -56,11 +57,11 @@ class Tls {
   const uint64_t bytes_per_key_;
   uint64_t bytes_with_key_ = 0;
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
-  std::unique_ptr<RecordWriter> writer_;  // for bulk data
+  std::unique_ptr<RecordWriter> writer_;  // used for bulk data
   std::unique_ptr<RecordReader> reader_;
-  bool ended_ = false;  // the socket has ended
+  bool ended_ = false;  // true: the socket has ended
   int error_ = 0;       // the socket's last error
-  int failure_ = 0;     // permanent
+  int failure_ = 0;     // permanent error
 };
 
 }  // namespace tutti

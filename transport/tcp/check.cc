@@ -1,4 +1,4 @@
-// Hashes in frames: see tcp_transport.h.
+// The hashes in frames (see tcp_transport.h).
 #include <cstddef>
 
 #include "base/text.h"
@@ -10,7 +10,7 @@ namespace tutti {
 
 namespace {
 
-constexpr uint32_t kMagic = 0x49545554;  // "TUTI"
+constexpr uint32_t kMagic = 0x49545554;  // the characters "TUTI"
 
 std::string way_to(const ByteStream& socket) {
   return cat(", from ", peer_end(socket.get()), " to ", own_end(socket.get()));
@@ -18,7 +18,8 @@ std::string way_to(const ByteStream& socket) {
 
 }  // namespace
 
-// A missing, repeated or reordered frame has another number.
+// Returns the hash of a frame. It covers the frame's number, by which a missing, repeated or
+// reordered frame is detected.
 uint64_t TcpTransport::hash_of(const Frame& frame, uint64_t number) {
   return integrity_hash(std::as_bytes(std::span(&frame, 1)).first(offsetof(Frame, hash)), number);
 }
@@ -36,7 +37,7 @@ TcpTransport::Frame TcpTransport::make_frame(Out& connection, const MessageHeade
   return frame;
 }
 
-// A message to several peers is hashed once.
+// Returns the hash of the payload, which is computed once for a message to several peers.
 uint64_t TcpTransport::hash_for_peers(std::span<const std::byte> payload) {
   for (const int peer : peers_) {
     if (out(peer, lane_).checked) return integrity_hash(payload);

@@ -29,7 +29,8 @@ void avoid_pacing(int socket) {
       info.tcpi_min_rtt >= kNearUs) {
     return;
   }
-  // An unprivileged program may choose only what the system allows, which always includes Reno.
+  // Tries these in order. An unprivileged program may choose only what the system allows, which
+  // always includes Reno.
   for (const std::string_view other : {"cubic", "reno"}) {
     if (::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, other.data(),
                      static_cast<socklen_t>(other.size())) == 0) {

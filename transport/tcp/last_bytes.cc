@@ -15,10 +15,10 @@ namespace tutti {
 
 namespace {
 
-// The FIN counts as a byte.
+// Returns the number of bytes in flight. The FIN counts as a byte.
 size_t not_arrived(const Fd& socket) {
   pollfd state{.fd = socket.get(), .events = 0, .revents = 0};
-  if (::poll(&state, 1, 0) != 0) return 0;  // the reader has closed it, or it broke
+  if (::poll(&state, 1, 0) != 0) return 0;  // the reader has closed the connection, or it broke
   int bytes = 0;
   return ::ioctl(socket.get(), SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
 }

@@ -1,5 +1,5 @@
-// Connections that their sender has finished while their last bytes may still be in flight. A
-// process whose host or network shuts down with it would lose these bytes.
+// Connections that their sender has finished while their last bytes may still be in flight. If the
+// process ended and its host or network shut down, those bytes would be lost.
 #pragma once
 
 #include <chrono>
@@ -12,15 +12,15 @@ namespace tutti {
 
 class LastBytes {
  public:
-  // Thread-safe. Takes connected sockets that were shut down for sending; those whose bytes have
-  // all arrived are closed, now or on a later call. `patience`: see wait(); 0: no limit.
+  // Takes connected sockets that were shut down for sending. Those whose bytes have all arrived are
+  // closed, now or on a later call. `patience`: see wait(); 0: no limit. Thread-safe.
   void add(std::vector<Fd> sockets, std::chrono::nanoseconds patience);
   // Blocks until the readers' systems have everything; gives up once no byte arrives for
   // `patience`.
   void wait();
 
  private:
-  // Closes sockets whose bytes have arrived or that have broken; returns the number of bytes in
+  // Closes sockets whose bytes have arrived or that have broken. Returns the number of bytes in
   // flight.
   size_t look();
 

@@ -14,8 +14,9 @@ namespace tutti {
 
 namespace {
 
-// Returns nullopt if nothing is in flight. If the local interface is down, nothing counts as sent:
-// the system only probes. A reader with a full window confirms each probe at once.
+// Returns the socket's state; nullopt if nothing is in flight. If the local interface is down,
+// nothing counts as sent: the system only probes. A reader with a full window confirms each probe
+// at once.
 std::optional<tcp_info> info_of_busy(int socket) {
   tcp_info info{};
   socklen_t length = sizeof(info);

@@ -1,6 +1,6 @@
-// Detects a connection whose network is down: sent bytes are not confirmed. The operating system
-// takes a quarter of an hour to report this, and if other networks between the two ranks still
-// work, no control link breaks either.
+// Detects that the network of a connection is down: bytes that were sent are not confirmed. The
+// operating system reports this only after a quarter of an hour. If other networks between the two
+// ranks still work, no control link breaks either.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@ namespace tutti {
 
 class Outage {
  public:
-  // True if bytes are in flight that the reader's system would confirm at once. Bytes that wait for
-  // a slow reader's window do not count.
+  // Returns true if bytes are in flight that the reader's system would confirm at once if they
+  // arrived. Bytes that wait for a slow reader's window do not count.
   static bool under_way(int socket);
-  // To be called now and then. Returns an error text if no byte in flight has been confirmed for
-  // `longest`, otherwise an empty text. A slow reader still confirms.
+  // Checks the socket; call it now and then. Returns an error text if no byte in flight has been
+  // confirmed for `longest`, otherwise an empty text. Bytes to a slow reader are confirmed too.
   std::string look(int socket, int64_t now_ns, std::chrono::milliseconds longest);
 
  private:

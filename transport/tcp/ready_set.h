@@ -14,12 +14,12 @@ class ReadySet {
   struct Entry {
     bool watched = false;
     bool idle = false;   // set by a receiver that has received everything available
-    uint32_t round = 0;  // of the last query
+    uint32_t round = 0;  // round of the last query
   };
 
-  // Starts to watch; without effect if descriptors are exhausted.
+  // Starts to watch a connection. It does nothing if descriptors are exhausted.
   void watch(int socket, Entry& entry);
-  // Must be called for an ended connection, which would stay ready forever.
+  // Stops watching. It must be called for an ended connection, which would stay ready forever.
   void forget(int socket, Entry& entry);
   // Returns true while nothing has arrived since the connection became idle. Polls all connections
   // when one is queried for the second time since the last poll.

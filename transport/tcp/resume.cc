@@ -1,4 +1,4 @@
-// Resumption of broken connections: see tcp_transport.h.
+// Resumes broken connections (see tcp_transport.h).
 #include <poll.h>
 
 #include <algorithm>
@@ -14,7 +14,8 @@ namespace tutti {
 
 namespace {
 
-// Bytes between queries of what the system has confirmed, because each costs a system call.
+// Number of bytes between queries of the bytes that the system has confirmed, because each query is
+// a system call.
 constexpr size_t kKeptBetweenLooks = 256 << 10;
 constexpr size_t kDrainBytes = 64 << 10;
 
@@ -30,7 +31,7 @@ bool TcpTransport::give_up(size_t outgoing) {
 void TcpTransport::mark_broken(size_t outgoing, const std::string& text) {
   const Out& connection = out_[outgoing];
   if (!give_up(outgoing)) return;
-  // The reader decides whether the last bytes are missing: it may have left without them.
+  // The reader decides if the last bytes are missing: it may have left without them.
   if (ends_sending_ && connection.queue.empty() && connection.unconfirmed) return;
   hooks_.lost(peer_of(outgoing), true, text);
 }
@@ -104,7 +105,8 @@ bool TcpTransport::resume(size_t index) {
   return true;
 }
 
-// The reader closes a new connection that it does not need; then its network did not break.
+// Reads the reader's position. The reader closes a new connection that it does not need; then the
+// network of that connection did not break.
 bool TcpTransport::hear_position(size_t index) {
   Out& connection = out_[index];
   const std::span<std::byte> rest = std::span(connection.position).subspan(connection.heard);
@@ -176,7 +178,7 @@ bool TcpTransport::settled() {
 
 // ---- the reader's side
 
-// A connection with the same number may be a second attempt.
+// Takes the next connection. One with the same number may be a second attempt.
 void TcpTransport::take_next(size_t index, int number, ByteStream socket) {
   In& connection = in_[index];
   if (connection.broken || number == 0 || number < connection.number) return;
@@ -195,7 +197,7 @@ void TcpTransport::take_next(size_t index, int number, ByteStream socket) {
   } else if (incoming_ > kFewConnections) {
     ready_set_.watch(connection.socket.get(), connection.ready);
   }
-  // A new socket's buffer has room for it.
+  // A new socket's buffer has room for the position.
   Position position{connection.received, 0};
   if (connection.checked) position.hash = hash_of(position);
   if (connection.socket.send(std::as_bytes(std::span(&position, 1))) != sizeof(position)) {
@@ -203,7 +205,7 @@ void TcpTransport::take_next(size_t index, int number, ByteStream socket) {
   }
 }
 
-// The sender does not resend these bytes: they were confirmed.
+// Reads all remaining bytes. The sender does not resend them, because they were confirmed.
 void TcpTransport::drain(In& connection) {
   std::vector<std::byte>& late = connection.late;
   ssize_t got = 0;

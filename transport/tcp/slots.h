@@ -1,4 +1,4 @@
-// Memory for one message each, with reference counts.
+// Reference-counted memory, each slot for one message.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class Slots {
     int users = 0;
   };
 
-  // Returns a slot with one user.
+  // Returns a slot with one reference.
   Slot* take() {
     if (free_.empty()) {
       slots_.push_back(std::make_unique<Slot>());
@@ -27,7 +27,7 @@ class Slots {
     slot->users = 1;
     return slot;
   }
-  // Removes one user.
+  // Removes one reference.
   void drop(Slot* slot) {
     if (--slot->users == 0) free_.push_back(slot);
   }

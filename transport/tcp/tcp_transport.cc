@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMessageBytes = Slots::kBytes;
 constexpr int kSlots = 16;
-// Bytes requested beyond the wanted frame, so that small messages need one system call each.
+// Bytes requested beyond the frame that is needed, so that a small message takes one system call.
 constexpr size_t kReadAhead = 4 << 10;
 
 }  // namespace
@@ -83,7 +83,7 @@ void TcpTransport::take_handed_over() {
   bytes_moved_ = true;
 }
 
-// With few connections, trying each is cheaper.
+// Watches a connection, unless there are few: then trying each is cheaper.
 void TcpTransport::watch_ready_set(size_t connection) {
   if (++incoming_ <= kFewConnections) return;
   if (incoming_ > kFewConnections + 1) {
@@ -96,7 +96,7 @@ void TcpTransport::watch_ready_set(size_t connection) {
 
 // ---- outbox
 
-// Returns true once the connection is open.
+// Requests the connection if necessary. Returns true once it is open.
 bool TcpTransport::open(int peer, int lane) {
   Out& connection = out(peer, lane);
   if (!connection.socket && !connection.asked_for) {
@@ -171,7 +171,8 @@ void TcpTransport::flush(size_t index) {
     if (!push(index, message.frame, payload, message.slot, message.sent)) break;
     dequeue(index);
   }
-  // No peer will read the rest; the owner of the transport has been notified.
+  // No peer will read the rest of a broken connection; the owner of the transport has been
+  // notified.
   while (connection.broken && !connection.queue.empty()) dequeue(index);
   if (ends_sending_ && connection.queue.empty() && connection.socket && !connection.resumes) {
     ::shutdown(connection.socket.get(), SHUT_WR);
@@ -199,8 +200,8 @@ void TcpTransport::dequeue(size_t index) {
   count_queued(index, -1);
 }
 
-// Writes directly from the caller's memory as far as the socket accepts it, and queues a copy of
-// the rest.
+// Sends a message directly from the caller's memory as far as the socket accepts it, and queues a
+// copy of the rest.
 bool TcpTransport::write(int peer, int lane, const MessageHeader& header,
                          std::span<const std::byte> payload, int credit) {
   if (hooks_.damage) return write_by_copy(peer, lane, header, payload, credit);
@@ -229,7 +230,7 @@ void TcpTransport::enqueue(size_t connection, Outgoing message) {
   count_queued(connection, 1);
 }
 
-// Partial messages count as progress, because they show that the peer is alive.
+// Makes progress. Partial messages count, because they show that the peer is alive.
 bool TcpTransport::progress() {
   take_handed_over();
   if (look_is_due_) look_at_links();
@@ -282,7 +283,7 @@ size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t
   return 0;
 }
 
-// Receives once, aiming at `wanted` bytes from the start of the oldest message.
+// Receives once, to get `wanted` bytes from the start of the oldest message.
 void TcpTransport::stage(In& connection, int peer, size_t wanted) {
   if (!connection.staging) return;
   if (connection.begin == connection.end) connection.begin = connection.end = 0;
@@ -347,8 +348,9 @@ bool TcpTransport::release(int peer, int lane) {
   return true;
 }
 
-// A connection that its sender opened is handed over before the report that the sender has left. If
-// it is broken and will not be resumed, the next check detects that.
+// Returns true if all messages have been released. A connection that its sender opened is handed
+// over before the report that the sender has left. If it is broken and will not be resumed, the
+// next check detects that.
 bool TcpTransport::ended(int peer, int lane) const {
   const In& connection = in_[index(peer, lane)];
   if (has_handed_over_.load(std::memory_order_acquire)) return false;
@@ -358,8 +360,8 @@ bool TcpTransport::ended(int peer, int lane) const {
 
 // ---- sleeping
 
-// Only connections checked from here on may end the sleep. A sleeping rank has time to read the
-// clock.
+// Prepares a sleep, which only connections that are checked after this call may end. Reads the
+// clock, because a rank that is about to sleep has time for it.
 void TcpTransport::arm(WaitSet&) {
   const int64_t until = next_look_ns_ - now_ns();
   look_is_due_ = until <= 0 || (until <= kLookAgainNs - kLookSoonNs &&
@@ -381,7 +383,7 @@ void TcpTransport::watch(WaitSet& set) {
     } else if (!connection.queue.empty() || connection.resumes) {
       set.add(connection.socket.get(), POLLOUT);
     } else if (has_unconfirmed(connection)) {
-      set.add(connection.socket.get(), 0);  // reports its end
+      set.add(connection.socket.get(), 0);  // without events: reports only its end
     }
   }
 }

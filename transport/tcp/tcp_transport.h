@@ -1,18 +1,18 @@
 // TCP between the ranks of a communicator.
 //
-// One socket per connection (sender, reader, lane), opened by the sender on first use, is one FIFO;
-// several lanes are several streams. A message is a frame: {magic, version, MessageHeader, two
-// hashes} and the payload. Payloads that need no arithmetic are received directly into the caller's
-// memory.
+// A connection (sender, reader, lane) has one socket, which the sender opens on first use; it is
+// one FIFO. So several lanes are several TCP streams. A message is a frame, {magic, version,
+// MessageHeader, two hashes}, and the payload. Payloads that need no arithmetic are received
+// directly into the caller's memory.
 //
 // A checked connection (check.cc) has hashes in its frames. The reader verifies a header before it
 // uses it, and a payload before payload() or read() returns it. A wrong hash is a permanent error:
 // the reader's system has confirmed those bytes, so they cannot be sent again.
 //
 // A broken connection between hosts is resumed (resume.cc): the sender keeps the bytes that the
-// reader's system has not confirmed, and opens another connection, on which the reader first sends
-// the number of bytes it has received from that sender and lane in total (a Position). The sender
-// continues from there. Only if that fails is the connection lost.
+// reader's system has not confirmed, and opens another connection. There the reader first sends a
+// Position, the total number of bytes that it has received from that sender and lane, and the
+// sender continues from that byte. The connection counts as lost only if resuming fails.
 #pragma once
 
 #include <array>
@@ -41,22 +41,23 @@ namespace tutti {
 class TcpTransport final : public Transport {
  public:
   struct Hooks {
-    // Requests a connection to `peer` for `lane`; opened() hands it over. Called once per
-    // connection, and again for a resumed one that has broken.
+    // Requests a connection to `peer` for `lane`, which opened() then hands over. Called once per
+    // connection, and again each time that a resumed connection has broken.
     std::function<void(int peer, int lane, Renewal renewal)> open;
-    // A connection to (`sending`) or from `peer` broke while it was needed, and is not resumed.
-    // Called once for each.
+    // Reports that a connection to (`sending`) or from `peer` broke while it was needed, and is not
+    // resumed. Called once for each.
     std::function<void(int peer, bool sending, const std::string& text)> lost;
-    // Bytes from `peer` were corrupted in transit. Called once per connection, instead of lost().
+    // Reports that bytes from `peer` were corrupted in transit. Called once per connection, instead
+    // of lost().
     std::function<void(int peer, const std::string& text)> corrupted;
-    // Fault injection: may change a payload after it was hashed. Empty: none.
+    // Injects a fault: may change a payload after it was hashed. Empty: none.
     std::function<void(std::span<std::byte> payload)> damage = {};
-    // True if `peer` has left the job or died, so that connections are not resumed. Empty: always
-    // false.
+    // Returns true if `peer` has left the job or died, so that connections to it are not resumed.
+    // Empty: always false.
     std::function<bool(int peer)> gone = {};
   };
 
-  // Both ends of a connection must use the same values.
+  // Properties of connections, which must be the same at both ends.
   struct Peers {
     std::span<const int> resumed;  // peers on other hosts, whose connections are resumed
     std::span<const int> checked;  // peers with hashed frames, unless the connection is encrypted
@@ -65,16 +66,17 @@ class TcpTransport final : public Transport {
   TcpTransport(int ranks, int lanes, Hooks hooks, const Peers& peers = {});
   static Limits limits(int ranks, int lanes);
 
-  // Hand over a connected, non-blocking socket: one that `peer` opened (`number`: Renewal), and one
-  // that was requested. Thread-safe; the caller must then wake the sleeper.
+  // Take a connected, non-blocking socket: accept() one that `peer` opened (`number`: Renewal),
+  // opened() one that was requested. Thread-safe; the caller must then wake the sleeper.
   void accept(int peer, int lane, int number, ByteStream socket);
   void opened(int peer, int lane, ByteStream socket);
 
-  // Returns the outgoing connections, which have ended; bytes in flight on them still arrive while
-  // they are kept. Nothing can be sent any more.
+  // Returns the outgoing connections, which have ended. Their bytes in flight still arrive while
+  // the sockets are kept open. Nothing can be sent any more.
   std::vector<Fd> release_outgoing();
-  // After end_sending(): true once no byte in flight would have to be sent again if its connection
-  // broke. Bytes that wait for a slow reader's window do not count.
+  // Returns false while peers have yet to confirm bytes in flight, which would have to be sent
+  // again if the connection broke. Bytes that wait for a slow reader's window do not count. To be
+  // called after end_sending().
   bool settled();
 
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
@@ -111,17 +113,19 @@ class TcpTransport final : public Transport {
     uint32_t version;
     MessageHeader header;
     uint64_t payload_hash;  // both hashes are 0 if the connection is not checked
-    uint64_t hash;  // of all fields before it; the seed is the frame's number on the connection
+    // Hash of all fields before it; the seed is the frame's number on the connection.
+    uint64_t hash;
   };
   static_assert(sizeof(Frame) == 56);
   struct Position {
     uint64_t bytes;
-    uint64_t hash;  // of `bytes`; 0 if the connection is not checked
+    uint64_t hash;  // hash of `bytes`; 0 if the connection is not checked
   };
-  static const size_t kStagingBytes;  // per incoming connection
+  static const size_t kStagingBytes;  // size of a staging buffer, one per incoming connection
   static constexpr size_t kFewConnections = 8;
   static constexpr int64_t kLookAgainNs = 1'000'000'000;
-  static constexpr int64_t kLookSoonNs = 50'000'000;  // if a break would have to be repaired
+  // Interval of checks while a broken connection would have to be resumed.
+  static constexpr int64_t kLookSoonNs = 50'000'000;
 
   using Slot = Slots::Slot;
 
@@ -140,19 +144,22 @@ class TcpTransport final : public Transport {
     std::deque<Outgoing> queue;
     bool broken = false;
     std::unique_ptr<Unconfirmed> unconfirmed;  // null: not resumed
-    // True from a break until all lost bytes have been sent again. Counts as a queued message.
+    // True from a break until all lost bytes have been sent again. During this time the connection
+    // counts as a queued message.
     bool resumes = false;
     int64_t broke_ns = 0;       // time of the last break; 0: never
-    int64_t vain_since_ns = 0;  // since then, no connection has brought more than `arrived`
+    int64_t vain_since_ns = 0;  // since then, no connection has delivered more than `arrived`
     uint64_t arrived = 0;
     size_t look_at_bytes = 0;  // check once this many bytes are unconfirmed
     Renewal renewal;
-    std::array<std::byte, sizeof(Position)> position = {};  // the reader's, as far as received
+    // The reader's Position, as far as received.
+    std::array<std::byte, sizeof(Position)> position = {};
     size_t heard = 0;
   };
 
-  // Bytes are received into `staging` from `end` on; the oldest message starts at `begin`. The
-  // buffer is as large as any message, but untouched pages use no memory.
+  // State of an incoming connection. Bytes are received into `staging` from `end` on; the oldest
+  // message starts at `begin`. The buffer is as large as any message, but untouched pages use no
+  // memory.
   struct In {
     ByteStream socket;
     std::unique_ptr<std::byte[]> staging;
@@ -162,19 +169,20 @@ class TcpTransport final : public Transport {
     uint64_t frames = 0;  // number of frames so far, if checked
     bool has_frame = false;
     Frame frame = {};
-    bool verified = false;  // payload of the frame
+    bool verified = false;  // true: the frame's payload was verified
     size_t placed = 0;      // payload bytes already copied by read()
-    bool starved = false;   // more was wanted since arm() than had arrived
+    bool starved = false;   // true: since arm(), a read wanted more bytes than had arrived
     ReadySet::Entry ready;
-    bool ended = false;  // by the sender, after its last message
+    bool ended = false;  // true: the sender has sent its last message
     bool broken = false;
-    // For resumed connections:
+    // Only for connections that are resumed:
     bool waits = false;  // waiting for the sender's next connection
     std::string cause;
-    int number = 0;               // Renewal
-    uint64_t received = 0;        // total bytes, from the first connection on
-    std::vector<std::byte> late;  // bytes of an earlier connection when the next one arrived
-    size_t late_begin = 0;        // beginning of the unread part of `late`
+    int number = 0;         // see Renewal
+    uint64_t received = 0;  // total bytes, from the first connection on
+    // Bytes of an earlier connection that were unread when the next one arrived.
+    std::vector<std::byte> late;
+    size_t late_begin = 0;  // beginning of the unread part of `late`
   };
 
   Out& out(int peer, int lane) { return out_[index(peer, lane)]; }
@@ -184,7 +192,7 @@ class TcpTransport final : public Transport {
   int peer_of(size_t connection) const { return static_cast<int>(connection) / (lanes_ + 1); }
   int lane_of(size_t connection) const { return static_cast<int>(connection) % (lanes_ + 1); }
 
-  // True if nothing has been sent on the new socket yet.
+  // Returns true if nothing has been sent on the new socket yet.
   static bool awaits_position(const Out& connection) {
     return connection.resumes && connection.heard < connection.position.size();
   }
@@ -202,28 +210,29 @@ class TcpTransport final : public Transport {
   void enqueue(size_t connection, Outgoing message);
   void dequeue(size_t connection);
   void flush(size_t connection);
-  // Writes frame and payload from byte `sent` of both on; returns false if the socket is full or
-  // broken. `slot`: the slot that holds the payload unchanged; null: none.
+  // Writes frame and payload, of which `sent` bytes have been sent already; updates `sent`. Returns
+  // false if the socket is full or broken. `slot`: the slot that holds the payload unchanged; null:
+  // none.
   bool push(size_t connection, Frame& frame, std::span<const std::byte> payload, Slot* slot,
             size_t& sent);
   void hand_over(bool outgoing, size_t connection, int number, ByteStream socket);
   void take_handed_over();
   void watch_ready_set(size_t connection);
 
-  // check.cc
+  // Defined in check.cc:
   static uint64_t hash_of(const Frame& frame, uint64_t number);
   static uint64_t hash_of(const Position& position);
   static Frame make_frame(Out& connection, const MessageHeader& header, uint64_t payload_hash);
   uint64_t hash_for_peers(std::span<const std::byte> payload);
-  // Returns false if the connection is corrupted.
+  // Checks the frame's hash. Returns false if the connection is corrupted.
   bool check_frame(In& connection, int peer);
   bool check_payload(In& connection, int peer, std::span<const std::byte> payload);
   bool check_position(size_t outgoing, const Position& position);
   void mark_corrupted(In& connection, int peer, const std::string& text);
   void mark_corrupted(size_t outgoing, const std::string& text);
 
-  // resume.cc
-  // Returns false if it had been given up before.
+  // Defined in resume.cc: gives up resuming a connection. Returns false if that had been done
+  // before.
   bool give_up(size_t outgoing);
   void mark_broken(size_t outgoing, const std::string& text);
   void mark_broken(In& connection, int peer, const std::string& text);
@@ -231,9 +240,9 @@ class TcpTransport final : public Transport {
   static void keep(Out& connection, std::span<const std::byte> frame,
                    std::span<const std::byte> payload, Slot* slot, size_t from, size_t bytes);
   static void confirm(Out& connection);
-  // `silent`: no byte was confirmed, so the network may be down.
+  // Handles a break. `silent`: no byte was confirmed, so the network may be down.
   void broke(size_t connection, const std::string& text, bool silent);
-  // Returns true once everything has been sent again.
+  // Sends the lost bytes again. Returns true once all of them have been sent.
   bool resume(size_t connection);
   bool hear_position(size_t connection);
   void look_at_links();
@@ -256,8 +265,8 @@ class TcpTransport final : public Transport {
   std::vector<In> in_;
   ReadySet ready_set_;
   size_t incoming_ = 0;
-  size_t queued_ = 0;      // messages in all queues
-  size_t queued_p2p_ = 0;  // point-to-point messages among these
+  size_t queued_ = 0;      // number of messages in all queues
+  size_t queued_p2p_ = 0;  // number of point-to-point messages among these
 
   std::span<const int> peers_;
   int lane_ = 0;
@@ -275,7 +284,7 @@ class TcpTransport final : public Transport {
   std::atomic<bool> has_handed_over_{false};
   int64_t next_look_ns_ = 0;  // next check of the links
   bool look_is_due_ = false;
-  bool bytes_moved_ = false;  // since the last progress()
+  bool bytes_moved_ = false;  // true: bytes were sent or received since the last progress()
 };
 
 }  // namespace tutti

@@ -7,7 +7,8 @@ namespace tutti {
 
 namespace {
 
-// Smaller pieces are copied, because they would pin a whole slot.
+// Minimum size of a piece that stays in its slot. Smaller ones are copied, because they would keep
+// a whole slot in use.
 constexpr size_t kLeastInPlace = 16 << 10;
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The bytes that a connection has sent and its reader's system has not confirmed: kept so that
-// another connection can resume. Positions count bytes from the first one ever sent.
+// The bytes that a connection has sent and its reader's system has not confirmed. They are kept so
+// that another connection can send them again. A position is a number of bytes since the first one
+// ever sent.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@ namespace tutti {
 
 class Unconfirmed {
  public:
-  // `slots` must outlive this object.
+  // Starts empty. `slots` must outlive this object.
   explicit Unconfirmed(Slots& slots) : slots_(slots) {}
 
   // Adds bytes sent for the first time. `slot`: the slot that holds them unchanged; null: they are
@@ -23,18 +24,19 @@ class Unconfirmed {
   void confirm(uint64_t position);
   size_t bytes() const { return static_cast<size_t>(end_ - begin_); }
   uint64_t arrived() const { return begin_; }
-  // Returns the bytes that the present connection has sent, plus those that earlier ones delivered.
+  // Returns the number of bytes that the present connection has sent, plus those that earlier ones
+  // delivered.
   uint64_t sent() const { return next_; }
 
-  // Resumes at `position`. Returns false if the required bytes are not kept.
+  // Makes next() continue at `position`. Returns false if the bytes from there on are not kept.
   bool rewind(uint64_t position);
-  // next() returns the next bytes to send again, empty if there are none; the other call marks a
-  // part of them as sent.
+  // next() returns the next bytes to send again, empty if there are none; advance() marks a part of
+  // them as sent.
   std::span<const std::byte> next() const;
   void advance(size_t bytes);
 
  private:
-  // A run of bytes in a slot, which holds a reference to the slot.
+  // A run of bytes in a slot. The piece holds a reference to the slot.
   struct Piece {
     Slots::Slot* slot;
     size_t begin;
@@ -51,7 +53,7 @@ class Unconfirmed {
   uint64_t end_ = 0;
   size_t at_ = 0;      // index of the piece that contains next_, or the number of pieces
   size_t within_ = 0;  // offset of next_ in that piece
-  // The slot for copies: many small messages share it.
+  // The slot into which bytes are copied; many small messages share it.
   Slots::Slot* copies_ = nullptr;
   size_t copied_ = 0;
 };

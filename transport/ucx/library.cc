@@ -28,7 +28,8 @@ void find(void* handle, const char* name, Call& call) {
   if (call == nullptr) throw absent(cat("the library lacks ", name));
 }
 
-// Without such a card a rendezvous is only more messages, and takes up to twice the time.
+// Returns true if UCX has a network card that reads memory. Without one a rendezvous is only more
+// messages, and takes up to twice the time.
 bool has_network_card_that_reads_memory() {
   std::error_code problem;
   const std::filesystem::directory_iterator cards("/sys/class/infiniband", problem);

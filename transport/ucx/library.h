@@ -6,7 +6,7 @@
 
 namespace tutti::ucx {
 
-// The used functions, by name.
+// The functions of UCX that are used, by name.
 #define TUTTI_UCP_CALLS(call)                                                                      \
   call(config_read) call(config_release) call(init_version) call(cleanup) call(get_version_string) \
       call(context_print_info) call(worker_create) call(worker_destroy) call(worker_get_address)   \

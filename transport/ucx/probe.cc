@@ -12,7 +12,8 @@ namespace tutti::ucx {
 
 std::string version() { return library().get_version_string(); }
 
-// UCX only prints this information: "resource 3 : md 1 dev 2 flags -- tcp/eth0".
+// Returns the devices. UCX only prints them, in lines like "resource 3 : md 1 dev 2 flags --
+// tcp/eth0".
 std::vector<std::string> devices() {
   const Worker worker;
   char* text = nullptr;

@@ -16,8 +16,8 @@ using fabric::Send;
 
 namespace {
 
-constexpr unsigned kMessageId = 0;  // active message id
-// Closing a broken endpoint does not need the other side.
+constexpr unsigned kMessageId = 0;  // id of Tutti's active messages
+// Time for closing endpoints. Closing a broken one does not need the other side.
 constexpr std::chrono::seconds kTimeToClose(1);
 
 }  // namespace
@@ -41,7 +41,7 @@ ucp_ep_h UcxDriver::open(int rank) {
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(address.data());
-  // Required for closing an endpoint to a dead process.
+  // This mode is required for closing an endpoint to a dead process.
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = on_error, .arg = &peer};
   const ucs_status_t status = library().ep_create(worker_.get(), &params, &peer.endpoint);
@@ -89,7 +89,7 @@ ucs_status_t UcxDriver::on_message(void* driver, const void* header, size_t head
   Arrival arrival;
   if (header_bytes != sizeof(Header)) return UCS_OK;
   std::memcpy(&arrival.header, header, sizeof(Header));
-  if (!events.is_ours(arrival.header)) return UCS_OK;  // not from this job
+  if (!events.is_ours(arrival.header)) return UCS_OK;  // it is not from this job
   const bool is_message = arrival.header.kind == fabric::Kind::message;
   if (bytes != (is_message ? arrival.header.message.bytes : 0)) return UCS_OK;
   if (bytes > fabric::kMessageBytes) return UCS_OK;
@@ -114,7 +114,7 @@ void UcxDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<C
   coming.store(request == nullptr ? Coming::here : Coming::lost, std::memory_order_relaxed);
 }
 
-// Must access `coming` last.
+// Completes a receive. It accesses `coming` last, because the receiver may then free it.
 void UcxDriver::on_received(void* request, ucs_status_t status, size_t, void* coming) {
   library().request_free(request);
   static_cast<std::atomic<Coming>*>(coming)->store(status == UCS_OK ? Coming::here : Coming::lost,
@@ -155,7 +155,8 @@ void UcxDriver::finish_closing(ucs_status_ptr_t request) const {
 }
 
 void UcxDriver::cut(int rank) {
-  static_cast<void>(open(rank));  // UCX creates an endpoint also for a rank that has only sent
+  // UCX creates an endpoint also for a rank that has only sent to this one.
+  static_cast<void>(open(rank));
   Peer& peer = peers_[rank];
   mark_broken(peer, "the connection was cut to end a call that was aborted");
   finish_closing(begin_to_close(peer));

@@ -18,7 +18,7 @@ namespace tutti::ucx {
 
 class UcxDriver final : public fabric::Driver {
  public:
-  // Throws Error: unsupported (no UCX), system.
+  // Starts UCX. Throws Error: unsupported (no UCX), system.
   UcxDriver();
 
   std::string name() const override { return "UCX"; }

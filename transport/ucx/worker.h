@@ -1,4 +1,4 @@
-// One UCX context and worker, the process's endpoint of all communication.
+// One UCX context and worker, through which all communication of the process goes.
 //
 // Threads: one at a time.
 #pragma once
@@ -12,22 +12,24 @@ namespace tutti::ucx {
 
 class Worker {
  public:
-  // Throws Error: unsupported (no UCX), system.
+  // Starts UCX. Throws Error: unsupported (no UCX), system.
   Worker();
 
   ucp_context_h context() const { return context_.get(); }
   ucp_worker_h get() const { return worker_.get(); }
-  // Opaque address of this worker for its peers.
+  // Returns the address of this worker for its peers. It is opaque to them.
   std::string address() const;
-  // Becomes readable when something has arrived since the last successful arm().
+  // Returns a descriptor that becomes readable when something has arrived since the last successful
+  // arm().
   int event_fd() const { return event_fd_; }
-  // Returns false if something has already arrived; call progress() and try again.
+  // Prepares event_fd() for a sleep. Returns false if something has already arrived; then call
+  // progress() and try again.
   bool arm() const;
   // Returns true if anything progressed. Invokes callbacks.
   bool progress() const;
   // Sets the handler of active messages with id `id`.
   void on_message(unsigned id, ucp_am_recv_callback_t handler, void* argument) const;
-  // For a forked child: closes nothing, because everything belongs to the parent.
+  // Closes nothing; called in a forked child, because all resources belong to the parent.
   void abandon();
 
  private:
@@ -37,7 +39,7 @@ class Worker {
   };
   std::unique_ptr<ucp_context, Cleanup> context_;
   std::unique_ptr<ucp_worker, Cleanup> worker_;
-  int event_fd_ = -1;  // of the worker
+  int event_fd_ = -1;  // descriptor of the worker
 };
 
 }  // namespace tutti::ucx

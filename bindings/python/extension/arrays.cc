@@ -17,7 +17,7 @@ namespace {
 std::optional<tutti_dtype_t> dtype_of(nb::dlpack::dtype type) {
   using Code = nb::dlpack::dtype_code;
   const auto key = [](Code code, int bits) { return static_cast<int>(code) << 8 | bits; };
-  if (type.lanes != 1) return std::nullopt;  // vector types
+  if (type.lanes != 1) return std::nullopt;  // vector types are not supported
   switch (const auto code = static_cast<Code>(type.code); key(code, type.bits)) {
     case key(Code::Int, 8):
       return TUTTI_I8;
@@ -58,8 +58,8 @@ std::string dtype_name(nb::handle array) {
   return dtype.is_none() ? "" : nb::str(dtype).c_str();
 }
 
-// Raises the reason why an array's memory is unusable, in the order in which a user would check.
-// `given`: the object that the caller passed.
+// Raises the reason why an array's memory is unusable; reasons are checked in the order in which a
+// user would. `given`: the object that the caller passed.
 [[noreturn]] void refuse(nb::handle array, nb::handle given, Access access, const char* role) {
   std::string what = std::string(role) + " (" + nb::inst_name(given).c_str();
   if (const std::string dtype = dtype_name(given); !dtype.empty()) what += " of " + dtype;
@@ -86,15 +86,15 @@ std::string dtype_name(nb::handle array) {
   raise(TUTTI_INVALID_ARGUMENT, what + " is read-only, but the call writes to it");
 }
 
-// NumPy cannot export arrays of types that it does not know: the Python side passes such memory as
-// plain numbers of the same width, with the dtype.
+// Returns the memory and dtype of an array whose type NumPy does not know, and so cannot export.
+// The Python side passes such memory as plain numbers of the same width, with the dtype.
 std::optional<std::pair<nb::object, tutti_dtype_t>> look_through(nb::handle array) {
   const nb::object view = nb::module_::import_("tutti._arrays").attr("look_through")(array);
   if (view.is_none()) return std::nullopt;
   return std::pair(nb::object(view[0]), nb::cast<tutti_dtype_t>(view[1]));
 }
 
-// Accepts any contiguous host memory with the required access. Returns false otherwise.
+// Takes any contiguous host memory with the required access. Returns false otherwise.
 bool take(nb::handle array, Access access, nb::ndarray<nb::ro>& memory) {
   if (access == Access::write) {
     nb::ndarray<nb::c_contig, nb::device::cpu> writable;

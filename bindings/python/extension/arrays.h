@@ -13,15 +13,15 @@ enum class Access { read, write };
 // An array in use by a call, kept alive until this object is destroyed, which requires the GIL.
 class Array {
  public:
-  Array() = default;  // without data: None
-  // Accepts NumPy arrays and any object with __dlpack__ or the buffer protocol; `role` names it in
-  // errors. Raises tutti.Error if it is not contiguous, not in host memory, of an unsupported
-  // dtype, or read-only where it must be written.
+  Array() = default;  // has no data: None
+  // Takes an array: a NumPy array, or any object with __dlpack__ or the buffer protocol. `role`
+  // names it in errors. Raises tutti.Error if it is not contiguous, not in host memory, of an
+  // unsupported dtype, or read-only although it must be written.
   Array(nanobind::handle array, Access access, const char* role);
 
   const tutti_buffer_t& buffer() const { return buffer_; }
   size_t bytes() const { return memory_.nbytes(); }
-  // Returns its count and dtype, without data.
+  // Returns the array's count and dtype, without data.
   tutti_buffer_t shape() const { return tutti_host(nullptr, buffer_.count, buffer_.dtype); }
 
  private:

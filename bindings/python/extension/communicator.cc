@@ -18,7 +18,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// The number of forks between this process and the first.
+// Returns the number of forks between this process and the first.
 int& forks() {
   static int count = 0;
   static std::once_flag once;
@@ -26,13 +26,14 @@ int& forks() {
   return count;
 }
 
-// A communicator under construction. If an interrupt keeps it from its owner, it is destroyed here.
+// A communicator under construction. If an interrupt comes before it has an owner, it is destroyed
+// here.
 struct Making {
   Making() = default;
   Making(const Making&) = delete;
   Making& operator=(const Making&) = delete;
   ~Making() { tutti_destroy(comm); }
-  // Returns null if there is none.
+  // Returns the communicator; null if there is none.
   std::unique_ptr<Communicator> take() {
     tutti_comm_t* const made = std::exchange(comm, nullptr);
     return made == nullptr ? nullptr : std::make_unique<Communicator>(made);
@@ -69,7 +70,7 @@ Calls::iterator Communicator::start(const Request& given) {
   request.collective = given.collective;
   request.root = given.root;
   request.op = given.op;
-  // A buffer that a rank does not have is described by the other buffer.
+  // If a rank lacks a buffer, the other buffer describes it.
   request.input = given.input.is_none() ? call.output.shape() : call.input.buffer();
   request.output = given.output.is_none() ? call.input.shape() : call.output.buffer();
   for (const auto* counts : {given.input_counts, given.output_counts}) {
@@ -82,7 +83,8 @@ Calls::iterator Communicator::start(const Request& given) {
   }
   if (given.input_counts != nullptr) request.input_counts = given.input_counts->data();
   if (given.output_counts != nullptr) request.output_counts = given.output_counts->data();
-  tutti_comm_t* const comm = handle();  // not earlier: taking arrays may run Python code
+  // Not taken earlier, because taking arrays may run Python code.
+  tutti_comm_t* const comm = handle();
   tutti_status_t status = TUTTI_OK;
   {
     const Visit visit(*this);
@@ -106,12 +108,13 @@ void Communicator::abandon(Calls::iterator call) {
 
 void Communicator::end_abandoned() {
   if (abandoned_ == 0 || closed() || of_another_process()) return;
-  Calls ended;  // destroying their arrays may run Python code, which may make calls
+  // Destroyed last, because destroying their arrays may run Python code, which may make calls.
+  Calls ended;
   for (auto call = calls_.begin(); call != calls_.end();) {
     const auto current = call++;
     if (!current->abandoned) continue;
     int done = 0;
-    // Later calls report the failure.
+    // A failure is ignored here, because later calls report it.
     if (tutti_test(current->work, &done) == TUTTI_OK && done == 0) continue;
     tutti_work_free(current->work);
     ended.splice(ended.end(), calls_, current);
@@ -119,7 +122,7 @@ void Communicator::end_abandoned() {
   }
 }
 
-// A visit that lasts until the library returns, while this thread runs signal handlers.
+// Keeps a visit until the library returns, while this thread runs signal handlers.
 class Communicator::LongVisit {
  public:
   explicit LongVisit(Communicator& communicator)
@@ -140,8 +143,8 @@ template <typename Block>
 void Communicator::run(const char* name, Block block) {
   tutti_comm_t* const comm = handle();
   const LongVisit visit(*this);
-  // Uses the visit's handle, not handle_: another thread may be in close(), which waits for the
-  // visit.
+  // The call uses the visit's handle, not handle_, because another thread may be in close(), which
+  // waits for the visit.
   hearing_signals([comm, block] { return block(comm); },
                   [comm, name] {
                     const std::string reason = std::string(name) + "() was interrupted";
@@ -210,15 +213,16 @@ void Communicator::abort(const std::string& reason) {
 
 void Communicator::close() {
   if (std::ranges::count(long_visits_, std::this_thread::get_id()) > 0) {
-    raise(TUTTI_INVALID_ARGUMENT,
-          "a signal's handler cannot close a communicator in the middle of split(), create() or "
-          "probe(): abort() it, or raise an exception");
+    raise(
+        TUTTI_INVALID_ARGUMENT,
+        "a signal handler cannot close a communicator during split(), create() or probe(): abort() "
+        "it, or raise an exception");
   }
   tutti_comm_t* const comm = std::exchange(handle_, nullptr);
   if (comm == nullptr || of_another_process()) return;
   // Threads that wait for a call return soon by themselves.
   if (!long_visits_.empty()) {
-    tutti_abort(comm, "the communicator was closed in the middle of split(), create() or probe()");
+    tutti_abort(comm, "the communicator was closed during split(), create() or probe()");
   }
   while (inside_ > 0) {
     nb::gil_scoped_release without_gil;

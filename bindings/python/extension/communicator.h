@@ -24,11 +24,11 @@ struct Call {
   tutti_work_t* work = nullptr;
   Array input;
   Array output;
-  bool abandoned = false;  // no thread will wait for it
+  bool abandoned = false;  // true: no thread will wait for it
 };
 using Calls = std::list<Call>;
 
-// The common part of all calls; the defaults are those of the C interface.
+// The arguments common to all calls; the defaults are those of the C interface.
 struct Request {
   tutti_collective_t collective = TUTTI_BARRIER;
   nanobind::handle input;
@@ -54,10 +54,10 @@ class Communicator {
   tutti_comm_t* handle() const;
 
   Calls::iterator start(const Request& request);
-  // Returns the call's buffers to the caller.
+  // Ends the library's use of the call's buffers.
   void end(Calls::iterator call);
-  // Marks a call that no thread will wait for. The first start() after the call has completed or
-  // failed frees it and releases its buffers.
+  // Marks a call that no thread will wait for. Once the call has completed or failed, the next
+  // start() frees it and releases its buffers.
   void abandon(Calls::iterator call);
 
   void open_queues(int32_t count);
@@ -69,11 +69,12 @@ class Communicator {
   std::pair<uint64_t, std::vector<int32_t>> agree(uint64_t flags);
   std::optional<tutti_message_t> probe(int32_t source, int32_t tag, bool wait);
   void abort(const std::string& reason);
-  // Leaves the communicator: waiting threads get an error, calls in flight are given up, and no
+  // Leaves the communicator. Waiting threads get an error, calls in flight are abandoned, and no
   // array is in use afterwards.
   void close();
 
-  // While it lives, a thread of this process is inside the library on the communicator's behalf.
+  // Counts a thread of this process as inside the library on the communicator's behalf, while this
+  // object lives.
   class Visit {
    public:
     explicit Visit(Communicator& communicator) : inside_(communicator.inside_) { ++inside_; }
@@ -102,7 +103,7 @@ class Communicator {
   size_t abandoned_ = 0;
 };
 
-// As tutti_init_options_t; size 0: from the environment.
+// The members of tutti_init_options_t. If size is 0, the job is found by the environment.
 struct JoinOptions {
   int32_t rank = 0;
   int32_t size = 0;

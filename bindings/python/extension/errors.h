@@ -14,7 +14,7 @@ struct Failure {
   std::string text;
   int32_t rank = -1;
 };
-// The failure of this thread's last call.
+// Returns the failure of this thread's last call.
 Failure last_failure(tutti_status_t code);
 
 // Raises tutti.Error. The GIL must be held.

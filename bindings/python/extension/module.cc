@@ -27,7 +27,7 @@ namespace nb = nanobind;
 
 using Counts = std::optional<std::vector<uint64_t>>;
 
-// By the numbers of the C interface.
+// Wire formats by their numbers in the C interface.
 constexpr std::array kWireFormats = {"plain", "bf16", "f16",  "f8e4m3", "f8e5m2",
                                      "mx8",   "mx4",  "int8", "sign"};
 
@@ -52,7 +52,7 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
   if (output_counts) request.output_counts = &*output_counts;
   request.options.tag = tag;
   request.options.may_be_shorter = may_be_shorter ? 1 : 0;
-  // In C, 0 means the setting.
+  // In C, 0 stands for the setting TUTTI_TIMEOUT.
   if (timeout) request.options.timeout = *timeout == 0 ? INFINITY : *timeout;
   if (algorithm) request.options.algorithm = algorithm->c_str();
   request.options.deterministic = deterministic ? 1 : 0;
@@ -114,9 +114,9 @@ void bind_work(nb::module_& module) {
            "Blocks until the call is complete; returns its result, or raises its error. May be "
            "repeated.\nAfter a KeyboardInterrupt the call continues.")
       .def("wait_for", &Work::wait_for, nb::arg("seconds"),
-           "As wait(), for at most `seconds`; returns whether the call is complete.")
+           "Waits for at most `seconds`; returns True if the call is complete.")
       .def("test", &Work::test,
-           "Makes progress without blocking; returns whether the call is complete.")
+           "Makes progress without blocking; returns True if the call is complete.")
       .def("abort", &Work::abort, nb::arg("reason") = "Work.abort()",
            "Aborts the call's communicator on all its ranks unless the call is complete.")
       .def_prop_ro(

@@ -14,18 +14,18 @@
 
 namespace tutti::python {
 
-// Maximum delay of a signal: Python's handlers run between waits.
+// Maximum delay of a signal. Python's handlers run between waits of this length.
 constexpr std::chrono::milliseconds kBetweenSignals{50};
 
-// Runs a blocking call on a thread of its own, while this one handles signals; raises the call's
+// Runs a blocking call on a thread of its own while this thread handles signals; raises the call's
 // failure. If a handler raises, for example on an interrupt, `stop` should make the call return
-// soon and reports whether it will; a call that cannot be stopped is left running, and so must not
-// own anything on this stack.
+// soon, and returns true if it will. A call that cannot be stopped is left running, so it must not
+// refer to this thread's stack.
 template <typename Block, typename Stop>
 void hearing_signals(Block block, Stop stop) {
   std::packaged_task<Failure()> task([block = std::move(block)] {
     const tutti_status_t status = block();
-    // of the blocking thread
+    // the blocking thread's failure
     return status == TUTTI_OK ? Failure{status, ""} : last_failure(status);
   });
   std::future<Failure> outcome = task.get_future();

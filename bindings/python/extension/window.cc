@@ -16,7 +16,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// A window under construction. If an interrupt keeps it from its owner, it is destroyed here.
+// A window under construction. If an interrupt comes before it has an owner, it is destroyed here.
 struct Making {
   Making() = default;
   Making(const Making&) = delete;
@@ -25,7 +25,7 @@ struct Making {
   tutti_window_t* window = nullptr;
 };
 
-// A thread's call without the GIL, which keeps the window alive.
+// Makes a call without the GIL, and keeps the window alive during it.
 template <typename Call>
 void call(int& inside, Call call) {
   tutti_status_t status = TUTTI_OK;
@@ -135,11 +135,12 @@ void Window::fence() {
   run("fence", [](tutti_window_t* window) { return tutti_fence(window); });
 }
 
-// A signal handler that runs during a call of this thread cannot wait for that call's end.
+// Raises in a signal handler that runs during a call of this thread, because it cannot wait for the
+// end of that call.
 void Window::refuse_within_call() const {
   if (std::ranges::count(long_calls_, std::this_thread::get_id()) == 0) return;
   raise(TUTTI_INVALID_ARGUMENT,
-        "a signal's handler cannot end a window in the middle of a call on it: raise an exception");
+        "a signal handler cannot end a window during a call on it: raise an exception");
 }
 
 void Window::wait_for_others() const {
@@ -162,7 +163,7 @@ void Window::close() {
   refuse_within_call();
   tutti_window_t* const window = std::exchange(handle_, nullptr);
   if (window == nullptr) return;
-  if (inside_ > 0) tutti_window_abort(window, "the window was closed in the middle of a call");
+  if (inside_ > 0) tutti_window_abort(window, "the window was closed during a call");
   wait_for_others();
   const nb::gil_scoped_release without_gil;
   tutti_window_destroy(window);

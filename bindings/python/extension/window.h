@@ -13,11 +13,11 @@
 
 namespace tutti::python {
 
-// Guarded by the GIL, which is released whenever the library is called.
+// A window. It is guarded by the GIL, which is released whenever the library is called.
 class Window {
  public:
-  // Collective. `memory` is an array that is kept alive, or None for `bytes` bytes of the window's
-  // own memory.
+  // Creates the window. Collective. `memory` is an array that is kept alive, or None for `bytes`
+  // bytes of the window's own memory.
   Window(Communicator& communicator, nanobind::handle memory, uint64_t bytes, bool members_may_die);
   ~Window() { close(); }
   Window(const Window&) = delete;
@@ -53,7 +53,7 @@ class Window {
   Array memory_;
   int32_t rank_;
   int inside_ = 0;                           // number of threads in calls
-  std::vector<std::thread::id> long_calls_;  // while their threads run signal handlers
+  std::vector<std::thread::id> long_calls_;  // threads in calls that run signal handlers
 };
 
 }  // namespace tutti::python

@@ -40,7 +40,8 @@ void Work::advance(Function function) {
   if (complete_) return;
   communicator_->handle();  // raises if the communicator is closed
   if (entered_) {
-    raise(TUTTI_INVALID_ARGUMENT, "another thread waits for this call: one may at a time");
+    raise(TUTTI_INVALID_ARGUMENT,
+          "another thread waits for this call: only one may wait at a time");
   }
   int done = 0;
   tutti_status_t status = TUTTI_OK;
@@ -67,7 +68,7 @@ void Work::end(tutti_status_t status) {
   if (!communicator_->closed()) communicator_->end(call_);
 }
 
-// Waits in pieces, so that signals are handled, and the communicator can be closed meanwhile.
+// Waits in pieces, so that signals are handled and the communicator can be closed meanwhile.
 bool Work::wait_for(double seconds) {
   constexpr double kPiece = std::chrono::duration<double>(kBetweenSignals).count();
   if (!(seconds >= 0)) raise(TUTTI_INVALID_ARGUMENT, "the timeout of a wait must not be negative");

@@ -12,11 +12,12 @@
 
 namespace tutti::python {
 
-// If it is destroyed before the call completes, the communicator keeps the call's arrays until
-// then.
+// A handle. If it is destroyed before the call completes, the communicator keeps the call's arrays
+// until then.
 class Work {
  public:
-  // `communicator` keeps the call's communicator alive; `result` is what wait() returns.
+  // Takes a started call. `communicator` keeps the call's communicator alive; `result` is what
+  // wait() returns.
   Work(nanobind::handle communicator, Calls::iterator call, nanobind::handle result, bool receives);
   Work(Work&& other) noexcept;
   ~Work();
@@ -24,13 +25,13 @@ class Work {
   // Returns the result, or raises the call's failure. After an interrupt the call continues, and
   // wait() may be called again.
   nanobind::object wait();
-  // As wait(), if no later wait is possible: an interrupt aborts the communicator.
+  // Waits as wait() does, if no later wait is possible: an interrupt then aborts the communicator.
   nanobind::object finish();
-  // Returns false if the call is not complete within `seconds`.
+  // Waits for at most `seconds`. Returns false if the call is not complete by then.
   bool wait_for(double seconds);
   bool test();
   void abort(const std::string& reason);
-  // Describes the message of a completed receive.
+  // Returns the envelope of a completed receive's message.
   const tutti_message_t& message() const;
 
  private:
@@ -38,16 +39,16 @@ class Work {
   template <typename Function>
   void advance(Function function);
   void end(tutti_status_t status);
-  // Raises the call's failure, if it failed.
+  // Returns true if the call has ended. Raises the call's failure.
   bool ended() const;
 
   nanobind::object owner_;
-  Communicator* communicator_;  // null: moved from
+  Communicator* communicator_;  // null once this object was moved from
   Calls::iterator call_;        // valid while the call is in flight and the communicator open
   nanobind::object result_;
   bool receives_;
   bool complete_ = false;
-  bool entered_ = false;  // a thread is inside
+  bool entered_ = false;  // true: a thread is inside
   std::optional<Failure> failure_;
   tutti_message_t message_ = TUTTI_MESSAGE_INIT;
 };

@@ -35,8 +35,8 @@ _PAIRS: dict[tuple[str, ...], tuple[type, int]] = {
 
 
 def look_through(array: Any) -> tuple[np.ndarray, int] | None:
-    """(array of plain numbers in the same memory, number of its real type); None: nothing is known
-    of it."""
+    """Returns an array of plain numbers in the same memory, and the number of the array's real
+    type; None for an unknown type."""
     if not isinstance(array, np.ndarray):
         return None
     dtype = array.dtype
@@ -109,7 +109,7 @@ def counts_of(counts: Sequence[int] | None, array: Array) -> list[int] | None:
 
 
 class Message(NamedTuple):
-    """What is known of a message; the type as NumPy and ml_dtypes name it, the length in
+    """Describes a message. The type has its name in NumPy or ml_dtypes; the length is in
     elements."""
 
     source: int

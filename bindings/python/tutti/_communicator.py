@@ -135,22 +135,22 @@ class Communicator:
         return None if part is None else Communicator(part)
 
     def open_queues(self, count: int) -> None:
-        """Opens queues 1 to `count`. The collectives of one queue run in order, those of different
-        queues concurrently. Each queue has its own order of calls, the same on all ranks, and its
-        own messages; a failure aborts the whole communicator. Collective; blocks."""
+        """Opens queues, so that there are queues 0 to `count`. The collectives of one queue run in
+        order, those of different queues concurrently. Each queue has its own order of calls, the
+        same on all ranks; messages of different queues never match. A failure aborts the whole
+        communicator. Collective; blocks."""
         self._handle.open_queues(count)
 
     def create(self, ranks: Sequence[int], tag: int = 0) -> Communicator:
         """Returns a new communicator of `ranks`, in this order. Collective among these ranks only;
-        blocks. `tag` distinguishes communicators of the same ranks that threads create
-        concurrently."""
+        blocks. `tag` distinguishes concurrent calls with the same ranks."""
         return Communicator(self._handle.create(list(ranks), tag))
 
     def shrink(self) -> Communicator:
         """Returns a communicator of the surviving ranks, in their order, after ranks have died.
         Collective among the survivors, any of which may die meanwhile; blocks. At most one side of
-        a partitioned job continues: on the other it raises CONNECTION_LOST. TIMEOUT: a rank did not
-        call; the call may be repeated."""
+        a partitioned job continues; on the other side the call raises CONNECTION_LOST. It raises
+        TIMEOUT if a rank did not call; then it may be repeated."""
         return Communicator(self._handle.shrink())
 
     def grow(self, count: int) -> Communicator:
@@ -257,7 +257,7 @@ class Communicator:
     def scan_async(
         self, array: Array, op: str = "sum", *, out: Array | None = None, **options: Unpack[Options]
     ) -> Work:
-        """Combines the arrays of ranks 0 to this one; the result has the same shape."""
+        """Combines the arrays of ranks 0 to this rank; the result has the same shape."""
         array = as_array(array)
         if out is None:
             out = empty(array, array.shape)
@@ -450,7 +450,7 @@ def init(
     rendezvous_file: str | os.PathLike[str] | None = None,
 ) -> Communicator:
     """Joins the job and returns the communicator of all its ranks. Blocks until all ranks have
-    joined, at most TUTTI_INIT_TIMEOUT seconds.
+    joined, for at most TUTTI_INIT_TIMEOUT seconds.
 
     Without arguments, the environment determines rank and job: `tutti run`, torchrun, Slurm, Open
     MPI, MPICH, PMIx, Kubernetes; without any of them the job has one rank. With rank and size, the
@@ -470,7 +470,8 @@ def init(
 
 @atexit.register
 def _close_all() -> None:
-    """Runs while Python still runs: no thread of the library may outlive it."""
+    """Closes all communicators before Python ends, because no thread of the library may outlive
+    it."""
     for _, handle in sorted(_open.items(), reverse=True):
         handle.close()
     _waiting.stop()

@@ -23,7 +23,7 @@ _thread: threading.Thread | None = None
 
 
 async def wait_in_loop(work: Work) -> Any:
-    """The call's result, or its exception."""
+    """Returns the call's result, or raises its exception, without blocking the event loop."""
     if not work.test():
         future = asyncio.get_running_loop().create_future()
         _add(work, future)
@@ -41,7 +41,8 @@ def _add(work: Work, future: asyncio.Future[None]) -> None:
 
 
 def _wait_for_all() -> None:
-    """Ends when there is nothing to wait for: at the latest when the communicators are closed."""
+    """Waits for all calls. It ends when there are none left, at the latest when the communicators
+    are closed."""
     global _thread
     while True:
         with _lock:
@@ -73,7 +74,7 @@ def _tell(future: asyncio.Future[None]) -> None:
 
 
 def stop() -> None:
-    """At exit, when all communicators are closed."""
+    """Ends the thread at exit, when all communicators are closed."""
     thread = _thread
     if thread is not None:
         thread.join()

@@ -21,7 +21,7 @@ _SWAPPED = ("int32", "uint32", "int64", "uint64")
 
 
 class Window:
-    """Memory of each rank that the others read and write, without a call of its owner.
+    """Memory of each rank that the other ranks read and write without a call of its owner.
 
     window = tutti.Window(world, 1000 * 8)  # bytes on this rank; or an array, which is kept alive
     window.put(np.arange(3.0), rank=2, offset=64)
@@ -79,25 +79,26 @@ class Window:
         return self._handle.bytes(rank)
 
     def put(self, array: Array, rank: int, offset: int = 0) -> None:
-        """Writes the array at a byte offset of a rank's part."""
+        """Writes the array to byte `offset` of the part of `rank`."""
         self._handle.put(as_array(array), rank, offset)
 
     def get(self, out: Array, rank: int, offset: int = 0) -> Array:
-        """Reads from a byte offset of a rank's part into `out`, and returns it. Blocks until the
-        data has arrived."""
+        """Reads from byte `offset` of the part of `rank` into `out`, and returns `out`. Blocks
+        until the data has arrived."""
         self._handle.get(out, rank, offset)
         return out
 
     def accumulate(self, array: Array, rank: int, offset: int = 0, op: str = "sum") -> None:
-        """Combines a rank's memory at a byte offset with the array, by any operator except "avg".
+        """Combines the memory from byte `offset` of the part of `rank` on with the array, by any
+        operator except "avg".
         """
         self._handle.accumulate(as_array(array), rank, offset, number_of_op(op))
 
     def compare_and_swap(
         self, expected: int, desired: int, rank: int, offset: int = 0, *, dtype: str = "int64"
     ) -> int:
-        """Writes `desired` if the integer there equals `expected`; returns the previous value. 32-
-        and 64-bit integers. Blocks."""
+        """Writes `desired` if the integer at byte `offset` of the part of `rank` equals `expected`;
+        returns the previous value. The integer has 32 or 64 bits. Blocks."""
         if dtype not in _SWAPPED:
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,
@@ -112,16 +113,17 @@ class Window:
         return int(np.array(found & mask, f"uint{8 * numpy_type.itemsize}").view(numpy_type))
 
     def signal(self, rank: int, slot: int = 0, count: int = 1) -> None:
-        """Adds to a rank's counter `slot` (0 to 63), ordered after all earlier calls of this rank
-        to it."""
+        """Adds `count` to counter `slot` (0 to 63) of `rank`, after all earlier calls of this rank
+        to it have taken effect."""
         self._handle.signal(rank, slot, count)
 
     def wait_signal(self, slot: int = 0, count: int = 1) -> None:
-        """Blocks until this rank's counter is at least `count`, and subtracts `count`."""
+        """Blocks until counter `slot` of this rank is at least `count`, and subtracts `count`."""
         self._handle.wait_signal(slot, count)
 
     def flush(self, rank: int | None = None) -> None:
-        """Blocks until the rank's memory, or that of all ranks, has everything that this rank sent.
+        """Blocks until all earlier calls of this rank to `rank`, or to all ranks, have taken effect
+        there.
         """
         self._handle.flush(-1 if rank is None else rank)
 
@@ -152,6 +154,7 @@ class Window:
 
 @atexit.register
 def _close_all() -> None:
-    """Runs before the communicators are closed: atexit is last in, first out."""
+    """Closes all windows. It runs before the communicators are closed, because atexit is last in,
+    first out."""
     for handle in list(_open):
         handle.close()

@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def tutti() -> None:
-    """The `tutti` program itself, which `pip install` puts into the path."""
+    """Executes the `tutti` program, which `pip install` puts into the path."""
     os.execv(TUTTI, [str(TUTTI), *sys.argv[1:]])
 
 

@@ -297,7 +297,8 @@ class Run(Iterator[Step]):
             self._failed = False
 
     def _abort(self, error: BaseException) -> None:
-        """Keeps the other ranks from waiting for this one, if the run joined the job itself."""
+        """Aborts the communicator, so that the other ranks do not wait for this one, if the run
+        joined the job itself."""
         if self._owned is not None:
             with contextlib.suppress(Error):  # the run is closed
                 self._owned.abort(f"rank {self._owned.rank} raised {error!r}")

@@ -26,8 +26,8 @@ std::chrono::milliseconds Backend::timeout_or_own(std::chrono::milliseconds give
   return given.count() > 0 ? given : timeout_.load();
 }
 
-// Point-to-point messages are not collective: torch's debug mode compares these numbers between
-// ranks.
+// Counts a collective. torch's debug mode compares these numbers between ranks, so point-to-point
+// messages do not count.
 uint64_t Backend::count(const Task& task) {
   const bool is_message =
       task.request.collective == TUTTI_SEND || task.request.collective == TUTTI_RECV;

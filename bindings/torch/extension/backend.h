@@ -1,5 +1,5 @@
-// The c10d::Backend. In torch, old and new names of a method forward to each other: the old ones,
-// which torch 2.10 to 2.15 all have, are overridden here.
+// The c10d::Backend. In torch, old and new names of a method forward to each other. torch 2.10 to
+// 2.15 all have the old ones, so this class overrides those.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ using Future = c10::intrusive_ptr<c10d::Work>;
 
 class Backend final : public c10d::Backend {
  public:
-  // `store` is the process group's own. Ranks are those of `connection`.
+  // Creates the backend. `store` is the process group's own. Ranks are those of `connection`.
   Backend(std::shared_ptr<Connection> connection, c10::intrusive_ptr<c10d::Store> store, int rank,
           int size, std::chrono::milliseconds timeout);
 
@@ -35,7 +35,7 @@ class Backend final : public c10d::Backend {
 
   // ---- groups (backend.cc) ----
   bool supportsSplitting() const override { return true; }
-  // Creates a process group of some ranks of this one; only they call.
+  // Creates a process group of some ranks of this one. Only those ranks call it.
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options) override;
@@ -92,7 +92,7 @@ class Backend final : public c10d::Backend {
  private:
   // Starts the call, or runs it on this thread if the caller would wait at once.
   Future make(Task task, std::chrono::milliseconds timeout, bool asynchronous);
-  // Starts calls as one work.
+  // Starts calls that form one work.
   Future begin(c10d::OpType type, std::span<Task> tasks, std::chrono::milliseconds timeout);
   std::chrono::milliseconds timeout_or_own(std::chrono::milliseconds given) const;
   uint64_t count(const Task& task);
@@ -109,7 +109,8 @@ class Backend final : public c10d::Backend {
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<uint64_t> collectives_{0};  // number of started collectives: the same on all ranks
   uint64_t monitored_barriers_ = 0;
-  // Valid between startCoalescing() and endCoalescing(), which one thread calls.
+  // Calls started between startCoalescing() and endCoalescing(), which one thread calls; nullopt at
+  // other times.
   std::optional<std::vector<std::shared_ptr<Call>>> coalescing_;
 };
 
@@ -118,17 +119,18 @@ class Backend final : public c10d::Backend {
 Task task_of(const char* name, c10d::OpType type, tutti_collective_t collective);
 // Sets a task's input and output, both contiguous, and its work's result().
 void set_memory(const at::Tensor& input, const at::Tensor& output, Tensors result, Task& task);
-// Element counts of the tensors, in the library's dtypes.
+// Returns the element counts of the tensors, in the library's dtypes.
 std::vector<uint64_t> counts_of(const Tensors& tensors);
 bool all_equal(const std::vector<uint64_t>& counts);
 
-// Returns `tensor` itself if it is contiguous, else a contiguous copy.
+// Returns `tensor` itself if it is contiguous, otherwise a contiguous copy.
 at::Tensor input_of(const at::Tensor& tensor);
-// Returns `tensor` itself, or a new one, which task.unpack copies into it.
+// Returns `tensor` itself if the library can write to its memory; otherwise a new tensor, which
+// task.unpack copies into it.
 at::Tensor output_of(const at::Tensor& tensor, Task& task);
-// Concatenates the tensors of a list.
+// Returns the concatenation of a list of tensors.
 at::Tensor joined(const Tensors& tensors, const char* call);
-// Returns a new tensor, which task.unpack splits into those of the list.
+// Returns a new tensor, which task.unpack splits into the tensors of the list.
 at::Tensor to_be_cut(const Tensors& tensors, Task& task);
 // Throws unless all tensors of the list have the dtype and size of `like`.
 void check_alike(const Tensors& tensors, const at::Tensor& like, const char* call);

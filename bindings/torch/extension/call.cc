@@ -19,7 +19,7 @@ tutti_call_options_t options_of(const Task& task) {
   return options;
 }
 
-// The vectors have moved with the task, so the pointers are refreshed.
+// Returns the request. The vectors have moved with the task, so its pointers are set again.
 const tutti_request_t* request_of(Task& task) {
   task.request.uneven = !task.input_counts.empty() || !task.output_counts.empty();
   if (!task.input_counts.empty()) task.request.input_counts = task.input_counts.data();

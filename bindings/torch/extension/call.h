@@ -1,4 +1,4 @@
-// A library call of a process group: its operands, state, and continuation.
+// A library call of a process group: its operands, its state, and the work on its completion.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -16,7 +16,7 @@
 
 namespace tutti::torch_backend {
 
-// A call to be made.
+// A call that has not been made yet.
 struct Task {
   const char* name = "";  // "all_reduce"
   c10d::OpType type = c10d::OpType::UNKNOWN;
@@ -29,7 +29,7 @@ struct Task {
   std::vector<uint64_t> output_counts;  // for uneven blocks, else empty
   std::vector<at::Tensor> inputs;       // shapes shown by a profiler
   std::vector<at::Tensor> outputs;      // the work's result()
-  std::function<void()> unpack;         // runs once the request is complete; may be empty
+  std::function<void()> unpack;         // called once the request is complete; may be empty
   // The profiler's record of the call, shared between the calls of one work; it ends with the last
   // of them.
   std::shared_ptr<void> event;
@@ -37,7 +37,7 @@ struct Task {
 
 class Call final : public PendingCall {
  public:
-  // Runs to completion on the caller's thread. Throws the call's error.
+  // Runs the call to completion on the caller's thread. Throws the call's error.
   static void run(Connection& connection, Task task);
   // Starts the call.
   static std::shared_ptr<Call> start(std::shared_ptr<Connection> connection, Task task);
@@ -45,7 +45,7 @@ class Call final : public PendingCall {
       : PendingCall(std::move(connection), task.name), task_(std::move(task)) {}
 
   const Task& task() const { return task_; }
-  // A thread on which callbacks may block completes the future.
+  // Returns a future of the call. It is completed by a thread on which callbacks may block.
   c10::intrusive_ptr<c10::ivalue::Future> future();
 
  private:
@@ -55,7 +55,7 @@ class Call final : public PendingCall {
   void complete(c10::ivalue::Future& future) const;
 
   Task task_;
-  // Guarded by mutex_, like the following members.
+  // The following members are guarded by mutex_.
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   bool asked_before_end_ = false;
 };

@@ -1,5 +1,5 @@
-// A pool of threads for callbacks that may block on further calls (those of torch's futures do:
-// PowerSGD's second all_reduce starts in one). It starts a thread only if all others are busy.
+// A pool of threads for callbacks that may block on further calls. Callbacks of torch's futures do:
+// PowerSGD's second all_reduce starts in one. The pool starts a thread only if all others are busy.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,8 @@ namespace tutti::torch_backend {
 class CallbackPool {
  public:
   static CallbackPool& instance() {
-    static auto* const pool = new CallbackPool;  // its threads may outlive static objects
+    // Never freed, because its threads may outlive static objects.
+    static auto* const pool = new CallbackPool;
     return *pool;
   }
 

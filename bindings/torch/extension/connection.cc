@@ -69,7 +69,8 @@ void Connection::close() {
   for (const auto& call : driver_->of(*this)) {
     while (!call->ended() && std::chrono::steady_clock::now() < late) call->drive();
   }
-  // Outlives the gate: tensors of a call may use memory of this connection, which they release.
+  // The remaining calls are destroyed after the gate is closed, because their tensors may use
+  // memory of this connection, and enter the gate to release it.
   std::vector<std::shared_ptr<Driven>> left;
   gate_.close(
       late - std::chrono::steady_clock::now(), [this] { tutti_abort(comm_, kDestroyed); },

@@ -12,20 +12,21 @@
 
 namespace tutti::torch_backend {
 
-// Thread-safe. close(), and therefore the destructor, must not be called from within a use.
+// A connection. Thread-safe. close(), and therefore the destructor, must not be called from within
+// a use.
 class Connection {
  public:
   // Takes ownership of the communicator.
   static std::shared_ptr<Connection> made(tutti_comm_t* comm, std::shared_ptr<Driver> driver);
-  // Creates a communicator of some ranks of this one; only they call.
+  // Creates a communicator of some ranks of this one. Only those ranks call it.
   std::shared_ptr<Connection> among(const std::vector<int>& ranks);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection() { close(); }
 
-  // A use keeps comm() alive. Throws if the connection was closed.
+  // Begins a use, which keeps comm() alive. Throws if the connection was closed.
   UseGate::Use use(const char* call);
-  // As use() without an exception: false if the connection was closed.
+  // Begins a use like use(), but returns false instead of throwing if the connection was closed.
   UseGate::Use try_use() { return gate_.enter(); }
   tutti_comm_t* comm() const { return comm_; }
 
@@ -33,9 +34,10 @@ class Connection {
   Driver& driver() { return *driver_; }
   // Aborts calls in flight on all ranks, even while another thread is in close().
   void abort(const std::string& reason);
-  // Waits briefly for calls in flight, then rejects further ones, aborts the rest, and leaves.
+  // Waits briefly for calls in flight, rejects further calls, aborts the remaining ones, and
+  // leaves.
   void close();
-  // Allocates memory that the other ranks of the host read in place, until `release` is called.
+  // Allocates memory that the other ranks of the host can read in place, until `release` is called.
   void* allocate(size_t bytes);
   void release(void* data);
 
@@ -48,7 +50,8 @@ class Connection {
   const std::shared_ptr<Driver> driver_;
 };
 
-// Closes connections that the program did not close, the newest first. Called when Python exits.
+// Closes the connections that the program did not close, the newest first. Called when Python
+// exits.
 void leave_all();
 
 }  // namespace tutti::torch_backend

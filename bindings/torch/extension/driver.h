@@ -1,9 +1,9 @@
-// A thread that progresses calls while no thread waits for them.
+// A thread that makes progress on calls while no thread waits for them.
 //
 // Tutti's calls progress while some thread of the rank waits for any call. Torch programs start
-// calls and then compute, or wait for futures that only a callback completes: then the Driver's
-// thread waits. While a thread of the program waits, it progresses the calls, and the Driver is
-// idle.
+// calls and then compute, or wait for futures that only a callback completes. During that time the
+// Driver's thread waits for the calls. While a thread of the program waits for a call, that thread
+// makes progress, and the Driver is idle.
 #pragma once
 
 #include <condition_variable>
@@ -26,11 +26,11 @@ class Driven {
   virtual bool ended() const = 0;
   // Waits for the call for a while, unless another thread does. Never throws.
   virtual void drive() = 0;
-  // Releases its handle; a call that has not ended fails with `reason`.
+  // Releases the call's handle. A call that has not ended fails with `reason`.
   virtual void let_go(const std::string& reason) = 0;
 };
 
-// Shared by the communicators of a job, which progress together.
+// The thread and its calls. The communicators of a job share it, because they progress together.
 class Driver {
  public:
   Driver() : state_(std::make_shared<State>()) {}
@@ -45,8 +45,9 @@ class Driver {
   class Rest;
 
  private:
-  // The last reference to a call may be the last one to its connection, whose end asks the Driver
-  // for its calls: so references are never released while the mutex is held.
+  // Calls in progress. References to them are released only while the mutex is not held: releasing
+  // the last reference to a call may destroy its connection, whose destructor calls of(), which
+  // locks the mutex.
   using Calls = std::list<std::shared_ptr<Driven>>;
   struct State {
     std::mutex mutex;  // guards the following members
@@ -63,7 +64,8 @@ class Driver {
   std::thread thread_;  // started with the first call; guarded by state_->mutex
 };
 
-// While one lives, a thread of the program progresses the calls.
+// Keeps the Driver idle while an object of this class lives, because a thread of the program makes
+// progress on the calls.
 class Driver::Rest {
  public:
   explicit Rest(Driver& driver);

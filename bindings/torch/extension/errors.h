@@ -1,5 +1,5 @@
 // Converts the library's errors to torch's exceptions. The throwing functions are in errors.cc, so
-// that the rest of the life cycle also compiles without torch.
+// that the code for joining and leaving also compiles without torch.
 #pragma once
 
 #include <exception>
@@ -9,8 +9,8 @@
 
 namespace tutti::torch_backend {
 
-// Returns c10::ValueError for an invalid argument, else c10::DistBackendError, with the library's
-// text.
+// Returns c10::ValueError for an invalid argument, otherwise c10::DistBackendError, with the
+// library's text.
 std::exception_ptr error_of(tutti_status_t status, const std::string& text, const char* call);
 
 [[noreturn]] inline void fail(tutti_status_t status, const std::string& text, const char* call) {

@@ -56,7 +56,7 @@ Future Backend::recv(Tensors& tensors, int from, int tag) {
 
 Future Backend::recvAnysource(Tensors& tensors, int tag) {
   Task task = receive_of(tensors, TUTTI_ANY_SOURCE, tag);
-  task.name = "recvAnySource";  // as profilers of torch's other backends show it
+  task.name = "recvAnySource";  // the name that profilers of torch's other backends show
   task.type = OpType::RECVANYSOURCE;
   return make(std::move(task), c10d::kUnsetTimeout, true);
 }
@@ -65,17 +65,17 @@ Future Backend::barrier(const c10d::BarrierOptions& options) {
   return make(task_of("barrier", OpType::BARRIER, TUTTI_BARRIER), options.timeout, options.asyncOp);
 }
 
-// Uses the Store, so that rank 0 can name missing ranks and the communicator survives: each rank
-// announces itself, and rank 0 answers with "go" or the missing ranks.
+// Runs a barrier over the Store, so that rank 0 can name missing ranks and the communicator
+// survives. Each rank announces itself, and rank 0 answers with "go" or the missing ranks.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  // Here a timeout of 0 is valid, as for torch's other backends.
+  // A timeout of 0 is valid in this function, as for torch's other backends.
   const auto timeout =
       options.timeout.count() == 0 ? options.timeout : timeout_or_own(options.timeout);
   const auto late = std::chrono::steady_clock::now() + timeout;
   const std::string prefix = "tutti/monitored/" + std::to_string(monitored_barriers_++) + "/";
   const auto comes = [&](const std::string& key) {
     while (!store_->check({prefix + key})) {
-      // fails once the group is destroyed
+      // use() throws once the group is destroyed, which ends the wait.
       static_cast<void>(connection_->use("monitored_barrier"));
       if (std::chrono::steady_clock::now() >= late) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -16,7 +16,7 @@ using BackendPointer = c10::intrusive_ptr<c10d::Backend>;
 
 Backend* ours(const BackendPointer& backend) { return dynamic_cast<Backend*>(backend.get()); }
 
-// True if groups can be split from this process group.
+// Returns true if groups can be split from this process group.
 bool is_parent(const BackendPointer& backend) {
   const Backend* known = ours(backend);
   return known != nullptr && !known->closed();

@@ -88,7 +88,7 @@ Task Backend::all_gather_of(const Tensors& outputs, const at::Tensor& input) con
                     "tutti: all_gather: invalid tensor size: this rank's output has ", own.numel(),
                     " elements, its input ", input.numel());
   set_memory(input_of(input), to_be_cut(outputs, task), outputs, task);
-  // Sizes may differ between ranks.
+  // The sizes may differ between ranks.
   std::vector<uint64_t> counts = counts_of(outputs);
   if (!all_equal(counts)) task.output_counts = std::move(counts);
   return task;
@@ -106,7 +106,7 @@ Future Backend::allgather(TensorLists& outputs, Tensors& inputs,
   return make(all_gather_of(outputs.front(), input), options.timeout, options.asyncOp);
 }
 
-// Lists of outputs by rank, each with one tensor per input.
+// Gathers several inputs. `outputs` has one list per rank, each with one tensor per input.
 Future Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                     const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_),
@@ -200,7 +200,8 @@ Future Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                     "tutti: all_to_all: input of type ", input.scalar_type(), ", output of type ",
                     output.scalar_type());
   Task task = task_of("all_to_all", OpType::ALLTOALL_BASE, TUTTI_ALL_TO_ALL);
-  // Always passes counts: other ranks may have passed split sizes although this one did not.
+  // Counts are always passed, because other ranks may have passed split sizes although this one did
+  // not.
   task.input_counts = counts_of(input, input_splits, size_, "input");
   task.output_counts = counts_of(output, output_splits, size_, "output");
 

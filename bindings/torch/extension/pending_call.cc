@@ -8,7 +8,7 @@ namespace tutti::torch_backend {
 
 namespace {
 
-// Longest time that a thread stays in the library before it re-checks whether it should.
+// Longest time that a thread stays in the library before it checks again if it should.
 constexpr std::chrono::milliseconds kSlice{20};
 
 }  // namespace
@@ -19,12 +19,14 @@ void PendingCall::begin(const tutti_request_t& request, const tutti_call_options
     const std::lock_guard driving(driving_);
     receives_ = request.collective == TUTTI_RECV;
     check(tutti_start(connection_->comm(), &request, &options, &work_), name_);
-    // The library holds the call until it has ended, even if all other references are released.
+    // This reference keeps the call alive until it has ended, even if all other references are
+    // released.
     auto kept = std::make_unique<std::shared_ptr<PendingCall>>(shared_from_this());
     check(tutti_work_on_end(work_, on_end, kept.get()), name_);
     kept.release();  // NOLINT(bugprone-unused-return-value): on_end() deletes it
   }
-  // Still within a use: a connection that is being closed finds each call with a handle.
+  // The call is added while the use lasts, so that a connection that is being closed finds each
+  // call with a handle.
   connection_->driver().add(shared_from_this());
 }
 
@@ -75,14 +77,15 @@ void PendingCall::drive() {
     changed_.wait_for(lock, std::chrono::milliseconds(1), [this] { return ended_; });
     return;
   }
-  if (work_ == nullptr) return;  // ended meanwhile
+  if (work_ == nullptr) return;  // the call has ended meanwhile
   int done = 0;
-  // on_end() receives the outcome.
+  // The outcome is ignored, because on_end() receives it.
   tutti_wait_for(work_, std::chrono::duration<double>(kSlice).count(), &done);
   if (ended()) give_back();
 }
 
-// Called for an ended call, with driving_ held: works must be freed before their communicator.
+// Frees the work of an ended call, with driving_ held. Works must be freed before their
+// communicator.
 void PendingCall::give_back() {
   if (work_ == nullptr) return;
   tutti_message_t message = TUTTI_MESSAGE_INIT;

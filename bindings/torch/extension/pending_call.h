@@ -1,5 +1,5 @@
-// A library request in flight: which thread progresses it, its completion, and the release of its
-// handle.
+// A library request in flight. It decides which thread makes progress on it, reports its
+// completion, and releases its handle.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,8 @@ class PendingCall : public Driven, public std::enable_shared_from_this<PendingCa
   void drive() override;
   void let_go(const std::string& reason) override;
 
-  // Returns true once it has ended, false after `timeout` (0: none). Never throws the call's error.
+  // Waits. Returns true once the call has ended, false after `timeout` (0: no limit). Never throws
+  // the call's error.
   bool wait(std::chrono::milliseconds timeout);
   std::exception_ptr error() const;
   void abort(const std::string& reason) { connection_->abort(reason); }
@@ -33,18 +34,20 @@ class PendingCall : public Driven, public std::enable_shared_from_this<PendingCa
   const char* name() const { return name_; }
 
  protected:
-  // `name` appears in messages and must outlive the call: "all_reduce".
+  // Prepares a call. `name` appears in messages and must outlive the call: "all_reduce".
   PendingCall(std::shared_ptr<Connection> connection, const char* name)
       : connection_(std::move(connection)), name_(name) {}
   // Starts the call. The request's memory must stay valid until the end. Throws if the library
   // rejects it.
   void begin(const tutti_request_t& request, const tutti_call_options_t& options);
 
-  // Called once, when the request is complete; an exception becomes the call's error.
+  // Finishes the results. Called once, when the request is complete; an exception becomes the
+  // call's error.
   virtual void unpack() = 0;
-  // Called once, at the end, with the mutex held: before any thread sees that the call has ended.
+  // Handles the end; called once, with the mutex held and before any thread sees that the call has
+  // ended.
   virtual void ending() = 0;
-  // Called once, after the end.
+  // Handles the end; called once, after ending(), without the mutex.
   virtual void settle() = 0;
 
   mutable std::mutex mutex_;  // guards the following members

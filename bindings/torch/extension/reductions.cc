@@ -37,7 +37,7 @@ Future Backend::allreduce_coalesced(Tensors& tensors,
 }
 
 Future Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  return allreduce(tensors, options);  // which rejects it
+  return allreduce(tensors, options);  // the call rejects the arguments
 }
 
 Future Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {

@@ -13,13 +13,13 @@ namespace tutti::torch_backend {
 
 // Rejects unsupported tensors with a remedy. `call` appears in messages: "all_reduce".
 void check_tensor(const at::Tensor& tensor, const char* call);
-// Returns the only tensor of a list, as single-device calls receive it.
+// Returns the only tensor of a list. Calls on a single device receive lists of one.
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* call);
 
-// Describes a contiguous tensor's elements: complex ones count as two, and unsupported dtypes as
-// bytes.
+// Returns a contiguous tensor's elements as a buffer. Complex elements count as two, and
+// unsupported dtypes as bytes.
 tutti_buffer_t elements_of(const at::Tensor& tensor);
-// Number of elements_of() elements per tensor element.
+// Returns the number of elements_of() elements per tensor element.
 int64_t elements_in_each(const at::Tensor& tensor);
 
 // Sets a request's operator, factor and dtypes; rejects unsupported combinations.

@@ -33,7 +33,7 @@ std::vector<at::Tensor> joined(std::span<const Task> tasks, std::vector<at::Tens
 
 bool profiled(std::span<const Task> tasks) { return !tasks.empty() && at::hasCallbacks(); }
 
-// Returns "tutti:all_reduce", with static lifetime; null without an active profiler.
+// Returns "tutti:all_reduce", with static lifetime; null if no profiler is active.
 const char* title_of(std::span<const Task> tasks) {
   if (!profiled(tasks)) return nullptr;
   static std::mutex mutex;

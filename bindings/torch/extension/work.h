@@ -11,13 +11,14 @@
 
 namespace tutti::torch_backend {
 
-// One or more calls that were started together. It is complete when all are, and failed when one
-// has failed.
+// One or more calls that were started together. The work is complete when all of them are, and
+// failed when one of them is.
 class Work final : public c10d::Work {
  public:
-  // For tasks that are started or run afterwards: their profiler record begins here.
+  // Creates the work of tasks that are started or run afterwards. Their profiler record begins
+  // here.
   Work(int rank, c10d::OpType type, std::span<Task> tasks);
-  // For calls that were already started.
+  // Creates the work of calls that were already started.
   Work(int rank, c10d::OpType type, std::vector<std::shared_ptr<Call>> calls);
 
   void add(std::shared_ptr<Call> call) { calls_.push_back(std::move(call)); }
@@ -36,7 +37,7 @@ class Work final : public c10d::Work {
   uint64_t sequence = 0;
 
  private:
-  std::vector<std::shared_ptr<Call>> calls_;  // excludes calls that ended at once
+  std::vector<std::shared_ptr<Call>> calls_;  // the calls, except those that ended at once
   const std::vector<at::Tensor> outputs_;
 };
 

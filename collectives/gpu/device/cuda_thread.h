@@ -1,5 +1,5 @@
-// A thread of a kernel on NVIDIA GPUs: all device operations that collectives/gpu uses. The scope
-// is always the system, because the peer may be another GPU or the host. (PTX ISA, "Memory
+// A thread of a kernel on NVIDIA GPUs, with all device operations that collectives/gpu uses. The
+// scope is always the system, because the peer may be another GPU or the host. (PTX ISA, "Memory
 // Consistency Model".)
 #pragma once
 
@@ -18,7 +18,7 @@ struct CudaThread : GridThread {
   static constexpr bool kHasMulticast = false;
 #endif
 
-  // Called in each iteration of a wait loop.
+  // Does nothing; called in each iteration of a wait loop.
   __device__ __forceinline__ void pause() {}
 
   __device__ __forceinline__ uint64_t load_acquire(const uint64_t* from) {
@@ -70,7 +70,7 @@ struct CudaThread : GridThread {
                  "r"(vector.words[3])
                  : "memory");
   }
-  // Orders accesses to the same memory through a multicast address and through ordinary ones.
+  // Orders accesses to the same memory through a multicast address and through ordinary addresses.
   __device__ __forceinline__ void fence_aliases() {
     asm volatile("fence.proxy.alias;" ::: "memory");
   }

@@ -1,4 +1,4 @@
-// The part of a kernel's thread that is common to both vendors' GPUs: its place in the grid, and
+// The part of a kernel's thread that is common to both vendors' GPUs: its index in the grid, and
 // the memory and barrier of its block. Operations beyond the block are vendor-specific.
 #pragma once
 
@@ -16,15 +16,15 @@ struct GridThread {
   __device__ __forceinline__ unsigned block() const { return blockIdx.x; }
   __device__ __forceinline__ unsigned blocks() const { return gridDim.x; }
 
-  // Barrier of the block's threads. Earlier writes are visible to all of them afterwards.
+  // Waits for all threads of the block. Earlier writes are then visible to all of them.
   __device__ __forceinline__ void barrier() { __syncthreads(); }
-  // The block's shared memory, with the size given at launch.
+  // Returns the block's shared memory, whose size was given at launch.
   __device__ __forceinline__ std::byte* shared() {
     extern __shared__ __align__(16) unsigned char memory[];
     return reinterpret_cast<std::byte*>(memory);
   }
 
-  // Access to the block's shared memory.
+  // Accesses the block's shared memory.
   __device__ __forceinline__ uint32_t load_shared(const uint32_t* from) {
     return *static_cast<const volatile uint32_t*>(from);
   }

@@ -1,10 +1,10 @@
-// A thread of a kernel on AMD GPUs, as cuda_thread.h is for NVIDIA's. The scope is always the
-// system. It compiles but has not run on such a GPU.
+// A thread of a kernel on AMD GPUs; cuda_thread.h has the same functions for NVIDIA's. The scope is
+// always the system. It compiles but has not run on such a GPU.
 //
 // Assumptions about the memory model (LLVM, "User Guide for AMDGPU Backend", Memory Model gfx90a,
 // gfx942): an aligned 8-byte store is atomic, and system scope reaches other GPUs in fine-grained
-// memory, in which mailboxes would have to be allocated (hipExtMallocWithFlags). A line consists of
-// two such stores, each with its own flag.
+// memory. Mailboxes would have to be allocated in such memory (hipExtMallocWithFlags). A line
+// consists of two 8-byte stores, each with its own flag.
 #pragma once
 
 #include <hip/hip_runtime.h>

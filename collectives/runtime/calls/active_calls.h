@@ -10,13 +10,13 @@
 
 namespace tutti::internal {
 
-// Thread-safe.
+// The count. Thread-safe.
 class ActiveCalls {
  public:
-  // `rings`: a progress thread waits for new calls.
+  // Creates the count. `rings`: a progress thread waits for new calls.
   ActiveCalls(WaitSet& wait_set, bool rings) : wait_set_(wait_set), rings_(rings) {}
 
-  // Called by ActiveCall.
+  // Counts a call that begins; called by ActiveCall.
   void begins() {
     count_.fetch_add(1);
     if (wait_set_.in_use()) wait_set_.wake();  // the sleeper does not wait for this call yet
@@ -26,8 +26,8 @@ class ActiveCalls {
 
   int count() const { return count_.load(std::memory_order_relaxed); }
 
-  // For the progress thread: sleeps while there are no calls, unless ring() was called after `rung`
-  // was read.
+  // Let the progress thread sleep while there are no calls. The sleep ends if ring() was called
+  // after `rung` was read.
   uint32_t rung() const { return rung_.load(); }
   void wait(uint32_t rung) const { rung_.wait(rung); }
   void ring() {

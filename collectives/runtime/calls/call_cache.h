@@ -1,9 +1,10 @@
 // Cache of a communicator's recently compiled calls. The key has all checked properties of a call
 // except the addresses of its buffers.
 //
-// An entry is in one of kWays slots starting at the one its key hashes to (set-associative). A new
-// entry takes the first empty one of these slots, or else replaces one of them in turn. A handful
-// of kinds of calls therefore never evict each other, and a typical look-up compares one key.
+// An entry is in one of kWays slots, starting at the slot that its key hashes to (set-associative).
+// A new entry takes the first of these slots that is empty; if none is, it replaces one of them in
+// turn. A handful of kinds of calls therefore never evict each other, and a typical look-up
+// compares one key.
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ struct CallKey {
   uint64_t input_count = 0;
   uint64_t output_count = 0;
   uint64_t rest = 0;
-  uint64_t whom = 0;  // root and tag
+  uint64_t whom = 0;  // encoded root and tag
   bool operator==(const CallKey&) const = default;
 
   static CallKey of(const Request& request, const CallOptions& options) {
@@ -65,8 +66,8 @@ class CallCache {
  public:
   using Compiled = std::shared_ptr<const CompiledCall>;
 
-  // Returns null if there is no entry. Valid until the next put(). Inlined, because it is on every
-  // call's path.
+  // Returns the entry of the call; null if there is none. The pointer is valid until the next
+  // put(). Inlined, because it is on every call's path.
   [[gnu::always_inline]] const Compiled* find(const CallKey& key, std::string_view algorithm,
                                               const Reduction& op) const {
     const size_t home = home_of(key);
@@ -81,7 +82,7 @@ class CallCache {
     return nullptr;
   }
 
-  // The key must not be in the cache. Valid until the next put().
+  // Adds an entry; the key must not be in the cache. The reference is valid until the next put().
   const Compiled& put(const CallKey& key, std::string_view algorithm, Compiled compiled) {
     const size_t home = home_of(key);
     size_t way = 0;
@@ -99,7 +100,7 @@ class CallCache {
 
   struct Entry {
     CallKey key;
-    std::string algorithm;  // CallOptions::algorithm
+    std::string algorithm;  // value of CallOptions::algorithm
     Compiled compiled;
   };
 

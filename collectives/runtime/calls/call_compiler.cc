@@ -38,7 +38,7 @@ void CallCompiler::use(std::shared_ptr<Plans> plans, std::shared_ptr<Plans> plan
   plans_in_rank_order_ = std::move(plans_in_rank_order);
 }
 
-// The key contains everything that compile() checks.
+// Returns the compiled call. The key contains everything that compile() checks.
 const std::shared_ptr<const CompiledCall>& CallCompiler::compiled(const Request& request,
                                                                   const CallOptions& options) {
   // Calls with an invalid dtype are not cached.

@@ -1,5 +1,5 @@
-// Turns a request into a compiled call: checks, choice of the algorithm, plan. Recently compiled
-// kinds of calls are looked up (call_cache.h).
+// Turns a request into a compiled call: checks the request, chooses the algorithm, makes the plan.
+// Recently compiled kinds of calls are looked up (call_cache.h).
 //
 // Threads: not thread-safe except must_be_canonical() and named_algorithm().
 #pragma once
@@ -21,29 +21,30 @@ namespace tutti::internal {
 
 class CallCompiler {
  public:
-  // Returns the plan of a message to or from a peer.
+  // Function that returns the plan of a message to or from a peer.
   using MessagePlan = std::function<const Plan*(int peer, bool sends)>;
 
-  // For `rank` of `size`. Reads TUTTI_ALGORITHM and TUTTI_DETERMINISTIC.
+  // Compiles for `rank` of `size`. Reads TUTTI_ALGORITHM and TUTTI_DETERMINISTIC.
   CallCompiler(int rank, int size, MessagePlan message_plan);
-  // Call it before the first call of several ranks. `plans` are over the layout of the ranks,
-  // `plans_in_rank_order` over the order of their numbers, which canonical sums use.
+  // Sets the plans to use; call it before the first call of several ranks. `plans` are over the
+  // layout of the ranks, `plans_in_rank_order` over the order of their numbers, which canonical
+  // sums use.
   void use(std::shared_ptr<Plans> plans, std::shared_ptr<Plans> plans_in_rank_order);
 
-  // Throws Error(invalid_argument) or Error(unsupported). The reference is valid until the next
-  // call.
+  // Returns the compiled call. Throws Error(invalid_argument) or Error(unsupported). The reference
+  // is valid until the next call.
   const std::shared_ptr<const CompiledCall>& compiled(const Request& request,
                                                       const CallOptions& options);
 
   // Returns true if the result must not depend on the algorithm.
   bool must_be_canonical(const Request& request, const CallOptions& options) const;
   // Returns the algorithm that the call or the setting names, over ranks in numerical order; null
-  // if the library chooses. Throws Error(unsupported) if it does not support the call.
+  // if the library chooses. Throws Error(unsupported) if that algorithm does not support the call.
   const Algorithm* named_algorithm(const Request& request, const CallOptions& options,
                                    bool canonical) const {
     return named(request, options, canonical, *plans_in_rank_order_);
   }
-  // The shape of several ranks in numerical order.
+  // Returns the shape of several ranks in numerical order.
   Shape shape() const { return plans_in_rank_order_->shape(0); }
 
  private:
@@ -64,7 +65,7 @@ class CallCompiler {
   const std::string all_reduce_setting_;
   const bool deterministic_;
   Limits limits_;
-  std::shared_ptr<Plans> plans_;  // null for a single rank, as is the next
+  std::shared_ptr<Plans> plans_;  // null for a single rank, as is plans_in_rank_order_
   std::shared_ptr<Plans> plans_in_rank_order_;
   CallCache kept_;
   std::shared_ptr<const CompiledCall> new_call_;  // a call that is not cached

@@ -34,8 +34,7 @@ Signature signature_of(const Request& request, uint64_t algorithm) {
   return signature;
 }
 
-// Returns the number of ranks whose inputs a result combines that `rank` has or completes for
-// another.
+// Returns the number of ranks whose inputs the result on `rank` combines; 0 if it has no result.
 int combined_ranks(const Request& request, int rank, int size) {
   switch (request.collective) {
     case Collective::scan:
@@ -54,7 +53,8 @@ Blocks in_units(Blocks&& blocks, uint64_t width) {
   return std::move(blocks);
 }
 
-// A message has room for a cache line of each chunk, but possibly not for a wide element.
+// Throws if a message cannot hold one element of each chunk. A message has room for a cache line of
+// each chunk, but an element may be wider.
 void check_width(const CompiledCall& compiled, uint64_t widest, const Limits& limits) {
   constexpr uint64_t kLine = 64;
   const auto chunks = static_cast<uint64_t>(compiled.plan->program.chunks_per_message);

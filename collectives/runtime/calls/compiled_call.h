@@ -1,5 +1,5 @@
-// The part of a call that does not depend on buffer addresses: plan, chunk extents, slicing. Made
-// once per kind of call and cached, so that repeating a call is a look-up.
+// The part of a call that does not depend on buffer addresses: plan, chunk extents, slicing. It is
+// made once per kind of call and cached, so that repeating a call is a look-up.
 #pragma once
 
 #include <array>
@@ -22,20 +22,20 @@ struct CompiledCall {
   const Plan* plan = nullptr;            // null: single rank, or the peer is not known yet
   const Algorithm* algorithm = nullptr;  // null for point-to-point calls and single ranks
   Signature signature;
-  std::array<uint64_t, 2> signature_words = {};  // encoded
-  uint64_t signature_bytes = 0;                  // bytes of the elements counted in the signature
+  std::array<uint64_t, 2> signature_words = {};  // the encoded Signature
+  uint64_t signature_bytes = 0;  // size in bytes of the elements counted in the signature
   Reduction reduction;
-  bool private_blocks = false;  // each rank knows only its own blocks
-  Blocks input_blocks;          // v-variants, in elements as defined below
+  bool private_blocks = false;  // true: each rank knows only its own blocks
+  Blocks input_blocks;          // for v-variants, in elements as defined below
   Blocks output_blocks;
-  // From here on an element is the operator's value: `width` elements of the dtype.
+  // From this member on, an element is a value of the operator: `width` elements of the dtype.
   uint64_t width = 1;
-  uint64_t own_count = 0;     // v-variants: length of the buffer that is one block
-  uint64_t input_count = 0;   // elements of the input
-  uint64_t result_count = 0;  // elements of the output if it has a result
+  uint64_t own_count = 0;     // for v-variants: length of the buffer that is one block
+  uint64_t input_count = 0;   // number of elements of the input
+  uint64_t result_count = 0;  // number of elements of the output, if it has a result
   int combined = 1;           // number of ranks whose inputs a result combines
 
-  // Point-to-point calls only:
+  // Only for point-to-point calls:
   int peer = 0;  // peer rank or kAnySource
   int tag = 0;   // tag or kAnyTag
   bool sends = false;
@@ -43,22 +43,25 @@ struct CompiledCall {
 
   DType dtype = DType::u8;
   ReduceKernel kernel = nullptr;
-  bool accumulates = false;  // in float, wider than the element type
+  bool accumulates = false;  // true: computes in float, which is wider than the element type
   uint64_t element_bytes = 1;
   uint64_t accumulator_bytes = 1;  // per element, if it accumulates
   Slicing slicing;
   Moves moves;
-  uint64_t scratch_bytes = 0;  // for one slice
-  // Messages may be read in place. Not set for short point-to-point calls, whose send() returns
-  // before the peer has called recv().
+  uint64_t scratch_bytes = 0;  // bytes for one slice
+  // True if messages may be read in place. It is false for short point-to-point calls, whose send()
+  // returns before the peer has called recv().
   bool lends = true;
-  bool brief = false;    // a few kilobytes: negligible time once all ranks have arrived
-  bool streams = false;  // results are too large for the cache: use non-temporal stores
+  // true: a few kilobytes, which take negligible time once all ranks have arrived.
+  bool brief = false;
+  // true: results are too large for the cache, so non-temporal stores are used.
+  bool streams = false;
 
   bool point_to_point() const { return signature.collective == Collective::send_recv; }
 };
 
-// Aliasing of the two buffers; beyond: a buffer exceeds the address space.
+// Location of the two buffers relative to each other: without overlap (`apart`), overlapping
+// (`in_place`), or invalid because one exceeds the address space (`beyond`).
 enum class Lie : uint8_t { apart, in_place, beyond };
 
 inline Lie lie_of(const Request& request) {
@@ -70,12 +73,12 @@ inline Lie lie_of(const Request& request) {
   return in == out || (in < out_end && out < in_end) ? Lie::in_place : Lie::apart;
 }
 
-// Compiles a collective call on `rank` of `size`. The request must be complete(). Null algorithm
-// and plan: a single rank.
+// Compiles a collective call on `rank` of `size`. The request must be complete(). Algorithm and
+// plan are null for a single rank.
 CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm* algorithm,
                          const Plan* plan);
 
-// Fills in the members from `dtype` on, which follow from the plan and the call. `peer_is_near`: a
+// Computes the members from `dtype` on, which follow from the plan and the call. `peer_is_near`: a
 // message travels through shared memory.
 void derive(CompiledCall& compiled, const Limits& limits, bool peer_is_near = true);
 

@@ -25,7 +25,7 @@ uint64_t elements_of_block(uint64_t element_bytes) {
 
 }  // namespace
 
-// dst = received, received op src, or src op received.
+// Stores dst = received, received op src, or src op received.
 void Execution::take(const Slice& slice, const Move& move, const std::byte* received) {
   const std::byte* const start = received;
   for (size_t i = 0; i < move.dst.size(); ++i) {

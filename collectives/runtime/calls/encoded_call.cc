@@ -25,7 +25,7 @@ Blocks blocks_of_elements(const Blocks& blocks, WireFormat format) {
   return encoded;
 }
 
-// Returns the value of Request::tail.
+// Returns the value of Request::tail for the call.
 uint32_t tail_of(const Request& request, WireFormat format) {
   if (format == WireFormat::plain) return 0;
   if (request.uneven) {
@@ -99,7 +99,7 @@ EncodedCall::EncodedCall(const Request& request, WireFormat format, int rank, in
   encoded_.input.count = elements_of(sent_, format);
   encoded_.output.count = elements_of(received_, format);
   encoded_.input.dtype = encoded_.output.dtype = element_;
-  // In place where that does not change the call.
+  // Uses one buffer for both if that does not change the call.
   const bool in_place = c == Collective::all_reduce;
   const uint64_t bytes = size_of(element_);
   const auto whole_lines = [bytes](uint64_t elements) {

@@ -5,8 +5,7 @@
 //
 // The inner call is an ordinary call of another type, so it works with every collective, algorithm
 // and transport, which slice it at whole blocks. A rank that forwards a result forwards its encoded
-// form, so all ranks decode the same bits. Each rank's block of a buffer begins with an element of
-// its own.
+// form, so all ranks decode the same bits. Each rank's block of a buffer begins with a new element.
 #pragma once
 
 #include <cstddef>
@@ -21,26 +20,27 @@
 
 namespace tutti::internal {
 
-// Throws the errors of EncodedCall's constructor, for callers that queue calls for later.
+// Throws the errors of EncodedCall's constructor. It is for callers that queue calls for later.
 void check_wire(const Request& request, WireFormat format);
 
 class EncodedCall {
  public:
-  // `request` is complete(), on `rank` of `size`; its buffers are not accessed here. If `format` is
-  // not plain, throws Error(invalid_argument) unless they are f32, and Error(unsupported) for
-  // user-defined operators.
+  // Prepares the inner call. `request` is complete(), on `rank` of `size`; its buffers are not
+  // accessed here. If `format` is not plain, throws Error(invalid_argument) unless the buffers are
+  // f32, and Error(unsupported) for user-defined operators.
   EncodedCall(const Request& request, WireFormat format, int rank, int size);
 
-  // The inner request, on encoded buffers; valid during the lifetime of this object.
+  // Returns the inner request, on encoded buffers. It is valid during the lifetime of this object.
   const Request& request() const { return encoded_; }
-  DType dtype() const { return dtype_; }  // of the caller's buffers
+  DType dtype() const { return dtype_; }  // dtype of the caller's buffers
   uint64_t values_received() const;
-  // Called before the call starts and after it completes. Neither throws.
+  // Convert the buffers: encode() before the call starts, decode() after it completes. Neither
+  // throws.
   void encode() const;
   void decode() const;
 
  private:
-  // A range of values and the element that the first one begins.
+  // A range of values, and the element that begins with its first value.
   struct Run {
     uint64_t first = 0;
     uint64_t count = 0;
@@ -50,7 +50,8 @@ class EncodedCall {
                                   WireFormat format);
   static uint64_t elements_of(const std::vector<Run>& runs, WireFormat format);
 
-  bool travels() const { return element_ != dtype_; }  // converts to another format
+  // Returns true if the format differs from that of the buffers.
+  bool travels() const { return element_ != dtype_; }
   void decode_into(float* output) const;
   void combine(const void* received) const;
 
@@ -62,8 +63,8 @@ class EncodedCall {
   void* output_;
   bool has_result_;
   bool combines_;
-  Reduction combined_;        // receive: how to combine
-  float* decoded_ = nullptr;  // receive in another format: decoded values, in memory_
+  Reduction combined_;        // of a receive: how it combines
+  float* decoded_ = nullptr;  // of a receive in another format: decoded values, in memory_
   std::unique_ptr<std::byte[]> memory_;
   Request encoded_;
 };

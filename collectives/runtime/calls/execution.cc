@@ -10,7 +10,7 @@ namespace tutti {
 
 namespace {
 
-// Avoids a call of memcmp for two words.
+// Compares the words without a call of memcmp.
 bool same(const std::array<uint64_t, 2>& a, const std::array<uint64_t, 2>& b) {
   return a[0] == b[0] && a[1] == b[1];
 }
@@ -57,8 +57,8 @@ void Execution::cut_into(uint32_t slices, int lanes) {
 
 // ---- a point-to-point message as a whole
 
-// A message too short to be lent is sent in slices, however many they are, because no slot holds
-// all of it.
+// Returns true if the message can be sent whole. A message too short to be lent is sent in slices,
+// however many they are, because no slot holds all of it.
 bool Execution::can_send_whole() const {
   const Move& move = compiled_->moves[0];
   const uint64_t bytes = move.elements * compiled_->element_bytes;
@@ -71,8 +71,8 @@ void Execution::go_whole() {
   cut_into(1, 1);
 }
 
-// Returns false until the sender has announced the form. A sender whose buffer's registration has
-// ended falls back to slices.
+// Learns if the sender sends slices or a whole message. Returns false until the sender has
+// announced it. A sender whose buffer's registration has ended falls back to slices.
 bool Execution::know_form() {
   const Move& move = compiled_->moves[0];
   if (compiled_->sends) {
@@ -162,8 +162,8 @@ uint64_t Execution::elements_in(const Slice& slice, std::span<const Piece> messa
   return elements;
 }
 
-// Messages without data are not sent, except tokens, and except in slice 0 where only the two ranks
-// know the block's length, as in point-to-point calls.
+// Returns true if a message is not sent because it has no data. Tokens are always sent. So are
+// messages of slice 0 if only the two ranks know the block's length, as in point-to-point calls.
 bool Execution::is_silent(uint64_t elements, std::span<const Piece> message,
                           const Slice& slice) const {
   if (elements > 0 || message.empty()) return false;
@@ -190,7 +190,7 @@ Attempt Execution::run_send(const Slice& slice, size_t step) {
         loans_.push_back({.number = loan});
         return Attempt::begun;
       }
-      if (form_ == Form::whole) return Attempt::waits;  // its registration has ended meanwhile
+      if (form_ == Form::whole) return Attempt::waits;  // the registration has ended meanwhile
     }
     if (move.peers.size() == 1) {
       const bool sent = transport_->write(move.peer, slice.lane, header, payload, credit);

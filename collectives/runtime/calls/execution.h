@@ -8,12 +8,12 @@
 //   send →1  [s0 s1]   [s0 ...            queues keep their order, but overtake each other
 //   local    [c]       [c]
 //
-// Older slices never wait for younger ones, so what verify proves of one slice holds for all.
+// Older slices never wait for younger ones, so all that verify proves for one slice holds for all.
 //
 // A long point-to-point message whose buffer the receiver can access is sent by rendezvous: one
-// message names the buffer and the receiver reads the buffer when it gets there, so a sender that
-// computes does not delay the receiver. All other messages are sent in slices (eager). The first
-// message shows which of the two.
+// message names the buffer, and the receiver reads the buffer when it reaches its receive, so a
+// sender that computes does not delay the receiver. All other messages are sent in slices (eager).
+// The first message shows which of the two the sender has chosen.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ namespace internal {
 struct Operation;
 }
 
-// A dependency of a step: a message on a connection, or a peer that receives one.
+// The peer that a step waits for: for a message from it or, if `sends`, until it takes one.
 struct Want {
   int peer = 0;
   int lane = 0;  // lane of the transport
@@ -54,9 +54,9 @@ struct Unexpected {
 
 class Execution {
  public:
-  // The operation must outlive the execution. `transport` may be null if the program does not
-  // communicate. `received` counts bytes by peer and is written only by executions of this
-  // communicator.
+  // Starts the program. The operation must outlive the execution. `transport` may be null if the
+  // program does not communicate. `received` counts bytes by peer and is written only by executions
+  // of this communicator.
   void start(const internal::Operation& operation, Transport* transport,
              std::atomic<uint64_t>* received);
   // Returns true if any step progressed.
@@ -68,15 +68,16 @@ class Execution {
   std::vector<Exchange> exchanges() const;
 
  private:
-  // One slice: its position in the call, and the shift of its data relative to a piece.
+  // One slice: its number in the call, and the shift of its data relative to a piece.
   struct Slice {
     uint32_t number = 0;
     int lane = 0;                     // lane of the transport
     uint64_t first = 0;               // first element within each chunk
-    std::array<uint64_t, 3> shift{};  // in bytes, by space
+    std::array<uint64_t, 3> shift{};  // bytes, by space
   };
 
-  enum class Form : uint8_t { slices, whole, unknown };  // unknown: decided by the sender
+  // Unknown: the sender has not announced it yet.
+  enum class Form : uint8_t { slices, whole, unknown };
   struct Loan {
     int number = 0;  // the transport's number of the loan
     int lane = 0;
@@ -106,23 +107,24 @@ class Execution {
   void take(const Slice& slice, const Move& move, const std::byte* received);
   struct Operand {
     const std::byte* at = nullptr;
-    bool widened = false;  // accumulators
+    bool widened = false;  // true: accumulators
     bool scales = false;
   };
   struct Operands {
     std::byte* dst = nullptr;
     bool widened = false;
     Operand a;
-    Operand b;  // null: dst = a
+    Operand b;  // null address: dst = a
     uint64_t count = 0;
     ptrdiff_t received = -1;  // offset in the message; -1: not a message
   };
   Operand operand(const Slice& slice, const Piece& piece) const {
     return {address(slice, piece), piece.widened, piece.scales};
   }
-  // dst = a op b, or dst = a, including scaling, division and conversion.
+  // Computes dst = a op b, or dst = a, including scaling, division and conversion.
   void compute(const Slice& slice, const Move& move, const Operands& at);
-  // Block by block; each block is returned to the sender while it is in the L1 cache.
+  // Computes the same block by block. Each block of a message is returned to the sender while it is
+  // in the L1 cache.
   void compute_blocks(const Slice& slice, const Move& move, Operands at);
   void compute_block(std::byte* dst, const Operands& at, uint64_t count, bool divides) const;
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
@@ -150,8 +152,8 @@ class Execution {
   }
 
   const internal::Operation* operation_ = nullptr;
-  const CompiledCall* compiled_ = nullptr;  // the operation's
-  const Plan* plan_ = nullptr;              // the compiled call's
+  const CompiledCall* compiled_ = nullptr;  // the operation's compiled call
+  const Plan* plan_ = nullptr;              // the compiled call's plan
   Transport* transport_ = nullptr;
   std::atomic<uint64_t>* received_ = nullptr;
   std::array<std::byte*, 3> base_ = {};  // by space; programs never write to the input
@@ -159,10 +161,10 @@ class Execution {
 
   Form form_ = Form::slices;
   std::vector<Loan> loans_;
-  std::vector<QueueWalk> lanes_;  // a turn is a slice
+  std::vector<QueueWalk> lanes_;  // walks of the lanes; a turn is a slice
 
-  // Not zeroed: programs declare more scratch chunks than each rank uses, and untouched pages cost
-  // nothing.
+  // Scratch memory. It is not zeroed: programs declare more scratch chunks than each rank uses, and
+  // untouched pages cost nothing.
   std::unique_ptr<std::byte[]> scratch_;
   uint64_t scratch_bytes_ = 0;
 };

@@ -18,8 +18,8 @@ uint64_t elements_in(std::span<const Piece> pieces) {
   return elements;
 }
 
-// A send that another step waits for must complete without the reader's help, unless it was proved
-// that the calls terminate anyway.
+// Marks the sends whose payload may be lent. If another step waits for a send, the send must
+// complete without the reader's help, unless it was proved that the calls terminate anyway.
 void mark_lendable(const Plan& plan, const Moves::Bytes& bytes, std::vector<Move>& moves) {
   for (Move& move : moves) {
     const uint64_t length = move.elements * (move.widened ? bytes.accumulator : bytes.element);

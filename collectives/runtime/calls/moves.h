@@ -12,29 +12,29 @@
 
 namespace tutti {
 
-// A chunk as bytes from the start of its buffer. Scratch is laid out here; it holds accumulators if
-// the call has any.
+// A chunk as bytes from the start of its buffer. Scratch chunks get their locations here; scratch
+// holds accumulators if the call has any.
 struct Piece {
   Space space = Space::input;
-  bool widened = false;  // accumulators, not elements
-  bool scales = false;   // scaled when read
-  uint64_t offset = 0;   // bytes
-  uint64_t length = 0;   // elements
+  bool widened = false;  // true: accumulators, not elements
+  bool scales = false;   // true: scaled when read
+  uint64_t offset = 0;   // in bytes
+  uint64_t length = 0;   // in elements
 };
 
 // Below this size a copy is faster than lending and waiting for the loan's return.
-inline constexpr uint64_t kLeastLent = 4 << 10;  // bytes
+inline constexpr uint64_t kLeastLent = 4 << 10;  // in bytes
 
 struct Move {
   StepKind kind = StepKind::copy;
   bool received_on_left = false;
-  bool widened = false;    // the message carries accumulators
+  bool widened = false;    // true: the message carries accumulators
   bool one_piece = false;  // the message is one contiguous piece, unconverted
-  bool computes = false;   // scales or divides
+  bool computes = false;   // true: scales or divides
   bool divides = false;
-  int32_t peer = -1;  // first peer
+  int32_t peer = -1;  // first peer; -1: none
   std::span<const int32_t> peers;
-  uint64_t elements = 0;  // message length, summed over slices
+  uint64_t elements = 0;  // message length in elements, summed over slices
   std::array<uint64_t, 2> signature = {};
   std::span<const Piece> src;
   std::span<const Piece> src2;
@@ -53,10 +53,11 @@ class Moves {
 
   struct Bytes {
     uint64_t element = 1;
-    uint64_t accumulator = 0;  // 0: elements are accumulators
+    uint64_t accumulator = 0;  // bytes of an accumulator; 0: elements are accumulators
     uint64_t scratch_chunk = 0;
   };
-  // `private_blocks`: a message states its block's length, which only its two ranks know.
+  // Computes the moves. `private_blocks`: a message states its block's length, which only its two
+  // ranks know.
   void make(const Plan& plan, const ChunkMap& chunks, const Bytes& bytes,
             const std::array<uint64_t, 2>& signature, bool private_blocks);
 

@@ -27,31 +27,33 @@ struct Operation {
   std::shared_ptr<const CompiledCall> compiled;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::chrono::nanoseconds timeout{0};  // 0: none
+  std::chrono::nanoseconds timeout{0};  // 0: no deadline
   // The conversion of a call in another wire format; `input` and `output` are then its encoded
   // buffers.
   std::shared_ptr<const EncodedCall> encoded;
 
   uint32_t number = 0;            // collectives: from 1; messages: by peer and direction
-  Operation* previous = nullptr;  // in its queue (operation_queue.h)
+  Operation* previous = nullptr;  // neighbours in its queue (operation_queue.h)
   Operation* next = nullptr;
   Ticks begun = 0;    // 0: not recorded yet
-  ActiveCall active;  // unless it completed at once
-  // Receives only (point_to_point.h):
-  std::shared_ptr<const CompiledCall> matched;  // for the message, if not `compiled`
+  ActiveCall active;  // counts the call as in flight, unless it completed at once
+  // The next four members are only for receives (point_to_point.h). `matched` is the call as
+  // compiled for the received message, if it differs from `compiled`.
+  std::shared_ptr<const CompiledCall> matched;
   MessageInfo received;
   uint64_t order = 0;    // position in the order of calls
-  bool probes = false;   // completes when a message is there, and does not consume it
+  bool probes = false;   // true: completes when a message is there, and does not consume it
   bool started = false;  // false while it waits for the calls ahead of it
   Predecessors after;    // calls that it waits for, besides those ahead of it
   std::function<void(const Error*)> on_end;
   std::atomic<bool> awaited{false};  // a thread waits for it or has polled it
-  std::atomic<bool> done{true};      // complete; also before it begins
-  std::atomic<bool> left{false};     // the last store of the thread that waited for it
-  std::atomic<bool> failed{false};   // it will never complete
-  std::optional<Error> failure;      // reason; written before `failed`
+  std::atomic<bool> done{true};      // true: complete, or not begun
+  // Set to true by the thread that waited for the operation, as its last access to the operation.
+  std::atomic<bool> left{false};
+  std::atomic<bool> failed{false};  // true: it will never complete
+  std::optional<Error> failure;     // why it failed; written before `failed`
 
-  // Resets the state of a planned operation that is about to be queued.
+  // Resets the state of a planned operation before it is queued.
   void begin() {
     begun = 0;
     active.end();
@@ -60,7 +62,8 @@ struct Operation {
     awaited.store(false, std::memory_order_relaxed);
     done.store(false, std::memory_order_relaxed);
   }
-  // Called before it runs and on completion.
+  // Convert the buffers of a call in another wire format: encode() before it runs, decode() on
+  // completion.
   void encode() const {
     if (encoded) encoded->encode();
   }
@@ -73,7 +76,7 @@ struct Operation {
   // Returns the compiled call that runs.
   const CompiledCall& running() const { return matched ? *matched : *compiled; }
   bool point_to_point() const { return compiled->point_to_point(); }
-  int peer() const { return compiled->peer; }  // point-to-point: peer rank or kAnySource
+  int peer() const { return compiled->peer; }  // peer rank or kAnySource (point-to-point only)
   bool timed_out() const {
     return timeout.count() != 0 && nanoseconds_between(begun, ticks()) > timeout.count();
   }

@@ -1,5 +1,5 @@
-// The operations of a communicator, reused once a call has ended and no Work refers to it, so that
-// a warm communicator allocates nothing per call.
+// The operations of a communicator. An operation is reused once its call has ended and no Work
+// refers to it, so that a communicator in steady use allocates nothing per call.
 //
 // The pool is not notified when a Work is dropped, so it checks: first the operation used last,
 // which blocking calls find free, then the candidates of the last sweep over all operations. If a
@@ -20,7 +20,7 @@ namespace tutti::internal {
 
 class OperationPool {
  public:
-  // The reference is valid until the next call.
+  // Returns a free operation. The reference is valid until the next call.
   const std::shared_ptr<Operation>& take() {
     if (last_ < all_.size() && is_free(*all_[last_], all_[last_].use_count())) {
       return reuse(all_[last_]);
@@ -29,7 +29,7 @@ class OperationPool {
   }
 
   size_t size() const { return all_.size(); }
-  // Number of operations examined by sweeps so far.
+  // Returns the number of operations examined by sweeps so far.
   uint64_t examined() const { return examined_; }
 
  private:
@@ -38,8 +38,8 @@ class OperationPool {
   }
 
   static const std::shared_ptr<Operation>& reuse(const std::shared_ptr<Operation>& operation) {
-    // Acquire pairs with the last release of a handle. `left` says the same for threads that
-    // waited, because the thread sanitizer does not model fences.
+    // This acquire fence pairs with the last release of a handle. `left` orders the same accesses
+    // for threads that waited, because the thread sanitizer does not model fences.
     std::atomic_thread_fence(std::memory_order_acquire);
     operation->left.load(std::memory_order_acquire);
     operation->probes = false;
@@ -68,9 +68,9 @@ class OperationPool {
   }
 
   std::vector<std::shared_ptr<Operation>> all_;
-  std::vector<size_t> candidates_;  // free at the last sweep
-  size_t to_make_ = 0;              // allocations before the next sweep
-  size_t last_ = 0;                 // used last
+  std::vector<size_t> candidates_;  // indices of operations found free at the last sweep
+  size_t to_make_ = 0;              // number of allocations before the next sweep
+  size_t last_ = 0;                 // index of the operation used last
   uint64_t examined_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // Intrusive list of operations in the order of their calls. Each operation is in at most one queue,
-// which does not own it. Adding and removing take constant time and do not allocate.
+// which does not own it. Adding and removing take constant time and allocate nothing.
 #pragma once
 
 #include <cstddef>
@@ -45,13 +45,13 @@ class OperationQueue {
     last_ = &operation;
     ++size_;
   }
-  // `operation` is in this queue.
+  // Removes an operation, which must be in this queue.
   void erase(Operation& operation) {
     (operation.previous != nullptr ? operation.previous->next : first_) = operation.next;
     (operation.next != nullptr ? operation.next->previous : last_) = operation.previous;
     --size_;
   }
-  // Returns null if the queue is empty.
+  // Removes and returns the first operation; null if the queue is empty.
   Operation* pop_front() {
     Operation* const first = first_;
     if (first != nullptr) erase(*first);

@@ -16,7 +16,8 @@ Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arit
 }  // namespace
 
 Wanted wanted_of(const Request& request, int ranks, Grade at_least) {
-  // The choice must not depend on what a rank knows only about its own blocks.
+  // Size that stands for blocks whose lengths only two ranks know. The choice must not depend on
+  // such lengths.
   constexpr uint64_t kUnknown = 64 << 10;
   const uint64_t bytes = request.count * size_of(request.dtype());
   return {.collective = request.collective,
@@ -61,7 +62,8 @@ const Plan& Plans::plan(const Algorithm& algorithm, int root, bool in_place,
   return *plan;
 }
 
-// Proved for programs short enough to be walked at once.
+// Returns true if it was proved that the call terminates without buffers. Long programs are not
+// walked; for them it returns false.
 bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place,
                              Arithmetic arithmetic) const {
   constexpr size_t kMostSteps = 50'000;

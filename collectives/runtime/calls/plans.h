@@ -1,6 +1,6 @@
 // The algorithms and plans of a communicator's calls. They depend only on the shape of the
-// communicator, so equal communicators of one process share them: the first call of a new one need
-// not price and prove again.
+// communicator, so equal communicators of one process share them: the first call of a new
+// communicator does not predict and prove them again.
 #pragma once
 
 #include <cstdint>
@@ -24,26 +24,26 @@ namespace tutti {
 // Returns the key for choosing the algorithm of a complete() call among `ranks` ranks.
 Wanted wanted_of(const Request& request, int ranks, Grade at_least);
 
-// Thread-safe.
+// Plans of one kind of communicator. Thread-safe.
 class Plans {
  public:
   // Properties common to communicators that share plans.
   struct Kind {
-    Shape shape;  // with this rank and any root
+    Shape shape;  // shape with this rank and any root
     Hosts hosts;
     Limits limits;
-    bool any_shm = false;            // members of one host share memory
+    bool any_shm = false;            // true: members of one host share memory
     PathClass far = PathClass::tcp;  // path of all other pairs
-    bool lends = false;              // some of this rank's messages are read in place
+    bool lends = false;              // true: some of this rank's messages are read in place
     bool operator==(const Kind&) const = default;
   };
 
-  // `model` and `more` (additional algorithms) must be alike on all ranks.
+  // Creates empty plans. `model` and `more` (additional algorithms) must be the same on all ranks.
   Plans(const Kind& kind, const CostModel& model, std::vector<const Algorithm*> more);
 
   const Kind& kind() const { return kind_; }
   Shape shape(int root) const;
-  // Throws Error(unsupported) if no algorithm supports the call.
+  // Returns the algorithm for the call. Throws Error(unsupported) if none supports it.
   const Algorithm& choose(const Wanted& wanted);
   // Returns this rank's plan of an algorithm that supports the shape. Valid during this object's
   // life.
@@ -56,7 +56,7 @@ class Plans {
   const Kind kind_;
   std::mutex mutex_;  // guards everything below
   Planner planner_;
-  // By algorithm, root, in-place flag and arithmetic.
+  // Plans by algorithm, root, in-place flag and arithmetic.
   std::map<std::tuple<uint64_t, int, bool, Arithmetic>, std::unique_ptr<Plan>> plans_;
 };
 

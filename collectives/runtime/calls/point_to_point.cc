@@ -37,7 +37,7 @@ Operation* first_accepting(const OperationQueue& receives, const Signature& mess
   return nullptr;
 }
 
-// A message in another wire format is described by its decoded values.
+// Returns the envelope of a message. In another wire format, it states the decoded values.
 MessageInfo describe(int source, const Signature& message) {
   MessageInfo info{
       .source = source, .tag = message.root, .dtype = message.dtype, .count = message.count};
@@ -119,7 +119,8 @@ void PointToPoint::send(Operation& operation) {
   Operation* const receive = taker_of(message);
   const std::span payload(operation.input, bytes_of(operation.compiled->signature));
   if (receive == nullptr) {
-    // Copied unless a receive waits for it: a rank that blocks here could never receive it.
+    // The message is copied unless a receive waits for it, because this rank could never receive it
+    // while it blocks here.
     std::unique_ptr<std::byte[]> copy = room_for(message);
     if (copy == nullptr) return owner_.abandoned(operation);
     std::ranges::copy(payload, copy.get());
@@ -166,8 +167,8 @@ void PointToPoint::withdraw(Operation& operation) {
   complete(operation);
 }
 
-// Returns the oldest receive that accepts the message. Matching probes complete; the message is not
-// consumed by them.
+// Completes the matching probes, which do not consume the message, and returns the oldest receive
+// that accepts it.
 Operation* PointToPoint::taker_of(const Message& message) {
   const Signature signature = decode(message.signature);
   while (true) {
@@ -212,7 +213,7 @@ void PointToPoint::get_ready(Incoming& in) {
   in.execution.start(*in.ready, transport_, owner_.received);
 }
 
-// The common case: the message is exactly what the oldest receive expects.
+// Takes the next message in the common case: it is exactly what the oldest receive expects.
 bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
   if (in.receives.empty() || !from_any_.empty()) return false;
   Operation& receive = *in.receives.front();
@@ -285,7 +286,7 @@ bool PointToPoint::advance(Operation& operation, Execution& execution) {
   return moved;
 }
 
-// A receive from any rank is the one case in which all ranks are looked at.
+// Makes progress on receives from any source, the only case in which all ranks are examined.
 bool PointToPoint::progress_from_any() {
   bool moved = false;
   for (int source = 0; source < static_cast<int>(peers_.size()) && !from_any_.empty(); ++source) {
@@ -299,7 +300,7 @@ bool PointToPoint::progress_from_any() {
 
 bool PointToPoint::progress() {
   bool moved = !early_.empty() && progress_early();
-  for (size_t i = 0; i < used_.size(); ++i) {  // callbacks may add some
+  for (size_t i = 0; i < used_.size(); ++i) {  // by index, because callbacks may add elements
     Peer& other = *used_[i];
     if (other.rank == rank_) continue;
     if (!other.out.calls.empty()) moved |= progress_sends(other);
@@ -311,7 +312,7 @@ bool PointToPoint::progress() {
 
 // ---- messages that arrived before their receives
 
-// Returns null, and aborts the communicator, if memory runs out.
+// Returns memory for the message; null, and aborts the communicator, if memory runs out.
 std::unique_ptr<std::byte[]> PointToPoint::room_for(const Message& message) {
   const Signature signature = decode(message.signature);
   try {
@@ -341,7 +342,7 @@ bool PointToPoint::may_keep(const Incoming& in, const Message& message) const {
          is_awaited(in.receives) || is_awaited(from_any_);
 }
 
-// An internal operation receives the message into its own memory.
+// Buffers a message: an internal operation receives it into memory of its own.
 bool PointToPoint::keep(const Message& message) {
   const Signature signature = decode(message.signature);
   std::unique_ptr<std::byte[]> payload = room_for(message);
@@ -359,7 +360,8 @@ bool PointToPoint::keep(const Message& message) {
   return true;
 }
 
-// Returns true if a buffered message matches the receive, in its order of arrival.
+// Searches the buffered messages in their order of arrival. Returns true if one matches the
+// receive.
 bool PointToPoint::found_kept(Operation& receive) {
   for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
     const Signature signature = decode(kept->message.signature);

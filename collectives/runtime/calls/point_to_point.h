@@ -1,12 +1,12 @@
 // Point-to-point messages of one communicator: matching of messages with receives.
 //
-// Messages between two ranks arrive in the order in which they were sent. A receive names a source
-// or none, and a tag or none; a message matches the oldest receive that accepts it. A message that
-// no receive accepts stays in the transport, which blocks its sender, until a receive with another
-// tag needs a message behind it. It is then buffered, up to TUTTI_UNEXPECTED_BYTES in all. Beyond
-// that limit the sender stays blocked until buffered messages have been received, or until a thread
-// waits for (or polls) a receive that may match a later message. Such a receive overrides the
-// limit, because the program may have nothing else to do.
+// Messages between two ranks arrive in the order in which they were sent. A receive may name a
+// source and a tag; a message matches the oldest receive that accepts it. A message that no receive
+// accepts stays in the transport, which blocks its sender, until a receive with another tag needs a
+// message behind it. It is then buffered, up to TUTTI_UNEXPECTED_BYTES in all. Beyond that limit
+// the sender stays blocked until buffered messages have been received, or until a thread waits for
+// (or polls) a receive that may match a later message. Such a receive overrides the limit, because
+// the program may have nothing else to do.
 //
 //     front of the stream of rank 2:  tag 5 | tag 7        receives: (from 2, tag 7)
 //                                       |      `------------------------^
@@ -41,22 +41,23 @@ class PointToPoint {
   // Callbacks into the communicator.
   struct Owner {
     const AbortState& abort;
-    std::function<bool(Operation&)> may_start;  // its predecessors are complete
+    std::function<bool(Operation&)> may_start;  // true if the operation's predecessors are complete
     std::function<void(Operation&)> completed;
     std::function<void(Operation&)> abandoned;
     std::function<void(const Error&)> failed;
     std::function<void(const Operation&, const Unexpected&)> unexpected;
-    // Reports that a message of `source` (its call `their_call`) does not fit its receive.
+    // Reports that a message of `source` (its call number `their_call`) does not fit its receive.
     std::function<void(const Operation&, int source, uint32_t their_call, const Signature&)> misfit;
     // Compiles the receive of one message.
     std::function<std::shared_ptr<const CompiledCall>(Buffer, int source, const Signature&)>
         compiled;
-    std::atomic<uint64_t>* received;  // Execution::start()
+    std::atomic<uint64_t>* received;  // bytes by peer, for Execution::start()
   };
 
-  // `most_kept`: limit of bytes buffered for other ranks' messages without a waiting thread.
+  // Prepares for `rank` of `size`. `most_kept`: limit on the bytes that are buffered for other
+  // ranks' messages while no thread waits.
   PointToPoint(int rank, int size, uint64_t most_kept, Owner owner);
-  // Call it first; null for a single rank.
+  // Sets the transport, null for a single rank; call it first.
   void use(Transport* transport) { transport_ = transport; }
   // Returns the plan of a message in one direction.
   const Plan* plan(int peer, bool sends);
@@ -71,7 +72,7 @@ class PointToPoint {
 
   // Returns true if anything progressed.
   bool progress();
-  // After an abort: nothing progresses any more.
+  // Stops all progress, after an abort.
   void abandon();
   int under_way() const { return under_way_; }
   // Returns what the operation waits for. For a receive from any source, any of the peers can
@@ -79,20 +80,20 @@ class PointToPoint {
   std::vector<Want> wants(const Operation& operation) const;
   struct Unclaimed {
     MessageInfo message;
-    bool own = false;  // library-internal
+    bool own = false;  // true: library-internal
   };
   // Returns the first few buffered messages that no receive has matched.
   std::vector<Unclaimed> unclaimed() const;
 
  private:
   struct Outgoing {
-    OperationQueue calls;  // the first one runs
+    OperationQueue calls;  // sends; the first one runs
     Execution execution;
     uint32_t made = 0;
-    std::unique_ptr<Plan> plan;  // made at the first call, as is the next
+    std::unique_ptr<Plan> plan;  // made at the first call
   };
   struct Incoming {
-    OperationQueue receives;     // from this source, oldest first
+    OperationQueue receives;     // receives from this source, oldest first
     Operation* taker = nullptr;  // receive of the message that is arriving
     Operation* ready = nullptr;  // oldest receive, if the execution was started for it
     Execution execution;
@@ -113,7 +114,8 @@ class PointToPoint {
   struct Kept {
     Message message;
     std::unique_ptr<std::byte[]> payload;
-    std::unique_ptr<Operation> arriving;  // null once it has arrived completely
+    // Operation that receives it; null once it has arrived completely.
+    std::unique_ptr<Operation> arriving;
     Operation* taker = nullptr;
   };
 
@@ -145,12 +147,12 @@ class PointToPoint {
   const int rank_;
   const Owner owner_;
   Transport* transport_ = nullptr;
-  // State exists for the ranks with which this one has exchanged messages, and only these are
-  // polled, so that neither memory nor time grows with the number of ranks.
+  // There is state only for the ranks with which this one has exchanged messages, and only these
+  // are polled. So neither memory nor time grows with the number of ranks.
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null before the first message
-  std::vector<Peer*> used_;                   // those that exist
-  OperationQueue from_any_;                   // receives, oldest first
-  OperationQueue early_;                      // their predecessors are not complete
+  std::vector<Peer*> used_;                   // the peers that exist
+  OperationQueue from_any_;                   // receives from any source, oldest first
+  OperationQueue early_;                      // operations whose predecessors are not complete
   std::list<Kept> kept_;                      // buffered messages in order of arrival
   uint64_t kept_bytes_ = 0;                   // bytes of other ranks' messages among these
   const uint64_t most_kept_;

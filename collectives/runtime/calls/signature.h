@@ -1,5 +1,5 @@
-// A summary of a call in the 16 bytes that the header of every message carries. Ranks with
-// different signatures have made calls that do not match.
+// A summary of a call in the 16 bytes that the header of every message carries. If the signatures
+// of two ranks differ, their calls do not match.
 #pragma once
 
 #include <array>
@@ -16,28 +16,29 @@ struct Signature {
   Collective collective = Collective::barrier;
   DType dtype = DType::u8;
   ReduceOp op = ReduceOp::sum;
-  bool uneven = false;     // a v-variant
-  bool own = false;        // a library-internal message; messages are never uneven
-  uint64_t algorithm = 0;  // Algorithm::id; of a message Request::tail
-  // Messages: the tag. Collectives without a root but with uneven blocks: the hash of the blocks.
-  // Otherwise the root, and in the bits from kRootBits on Request::tail.
+  bool uneven = false;     // true: a v-variant
+  bool own = false;        // true: a library-internal message; messages are never uneven
+  uint64_t algorithm = 0;  // Algorithm::id; for a message Request::tail
+  // For a message: the tag. For a collective with uneven blocks but without a root: the hash of the
+  // blocks. For all others: the root, and in the bits from kRootBits on Request::tail.
   int32_t root = 0;
   uint64_t count = 0;
   bool operator==(const Signature&) const = default;
 };
 
-// Largest element count that fits; larger than any address space.
+// Largest number of elements that fits; it exceeds any address space.
 inline constexpr uint64_t kMostElements = (uint64_t{1} << 48) - 1;
 
-// Enough bits for the ranks of any job.
+// Number of bits of a root: enough for the ranks of any job.
 inline constexpr int kRootBits = 21;
 
 std::array<uint64_t, 2> encode(const Signature& signature);
-// Returns the words with the count replaced.
+// Returns the signature's words with the count replaced.
 std::array<uint64_t, 2> with_count(std::array<uint64_t, 2> words, uint64_t count);
-// Values out of range (from a garbled header) are decoded as they are; to_string() accepts them.
+// Decodes the words of a header. Values out of range (from a garbled header) are decoded as they
+// are; to_string() accepts them.
 Signature decode(const std::array<uint64_t, 2>& words);
-// "all_reduce of 1003 f32, sum, by ring"
+// Formats as "all_reduce of 1003 f32, sum, by ring".
 std::string to_string(const Signature& signature);
 
 }  // namespace tutti

@@ -12,7 +12,8 @@ namespace {
 // Below this size, additional kernels cost more than the bytes saved between hosts.
 constexpr uint64_t kLeast = 32 << 10;
 
-// Returns true if two steps within and across hosts are equivalent to one, except for rounding.
+// Returns true if a step within hosts and a step across hosts together give the call's result,
+// except for rounding.
 bool composes(const Request& request) {
   return !reduces(request.collective) || request.op.op != ReduceOp::avg ||
          is_float(request.output.dtype);
@@ -101,7 +102,7 @@ void ByHosts::run(const Request& request, const CallOptions& options) {
   }
 }
 
-// Works in the output, which is complete on every rank.
+// Runs the parts of an all_reduce in the output buffer, which is complete on every rank.
 void ByHosts::all_reduce(const Request& request, const CallOptions& options) {
   const Blocks blocks = equal_parts(request.output.count, inside_->size());
   const auto mine = static_cast<size_t>(inside_->rank());
@@ -113,7 +114,8 @@ void ByHosts::all_reduce(const Request& request, const CallOptions& options) {
   inside_->run_on_device(Request::all_gatherv(as_const(part), request.output, blocks), options);
 }
 
-// First this host's sums of the block of each GPU at this position, then the sums over hosts.
+// Computes first this host's sums of the block of each GPU at this position, then the sums over
+// hosts.
 void ByHosts::reduce_scatter(const Request& request, const CallOptions& options) {
   const cuda::CurrentContext current(context_);
   const auto stream = static_cast<cuda::CUstream>(options.stream.handle);
@@ -140,8 +142,8 @@ void ByHosts::reduce_scatter(const Request& request, const CallOptions& options)
   order_.end(stream);
 }
 
-// First the blocks of all GPUs at this position, then each host's blocks from the GPUs of this
-// host.
+// Gathers first the blocks of all GPUs at this position, then each host's blocks from the GPUs of
+// this host.
 void ByHosts::all_gather(const Request& request, const CallOptions& options) {
   const uint64_t count = request.input.count;
   across_->run_on_device(

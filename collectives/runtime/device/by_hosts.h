@@ -21,19 +21,19 @@
 
 namespace tutti::internal {
 
-// Not thread-safe.
+// Runs such calls of one rank. Not thread-safe.
 class ByHosts {
  public:
-  // Returns true if such a call is supported and may be worthwhile.
+  // Returns true if such a call is supported and may be faster than staging.
   static bool can(const Request& request, const Hosts& hosts);
 
-  // `inside`: the ranks of this rank's host; `across`: the ranks at its position on all hosts; both
-  // in rank order. `device`: this rank's GPU.
+  // Prepares calls. `inside`: the ranks of this rank's host; `across`: the ranks at its position on
+  // all hosts; both in rank order. `device`: this rank's GPU.
   ByHosts(int rank, const Hosts& hosts, int device, std::shared_ptr<DevicePeers> inside,
           std::shared_ptr<DevicePeers> across);
   ~ByHosts();
 
-  // Returns when all parts are enqueued on the stream.
+  // Enqueues all parts on the stream and returns.
   void run(const Request& request, const CallOptions& options);
 
  private:
@@ -49,10 +49,10 @@ class ByHosts {
   const cuda::Context context_;
   const std::shared_ptr<DevicePeers> inside_;
   const std::shared_ptr<DevicePeers> across_;
-  const std::vector<int> at_position_;  // the ranks of `across`
-  // The last one is in use; captured calls may still use the others.
+  const std::vector<int> at_position_;  // ranks here of the members of `across`
+  // Memory of partial results. The last one is in use; captured calls may still use the others.
   std::vector<cuda::DeviceMemory> partial_;
-  cuda::CallOrder order_;  // order of the calls that use it
+  cuda::CallOrder order_;  // order of the calls that use partial_
 };
 
 }  // namespace tutti::internal

@@ -21,9 +21,9 @@ namespace tutti::internal {
 
 namespace {
 
-// Rank 0's class, so that all ranks choose alike.
+// Returns the class of rank 0's GPU, so that all ranks choose the same algorithms.
 std::string agreed_class(int device, const gpu::Exchange& exchange) {
-  std::array<char, 32> mine{};  // padded with zeros
+  std::array<char, 32> mine{};  // name of the class, padded with zeros
   const std::string_view own = gpu_class_for(cuda::device_info(device).name);
   std::copy(own.begin(), own.end(), mine.begin());
   const std::vector<std::byte> all = exchange(std::as_bytes(std::span(mine)));
@@ -71,7 +71,8 @@ void DeviceCalls::connect() {
   planner_.emplace(surroundings_.shape, costs, surroundings_.algorithms);
 }
 
-// The ranks synchronize by a barrier whose messages carry the call's signature.
+// Creates the copy calls. The ranks synchronise by a barrier whose messages carry the call's
+// signature.
 void DeviceCalls::make_copy_calls() {
   meeting_ = compile({.request = Request::barrier()},
                      {.algorithm = &require_algorithm(Collective::barrier, "dissemination"),
@@ -106,8 +107,8 @@ void DeviceCalls::end() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-// A kernel that finds a message of another call terminates but cannot notify anybody, so a thread
-// polls.
+// Polls for mismatches. A kernel that finds a message of another call terminates but cannot notify
+// anybody.
 void DeviceCalls::watch(const std::stop_token& end) {
   constexpr std::chrono::milliseconds kBetweenLooks{5};
   std::unique_lock lock(mutex_);

@@ -1,4 +1,4 @@
-// A communicator's calls on GPU memory: from the request to the kernel enqueued on the caller's
+// A communicator's calls on GPU memory: compiles them to kernels and enqueues these on the caller's
 // stream (collectives/gpu). All ranks create it at the first such call.
 #pragma once
 
@@ -33,21 +33,23 @@ class DeviceCalls {
   struct Surroundings {
     Shape shape;  // this rank's shape, in rank order
     CostModel model;
-    std::vector<const Algorithm*> algorithms;  // besides the built-in ones
+    std::vector<const Algorithm*> algorithms;  // algorithms besides the built-in ones
     gpu::Exchange exchange;
-    std::function<void(int peer)> misfit;  // reports a peer in another call, from a separate thread
+    // Reports a peer that is in another call, from a separate thread.
+    std::function<void(int peer)> misfit;
   };
-  // `device`: this rank's GPU. Throws if kernels cannot run there. Call connect() next.
+  // Prepares calls. `device`: this rank's GPU. Throws if kernels cannot run there. Call connect()
+  // next.
   DeviceCalls(int device, const Surroundings& surroundings);
-  // Collective. gpu::Executor::connect().
+  // Connects the ranks (gpu::Executor::connect()). Collective.
   void connect();
 
-  // Returns when the call is enqueued on the stream. The request is complete(); `named` is the
+  // Enqueues the call on the stream and returns. The request is complete(); `named` is the
   // requested algorithm or null. Not thread-safe.
   void run(const Request& request, const Algorithm* named, bool canonical, cuda::CUstream stream);
   GpuChoice choose(const Request& request, const Algorithm* named, bool canonical);
-  // Collective, see gpu::Windows::add(). The window ends with the last copy of the returned
-  // pointer.
+  // Registers a window (gpu::Windows::add()), which ends with the last copy of the returned
+  // pointer. Collective.
   std::shared_ptr<void> register_window(void* data, size_t bytes);
   // Blocks until all calls have ended.
   void drain();
@@ -57,9 +59,9 @@ class DeviceCalls {
   void end();
 
  private:
-  // Everything that a compiled call depends on.
+  // All properties on which a compiled call depends.
   struct Kind {
-    Request request;  // buffer addresses cleared
+    Request request;  // the request, with its buffers' addresses cleared
     const Algorithm* named = nullptr;
     bool canonical = false;
     Reach reach = Reach::slots;
@@ -68,11 +70,12 @@ class DeviceCalls {
   struct HashOfKind {
     size_t operator()(const Kind& kind) const;
   };
-  // More than the kinds of calls that a model repeats; uneven calls may come in any number.
+  // Maximum number of cached calls. It exceeds the number of kinds of calls that a model repeats;
+  // uneven calls may come in any number of kinds.
   static constexpr size_t kMostKept = 512;
 
   GpuChoice choose(const Kind& kind);
-  // Returns a value if all ranks' buffers are in windows.
+  // Returns the buffers if all ranks' buffers are in windows; otherwise nullopt.
   std::optional<gpu::LentBuffers> lent_buffers(const Request& request) const;
   gpu::DeviceCall& compiled(const Kind& kind);
   std::shared_ptr<gpu::DeviceCall> compile(const Kind& kind, const GpuChoice& choice);
@@ -82,13 +85,13 @@ class DeviceCalls {
   const int device_;
   const Surroundings surroundings_;
   gpu::Executor executor_;
-  std::optional<gpu::CopyCalls> copies_;  // if enabled; meeting_ synchronizes their ranks
+  std::optional<gpu::CopyCalls> copies_;  // present if enabled; meeting_ synchronises their ranks
   std::shared_ptr<gpu::DeviceCall> meeting_;
   std::optional<GpuPlanner> planner_;
   Recent<Kind, std::shared_ptr<gpu::DeviceCall>, HashOfKind> kept_{kMostKept};
   std::mutex mutex_;  // guards the watcher's state
   std::condition_variable_any ends_;
-  std::jthread watcher_;  // last: it uses the other members
+  std::jthread watcher_;  // last member, because it uses the others
 };
 
 }  // namespace tutti::internal

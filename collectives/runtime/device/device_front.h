@@ -13,24 +13,25 @@ namespace tutti::internal {
 
 class DeviceRoutes;
 
-// Thread-safe.
+// Owns the routes of one communicator. Thread-safe.
 class DeviceFront {
  public:
   using Make = std::function<std::unique_ptr<DeviceRoutes>(int device)>;
   explicit DeviceFront(Make make);
   ~DeviceFront();
 
-  // Returns use(routes). `device` is this rank's GPU.
+  // Calls use(routes) and returns its result. `device` is this rank's GPU.
   template <typename Use>
   auto with(int device, Use&& use) {
     const std::lock_guard lock(mutex_);
     return use(routes(device));
   }
-  // Terminates all calls without waiting for one that is being started.
+  // Terminates all calls. It does not wait for one that is being started.
   void stop(const Error& error);
-  // Called when the communicator is destroyed. Other ranks' kernels write to this rank's memory
-  // until their last calls have ended: `all_leave` waits for the other ranks and returns false if
-  // some may not have arrived. In that case the memory is kept until the process ends.
+  // Ends the calls; called when the communicator is destroyed. Other ranks' kernels write to this
+  // rank's memory until their last calls have ended: `all_leave` waits for the other ranks and
+  // returns false if some may not have arrived. In that case the memory is kept until the process
+  // ends.
   void leave(const std::function<bool()>& all_leave);
 
  private:
@@ -38,7 +39,7 @@ class DeviceFront {
 
   const Make make_;
   std::mutex mutex_;
-  std::mutex pointer_mutex_;  // held to set routes_ or to stop it
+  std::mutex pointer_mutex_;  // held to set routes_ or to stop the routes
   std::unique_ptr<DeviceRoutes> routes_;
 };
 

@@ -1,4 +1,4 @@
-// Interface by which calls on GPU memory use communicators of subsets of the ranks.
+// Interface through which calls on GPU memory use communicators of subsets of the ranks.
 #pragma once
 
 #include "base/error.h"
@@ -7,12 +7,12 @@
 
 namespace tutti::internal {
 
-// Thread-safe.
+// A communicator as seen by these calls. Thread-safe.
 class DevicePeers {
  public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Runs a call on GPU memory; returns when it is enqueued on the stream.
+  // Enqueues a call on GPU memory on its stream and returns.
   virtual void run_on_device(const Request& request, const CallOptions& options) = 0;
   // Starts a call on host memory, with a handle that does not keep the communicator alive.
   virtual Work start_unowned(const Request& request, const CallOptions& options) = 0;

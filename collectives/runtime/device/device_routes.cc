@@ -13,7 +13,8 @@ namespace tutti::internal {
 
 DeviceRoutes::DeviceRoutes(int device, Means means) : device_(device), means_(std::move(means)) {}
 
-// If an abort arrived while this was created, it has stopped the other members only.
+// Stores a new object. If an abort arrived while it was created, the abort has stopped only the
+// other members.
 template <typename Pointer>
 void DeviceRoutes::keep(Pointer& member, Pointer made) {
   {

@@ -5,8 +5,8 @@
 //              each host; GPUs at one position communicate between hosts (by_hosts.h)
 //   staged     all other calls: through host memory and its transports (staged_calls.h)
 //
-// All ranks decide alike. A route's resources are created, by all ranks, at the first call that
-// takes it.
+// All ranks make the same decision. A route's resources are created, by all ranks, at the first
+// call that takes it.
 #pragma once
 
 #include <functional>
@@ -31,15 +31,15 @@ namespace tutti::internal {
 
 // A call on GPU memory.
 struct DeviceRequest {
-  Request request;                   // complete()
-  const Algorithm* named = nullptr;  // requested by the caller
+  Request request;                   // the request, which is complete()
+  const Algorithm* named = nullptr;  // algorithm that the caller requested; null: none
   bool canonical = false;
   const CallOptions& options;
 
   cuda::CUstream stream() const { return static_cast<cuda::CUstream>(options.stream.handle); }
 };
 
-// Not thread-safe except stop().
+// The routes. Not thread-safe except stop().
 class DeviceRoutes {
  public:
   // Services of the communicator that the routes use.
@@ -51,24 +51,26 @@ class DeviceRoutes {
     std::function<void(const Error&)> failed;  // aborts all ranks
     std::function<std::optional<Error>()> aborted;
   };
-  // `device`: this rank's GPU.
+  // Prepares the routes. `device`: this rank's GPU.
   DeviceRoutes(int device, Means means);
 
-  // Returns when the call is enqueued on its stream.
+  // Enqueues the call on its stream and returns.
   void run(const DeviceRequest& call);
-  // Collective. Returns null if calls do not run as kernels, the only route that uses windows.
+  // Registers a window. Collective. Returns null if calls do not run as kernels, the only route
+  // that uses windows.
   std::shared_ptr<void> register_window(void* data, size_t bytes);
-  // Collective, as is run().
+  // Returns the algorithm that the call would use. Collective, as is run().
   std::string algorithm_of(const DeviceRequest& call);
   // Objects that may have to outlive the communicator.
   struct Remains {
-    std::unique_ptr<DeviceCalls> kernels;  // other ranks' kernels may still write to its memory
+    // Present if other ranks' kernels may still write to its memory.
+    std::unique_ptr<DeviceCalls> kernels;
     std::unique_ptr<StagedCalls> staged;
     bool drained = true;  // if false, streams may still submit calls to `staged`
   };
-  // Blocks until all calls have ended or CUDA has failed. Nothing can run afterwards.
+  // Blocks until all calls have ended or CUDA has failed. No call can run afterwards.
   Remains end();
-  // Terminates all calls, also those of the communicators made for the routes. Thread-safe.
+  // Terminates all calls, including those of the communicators made for the routes. Thread-safe.
   void stop(const Error& error);
 
  private:
@@ -86,13 +88,15 @@ class DeviceRoutes {
   const Means means_;
   bool tried_kernels_ = false;
 
-  std::mutex mutex_;  // held to set one of the pointers, or to stop its target
+  std::mutex mutex_;  // held to set one of the pointers, or to stop the object that it points to
   std::unique_ptr<DeviceCalls> kernels_;
-  std::shared_ptr<DevicePeers> on_host_;  // the same ranks, for staged collectives only
-  std::shared_ptr<DevicePeers> inside_;   // the ranks of this host
-  std::shared_ptr<DevicePeers> across_;   // the ranks at this rank's position on all hosts
-  std::optional<ByHosts> by_hosts_;       // uses inside_ and across_
-  std::unique_ptr<StagedCalls> staged_;   // last: it uses the communicators
+  // Communicator of the same ranks, for staged collectives only.
+  std::shared_ptr<DevicePeers> on_host_;
+  std::shared_ptr<DevicePeers> inside_;  // communicator of the ranks of this host
+  // Communicator of the ranks at this rank's position on all hosts.
+  std::shared_ptr<DevicePeers> across_;
+  std::optional<ByHosts> by_hosts_;      // uses inside_ and across_
+  std::unique_ptr<StagedCalls> staged_;  // last member, because it uses the communicators
 };
 
 }  // namespace tutti::internal

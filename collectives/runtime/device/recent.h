@@ -10,29 +10,29 @@
 
 namespace tutti::internal {
 
-// Not thread-safe.
+// The cache. Not thread-safe.
 template <typename Key, typename Value, typename Hash>
 class Recent {
  public:
-  // `most`: largest number of values after take_old().
+  // Creates an empty cache. `most`: largest number of values after take_old().
   explicit Recent(size_t most) : most_(most) {}
 
   size_t size() const { return values_.size(); }
 
-  // Returns null if there is no such key. Valid until take_old().
+  // Returns the value of the key; null if there is none. The pointer is valid until take_old().
   Value* find(const Key& key) {
     const auto found = values_.find(key);
     if (found == values_.end()) return nullptr;
     found->second.used = ++uses_;
     return &found->second.value;
   }
-  // The key must not exist.
+  // Adds a value. The key must not exist.
   Value& add(Key key, Value value) {
     return values_.emplace(std::move(key), Used{std::move(value), ++uses_}).first->second.value;
   }
 
-  // If there are more than `most` values, removes and returns the least recently used half, so that
-  // a removal is amortized over many additions.
+  // Removes and returns the least recently used half of the values if there are more than `most`;
+  // otherwise returns none. Half are removed at once, so that the cost per added value is small.
   std::vector<Value> take_old() {
     if (values_.size() <= most_) return {};
     std::vector<uint64_t> uses;

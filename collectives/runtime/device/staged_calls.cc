@@ -35,8 +35,8 @@ void copy(void* to, const void* from, size_t bytes, cuda::CUstream stream) {
   if (bytes > 0) cuda::copy_async(to, from, bytes, stream);
 }
 
-// Divides collectives that treat each element alike into slices, so that the network and the GPU's
-// bus work at the same time.
+// Returns the call in slices, so that the network and the GPU's bus work at the same time. Only
+// collectives that treat each element alike are divided.
 std::vector<Request> slices_of(const Request& request) {
   const Collective c = request.collective;
   const uint64_t size = size_of(request.output.dtype);
@@ -103,9 +103,9 @@ StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptio
   return stage;
 }
 
-// The stream copies all slices of the input before the first slice of the output, and the host's
-// calls run meanwhile. Other ranks wait for calls that fail half-way, so failures are reported to
-// them.
+// Enqueues the call. The stream copies all slices of the input before the first slice of the
+// output; meanwhile the host's calls run. Other ranks wait for calls that fail half-way, so
+// failures are reported to them.
 void StagedCalls::run(const Request& request, const CallOptions& options, cuda::CUstream stream) {
   check_device_memory(request);
   const cuda::CurrentContext current(context_);
@@ -217,7 +217,7 @@ void StagedCalls::begin(Stage& stage) {
   }
 }
 
-// Returns true if the call has ended.
+// Makes progress on a call. Returns true if it has ended.
 bool StagedCalls::look_after(UnderWay& call) {
   if (call.work.poll() == WorkState::under_way) return false;
   const std::optional<Error> error = call.work.error();
@@ -225,8 +225,8 @@ bool StagedCalls::look_after(UnderWay& call) {
   return true;
 }
 
-// The stream continues after a failure as well: users of the output learn of it from their next
-// call.
+// Lets the stream continue, after a failure as well: users of the output learn of it from their
+// next call.
 void StagedCalls::finish(Stage& stage, const Error* error) {
   if (error != nullptr) failed_(*error);
   release(stage);

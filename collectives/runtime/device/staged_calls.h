@@ -4,13 +4,13 @@
 //     stream          copy to pinned memory - hand over - wait for a word ... - copy back
 //     proxy thread                                   start the host's call ... - set the word
 //
-// No kernel runs and no thread blocks: the proxy thread has any number of calls in flight. For its
-// stream, a message is sent as soon as it is in pinned memory.
+// No kernel runs and no thread blocks: the proxy thread has any number of calls in flight. A stream
+// continues after a send as soon as the message is in pinned memory.
 //
 // Pinned memory is kept for later calls. That of captured calls is kept as long as the communicator
 // lives, because there is no notification when a graph is destroyed. CUDA does not know that a
 // stream waits for a word: if there are more streams than hardware queues (8, or
-// CUDA_DEVICE_MAX_CONNECTIONS), it may queue other streams behind it.
+// CUDA_DEVICE_MAX_CONNECTIONS), CUDA may queue other streams behind the waiting one.
 #pragma once
 
 #include <atomic>
@@ -36,19 +36,20 @@ namespace tutti::internal {
 
 class StagedCalls {
  public:
-  // Starts a call on host memory.
+  // Function that starts a call on host memory.
   using Start = std::function<Work(const Request& request, const CallOptions& options)>;
 
-  // `failed` is called by the proxy thread for failed calls. After an abort all calls fail at once.
+  // Starts the proxy thread. It calls `failed` for failed calls. After an abort all calls fail at
+  // once.
   StagedCalls(int device, Start start, std::function<void(const Error&)> failed);
   ~StagedCalls();
   StagedCalls(const StagedCalls&) = delete;
   StagedCalls& operator=(const StagedCalls&) = delete;
 
-  // Returns when the call is enqueued on the stream. The request is complete(). Not thread-safe.
+  // Enqueues the call on the stream and returns. The request is complete(). Not thread-safe.
   void run(const Request& request, const CallOptions& options, cuda::CUstream stream);
-  // Blocks until all calls outside graphs, and the messages of those inside, have ended. Without
-  // it, streams may still submit calls, and this object must be kept alive after end().
+  // Blocks until all calls outside graphs, and the messages of calls inside, have ended. Without
+  // drain(), streams may still submit calls, and this object must be kept alive after end().
   void drain();
   // Stops the proxy thread and releases all waiting streams.
   void end();
@@ -66,11 +67,11 @@ class StagedCalls {
 
     StagedCalls& owner;
     cuda::PinnedMemory memory;
-    cuda::Event copied;  // last use by its stream
-    bool taken = false;  // by the call that is being enqueued
+    cuda::Event copied;  // recorded after the last use by its stream
+    bool taken = false;  // true: used by the call that is being enqueued
     bool captured = false;
-    std::atomic<bool> on_host{false};  // the host's call has not ended
-    Request request;                   // on pinned memory
+    std::atomic<bool> on_host{false};  // true: the host's call has not ended
+    Request request;                   // the call on pinned memory
     std::string algorithm;
     CallOptions options;
   };
@@ -101,11 +102,12 @@ class StagedCalls {
 
   std::mutex mutex_;
   std::condition_variable_any handed_over_;
-  std::deque<Stage*> new_;  // guarded by mutex_, as is is_over_
+  // Calls not taken by the proxy thread yet; guarded by mutex_, as is is_over_.
+  std::deque<Stage*> new_;
   bool is_over_ = false;
 
   std::list<UnderWay> under_way_;  // used by the proxy thread only
-  std::jthread proxy_;             // last: it uses the other members
+  std::jthread proxy_;             // last member, because it uses the others
 };
 
 }  // namespace tutti::internal

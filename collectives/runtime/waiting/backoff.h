@@ -1,12 +1,13 @@
-// Waiting for another rank: spin, then sleep; with more ranks than cores yield, then sleep.
+// Waiting for another rank: spin, then sleep. If a host has more ranks than cores: yield, then
+// sleep.
 //
 //   a core for each rank      | relax() ......... kSpinNs | futex or ppoll() ...
 //   ranks share their cores   | sched_yield() .. kYieldNs | futex or ppoll() ...
 //
 // sched_yield() gives the core to another process for a whole time slice (milliseconds), so a rank
-// yields only if the rank that it waits for may need its core. On cores shared with other programs
-// a rank spins for about the cost of a sleep, then sleeps: a woken sleeper preempts a process that
-// computes, but a rank that has yielded does not. All times count from the last progress.
+// yields only if the rank that it waits for may need its core. If other programs share the cores, a
+// rank spins for about the cost of a sleep, then sleeps: the kernel lets a woken sleeper preempt a
+// process that computes, but not a rank that has yielded. All times count from the last progress.
 //
 // Transports that wake slowly (a network card has to interrupt) justify a longer spin. Its time
 // adapts to the waits that outlasted it.
@@ -36,10 +37,10 @@ class WaitTimes {
                    std::memory_order_relaxed);
   }
 
-  // Total time of all waits, including the current one. If several threads wait, the one that began
-  // last counts.
+  // Returns the total time of all waits, including the current one. If several threads wait, the
+  // one that began last counts.
   int64_t waited_ns() const { return waited_ns_.load(std::memory_order_relaxed) + waiting_ns(); }
-  // Duration of the current wait; 0: none.
+  // Returns the duration of the current wait; 0 if there is none.
   int64_t waiting_ns() const {
     const int64_t since = since_ns_.load(std::memory_order_relaxed);
     return since == 0 ? 0 : now_ns() - since;
@@ -58,7 +59,7 @@ class WaitTimes {
 
 class Backoff {
  public:
-  // `gives_way`: another thread of the job needs this core.
+  // Prepares a wait. `gives_way`: another thread of the job needs this core.
   Backoff(bool gives_way, bool wakes_slowly, WaitTimes& times)
       : gives_way_(gives_way),
         learns_(wakes_slowly && !gives_way),
@@ -75,7 +76,7 @@ class Backoff {
     since_ns_ = 0;
   }
 
-  // Returns false when it is time to sleep.
+  // Spins or yields once. Returns false when it is time to sleep.
   bool pause() {
     if (since_ns_ == 0) {
       since_ns_ = now_ns();
@@ -96,7 +97,7 @@ class Backoff {
  private:
   static constexpr uint32_t kRoundsPerLook = 16;
 
-  // Reads the clock only if the rank slept.
+  // Ends a wait. It reads the clock only if the rank slept.
   void end_wait() {
     if (since_ns_ == 0) return;
     const bool slept = waited_ns_ >= awake_ns_;

@@ -1,7 +1,7 @@
 // User callbacks: on completion of a call, and while a rank waits.
 //
-// A call completes while locks of its communicator are held, but its callback may make calls
-// itself. It is therefore queued until a thread that holds no lock runs it.
+// A call completes while locks of its communicator are held, but its callback may start other
+// calls. So the callback is queued until a thread that holds no lock runs it.
 //
 // Thread-safe.
 #pragma once
@@ -23,7 +23,7 @@ class Callbacks {
     any_.store(true, std::memory_order_release);
   }
   bool any() const { return any_.load(std::memory_order_acquire); }
-  // The caller must hold no lock.
+  // Runs the queued callbacks. The caller must hold no lock.
   void run() {
     if (any()) run_all();
   }

@@ -26,7 +26,7 @@ Engine::~Engine() {
   thread_.request_stop();
   active_.ring();
   wake();
-  // A callback has dropped the last handle on the job; the thread exits when the callback returns.
+  // A callback has dropped the last handle on the job. The thread exits when the callback returns.
   if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
 }
 
@@ -82,7 +82,7 @@ void Engine::sleep(EngineClient* self, const Deadline& deadline) {
   turned_.notify_all();
 }
 
-// Locks all communicators with calls in flight. Returns false if `self` has none any more or
+// Locks all communicators with calls in flight. Returns false if `self` has none any more, or if
 // another thread is working on it.
 bool Engine::hold(EngineClient* self) {
   bool sleeps = self == nullptr;
@@ -101,7 +101,7 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
   std::vector<Transport*> transports;
   for (const Held& held : held_) {
     calls += held.communicator->calls_under_way();
-    // A single rank waits for no peer.
+    // The transport of a single rank is null, because it waits for no peer.
     if (Transport* const own = held.communicator->transport()) transports.push_back(own);
   }
   const bool on_word =
@@ -118,7 +118,8 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
   for (Transport* const transport : transports) transport->disarm();
 }
 
-// Sleeps without limit while no call is in flight, and for short times while peers are awaited.
+// Runs the progress thread. It sleeps without limit while no call is in flight, and for short times
+// while peers are awaited.
 void Engine::make_progress(const std::stop_token& stop) {
   WaitTimes times;
   while (!stop.stop_requested()) {
@@ -129,7 +130,7 @@ void Engine::make_progress(const std::stop_token& stop) {
       active_.wait(rung);
       continue;
     }
-    // The core is for the thread that computes meanwhile.
+    // The core is left to the thread that computes meanwhile.
     Backoff backoff(true, false, times);
     while (active_.count() > 0 && !stop.stop_requested()) {
       const bool moved = progress_others(nullptr);

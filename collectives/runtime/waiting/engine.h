@@ -23,12 +23,12 @@
 
 namespace tutti::internal {
 
-// A communicator as seen by the engine. The caller holds its lock during calls_under_way(),
-// stirs_locked() and all uses of its transport.
+// A communicator as seen by the engine. The engine holds the communicator's lock while it calls
+// calls_under_way() or stirs_locked(), and while it uses the transport.
 class EngineClient {
  public:
-  // Makes progress; returns true if anything progressed, false also if another thread is doing it.
-  // Thread-safe.
+  // Makes progress. Returns true if anything progressed; false also if another thread is making
+  // progress. Thread-safe.
   virtual bool progress() = 0;
   virtual std::unique_lock<std::mutex> try_lock() = 0;
   virtual int calls_under_way() const = 0;
@@ -41,11 +41,11 @@ class EngineClient {
 };
 
 struct EngineOptions {
-  // More ranks than processors on this host: a waiting rank must yield at once.
+  // True if this host has more ranks than processors: a waiting rank must yield at once.
   bool oversubscribed = false;
-  // A dedicated thread progresses calls while no thread waits for them.
+  // True if a dedicated thread makes progress on calls while no thread waits for them.
   bool progress_thread = false;
-  // Rank 0's, so that all ranks choose algorithms alike.
+  // Rank 0's cost model, so that all ranks choose the same algorithms.
   CostModel cost_model;
   // Additional algorithms to choose from, equal on all ranks.
   std::vector<const Algorithm*> algorithms;
@@ -67,8 +67,8 @@ class Engine {
   Callbacks& callbacks() { return callbacks_; }
   Spares& spares() { return spares_; }
 
-  // The last error of a call on an aborted communicator. If this rank exits next, the other ranks
-  // report it as the reason. Empty: none.
+  // Records the last error of a call on an aborted communicator. If this rank exits next, the other
+  // ranks report it as the reason. Empty: none.
   void note_failure(const Error& error);
   std::string last_failure() const;
 
@@ -77,10 +77,11 @@ class Engine {
 
   ActiveCalls& active() { return active_; }
 
-  // Progresses every communicator except `self`. Returns true if anything progressed.
+  // Makes progress on every communicator except `self`. Returns true if anything progressed.
   bool progress_others(const EngineClient* self);
   // Sleeps until something may progress on any communicator with calls in flight, including `self`
-  // unless null. May return early. One thread sleeps on behalf of all; the others wait for it.
+  // unless that is null. May return early. One thread sleeps on behalf of all; the others wait for
+  // it.
   void sleep(EngineClient* self, const Deadline& deadline);
   // Wakes the sleeping thread. Thread-safe.
   void wake() { endpoint_->wait_set().wake(); }
@@ -109,9 +110,9 @@ class Engine {
   std::vector<Held> held_;
   std::mutex turns_mutex_;
   std::condition_variable turned_;
-  std::atomic<uint64_t> turns_{0};  // completed sleeps
+  std::atomic<uint64_t> turns_{0};  // number of completed sleeps
 
-  std::jthread thread_;  // last: it uses the other members
+  std::jthread thread_;  // last member, because it uses the others
 };
 
 }  // namespace tutti::internal

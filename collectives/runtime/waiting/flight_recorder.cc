@@ -8,7 +8,7 @@ namespace tutti {
 
 namespace {
 
-// Numbers wrap from 2^32 - 1 to 1; 0 means no call.
+// Returns the number before `call`. Numbers wrap from 2^32 - 1 to 1; 0 means no call.
 uint32_t before(uint32_t call) { return call == 1 ? UINT32_MAX : call - 1; }
 
 }  // namespace
@@ -61,7 +61,7 @@ std::vector<CallRecord> FlightRecorder::records() const {
   return records;
 }
 
-// Calls complete in the order in which they were made.
+// Returns the oldest unfinished call. Calls complete in the order in which they were made.
 std::optional<CallRecord> FlightRecorder::current() const {
   std::optional<CallRecord> oldest;
   uint32_t call = last_started();

@@ -1,6 +1,6 @@
-// The last calls of this rank on one communicator, by number: 1 to 2^32 - 1, then again from 1.
-// Written by the thread that makes progress; read at any time by the control thread (to answer
-// stalled peers) and when a communicator is aborted.
+// The last calls of this rank on one communicator, by number: 1 to 2^32 - 1, then again from 1. The
+// thread that makes progress writes it. Others read it at any time: the control thread, to answer
+// stalled peers, and any thread when a communicator is aborted.
 #pragma once
 
 #include <array>
@@ -27,11 +27,12 @@ class FlightRecorder {
  public:
   static constexpr size_t kCalls = 64;
 
-  // Single writer at a time.
+  // Records the start or the end of a call. Single writer at a time.
   void started(uint32_t call, const std::array<uint64_t, 2>& signature_words, Ticks now);
   void finished(uint32_t call, Ticks now);
 
-  // Thread-safe. Returns nullopt for a call that was not made yet or has been overwritten.
+  // Returns the record of a call; nullopt for a call that was not made yet or has been overwritten.
+  // Thread-safe.
   std::optional<CallRecord> find(uint32_t call) const;
   uint32_t last_started() const { return last_started_.load(std::memory_order_acquire); }
   // Returns the recorded calls, oldest first.
@@ -42,13 +43,13 @@ class FlightRecorder {
   std::string history(size_t count) const;
 
  private:
-  // A sequence lock made of atomics: readers never delay the writer.
+  // A record under a sequence lock made of atomics: readers never delay the writer.
   struct Entry {
-    std::atomic<uint32_t> version{0};  // odd while being written
+    std::atomic<uint32_t> version{0};  // odd while the entry is being written
     std::atomic<uint32_t> call{0};
     std::array<std::atomic<uint64_t>, 2> signature{};
     std::atomic<Ticks> started{0};
-    std::atomic<Ticks> finished{0};  // 0: unfinished
+    std::atomic<Ticks> finished{0};  // time of completion; 0: unfinished
   };
   std::array<Entry, kCalls> entries_;
   std::atomic<uint32_t> last_started_{0};

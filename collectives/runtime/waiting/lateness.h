@@ -5,7 +5,7 @@
 
 namespace tutti::internal {
 
-// Counts the calls in which this rank waited long.
+// Counts successive calls in which this rank waited long for the same other rank.
 class Lateness {
  public:
   static constexpr uint32_t kCalls = 3;
@@ -20,7 +20,8 @@ class Lateness {
     last_ = call;
     return in_a_row_;
   }
-  // Returns true when a report is due: after kCalls calls and then at ten times the interval.
+  // Returns true if a report is due: after kCalls calls in a row, then after ten times as many, and
+  // so on.
   bool is_news() {
     if (in_a_row_ < say_at_) return false;
     say_at_ *= 10;
@@ -29,7 +30,7 @@ class Lateness {
 
  private:
   int rank_ = -1;
-  uint32_t last_ = 0;  // call
+  uint32_t last_ = 0;  // number of the last such call
   uint32_t in_a_row_ = 0;
   uint32_t say_at_ = kCalls;
 };

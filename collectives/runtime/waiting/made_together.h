@@ -22,7 +22,8 @@ class MadeTogether {
       : communicator_(std::move(communicator)), problem_(std::move(problem)) {}
 
   bool made() const { return !problem_; }
-  // Call it after the agreement. Throws this rank's failure, or that another rank failed.
+  // Returns the communicator; call it after the agreement. Throws this rank's failure, or an error
+  // that says that another rank failed.
   std::shared_ptr<CommunicatorImpl> take(bool all_have_made_it);
 
  private:
@@ -30,8 +31,8 @@ class MadeTogether {
   std::optional<Error> problem_;
 };
 
-// Tries to make a communicator with this id and epoch from these ranks of the job, this rank
-// included.
+// Function that tries to make a communicator with this id and epoch from these ranks of the job,
+// this rank included.
 using MakeTogether =
     std::function<MadeTogether(uint64_t id, const std::vector<int>& members, uint64_t epoch)>;
 

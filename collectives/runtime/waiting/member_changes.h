@@ -6,9 +6,10 @@
 //                     the set shrank since agreement n: repeat with agreement n + 2
 //
 // Each agreement is among the members named by the one before. An agreement can fail on one rank
-// (timeout) and succeed on others. Its number is used up only by success: a rank that calls again
-// takes part in the same agreement with the part that it already made. If it restarted at agreement
-// n instead, the others would take its answer to the first question for one to the second.
+// (timeout) and succeed on others. Only success uses up its number: a rank that calls again takes
+// part in the same agreement, with the part that it already made. If that rank restarted at
+// agreement n instead, the others would take its answer to the first question for an answer to the
+// second.
 #pragma once
 
 #include <cstdint>
@@ -22,33 +23,35 @@
 
 namespace tutti::internal {
 
-// `Made` is a rank's part; made() is false if the rank failed to make it.
+// Changes of one communicator. `Made` is a rank's part; made() is false if the rank failed to make
+// it.
 template <typename Made>
 class MemberChanges {
  public:
-  // Runs the agreement with this number. Returns its decision or throws.
+  // Function that runs the agreement with this number. Returns its decision or throws.
   using Agree = std::function<Agreed(uint32_t number, const Contribution& contribution)>;
-  // Returns this rank's flags for the first question.
+  // Function that returns this rank's flags for the first question.
   using Flags = std::function<uint64_t()>;
-  // Makes this rank's part for the surviving members; nullopt if they do not continue.
+  // Function that makes this rank's part for the surviving members; returns nullopt if they do not
+  // continue.
   using Make = std::function<std::optional<Made>(const Agreed& left)>;
   struct Changed {
     Made made;
-    bool by_all = false;  // every member has made its part
+    bool by_all = false;  // true: every member has made its part
   };
 
-  // `members`: ranks of the job.
+  // Starts with agreement 0 among `members`, which are ranks of the job.
   explicit MemberChanges(std::vector<int> members) : members_(std::move(members)) {}
 
-  // The members named by the last agreement.
+  // Returns the members named by the last agreement.
   const std::vector<int>& members() const { return members_; }
   uint32_t agreements() const { return agreements_; }
-  // True if a change failed between its two questions and may be called again.
+  // Returns true if a change failed between its two questions and may be called again.
   bool unfinished() const { return part_.has_value(); }
-  // Drops this rank's part, when the change will not be called again.
+  // Drops this rank's part, because the change will not be called again.
   void abandon() { part_.reset(); }
 
-  // Runs an agreement without a change. Throws Error(invalid_argument) between the two questions.
+  // Runs an agreement without a change. Throws Error(invalid_argument) if unfinished().
   Agreed agree(uint64_t flags, const Agree& agree) {
     if (part_) {
       throw Error(ErrorCode::invalid_argument, "a membership change failed before it completed",
@@ -57,7 +60,7 @@ class MemberChanges {
     return next({.members = members_, .flags = flags}, agree);
   }
 
-  // Returns nullopt if `make` did.
+  // Runs a change. Returns nullopt if `make` returned nullopt.
   std::optional<Changed> change(const Flags& flags, const Agree& agree, const Make& make) {
     for (;;) {
       if (!part_) {

@@ -27,7 +27,8 @@ void write_file(const std::string& path, const std::string& text) {
   log(LogLevel::warning, cat("cannot write ", path, " (TUTTI_REPORT)"));
 }
 
-// Belongs to the process that created it: a forked child has none of its threads.
+// Files being written. The object belongs to the process that created it: a forked child has none
+// of its threads.
 struct Awaited {
   const pid_t pid = bootstrap::current_process();
   std::mutex mutex;
@@ -39,7 +40,7 @@ struct Awaited {
 
 void wait_for_all();
 
-// Never destroyed, because writing may take longer than exit() waits.
+// Returns the object, which is never destroyed, because writing may take longer than exit() waits.
 Awaited& awaited() {
   static Awaited& all = []() -> Awaited& {
     std::atexit(wait_for_all);

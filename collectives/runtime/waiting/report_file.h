@@ -12,8 +12,8 @@
 
 namespace tutti::internal {
 
-// While an object lives, exit() waits for it for at most two seconds, because programs that end on
-// an error seldom destroy their objects first.
+// Makes exit() wait for at most two seconds while an object of this class lives, because programs
+// that end on an error seldom destroy their objects first.
 class ExitWaits {
  public:
   ExitWaits();
@@ -29,8 +29,8 @@ class ReportFile {
   ReportFile(const ReportFile&) = delete;
   ReportFile& operator=(const ReportFile&) = delete;
 
-  // Call it at most once. Writes under a temporary name first, so that readers never see a partial
-  // file. Failures are logged.
+  // Writes the file; call it at most once. It is written under a temporary name first, so that
+  // readers never see a partial file. Failures are logged.
   void write(const std::string& path, const std::string& text);
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 // Id of the agreements among all ranks, which belong to no communicator.
 constexpr uint64_t kEverybody = 0x6576'6572'7962'6f64;
-// A spare's vote, which leaves the number of ranks to the others.
+// Vote of a spare, which leaves the number of ranks to the others.
 constexpr uint64_t kAsOthersSay = ~uint64_t{0};
 
 uint64_t to_flags(const Spares::Target& target) {

@@ -9,11 +9,11 @@
 namespace tutti::internal {
 namespace {
 
-struct Answer {  // wire format on the control channel
+struct Answer {  // An answer in the format that the control channel carries
   uint32_t last_call = 0;
   uint32_t made_call = 0;
   std::array<uint64_t, 2> signature = {};
-  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few
+  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few ranks
   uint32_t current_call = 0;
   uint32_t waits_in = 0;
   uint32_t listed = 0;  // of the exchanges; more than fit if the list is incomplete
@@ -182,7 +182,8 @@ std::string StallWatch::why_stuck(int rank) const {
   return may_not_send ? std::string() : sends;
 }
 
-// The culprit is the end of the chain, or a rank on the way to it, or one that could go on.
+// Explains the stall. The culprit is the end of the chain, or a rank on the way to it, or one that
+// could go on.
 StallWatch::Explanation StallWatch::explain(std::vector<int> missing, bool point_to_point) const {
   Explanation found;
   std::vector<int>& chain = missing;
@@ -247,7 +248,7 @@ std::string StallWatch::answer(uint32_t call) const {
     answer.signature = encode(record->signature);
   }
   const std::optional<CallRecord> last = recorder_.find(answer.last_call);
-  if (call == 0 || (last && !last->finished)) {  // 0: question from a point-to-point call
+  if (call == 0 || (last && !last->finished)) {  // 0: the question is from a point-to-point call
     const std::vector<int> waits_for = this->waits_for();
     std::copy_n(waits_for.begin(), std::min(waits_for.size(), answer.waits_for.size()),
                 answer.waits_for.begin());

@@ -1,5 +1,5 @@
-// Questions and answers among ranks whose calls have stalled: the ranks that each one waits for,
-// and its current call.
+// Questions and answers among ranks whose calls have stalled. Each rank answers with its current
+// call and the ranks that it waits for.
 //
 //     rank 0 waits for 1:   ask(1) ------>  answer(): "at call 7, waiting for 3"
 //            then asks 3:   ask(3) ------>  answer(): "has made no call yet"
@@ -32,34 +32,36 @@ namespace tutti::internal {
 
 class StallWatch {
  public:
-  // The part of the control channel used here. The functions must not block.
+  // The functions of the control channel that are used here. They must not block.
   struct Channel {
     std::function<void(int peer, uint32_t call)> ask;
     std::function<int(int peer)> way_to;                // rank of the job: Control::way_to()
-    std::function<std::string(int job_rank)> describe;  // Control::describe()
+    std::function<std::string(int job_rank)> describe;  // result of Control::describe()
   };
 
-  // `members`: rank of the job, by rank. Both references outlive this object.
+  // Watches the calls of `rank`. `members[r]`: world rank of rank r. Both references must outlive
+  // this object.
   StallWatch(int rank, const std::vector<int>& members, const FlightRecorder& recorder,
              Channel channel)
       : rank_(rank), members_(members), recorder_(recorder), channel_(std::move(channel)) {}
 
   // --- asking: calls are identified by their numbers, 0 for messages
 
-  // Asks the missing ranks, the ranks that these reported waiting for, and the ranks on the way
-  // there, once each; with `again`, all of them once more.
+  // Asks the missing ranks, the ranks that these reported waiting for, and the rank that forwards
+  // the question to each of them (Channel::way_to). Each is asked once per call, and once more if
+  // `again`.
   void ask(std::vector<int> missing, uint32_t call, bool again);
   // Records the answer of `peer`; an empty one means that it has destroyed its communicator.
   void hear(int peer, uint32_t call, std::string_view answer);
   // Publishes what this rank has exchanged in `call`, which it waits in; 0: unknown.
   void note_exchanges(uint32_t call, std::vector<Exchange> exchanges);
-  // This rank no longer waits. Recorded answers are kept.
+  // Records that this rank no longer waits. Recorded answers are kept.
   void stop_waiting();
   void forget_answers();
 
   // --- results
 
-  // A peer that made this call with other arguments, and its signature.
+  // A peer that made this call with other arguments, and the signature of its call.
   struct Misfit {
     int peer = 0;
     Signature signature;
@@ -71,7 +73,8 @@ class StallWatch {
     std::string text;
     int culprit = -1;  // rank of the job at the end of the chain of waiting ranks; -1: none
   };
-  // Follows the chain of waiting ranks, starting from the missing ones.
+  // Returns an explanation of the stall. It follows the chain of waiting ranks, starting from the
+  // missing ones.
   Explanation explain(std::vector<int> missing, bool point_to_point) const;
 
   // --- answering
@@ -83,8 +86,8 @@ class StallWatch {
   // --- stragglers
 
   bool knows_late(uint32_t call) const;
-  // Records that `job_rank` was late. Returns the number of such calls in a row when a warning is
-  // due.
+  // Records that `job_rank` was late in `call`. Returns the number of such calls in a row if a
+  // warning is due; otherwise nullopt.
   std::optional<uint32_t> note_late(uint32_t call, int job_rank);
 
  private:
@@ -125,8 +128,8 @@ class StallWatch {
   const FlightRecorder& recorder_;
   const Channel channel_;
   mutable std::mutex mutex_;    // guards everything below
-  std::vector<int> waits_for_;  // this rank's, as the next two
-  uint32_t waits_in_ = 0;
+  std::vector<int> waits_for_;  // ranks that this rank waits for
+  uint32_t waits_in_ = 0;       // the call of the exchanges; 0: unknown
   std::vector<Exchange> exchanges_;
   std::set<int> asked_;
   uint32_t asked_call_ = 0;

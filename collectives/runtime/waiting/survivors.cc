@@ -93,7 +93,8 @@ MadeTogether Survivors::make_of(const Agreed& left) const {
   return make_(id, left.living, epoch_ + changes_.agreements());
 }
 
-// An active rank that is not a member would not call grow().
+// Adds spares. All active ranks must be members, because an active rank that is not a member would
+// not call grow().
 std::shared_ptr<CommunicatorImpl> Survivors::grow(int count) {
   Control& control = engine_->control();
   for (const int rank : engine_->spares().active()) {

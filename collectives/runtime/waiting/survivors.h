@@ -1,8 +1,8 @@
-// The surviving members of a communicator agree on the live set and continue in a new communicator.
-// All of this uses the control channel, because the data paths of a communicator that lost a member
-// are aborted.
+// The surviving members of a communicator agree on the set of survivors and continue in a new
+// communicator. All of this uses the control channel, because the data paths of a communicator that
+// lost a member are aborted.
 //
-// Thread-safe; calls are serialized.
+// Thread-safe; calls are serialised.
 #pragma once
 
 #include <chrono>
@@ -22,9 +22,9 @@
 
 namespace tutti::internal {
 
-// Returns the result of Control::agree(). Meanwhile this rank's calls on all communicators make
-// progress, since peers may wait for them. Throws Error(connection_lost) if the decision excludes
-// this rank.
+// Runs Control::agree() and returns its result. Meanwhile this rank's calls on all communicators
+// make progress, because peers may wait for them. Throws Error(connection_lost) if the decision
+// excludes this rank.
 Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number,
                           const Contribution& contribution, std::chrono::nanoseconds timeout);
 // Throws Error(connection_lost) if `living` does not contain this rank.
@@ -32,8 +32,9 @@ void require_in(const std::vector<int>& living, const Control& control);
 
 class Survivors {
  public:
-  // `members`: rank of the job, by rank of communicator `id`; `members` and the engine outlive this
-  // object. `timeout`: of an agreement; 0: none.
+  // Prepares the survivors' calls. `members`: rank of the job, by rank of communicator `id`;
+  // `members` and the engine must outlive this object. `timeout`: time for an agreement; 0: no
+  // limit.
   Survivors(const std::shared_ptr<Engine>& engine, MakeTogether make, uint64_t id,
             const std::vector<int>& members, uint64_t epoch, std::chrono::nanoseconds timeout)
       : engine_(engine),
@@ -44,8 +45,8 @@ class Survivors {
         timeout_(timeout),
         changes_(members) {}
 
-  // Collective among the surviving members; blocking. Throw Error(timeout), or
-  // Error(connection_lost) if the others continue without this rank.
+  // The following calls are collective among the surviving members and block. They throw
+  // Error(timeout), or Error(connection_lost) if the others continue without this rank.
 
   // Returns the surviving members and the bitwise AND of their flags.
   Agreed agree(uint64_t flags);
@@ -54,7 +55,7 @@ class Survivors {
   // Returns the communicator of the surviving members and `count` spares.
   std::shared_ptr<CommunicatorImpl> grow(int count);
 
-  // The last grow() failed with the engine's part unfinished.
+  // Returns true if the last grow() failed and the engine's part of it is unfinished.
   bool grow_failed() const { return grow_failed_; }
 
  private:

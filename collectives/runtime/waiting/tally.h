@@ -1,4 +1,4 @@
-// Counters of a communicator's work. Written by the holder of its mutex, readable by any thread.
+// Counters of a communicator's work. The holder of its mutex writes them; any thread may read them.
 #pragma once
 
 #include <atomic>
@@ -17,14 +17,14 @@ class Tally {
   }
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  // Bytes received, by sender.
+  // Returns the bytes received, by sender.
   std::atomic<uint64_t>* received() { return received_.data(); }
   uint64_t received(int rank) const {
     return received_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);
   }
 
  private:
-  // There is one writer at a time, so no locked read-modify-write is needed.
+  // Adds to a counter. There is one writer at a time, so no locked read-modify-write is needed.
   static void add(std::atomic<uint64_t>& counter, uint64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   }

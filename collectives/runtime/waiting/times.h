@@ -9,10 +9,11 @@ namespace tutti::internal {
 
 // Time that a wait spins or yields before it sleeps, from its last progress (backoff.h).
 inline constexpr int64_t kSpinNs = 200'000;
-inline constexpr int64_t kMostSpinNs = 3'000'000;  // limit on transports that wake slowly
+// Limit of the adaptive time, on transports that wake slowly.
+inline constexpr int64_t kMostSpinNs = 3'000'000;
 inline constexpr int64_t kYieldNs = 2'000'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);
-// While another thread works on what this one would sleep for.
+// Sleep of a thread while another thread works on what this one waits for.
 inline constexpr std::chrono::microseconds kNap(50);
 // Minimum interval between calls of the user's waiting hook (callbacks.h).
 inline constexpr std::chrono::milliseconds kBetweenHooks(1);
@@ -20,11 +21,11 @@ inline constexpr std::chrono::milliseconds kBetweenHooks(1);
 // Times after which a stalled call checks its peers, asks them and warns (stall_watch.h).
 inline constexpr int64_t kLookAgainNs = 5'000'000;
 inline constexpr int64_t kAskAfterNs = 200'000'000;
-inline constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early on
+inline constexpr int64_t kAskAgainNs = 1'000'000'000;  // longest interval; shorter at first
 inline constexpr int64_t kSayAfterNs = 10'000'000'000;
 
 // Polling intervals of a rank that waits for an agreement.
-inline constexpr std::chrono::microseconds kLook(200);          // while other calls progress
-inline constexpr std::chrono::milliseconds kLookAtNothing(10);  // without other calls
+inline constexpr std::chrono::microseconds kLook(200);  // interval while other calls progress
+inline constexpr std::chrono::milliseconds kLookAtNothing(10);  // interval without other calls
 
 }  // namespace tutti::internal

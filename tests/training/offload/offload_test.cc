@@ -220,7 +220,7 @@ TEST_F(OffloadedRun, IsRefusedWhereItCannotBe) {
   offload.directory = "";
   EXPECT_THAT(error_of(), HasSubstr("no directory"));
   offload = files_of({"weights"});
-  EXPECT_THAT(error_of(), HasSubstr("no such kind"));
+  EXPECT_THAT(error_of(), HasSubstr("unknown kind of state"));
   offload = files_of({"parameters"});
   options_.replica.storage.stage = 2;
   EXPECT_THAT(error_of(), HasSubstr("cannot be offloaded in ZeRO stage 2"));

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "tests/training/data/folder.h"
 #include "tests/training/support/tiny_run.h"
+#include "training/checkpoint/checkpoint.h"
 #include "training/parallel/averaging/local_sgd.h"
 #include "training/run/snapshot.h"
 
@@ -162,7 +163,7 @@ TEST_F(LocalSgdState, GoesOnBetweenTwoAverages) {
   });
   run_ranks(kRanks, [&](const Job& job) {
     TinyRank rank(job, run);
-    load_snapshot(rank.replica, *rank.model, path("run"));
+    load_snapshot(rank.replica, *rank.model, Checkpoint::open(path("run")));
     rank.skip(kSavedAt);
     const auto& after = expected[static_cast<size_t>(job.rank)];
     EXPECT_EQ(values_of(rank.replica), after[kSavedAt - 1]);
@@ -200,7 +201,7 @@ TEST_F(LocalSgdState, TheMeanIsValidatedAndSaved) {
       TinyRun summed = run;
       summed.replica.sync = {};
       TinyRank rank(job, summed);
-      load_snapshot(rank.replica, *rank.model, directory);
+      load_snapshot(rank.replica, *rank.model, Checkpoint::open(directory));
       const std::vector<float> saved = values_of(rank.replica);
       for (size_t i = 0; i < saved.size(); ++i) {
         ASSERT_NEAR(saved[i], (values[0][0][i] + values[1][0][i]) / 2, 1e-6);
@@ -221,7 +222,7 @@ TEST_F(LocalSgdState, OtherRanksBeginWithTheMean) {
   });
   run_ranks(3, [&](const Job& job) {
     TinyRank rank(job, run);
-    load_snapshot(rank.replica, *rank.model, path("run"));
+    load_snapshot(rank.replica, *rank.model, Checkpoint::open(path("run")));
     const std::vector<float> values = values_of(rank.replica);
     for (size_t i = 0; i < values.size(); ++i) {
       ASSERT_NEAR(values[i], (saved[0][0][i] + saved[1][0][i]) / 2, 1e-6);
@@ -240,7 +241,7 @@ TEST_F(LocalSgdState, MayBeginWithARunOfSums) {
   });
   run_ranks(kRanks, [&](const Job& job) {
     TinyRank rank(job, run_of(4));
-    load_snapshot(rank.replica, *rank.model, path("run"));
+    load_snapshot(rank.replica, *rank.model, Checkpoint::open(path("run")));
     EXPECT_EQ(values_of(rank.replica), saved[static_cast<size_t>(job.rank)]);
   });
 }

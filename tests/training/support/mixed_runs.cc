@@ -79,7 +79,7 @@ void expect_goes_on(const TinyRun& run, int ranks, const std::string& directory,
                     const std::vector<double>& losses) {
   run_ranks(ranks, [&](const Job& job) {
     TinyRank rank(job, run);
-    load_snapshot(rank.replica, *rank.model, directory);
+    load_snapshot(rank.replica, *rank.model, Checkpoint::open(directory));
     rank.skip(kSavedAt);
     EXPECT_LT(relative_difference(next_losses(rank), losses), 1e-5);
   });

@@ -36,7 +36,7 @@ struct Series {
   std::vector<double> times_us;
   uint64_t wrong = 0;
   std::string digest;
-  std::string problem;  // of the digest
+  std::string problem;  // problem of the digest
 
   void add(const std::vector<double>& more) {
     times_us.insert(times_us.end(), more.begin(), more.end());
@@ -84,7 +84,8 @@ void check_digest(const bench::Digest& digest, Series& series) {
   for (const int rank : digest.other_ranks) series.problem += cat(' ', rank);
 }
 
-// Times one round of each in alternation, so that other load on the machine affects all alike.
+// Times one round of each algorithm and peer in alternation, so that other load on the machine
+// affects all of them equally.
 std::vector<Series> time_in_turns(Communicator& comm, bench::Measurement& measurement,
                                   const BenchOptions& options, const bench::Case& c,
                                   const std::vector<std::string>& algorithms, const Peers& peers) {
@@ -103,7 +104,7 @@ std::vector<Series> time_in_turns(Communicator& comm, bench::Measurement& measur
       series[algorithms.size() + i].add(
           peers[i]->run(c.collective, bench::element_count(c, comm.size()), warm_up, timed));
     }
-    // Ranks that wait here sleep during the peers' turn.
+    // The peers' turn: ranks that wait here sleep.
     comm.barrier();
   }
   return series;
@@ -124,12 +125,12 @@ std::vector<Series> time_in_place(Communicator& comm, const BenchOptions& option
   return time_in_turns(comm, measurement, options, c, algorithms, {});
 }
 
-// GB/s
+// Returns the algorithm bandwidth in GB/s.
 double algbw(uint64_t bytes, double time_us) {
   return time_us > 0 ? static_cast<double>(bytes) / time_us / 1000 : 0;
 }
 
-// Returns the rows of one size, the fastest first if all algorithms are timed.
+// Returns the rows of one size; if all algorithms are timed, the fastest first.
 std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const BenchOptions& options,
                               const Peers& peers) {
   bench::Measurement measurement(comm, c);
@@ -188,7 +189,7 @@ int run_rank(BenchOptions options, const bench::Case& c) {
   }
   check_root(c, comm.size());
   if (comm.rank() == 0) options.peers = bench::choose_peers(options.peers, c.on_device);
-  std::unique_ptr<BenchReport> report;  // rank 0's
+  std::unique_ptr<BenchReport> report;  // set on rank 0
   if (comm.rank() == 0) report = std::make_unique<BenchReport>(options, c, &comm);
   Peers peers;
   for (const std::string& peer : report ? options.peers : std::vector<std::string>{}) {
@@ -260,10 +261,10 @@ void check_algorithm(const bench::Case& c, int ranks) {
 void check_shared(const BenchOptions& options) {
   if (!options.is_shared() || options.is_beside) return;
   if (!is_launched() && options.ranks > 1) return;
-  throw UsageError("--load and --quota: only with -n of 2 or more, and without a launcher");
+  throw UsageError("--load and --quota require -n of at least 2, and no launcher");
 }
 
-// Starts the ranks, and what they share this host with.
+// Starts the ranks, and the load and the limit under which they run.
 int launch_beside(const BenchOptions& options) {
   if (!options.is_shared()) return launch_self({.ranks = options.ranks});
   const bench::BusyProcesses neighbours(options.load);
@@ -283,7 +284,7 @@ int run(const BenchOptions& options) {
     list_algorithms(options);
     return 0;
   }
-  // Errors that concern every rank are reported once, before ranks are started.
+  // Reports errors that concern every rank once, before ranks are started.
   const bench::Case c = parse_case(options);
   if (!is_launched()) check_root(c, std::max(1, options.ranks));
   parse_sizes(options, c);

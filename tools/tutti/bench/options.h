@@ -1,4 +1,4 @@
-// The command line of `tutti bench`.
+// Options of the command line of `tutti bench`.
 #pragma once
 
 #include <cstdint>
@@ -23,26 +23,28 @@ struct BenchOptions {
   std::string buffers = "user";  // or "library", "registered"
   std::string device = "host";   // or "cuda"
   bool graph = false;
-  bool in_place = false;  // also time in place
+  bool in_place = false;  // true: also time calls in place
   bool digest = false;
   bool deterministic = false;
   std::string wire = "plain";
   std::vector<std::string> peers;
-  int rounds = 0;          // 0: default
-  int iterations = 0;      // 0: depends on the size
-  int load = 0;            // busy processes beside the ranks
-  double quota = 0;        // processors; 0: no limit
-  bool is_beside = false;  // a rank; its launcher applies both
+  int rounds = 0;          // number of rounds; 0: the default
+  int iterations = 0;      // number of calls; 0: depends on the size
+  int load = 0;            // number of busy processes in addition to the ranks
+  double quota = 0;        // limit of processor time, in processors; 0: no limit
+  bool is_beside = false;  // true for a rank, whose launcher applies load and quota
   std::string json;
   std::string csv;
   std::string plot;
 
-  // Calls are delayed by what else runs: their 90th percentile is shown.
+  // Returns true if other processes or a limit delay the calls. Their 90th percentile is then
+  // shown.
   bool is_shared() const { return load > 0 || quota > 0; }
   bool all() const { return algorithm == "all"; }
 };
 
-// Throws Error(invalid_argument) that lists the valid choices.
+// Returns the case that the options describe. Throws Error(invalid_argument) that lists the valid
+// choices.
 bench::Case parse_case(const BenchOptions& options);
 void check_root(const bench::Case& c, int ranks);
 std::vector<uint64_t> parse_sizes(const BenchOptions& options, const bench::Case& c);

@@ -24,7 +24,7 @@ struct Range {
   std::string text(double room) const { return cat('[', low / room, ':', high * room, ']'); }
 };
 
-// "'8 B' 8, '64 B' 64, ..."
+// Returns tics for gnuplot: "'8 B' 8, '64 B' 64, ...".
 std::string tics(const Range& bytes) {
   std::string text;
   for (double at = bytes.low; at <= bytes.high; at *= 8) {

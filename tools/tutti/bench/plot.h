@@ -1,4 +1,4 @@
-// `tutti bench --plot`: time against bytes, one line per library, drawn by gnuplot.
+// Draws the plot of `tutti bench --plot` with gnuplot: time against bytes, one line per library.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace tutti::tool {
 
 struct PlotLine {
   std::string title;
-  bool is_reference = false;                        // dashed, because it is no library
-  std::vector<std::pair<uint64_t, double>> points;  // bytes, microseconds
+  bool is_reference = false;  // true: drawn dashed, because it is not a library
+  std::vector<std::pair<uint64_t, double>> points;  // pairs of bytes and microseconds
 };
 
 class BenchPlot {
  public:
-  // An empty path: no plot. Throws as Picture does.
+  // Creates the plot; with an empty path there is none. Throws as Picture does.
   explicit BenchPlot(std::string path) : picture_(std::move(path), "--plot") {}
 
   bool wanted() const { return picture_.wanted(); }

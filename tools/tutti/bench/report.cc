@@ -25,7 +25,7 @@ void finish_file(std::ofstream& file, const std::string& path) {
   if (!file.flush()) throw system_error(cat("cannot write ", path), errno);
 }
 
-// Returns the transport in use; a lone rank uses none, so the requested one is shown.
+// Returns the transport in use. A single rank uses none, so the requested one is shown.
 std::string shown_transport(const Communicator& comm, const BenchOptions& options) {
   return comm.size() == 1 && !options.transport.empty() ? options.transport : comm.transport();
 }
@@ -42,7 +42,7 @@ std::string fixed(std::optional<double> number, int digits) {
   return text.str();
 }
 
-// Quotes a cell that contains commas, as names of compositions do.
+// Quotes a cell if it contains commas, as names of compositions do.
 std::string csv_cell(const std::string& text) {
   return text.find(',') == std::string::npos ? text : cat('"', text, '"');
 }
@@ -51,7 +51,7 @@ std::string csv_cell(std::optional<double> number) { return number ? cat(*number
 
 Json or_null(std::optional<double> number) { return number ? Json(*number) : nullptr; }
 
-// Geometric mean and maximum of factors.
+// Accumulates the geometric mean and the maximum of factors.
 struct Factors {
   double log_sum = 0;
   double worst = 0;
@@ -94,7 +94,8 @@ bool BenchReport::stands_for_tutti(const BenchRow& row) const {
 // Warns that ranks share cores, which makes calls far slower.
 void BenchReport::print_sharing() const {
   const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-  const bool all_here = options_.ranks == comm_->size();  // the ranks that `-n` starts
+  // true if `-n` has started all ranks, on this host
+  const bool all_here = options_.ranks == comm_->size();
   if (!all_here || comm_->size() <= cores) return;
   std::printf("# %d ranks share %ld cores: the times include waiting for a core\n", comm_->size(),
               cores);
@@ -200,7 +201,7 @@ void BenchReport::print_ratios_to_best_mpi() const {
   factors.print("the best of " + names);
 }
 
-// Prints how close the choices of auto are to the best algorithm.
+// Prints how close the choices of `auto` are to the best algorithm.
 void BenchReport::print_choices() const {
   if (!options_.all()) return;
   Factors factors;

@@ -1,4 +1,4 @@
-// The output of `tutti bench`: table, JSON, CSV and plot.
+// Writes the output of `tutti bench`: table, JSON, CSV and plot.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +18,33 @@ namespace tutti::tool {
 struct BenchRow {
   uint64_t bytes = 0;
   uint64_t count = 0;
-  uint64_t wire_bytes = 0;  // bytes in the wire format
+  uint64_t wire_bytes = 0;  // size in the wire format, in bytes
   std::string algorithm;
-  double time_us = 0;  // the median
+  double time_us = 0;  // median time
   double min_us = 0;
-  double p90_us = 0;  // the 90th percentile
-  double algbw = 0;   // GB/s
+  double p90_us = 0;  // 90th percentile of the time
+  double algbw = 0;   // algorithm and bus bandwidth in GB/s
   double busbw = 0;
   uint64_t wrong = 0;
-  double in_place_us = 0;  // --in-place: the median
+  double in_place_us = 0;  // with --in-place: the median time in place
   double in_place_busbw = 0;
-  std::string digest;  // --digest
-  // Medians, in the order of the peers; nothing if a peer lacks the collective.
+  std::string digest;  // with --digest: the hash of the result
+  // Median times in the order of the peers; nothing if a peer lacks the collective.
   std::vector<std::optional<double>> peer_us;
   std::vector<std::optional<double>> peer_p90_us;
-  // --algorithm all:
+  // Members for --algorithm all:
   bool is_best = false;
   bool is_auto = false;
 
-  // Ratio of this row's time to the peer's.
+  // Returns the ratio of this row's time to the peer's.
   std::optional<double> ratio(size_t peer) const;
 };
 
-// The constructor opens the files, so that a wrong path is reported before anything is timed. All
-// methods throw Error(system) if a file cannot be written.
+// The output. The constructor opens the files, so that a wrong path is reported before anything is
+// timed. All methods throw Error(system) if a file cannot be written.
 class BenchReport {
  public:
-  // Without `comm` the report only checks whether the files can be written.
+  // Opens the files. With a null `comm` the report only checks that the files can be written.
   BenchReport(const BenchOptions& options, const bench::Case& c, const Communicator* comm);
 
   void print_header() const;
@@ -58,8 +58,8 @@ class BenchReport {
   void print_average() const;
   void print_ratios() const;
   void print_ratios_to_best_mpi() const;
-  // Returns true for rows that represent Tutti in comparisons: those of the requested algorithm
-  // that move data.
+  // Returns true for rows that represent Tutti in comparisons: those of the requested algorithm,
+  // which moves data.
   bool stands_for_tutti(const BenchRow& row) const;
   void print_choices() const;
   void write_json();

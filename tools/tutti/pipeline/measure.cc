@@ -30,7 +30,7 @@ constexpr double kTolerance = 0.05;
 // Number of steps before successive steps reach a steady state.
 constexpr int kWarmUp = 2;
 
-// A stage that sleeps instead of computing; each entry sleeps its full time from its start.
+// A stage that sleeps instead of computing. Each entry sleeps its full time from its start.
 class SleepingStage : public StageWork {
  public:
   SleepingStage(const Costs& costs, double unit) : costs_(costs), unit_(unit) {}
@@ -174,7 +174,7 @@ std::string line(const char* what, const char* time, double measured, double sim
 
 MeasuredPipeline measure(Communicator& stages, const PipelineReport& report, const Costs& costs,
                          const PipelineMeasuring& measuring) {
-  ::prctl(PR_SET_TIMERSLACK, 1);  // shorter timer slack than the default 50 us
+  ::prctl(PR_SET_TIMERSLACK, 1);  // a shorter timer slack than the default of 50 us
   const double unit = measuring.sleep_ms / 1000;
   SleepingStage stage(costs, unit);
   Communicator alone = stages.split(stages.rank());

@@ -1,4 +1,5 @@
-// `tutti pipeline --measure`: runs schedules on real ranks that sleep instead of computing.
+// Implements `tutti pipeline --measure`: runs schedules on real ranks that sleep instead of
+// computing.
 #pragma once
 
 #include <vector>
@@ -9,11 +10,11 @@
 namespace tutti::tool {
 
 struct PipelineMeasuring {
-  double sleep_ms = 20;  // milliseconds per unit of the costs
+  double sleep_ms = 20;  // milliseconds of sleep per unit of the costs
   int steps = 4;         // number of steps of each kind
 };
 
-// Medians over steps in units of the costs, as in a Timeline.
+// Measured times: medians over steps in units of the costs, as in a Timeline.
 struct MeasuredPipeline {
   double makespan = 0;
   double bubble = 0;  // fraction of the ranks' time outside of entries
@@ -21,18 +22,18 @@ struct MeasuredPipeline {
   double steady_bubble = 0;
 };
 
-// Collective over the ranks of the report's plan, which must be on one host because their clocks
-// are compared. Returns the same result on all of them.
+// Runs the plan of the report. Collective over the plan's ranks, which must be on one host because
+// their clocks are compared. Returns the same result on all of them.
 MeasuredPipeline measure(Communicator& stages, const PipelineReport& report,
                          const training::pipeline::Costs& costs,
                          const PipelineMeasuring& measuring);
 
-// Compares measured and simulated values in a few lines.
+// Returns a few lines that compare measured and simulated values.
 std::string text_of(const PipelineReport& report, const MeasuredPipeline& measured);
 Json json_of(const PipelineReport& report, const MeasuredPipeline& measured);
 
-// Collective; the number of ranks must be a multiple of each plan's. Prints a line per plan;
-// returns false on rank 0 if a bubble differs by more than the tolerance.
+// Runs and prints each plan. Collective; the number of ranks must be a multiple of each plan's.
+// Returns false on rank 0 if a bubble differs from the simulated one by more than the tolerance.
 bool measure_all(Communicator& world, const std::vector<PipelineReport>& reports,
                  const training::pipeline::Costs& costs, const PipelineMeasuring& measuring);
 

@@ -1,4 +1,4 @@
-// tutti pipeline: shows, prices and proves the schedules of pipeline parallelism.
+// Implements tutti pipeline: shows, simulates and proves the schedules of pipeline parallelism.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -28,11 +28,11 @@ using training::pipeline::ScheduleKind;
 using training::pipeline::Updates;
 
 constexpr size_t kTerminalColumns = 100;
-constexpr int kMostForwards = 200'000;  // largest table; larger ones take minutes
+constexpr int kMostForwards = 200'000;  // size of the largest table; larger ones take minutes
 
 struct PipelineOptions {
   std::string schedule;
-  // 0: not given.
+  // 0 means that the option was not given.
   training::pipeline::Shape shape{
       .ranks = 0, .micro_batches = 0, .virtual_stages = 0, .accumulated = 0};
   Costs costs;
@@ -53,7 +53,8 @@ int list_schedules() {
   return 0;
 }
 
-// Returns the smallest number of micro-batches per update that has a table; 1 if none has.
+// Returns the smallest number of micro-batches per update that the schedule supports, or 1 if it
+// supports none.
 int least_accumulated(const ScheduleKind& kind, training::pipeline::Shape shape) {
   for (shape.accumulated = 1; shape.accumulated <= shape.micro_batches; ++shape.accumulated) {
     if (kind.why_not(shape).empty()) return shape.accumulated;
@@ -217,7 +218,7 @@ void refuse_what_does_not_fit(const Command& command, const PipelineOptions& opt
       throw UsageError(cat(detail, " requires --measure"));
     }
   }
-  // --measure measures the time of a message.
+  // --measure measures the time of a message, so it cannot be given.
   if (options.measure && command.count("--message") > 0) {
     throw UsageError("--measure excludes --message");
   }

@@ -1,4 +1,4 @@
-// `tutti pipeline --prove`: proves every schedule for every shape that has a table.
+// Implements `tutti pipeline --prove`: proves every schedule for every shape that it supports.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 namespace tutti::tool {
 
 struct PipelineProofs {
-  std::string schedule;  // empty: all
+  std::string schedule;  // name of the schedule; empty: all
   int max_ranks = 16;
   int max_micro_batches = 32;
   int max_virtual = 4;

@@ -22,14 +22,14 @@ std::string percent(double ratio) {
   return text;
 }
 
-// Mean computing time of a rank.
+// Returns the mean computing time of a rank.
 double work(const Timeline& timeline, int ranks) {
   double sum = 0;
   for (const Span& span : timeline.spans) sum += span.end - span.start;
   return sum / ranks;
 }
 
-// Returns nothing if there is no table for twice the micro-batches.
+// Returns nothing if the schedule does not support twice the micro-batches.
 std::optional<PipelineReport::Unflushed> without_flushes(const ScheduleKind& kind, Shape shape,
                                                          const Costs& costs, const Timeline& once) {
   shape.micro_batches *= 2;
@@ -44,7 +44,7 @@ std::string counted(int count, const std::string& what) {
   return cat(count, ' ', what, count == 1 ? "" : "s");
 }
 
-// "4 3 2 1"
+// Returns a text: "4 3 2 1".
 template <typename Values>
 std::string listed(const Values& values) {
   std::string text;

@@ -1,4 +1,4 @@
-// `tutti pipeline SCHEDULE`: the report on one schedule.
+// Implements `tutti pipeline SCHEDULE`: the report on one schedule.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct PipelineReport {
   std::optional<training::pipeline::ClosedForm> closed_form;
 
   // For schedules without flushes: the time of m more micro-batches in a continuing run, and the
-  // idle fraction. Absent if such a run needs longer updates.
+  // idle fraction. Not set if such a run needs longer updates.
   struct Unflushed {
     double period = 0;
     double bubble = 0;
@@ -35,11 +35,11 @@ PipelineReport report_on(const training::pipeline::ScheduleKind& kind,
                          const training::pipeline::Shape& shape,
                          const training::pipeline::Costs& costs);
 
-// "1f1b, 4 ranks, 8 micro-batches".
+// Returns a title: "1f1b, 4 ranks, 8 micro-batches".
 std::string title_of(const PipelineReport& report);
-// Makespan, bubble and activations, as lines below a picture's title.
+// Returns makespan, bubble and activations, as lines below a picture's title.
 std::vector<std::string> subtitle_of(const PipelineReport& report);
-// Text below the title: the proof, a line per rank, times.
+// Returns the text below the title: the proof, a line per rank, and times.
 std::string text_of(const PipelineReport& report);
 Json json_of(const PipelineReport& report);
 

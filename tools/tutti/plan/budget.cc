@@ -1,4 +1,4 @@
-// tutti plan --budget and --fit-laws: the optimal model size and number of tokens.
+// Implements tutti plan --budget and --fit-laws: finds the optimal model size and number of tokens.
 #include <cmath>
 #include <cstdio>
 #include <string>

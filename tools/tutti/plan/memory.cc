@@ -1,4 +1,5 @@
-// tutti plan --memory: what a model's parameters and its training take, without a layout.
+// Implements tutti plan --memory: shows the memory of a model's parameters and of training it,
+// without a layout.
 #include "training/planner/memory.h"
 
 #include <cstdio>
@@ -20,12 +21,12 @@ namespace {
 namespace planner = training::planner;
 
 constexpr double kGB = 1e9;
-constexpr double kBucket = 25 << 20;  // --bucket-mb of `tutti train`
-constexpr int kStages = 4;            // of ZeRO
+constexpr double kBucket = 25 << 20;  // default of --bucket-mb in `tutti train`, in bytes
+constexpr int kStages = 4;            // number of ZeRO stages
 
 struct MemoryQuestion {
   double parameters = 0;
-  std::optional<planner::ModelShape> shape;  // empty: the number of parameters is all that is known
+  std::optional<planner::ModelShape> shape;  // empty if only the number of parameters is known
 };
 
 MemoryQuestion question_of(const std::string& model) {
@@ -47,7 +48,7 @@ Json print_types(double parameters) {
   return types;
 }
 
-// Mixed precision with Adam: 2 + 2 + (4 + 4 + 4) bytes a parameter.
+// Prints mixed precision with Adam: 2 + 2 + (4 + 4 + 4) bytes per parameter.
 Json print_states(double parameters) {
   return {{"parameters", print_row("parameters, 16 bits", 2 * parameters)},
           {"gradients", print_row("gradients, 16 bits", 2 * parameters)},

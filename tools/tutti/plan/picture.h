@@ -1,4 +1,4 @@
-// tutti plan --plot: a layout's step and memory as a picture.
+// Implements tutti plan --plot: draws a layout's step and memory as a picture.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace tutti::tool {
 
-// An SVG document: the timeline of a pipeline's stages for the first micro-batches, and below it
-// the memory of a rank of each stage, by kind. `turns`: ranks for each processor of a host, on
-// which they take turns; the timeline is that of ranks with processors of their own.
+// Returns an SVG document: the timeline of a pipeline's stages for the first micro-batches and,
+// below it, the memory of a rank of each stage, by kind. `turns`: number of ranks per processor if
+// ranks take turns on a host's processors; the timeline is that of ranks with one processor each.
 std::string picture_of(const training::planner::Job& job,
                        const training::planner::PlannedLayout& planned, double turns = 1);
 

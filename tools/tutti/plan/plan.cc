@@ -99,8 +99,9 @@ void add_layouts(Command& command, PlanOptions& o) {
       .group(kQuestions);
   command
       .add_flag("--memory", o.memory,
-                "print the memory of the --model (also a number: 7.5B) by type and kind, without a "
-                "search; with -n per rank by ZeRO stage, with --global-batch and --seq activations")
+                "print the memory of the --model (which may also be a number of parameters: "
+                "7.5B) by type and kind, without a search; with -n also per rank by ZeRO stage,"
+                " with --global-batch and --seq also activations")
       .group(kQuestions);
   command.add_option("--show", o.show, "number of layouts to print").between(1, 200).show_default();
   command.add_flag(
@@ -110,7 +111,7 @@ void add_layouts(Command& command, PlanOptions& o) {
       .type_name("FILE.svg");
 }
 
-// Refuses more than one of these options; without any, --model is used.
+// Throws if more than one of these options is given. If none is, --model is used.
 void refuse_several(const Command& command) {
   int faces = 0;
   for (const char* face : {"--predict", "--fit", "--budget", "--fit-laws", "--model"}) {

@@ -23,7 +23,7 @@ std::optional<planner::PlannedLayout> best_of(const PlanOptions& o, const planne
   try {
     const planner::Plans plans = search(job, constraints_of(o), efficiencies_of(o), 1);
     if (plans.fitting > 0) return plans.layouts.front();
-  } catch (const Error& error) {  // no layout is legal
+  } catch (const Error& error) {  // thrown if no layout is legal
     if (error.code() != ErrorCode::invalid_argument) throw;
   }
   return std::nullopt;
@@ -52,8 +52,8 @@ std::optional<planner::PlannedLayout> done_in_time(const PlanOptions& o, planner
   return best && days_of(o, job, best->time.total()) <= *o.days ? best : std::nullopt;
 }
 
-// Tries host counts in steps of an eighth, then one by one between the last failure and the first
-// success.
+// Returns the smallest number of hosts that finish in time. Tries numbers in steps of an eighth,
+// then one by one between the last failure and the first success.
 int fewest_hosts(const PlanOptions& o, planner::Job job) {
   constexpr int kMostHosts = 16384;
   int too_few = 0;
@@ -64,7 +64,8 @@ int fewest_hosts(const PlanOptions& o, planner::Job job) {
   }
   if (hosts > kMostHosts) {
     throw Error(ErrorCode::unsupported,
-                cat("no number of hosts can train on ", o.tokens, " tokens in ", *o.days, " days"),
+                cat("training on ", o.tokens, " tokens does not finish in ", *o.days,
+                    " days on any number of hosts"),
                 {.cause = "the batch has too few sequences for more processors",
                  .remedy = "use a larger --global-batch or more days"});
   }

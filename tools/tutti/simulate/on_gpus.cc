@@ -1,5 +1,6 @@
-// tutti simulate --gpu: predicted time of a kernel that runs a collective inside one host, as in
-// `tutti explain --gpu`. Runs with a straggler or a slow link are simulated (simulate.cc).
+// Implements tutti simulate --gpu: predicts the time of a kernel that runs a collective inside one
+// host, as `tutti explain --gpu` does. Runs with a straggler or a slow link are simulated
+// (simulate.cc).
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -35,8 +36,8 @@ Priced priced(const GpuCandidate& candidate, double bytes) {
           .time_us = candidate.prediction.seconds * 1e6};
 }
 
-// Returns the best protocol of each algorithm, the fastest first; a single one for `auto` and for a
-// named algorithm.
+// Returns the best protocol of each algorithm, the fastest first. For `auto` and for a named
+// algorithm, returns only one.
 std::vector<Priced> price(const SimulateOptions& o, GpuPlanner& planner, const Wanted& wanted,
                           double bytes) {
   std::vector<Priced> rows;

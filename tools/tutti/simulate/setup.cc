@@ -34,7 +34,7 @@ double number_in(std::string_view text, const std::string& option, double least)
   refuse(cat(option, ": '", text, "' is not a number of at least ", least), "see --help");
 }
 
-// "WHAT:NUMBER"
+// Parses "WHAT:NUMBER".
 std::pair<std::string, double> parse_pair(const std::string& text, const std::string& option,
                                           double least) {
   const size_t colon = text.rfind(':');
@@ -43,7 +43,7 @@ std::pair<std::string, double> parse_pair(const std::string& text, const std::st
           number_in(std::string_view(text).substr(colon + 1), option, least)};
 }
 
-// "3" or "rank3"
+// Parses "3" or "rank3".
 std::optional<int> parse_rank(std::string_view text, int ranks) {
   if (text.starts_with("rank")) text.remove_prefix(4);
   const auto rank = parse_number<int>(text);
@@ -63,7 +63,8 @@ void add_late_rank(const std::string& text, int ranks, SimulationOptions& simula
   simulation.stragglers.emplace_back(*rank, late);
 }
 
-// RANK:US delays a rank's start, RANK:xF slows its computation. Returns the slowdown of each rank.
+// Applies --straggler: RANK:US delays a rank's start, RANK:xF slows its computation. Returns the
+// slowdown of each rank.
 std::vector<double> add_stragglers(const SimulateOptions& o, int ranks,
                                    SimulationOptions& simulation) {
   std::string slow;
@@ -147,8 +148,8 @@ namespace {
 constexpr char kRings[] = "rings";
 constexpr int kMostInRings = 1024;
 
-// Rings as NCCL's channels on identical hosts with a card per GPU: ring i enters a host at GPU i,
-// visits all others, and leaves through the card of GPU i.
+// Returns rings like NCCL's channels on identical hosts with one card per GPU: ring i enters a host
+// at GPU i, visits all others, and leaves through the card of GPU i.
 std::vector<std::vector<int>> rings_by_cards(int ranks, int host) {
   std::vector<std::vector<int>> rings(static_cast<size_t>(host));
   for (int ring = 0; ring < host; ++ring) {
@@ -161,7 +162,8 @@ std::vector<std::vector<int>> rings_by_cards(int ranks, int host) {
   return rings;
 }
 
-// All-reduce over the rings that `tutti topo` finds on the network, all used concurrently.
+// Returns an all-reduce over the rings that `tutti topo` finds on the network, all used
+// concurrently.
 const Algorithm& found_rings(const Network& network, int ranks) {
   std::vector<std::vector<int>> rings;
   const int host = network.alike_group_size();
@@ -200,7 +202,8 @@ std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& o, Colle
       chosen.push_back(candidate.algorithm);
     }
   }
-  // If ranks forward data of others, few other algorithms use all links.
+  // If ranks forward data of others, few other algorithms use all links, so these rings are tried
+  // as well.
   if (network.graph().ends_forward() && collective == Collective::all_reduce && shape.ranks > 2 &&
       shape.ranks <= kMostInRings && o.fail.empty()) {
     chosen.push_back(&found_rings(network, shape.ranks));

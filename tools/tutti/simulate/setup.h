@@ -1,5 +1,5 @@
-// Shared by the parts of `tutti simulate`: collectives (simulate.cc), training steps (train.cc),
-// and synchronization methods of data-parallel ranks (sync.cc).
+// Declarations that the parts of `tutti simulate` share: collectives (simulate.cc), training steps
+// (train.cc), and synchronization methods of data-parallel ranks (sync.cc).
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline constexpr char kTrain[] = "train";
 struct SimulateOptions {
   std::string what;  // a collective, or kTrain
   std::string topology;
-  std::string gpu;  // GPU class, instead of a topology
+  std::string gpu;  // GPU class, which replaces a topology
   std::optional<int> ranks;
   std::vector<std::string> bytes = {"64M"};
   std::string algorithm = "auto";
@@ -42,7 +42,7 @@ struct SimulateOptions {
   bool every_rank = false;
   std::string json;
 
-  // Options of "train".
+  // Options of `tutti simulate train`.
   int stages = 1;
   int tensor = 1;
   int blocks = 1;
@@ -59,7 +59,7 @@ struct SimulateOptions {
   int zero = 0;
   double optimizer_us = 0;
   bool recomputes = false;
-  std::vector<std::string> sync;  // ways
+  std::vector<std::string> sync;  // ways to synchronize, as of --sync
   int64_t updates = 100;
 
   bool tries_several() const { return algorithm == "all" || algorithm == "auto"; }
@@ -69,51 +69,52 @@ struct SimulateOptions {
   }
 };
 
-// With `gpu`: sets the topology to one host with `ranks` GPUs of the class, and, unless options set
-// them, the other costs of a kernel's steps with the simple protocol. Launch times are not
-// included.
+// Applies the option `gpu`: sets the topology to one host with `ranks` GPUs of the class and,
+// unless options set them, the other costs to those of a kernel's steps with the simple protocol.
+// Launch times are not included.
 void take_gpu_class(SimulateOptions& options);
 
-// A network with its faults, and how ranks are simulated on it.
+// A network with its faults, and options of how ranks are simulated on it.
 struct SimulatedNetwork {
   explicit SimulatedNetwork(const SimulateOptions& options);
 
   std::unique_ptr<Network> network;
   int ranks = 1;
   SimulationOptions simulation;
-  std::vector<double> slowdowns;  // compute slowdown of each rank
-  // Number of a host's ranks that are simulated as one; 1 if they differ.
+  std::vector<double> slowdowns;  // by rank: factor by which its computation takes longer
+  // Number of ranks of a host that are simulated as one; 1 if they differ.
   int alike = 1;
 };
 
 // Maximum number of simulated steps over all ranks.
 inline constexpr int64_t kMostSteps = 40'000'000;
 
-// Returns the rounds that replace the simulation of too long programs, if there are no faults.
+// Returns the rounds that replace the simulation of programs that are too long, if there are no
+// faults.
 std::optional<Rounds> rounds_in_place_of(const SimulateOptions& options, const Algorithm& algorithm,
                                          const Shape& shape, double bytes, const Network& network);
 
-// Returns the named algorithm; for `all`, all that are not too long; for `auto`, the most promising
-// `count` of these.
+// Returns the named algorithm. For `all`, returns all that are not too long; for `auto`, the
+// `count` most promising of these.
 std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& options,
                                                  Collective collective, const Shape& shape,
                                                  double bytes, Network& network,
                                                  size_t most_for_auto);
 
-// Updates the progress line on a terminal. `part`: from 0 to 1, or -1 for unknown.
+// Updates the progress line on a terminal. `part`: fraction from 0 to 1, or -1 if unknown.
 void show_progress(const std::string& what, double part);
 void end_progress();
 
-// Throws Error(invalid_argument).
+// Throws Error(invalid_argument) with this message and remedy.
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy);
 
-// "leaf0 -> spine1 (87%)"
+// Returns the busiest link as text: "leaf0 -> spine1 (87%)".
 std::string busiest_link(const SimulationResult& result, const Network& network);
 void add_busiest_link(const SimulationResult& result, const Network& network, Json& json);
 
-// Simulates each algorithm until it takes longer than the best one so far (for `all`: to its end);
-// too long ones are skipped. Rows have a time_us(). Returns the rows, the fastest first; without
-// `all` only the fastest.
+// Simulates the algorithms one after the other by calling `play`, and skips those that are too
+// long. Stops each once it takes longer than the best one so far, except for `all`. Rows have a
+// time_us(). Returns the rows, the fastest first; without `all` only the fastest.
 template <typename Row, typename Play>
 std::vector<Row> play_each(const SimulateOptions& options,
                            const std::vector<const Algorithm*>& algorithms, const Play& play) {
@@ -145,7 +146,7 @@ std::vector<Row> play_each(const SimulateOptions& options,
   return rows;
 }
 
-// `tutti simulate --gpu` without faults.
+// Runs `tutti simulate --gpu` without faults, and returns the exit code.
 int simulate_on_gpus(const SimulateOptions& options, Collective collective,
                      const std::vector<double>& sizes);
 
@@ -153,7 +154,7 @@ void add_train_options(Command command, SimulateOptions& options);
 // Throws UsageError for options that contradict each other or the collective.
 void check_train_options(const Command& command, const SimulateOptions& options);
 
-// `tutti simulate train`, without and with --sync.
+// Runs `tutti simulate train`, with or without --sync, and returns the exit code.
 int simulate_train(const SimulateOptions& options);
 int simulate_sync(const SimulateOptions& options);
 

@@ -1,5 +1,5 @@
-// tutti simulate: simulates a collective on a network; and the command's options, except those of
-// training steps (train_options.cc).
+// Implements tutti simulate of a collective on a network, and declares the command's options except
+// those of training steps (train_options.cc).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -37,7 +37,7 @@ struct Row {
   double bytes = 0;
   SimulationResult result;
   int32_t alike = 1;
-  bool in_rounds = false;  // one round was simulated, since all are alike
+  bool in_rounds = false;  // true if only one round was simulated, because all are alike
   bool is_best = false;    // the best result for these bytes
   double algbw = 0;
   double busbw = 0;
@@ -333,7 +333,7 @@ void add_simulate(CommandLine& line) {
   command.add_option("--reduce-bandwidth", o->reduce_bandwidth,
                      "bandwidth of reductions and copies in GB/s (default: they take no time)");
   command.add_flag("--every-rank", o->every_rank,
-                   "simulate every rank, even ranks with identical behaviour");
+                   "simulate every rank separately, even if ranks behave identically");
   command.add_option("--json", o->json, "write the results as JSON to this file").type_name("FILE");
   add_train_options(command, *o);
   command.footer(cat(kClusterHelp, '\n', kFooter));

@@ -1,5 +1,5 @@
-// tutti simulate train --sync: compares the time to a number of updates of synchronization methods,
-// on a network with slow ranks.
+// Implements tutti simulate train --sync: compares synchronization methods by the time to a number
+// of updates, on a network with slow ranks.
 #include "training/simulate/sync.h"
 
 #include <algorithm>
@@ -26,13 +26,13 @@ using training::SimulatedSync;
 using training::SyncOptions;
 using training::SyncWork;
 
-constexpr int64_t kMostSyncSteps = 40'000'000;  // over all ranks
+constexpr int64_t kMostSyncSteps = 40'000'000;  // maximum number of steps over all ranks
 constexpr size_t kMostTried = 4;
 
 struct SyncRow {
   SyncOptions way;
   SimulatedSync played;
-  double fastest_waits = 0;  // fractions of the time
+  double fastest_waits = 0;  // as fractions of the time
   double slowest_waits = 0;
 
   double time_us() const { return played.network.time_us; }
@@ -45,7 +45,8 @@ struct AllReduceRow {
   double time_us() const { return us; }
 };
 
-// A number belongs to the method before it: "allreduce,diloco:50,4,2" has two methods.
+// Returns the methods. A number belongs to the method before it: "allreduce,diloco:50,4,2" has two
+// methods.
 std::vector<SyncOptions> ways_in(const std::vector<std::string>& parts) {
   std::vector<std::string> texts;
   for (const std::string& part : parts) {

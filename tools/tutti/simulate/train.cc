@@ -26,12 +26,13 @@ using training::StepWork;
 using training::pipeline::Plan;
 using training::pipeline::ScheduleKind;
 
-// Maximum steps over all ranks of a named algorithm, and of those tried for `auto`.
+// Maximum number of steps over all ranks of a named algorithm, and of each algorithm that is tried
+// for `auto`.
 constexpr int64_t kMostTrainSteps = 40'000'000;
 constexpr int64_t kMostTrainStepsTried = 10'000'000;
 constexpr size_t kMostTried = 4;
 constexpr int64_t kMostTrainWorkTried = 200'000'000;
-constexpr double kMostMicroBatches = 10'000'000;  // over all ranks
+constexpr double kMostMicroBatches = 10'000'000;  // maximum over all ranks
 constexpr size_t kMostStagesShown = 32;
 
 struct StepRow {
@@ -50,7 +51,8 @@ void add_forwards(std::vector<double>& backward, const std::vector<double>& forw
   }
 }
 
-// The weight part is subtracted from the full backward time, which may be given per chunk.
+// Returns the costs. The weight part is subtracted from the full backward time, which may be given
+// per chunk.
 training::pipeline::Costs costs_in(const SimulateOptions& o) {
   training::pipeline::Costs costs{.forward = o.forward_us};
   std::vector<double> weight = o.backward_weight_us;
@@ -151,7 +153,8 @@ class TrainPlay {
     return {.ranks = static_cast<int32_t>(ranks.size()), .layout = Layout::of(places)};
   }
 
-  // The first stage's ranks represent all stages in the choice of algorithms.
+  // Returns the algorithms to simulate. They are chosen for the ranks of the first stage, which
+  // represent all stages.
   std::vector<const Algorithm*> algorithms() {
     if (!sums()) return {algorithms_for(Collective::all_reduce).front()};
     const Collective sum =
@@ -167,7 +170,8 @@ class TrainPlay {
     return algorithms_to_play(any, collective, shape, bytes, *on_.network, 1).front();
   }
 
-  // Chooses the most promising algorithms of each; --algorithm is that of the gradients.
+  // Chooses the most promising algorithms for each collective; --algorithm is that of the
+  // gradients.
   void choose_tensor_algorithms() {
     std::vector<int32_t> first(static_cast<size_t>(o_.tensor));
     std::iota(first.begin(), first.end(), 0);

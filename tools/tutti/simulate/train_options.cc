@@ -26,8 +26,8 @@ void add_train_options(Command command, SimulateOptions& o) {
                 "instead of all-reduce")
       .group(kGroup);
   add("--blocks", o.blocks,
-      "with --tp: number of blocks per chunk; each reduces activations twice in forward and twice "
-      "in backward")
+      "with --tp: number of blocks per chunk; each block reduces activations twice in"
+      " forward and twice in backward")
       .between(1, 1024)
       .show_default();
   add("--schedule", o.schedule, "pipeline schedule: see `tutti pipeline --list`")
@@ -39,10 +39,12 @@ void add_train_options(Command command, SimulateOptions& o) {
       .between(1, 1 << 20)
       .show_default();
   add("--forward-us", o.forward_us,
-      "forward time of a micro-batch through a chunk: one value, or one per chunk")
+      "forward time of a micro-batch through a chunk, in microseconds: one value, or "
+      "one per chunk")
       .type_name("US,..")
       .separated_by_commas();
-  add("--backward-us", o.backward_us, "full backward time of a micro-batch through a chunk")
+  add("--backward-us", o.backward_us,
+      "full backward time of a micro-batch through a chunk, in microseconds")
       .type_name("US,..")
       .separated_by_commas();
   add("--backward-weight-us", o.backward_weight_us,
@@ -51,11 +53,11 @@ void add_train_options(Command command, SimulateOptions& o) {
       .type_name("US,..")
       .separated_by_commas();
   add("--activation-bytes", o.activation_bytes,
-      "activation bytes of a micro-batch sent between two chunks")
+      "bytes of a micro-batch's activations that are sent between two chunks")
       .type_name("BYTES");
-  add("--gradient-bytes", o.gradient_bytes, "gradient bytes of a chunk's parameters")
+  add("--gradient-bytes", o.gradient_bytes, "bytes of the gradients of a chunk's parameters")
       .type_name("BYTES");
-  add("--bucket-bytes", o.bucket_bytes, "gradient bytes reduced in one call")
+  add("--bucket-bytes", o.bucket_bytes, "number of gradient bytes that are reduced in one call")
       .type_name("BYTES")
       .show_default();
   add("--zero", o.zero,
@@ -64,7 +66,7 @@ void add_train_options(Command command, SimulateOptions& o) {
       .between(0, 3)
       .show_default();
   add("--optimizer-us", o.optimizer_us,
-      "optimizer time of a rank, after its gradients are reduced");
+      "time of a rank's optimizer after its gradients are reduced, in microseconds");
   command.add_flag("--recompute", o.recomputes, "recompute the chunk's forward in backward")
       .group(kGroup);
   add("--sync", o.sync,
@@ -80,7 +82,8 @@ void add_train_options(Command command, SimulateOptions& o) {
 
 namespace {
 
-// With --sync each rank holds the whole model, and updates take no time.
+// Throws for options that --sync does not support: each rank has the whole model, and updates take
+// no time.
 void refuse_what_no_way_has(const Command& command) {
   for (const char* option :
        {"--pp", "--tp", "--sp", "--blocks", "--schedule", "--virtual", "--backward-weight-us",

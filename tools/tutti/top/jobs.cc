@@ -44,8 +44,8 @@ std::string token_in(const Environment& environment, int pid) {
   return token_in_file(path->starts_with('/') ? *path : cat("/proc/", pid, "/cwd/", *path));
 }
 
-// Returns the rendezvous address of the process's job, which identifies the job, as in find_place()
-// of job.cc.
+// Returns the rendezvous address of the process's job, which identifies the job, as find_place() of
+// job.cc does.
 std::string meeting_in(const Environment& environment, const FoundJob& found) {
   if (const auto rendezvous = environment("TUTTI_RENDEZVOUS")) return *rendezvous;
   const std::string host = environment("MASTER_ADDR").value_or(found.address);
@@ -59,8 +59,8 @@ std::string meeting_in(const Environment& environment, const FoundJob& found) {
   return bootstrap::endpoint_text(host, static_cast<uint16_t>(port));
 }
 
-// Returns nothing if the process is not in a job of several ranks. Throws if the job cannot be
-// watched.
+// Returns the job of a process; nothing if it is not in a job of several ranks. Throws if the job
+// cannot be watched.
 std::optional<JobPlace> place_of(int pid) {
   const Variables variables = environment_of(pid);
   const Environment environment = reader_of(variables);
@@ -86,7 +86,8 @@ bool have_one_in_common(const std::vector<bootstrap::SocketAddress>& some,
   });
 }
 
-// Two jobs may have the same token, and successive jobs may use the same rendezvous address.
+// Returns true if both are the same job. The token alone or the rendezvous address alone do not
+// suffice: two jobs may have the same token, and successive jobs may use the same address.
 bool same_job(const JobPlace& a, const JobPlace& b) { return a.name == b.name && a.key == b.key; }
 
 std::vector<pid_t> own_processes() {
@@ -122,12 +123,13 @@ bool belongs_to(const JobPlace& place, const std::vector<bootstrap::SocketAddres
   if (have_one_in_common(place.addresses, addresses)) return true;
   try {
     return have_one_in_common(resolve_endpoint(place.name), addresses);
-  } catch (const Error&) {  // it used a rendezvous file or another address
+  } catch (const Error&) {  // the job used a rendezvous file or another address
     return false;
   }
 }
 
-// For a job on this host more is known: its restart count and the addresses of other ranks.
+// Returns the job at an address. For a job on this host more is known: its restart count and the
+// addresses of other ranks.
 JobPlace place_at(const std::string& job) {
   const std::string token = job_token();
   std::vector<JobPlace> here = running_jobs();
@@ -177,7 +179,7 @@ std::vector<JobPlace> running_jobs() {
         known->addresses.insert(known->addresses.end(), place->addresses.begin(),
                                 place->addresses.end());
       }
-    } catch (const Error&) {  // cannot be watched
+    } catch (const Error&) {  // skips a job that cannot be watched
     }
   }
   return places;

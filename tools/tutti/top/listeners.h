@@ -1,4 +1,4 @@
-// The listening sockets of a process.
+// Finds the listening sockets of a process.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace tutti::tool {
 
-// Returns the addresses of its listening TCP sockets, as seen from this host; empty if it has none
-// or belongs to another user.
+// Returns the addresses of the process's listening TCP sockets, as seen from this host; empty if it
+// has none or belongs to another user.
 std::vector<bootstrap::SocketAddress> listeners_of(int pid);
 
 }  // namespace tutti::tool

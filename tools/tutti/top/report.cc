@@ -24,7 +24,7 @@ std::string whom(const Json& report) {
              report["pid"].get<int64_t>(), ")");
 }
 
-// Returns the number of the last call that the rank started; 0: none.
+// Returns the number of the last call that the rank started, or 0 if there was none.
 int64_t last_call(const Json& report) {
   const Json& recorder = report["recorder"];
   return recorder.empty() ? 0 : recorder.back()["call"].get<int64_t>();
@@ -48,7 +48,8 @@ std::vector<int> waited_for_by_others(const std::vector<Json>& reports) {
   return {ranks.begin(), ranks.end()};
 }
 
-// Guesses the cause of the abort from the reports of one communicator; certain causes come first.
+// Guesses the cause of the abort from the reports of one communicator. Certain causes take
+// precedence.
 std::string guess(const std::vector<Json>& reports) {
   const auto code = reports.front()["error"]["code"].get<std::string>();
   if (code == "mismatch") return "the ranks call different operations: see the error";
@@ -126,7 +127,7 @@ std::map<std::string, FileTime> files_in(const std::string& directory, FileTime 
   return files;
 }
 
-// One start of a job.
+// One start of a job, with its reports.
 struct Job {
   FileTime last_written = FileTime::min();
   Json reports = Json::array();

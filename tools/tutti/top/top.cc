@@ -42,7 +42,7 @@ struct TopOptions {
   double every = 1;
 };
 
-// Queries any rank of the job; if that rank has ended, another one.
+// Queries one rank of the job; if that rank has ended, another one.
 class WatchedJob {
  public:
   explicit WatchedJob(const JobPlace& place) : key_(place.key) {
@@ -60,7 +60,7 @@ class WatchedJob {
     if (problem) throw *problem;
   }
 
-  // Returns nothing if the job has ended.
+  // Returns the state of the ranks; nothing if the job has ended.
   std::optional<std::vector<RankSight>> look() {
     for (;;) {
       try {
@@ -77,12 +77,12 @@ class WatchedJob {
   bool watch_from_another() {
     for (RankSight& rank : known_) {
       if (rank.state != RankState::answers) continue;
-      rank.state = RankState::silent;  // tried only once
+      rank.state = RankState::silent;  // a silent rank is asked only once
       try {
         watch_.emplace(bootstrap::resolve(rank.address, rank.port).front(), key_,
                        Deadline::after(kTimesToConnect.back()));
         return true;
-      } catch (const Error&) {  // tries the next one
+      } catch (const Error&) {  // the loop tries the next address
       }
     }
     return false;
@@ -110,7 +110,7 @@ void show(const JobView& view, bool json) {
   }
 }
 
-// Returns false on a request to stop.
+// Waits for `seconds`. Returns false on a request to stop.
 bool pause(double seconds) {
   constexpr std::chrono::milliseconds kLook{50};
   const Deadline deadline = Deadline::after(duration_of(seconds));

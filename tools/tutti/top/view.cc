@@ -19,7 +19,7 @@ namespace {
 using bootstrap::RankSight;
 using bootstrap::RankState;
 
-// Smaller shares may be random.
+// Smallest share that is reported; smaller ones may be random.
 constexpr double kNotable = 0.1;
 // Calls that take longer are considered blocked.
 constexpr int64_t kLongNs = 300'000'000;
@@ -35,8 +35,9 @@ double rate(uint64_t before, uint64_t now, double seconds) {
   return now > before ? static_cast<double>(now - before) / seconds : 0;
 }
 
-// Ranks that completed calls are compared with each other only: one that was in a single call all
-// the time, such as a waiting spare, says nothing about the lateness of others.
+// Computes the late shares. Ranks that completed calls are compared only with each other: a rank
+// that was in a single call all the time, such as a waiting spare, does not show that others are
+// late.
 void find_late_shares(std::vector<RankView>& ranks) {
   for (RankView& own : ranks) {
     if (own.sight.state != RankState::answers) continue;
@@ -74,7 +75,7 @@ std::string doing(const RankSight& sight) {
                                         : cat("is in ", printable(sight.activity.current));
 }
 
-// Follows the chain of waiting ranks to its end; nullptr: a cycle.
+// Returns the last rank of a chain in which each rank waits for the next; nullptr for a cycle.
 const RankView* end_of_chain(const RankView& first, const std::map<int, const RankView*>& by_rank) {
   std::set<int> seen;
   const RankView* at = &first;
@@ -87,7 +88,7 @@ const RankView* end_of_chain(const RankView& first, const std::map<int, const Ra
 }
 
 // Returns the rank at the end of the chain that begins with the longest-waiting rank. A rank that
-// completes calls is working, so a rank that waits for it may be a spare.
+// completes calls is working; a rank that waits for it may be a spare.
 std::optional<Straggler> who_is_waited_for(const std::map<int, const RankView*>& by_rank) {
   std::vector<const RankView*> waiting;
   for (const auto& [rank, view] : by_rank) {
@@ -111,7 +112,7 @@ std::optional<Straggler> who_is_waited_for(const std::map<int, const RankView*>&
 std::optional<Straggler> find_straggler(const std::vector<RankView>& ranks) {
   std::map<int, const RankView*> answering;
   for (const RankView& view : ranks) {
-    // Ranks below a silent rank in the tree cannot be heard either; they have higher numbers.
+    // The ranks below a silent rank in the tree cannot answer either; they have higher numbers.
     if (view.sight.state == RankState::silent) {
       return Straggler{view.sight.rank,
                        "it does not answer: it is stopped or its host is unreachable"};

@@ -1,4 +1,4 @@
-// Statistics from two successive samples of a job.
+// Computes statistics from two successive samples of a job.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,15 @@ namespace tutti::tool {
 
 struct RankView {
   bootstrap::RankSight sight;
-  // Between the looks:
+  // calls per second between the samples
   double calls_per_second = 0;
   double bytes_per_second = 0;
-  double waiting_share = 0;  // fraction of the time
-  // Fraction of the time that the others (their median) waited longer than this rank. A late rank
-  // finds the others waiting and so waits least, which needs no comparison of clocks.
+  double waiting_share = 0;  // fraction of the time for which the rank waited
+  // Fraction of the time by which the other ranks (their median) waited longer than this rank. A
+  // late rank finds the others waiting, so it waits least; this measure needs no comparison of
+  // clocks.
   double late_share = 0;
-  double late_seconds = 0;  // the same in seconds per call
+  double late_seconds = 0;  // the same difference in seconds per call
 };
 
 struct LinkView {
@@ -35,19 +36,21 @@ struct Straggler {
 };
 
 struct JobView {
-  double seconds = 0;  // between the samples
+  double seconds = 0;  // seconds between the samples
   std::vector<RankView> ranks;
-  std::vector<LinkView> links;  // the busiest first
+  std::vector<LinkView> links;  // links, the busiest first
   std::optional<Straggler> straggler;
 };
 
 JobView compare(const std::vector<bootstrap::RankSight>& before,
                 const std::vector<bootstrap::RankSight>& now, double seconds);
 
-std::string describe(const bootstrap::RankSight& sight);  // "rank 3 (node7, pid 1234)"
+// Returns the rank as text: "rank 3 (node7, pid 1234)".
+std::string describe(const bootstrap::RankSight& sight);
 
 Json to_json(const JobView& view);
-// Returns a table of at most `most_ranks` ranks (the latest ones), the links and the straggler.
+// Returns a table of at most `most_ranks` ranks, those with the largest late_share, followed by the
+// links and the straggler.
 std::string to_text(const JobView& view, size_t most_ranks);
 
 }  // namespace tutti::tool

@@ -35,7 +35,7 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& own
   return texts;
 }
 
-// Returns the first core that this process may use if it may not use all; else -1.
+// Returns the first core that this process may use, or -1 if it may use all.
 int own_core() {
   const HostTopology& host = this_host();
   const auto allowed = [](const Core& core) { return !core.allowed_pus.empty(); };
@@ -75,7 +75,7 @@ JobGraph graph_of_job(Communicator& comm, const std::string& own_rack) {
     found.push_back({*host, job.racks[first], parse_graph_json(graphs[first], *host)});
   }
   job.graph = cluster_graph(found);
-  std::map<int, std::vector<int>> places;  // by host
+  std::map<int, std::vector<int>> places;  // key: host
   for (const int node : job.graph.rank_nodes()) places[job.graph.node(node).host].push_back(node);
   const std::vector<int> cores = gather_numbers(comm, own_core());
   for (size_t host = 0; host < hosts.size(); ++host) {

@@ -1,4 +1,4 @@
-// `tutti topo` in a job: the ranks assemble the topology of their hosts.
+// Implements `tutti topo` in a job: the ranks assemble the topology of their hosts.
 #pragma once
 
 #include <string>
@@ -12,18 +12,18 @@ namespace tutti::tool {
 
 struct JobGraph {
   Graph graph;
-  // By rank.
+  // by rank: its node in the graph
   std::vector<int> nodes;
   std::vector<std::string> hosts;
-  std::vector<std::string> racks;  // Place::rack
+  std::vector<std::string> racks;  // by rank: Place::rack
 };
 
-// The first rank of each host reads its host's topology; all ranks return the same graph. The ranks
-// of a host are distributed evenly over its GPUs, or its cores without GPUs, as the launcher binds
-// them; with more ranks several share a node.
+// Returns the graph of the job's hosts, the same on all ranks. The first rank of each host reads
+// its host's topology. The ranks of a host are distributed evenly over its GPUs, or over its cores
+// if it has no GPUs, as the launcher binds them; if there are more ranks, several share a node.
 JobGraph graph_of_job(Communicator& comm, const std::string& own_rack);
 
-// Table of rank, host, rack and node, with one rank per line.
+// Returns a table of rank, host, rack and node, with one line per rank.
 std::string table_of_places(const JobGraph& job);
 Json places_of(const JobGraph& job);
 

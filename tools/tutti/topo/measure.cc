@@ -26,7 +26,7 @@ namespace {
 constexpr std::chrono::minutes kMeasureWithin(60);
 constexpr const char* kMeasured = "tutti topo measured: ";  // prefix of rank 0's line
 
-// Returns rounds of a single pair each, so that pairs do not disturb each other.
+// Returns one round per pair, so that pairs do not disturb each other.
 std::vector<bench::Round> pair_by_pair(int ranks) {
   std::vector<bench::Round> rounds;
   for (int low = 0; low < ranks; ++low) {
@@ -103,7 +103,7 @@ std::vector<std::string> names_of_hosts(Communicator& comm) {
   if (::readlink("/proc/self/ns/net", own.network, sizeof own.network - 1) < 0) own.network[0] = 0;
   std::vector<Host> all(static_cast<size_t>(comm.size()));
   comm.all_gather({&own, sizeof own, DType::u8}, {all.data(), sizeof own * all.size(), DType::u8});
-  std::map<std::string, std::vector<std::string>> networks;  // by name
+  std::map<std::string, std::vector<std::string>> networks;  // key: name
   std::vector<std::string> names;
   for (const Host& host : all) {
     std::vector<std::string>& known = networks[host.name];

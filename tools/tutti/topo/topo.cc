@@ -33,7 +33,7 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr size_t kMostInMatrix = 256;  // ranks between which paths are written
+constexpr size_t kMostInMatrix = 256;  // maximum number of ranks between which paths are written
 
 struct TopoOptions {
   std::string from;  // empty: this host
@@ -141,7 +141,7 @@ void tune(const MeasuredRanks& measured) {
 
 int measure(const TopoOptions& options) {
   if (!options.from.empty() || !options.svg.empty() || options.repeat > 1) {
-    throw UsageError("--measure writes a graph with --json, which --from then shows");
+    throw UsageError("--measure writes the graph to --json FILE; show it with --from FILE");
   }
   const std::vector<Host> hosts = find_hosts(options.places);
   const int ranks = std::max(2, ranks_of_job(options.ranks, hosts));
@@ -160,7 +160,7 @@ int measure(const TopoOptions& options) {
   return 0;
 }
 
-// `table`: text about the ranks; `places`: additional JSON about them.
+// Prints or writes the graph. `table`: text about the ranks; `places`: additional JSON about them.
 void show(const TopoOptions& options, const Graph& graph, const std::vector<int>& ranks,
           const std::string& table, const Json& places = {}) {
   const ChannelSearch rings = find_channels(graph, ranks, ChannelKind::ring);
@@ -185,8 +185,8 @@ void show(const TopoOptions& options, const Graph& graph, const std::vector<int>
       unknown_speeds(graph).c_str());
 }
 
-// All ranks compute the same result, rank 0 prints it. Rings and trees connect nodes if several
-// ranks share one.
+// Shows the graph of a job. All ranks compute the same result, and rank 0 prints it. If several
+// ranks share a node, rings and trees connect nodes.
 int show_job(const TopoOptions& options, const Job& job) {
   Communicator comm = Communicator::init(job);
   const JobGraph found = graph_of_job(comm, job.rack);

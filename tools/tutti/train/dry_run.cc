@@ -20,15 +20,15 @@ namespace {
 
 using training::RunOptions;
 
-// Planned memory of one rank.
+// The planned memory of one rank.
 struct RankMemory {
   int rank = 0;
   training::MemoryReport memory;
-  int64_t logits = 0;  // part of the activations
+  int64_t logits = 0;  // bytes of logits, which are part of the activations
 };
 
-// Counts master weights of 16-bit parameters as optimizer state, as in ZeRO (Rajbhandari et al.
-// 2020).
+// Returns the memory as JSON. Master weights of 16-bit parameters count as optimizer state, as in
+// ZeRO (Rajbhandari et al. 2020).
 Json json_of(const RankMemory& planned) {
   const training::MemoryReport& memory = planned.memory;
   return {{"rank", planned.rank},
@@ -43,8 +43,8 @@ Json json_of(const RankMemory& planned) {
           {"files", memory.files}};
 }
 
-// Memory of every rank of the run, in rank order, and the activations that a decoder block keeps on
-// the first one. Models and profiles are built once for all ranks with equal shares.
+// The memory of every rank of the run, in rank order, and the activations that a decoder block
+// keeps on the first rank. Models and profiles are built once for all ranks with equal shares.
 struct PlannedRun {
   std::vector<RankMemory> ranks;
   std::optional<training::BlockActivations> block;
@@ -59,7 +59,7 @@ PlannedRun planned_run(const RunOptions& settled, const training::Batch& batch, 
   const int models = mesh.ranks_along({Axis::tensor, Axis::context, Axis::expert});
   PlannedRun planned{.ranks = std::vector<RankMemory>(static_cast<size_t>(ranks)), .block = {}};
   std::vector<RankMemory>& all = planned.ranks;
-  std::map<std::vector<int64_t>, int> known;  // first rank with these shares
+  std::map<std::vector<int64_t>, int> known;  // value: the first rank with these shares
   for (int first = 0; first < models; ++first) {
     const training::MeshPlace place = mesh.of_rank(first);
     const std::unique_ptr<training::Model> model =

@@ -1,4 +1,4 @@
-// tutti train --dry-run.
+// Implements tutti train --dry-run.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tutti::tool {
 
-// Prints the planned run and its memory per rank without running it; also writes them as a line
-// into the file `json`, unless that is empty. Returns the exit status.
+// Prints the planned run and its memory per rank without running it. Also writes them as a line
+// into the file `json`, unless that is empty. Returns the exit code.
 int dry_run(const training::RunOptions& settled, const training::LoadedData& data, int ranks,
             const std::string& json);
 

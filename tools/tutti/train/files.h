@@ -1,4 +1,4 @@
-// The files to which `tutti train` writes each step's metrics.
+// Writes each step's metrics to the files of `tutti train`.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@
 
 namespace tutti::tool {
 
-// Value of `after` with which all existing lines are kept.
+// Value of `after` that keeps all existing lines.
 inline constexpr std::optional<uint64_t> kWholeFile = std::numeric_limits<uint64_t>::max();
 
-// A resumed run appends to the files, after removing the lines of steps that it repeats; a new run
-// truncates them. Files are changed at the first write only, so that a refused run changes nothing.
+// The files. A resumed run appends to them, after removing the lines of steps that it repeats; a
+// new run truncates them. Files are changed only at the first write, so that a refused run changes
+// nothing.
 class TrainFiles {
  public:
   struct Paths {
-    std::string json;         // --json; each empty: none
-    std::string csv;          // --csv
-    std::string tensorboard;  // --tensorboard: a directory
+    std::string json;         // path of --json; every path is empty if there is no such file
+    std::string csv;          // path of --csv
+    std::string tensorboard;  // directory of --tensorboard
   };
 
   // `columns`: possible CSV columns (training::scalar_names). `after`: step from which the run is

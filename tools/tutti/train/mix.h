@@ -1,4 +1,4 @@
-// tutti train --mix auto.
+// Implements tutti train --mix auto.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace tutti::tool {
 
-// Chooses the mix of layers with the lowest cost on `ranks` ranks of this host for the run, and
-// prints it if `tells`. Returns the options that select the mix on each rank. Blocks while layers
-// are timed.
+// Chooses for the run the mix of layers with the lowest predicted cost on `ranks` ranks of this
+// host, and prints it if `tells` is true. Returns the options that select the mix on each rank.
+// Blocks while layers are timed.
 std::vector<std::string> take_mix(training::RunOptions& run, int ranks, bool tells);
 
 }  // namespace tutti::tool

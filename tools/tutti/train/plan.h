@@ -1,4 +1,4 @@
-// tutti train --plan auto.
+// Implements tutti train --plan auto.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace tutti::tool {
 
-// Chooses the layout of `ranks` ranks of this host that is predicted to be the fastest that fits
-// for the run, and prints it if `tells`. Returns the options that select the layout on each rank.
-// Blocks while the model's units are timed.
+// Chooses for the run the layout of `ranks` ranks of this host that fits and is predicted to be the
+// fastest, and prints it if `tells` is true. Returns the options that select the layout on each
+// rank. Blocks while the model's units are timed.
 std::vector<std::string> take_plan(training::RunOptions& run, int ranks, bool tells);
 
 // Calls search_locally() and shows its progress on a terminal.

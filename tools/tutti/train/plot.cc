@@ -18,7 +18,7 @@ struct Line {
   const Points& points;
   const std::map<uint64_t, double>& elapsed;
   std::string style;
-  std::string title;  // empty: not in the key
+  std::string title;  // empty: no entry in the legend
 };
 
 std::string colored(const char* style, size_t color) {

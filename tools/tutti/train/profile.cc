@@ -20,7 +20,7 @@ using training::StepProfile;
 
 constexpr const char* kOther = "other";
 
-// The time outside of kernels.
+// Name for the time outside of kernels.
 constexpr const char* kNoKernel = "(no kernel)";
 
 KernelTotals sum_of(const KernelTimes& kernels) {
@@ -51,7 +51,7 @@ double roofline(const KernelTotals& totals, const MeasuredPeaks& peaks) {
                   totals.bytes / peaks.bytes_per_second);
 }
 
-// The sum of the kernels' rooflines.
+// Returns the sum of the kernels' rooflines.
 double roofline(const KernelTimes& kernels, const MeasuredPeaks& peaks) {
   double seconds = 0;
   for (const auto& [name, totals] : kernels) seconds += roofline(totals, peaks);
@@ -96,7 +96,7 @@ Json json_of_row(const KernelTotals& totals, double step, double roofline_second
           {"share_of_peak", over_time(roofline_seconds)}};
 }
 
-// Milliseconds of each kernel by unit, in the order of the units.
+// Returns the milliseconds of each kernel by unit, in the order of the units.
 std::vector<std::pair<std::string, std::map<std::string, double>>> bars_of(
     const StepProfile& profile) {
   std::vector<std::pair<std::string, std::map<std::string, double>>> bars;

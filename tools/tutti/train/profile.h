@@ -1,5 +1,5 @@
-// tutti train --profile: the time of a step by unit and kernel, as a table, as JSON and as a
-// picture.
+// Implements tutti train --profile: shows the time of a step by unit and kernel, as a table, as
+// JSON and as a picture.
 #pragma once
 
 #include <string>
@@ -10,20 +10,21 @@
 
 namespace tutti::tool {
 
-// Measured peaks of this machine with the threads of a rank.
+// Measured peak rates of this machine with the threads of one rank.
 struct MeasuredPeaks {
-  double operations_per_second = 0;  // in a large matrix product
-  double bytes_per_second = 0;       // read and written by a copy in main memory
+  double operations_per_second = 0;  // rate of a large matrix product
+  double bytes_per_second = 0;       // bytes read and written by a copy in main memory, per second
 };
 
-// The value of --profile without a file.
+// Value of --profile if it is given without a file.
 inline constexpr const char* kProfileTable = "table";
-// Returns the requested picture, or none for the table only. Throws as Picture does.
+// Returns the picture that --profile requests, or none for the table only. Throws as Picture does.
 Picture profile_picture(const std::string& profile);
 
 // Prints a row for each unit's phases and one for each kernel. The roofline (Williams, Waterman,
-// Patterson 2009) is the time that the operations or the bytes take at the peak, whichever is
-// longer; a row's share is that time over its own. It exceeds 1 if data come from caches.
+// Patterson 2009) is the time that the operations take at peak rate, or that the bytes take,
+// whichever is longer. A row shows the ratio of that time to its own time; the ratio exceeds 1 if
+// data come from caches.
 void print_profile(const training::StepProfile& profile, const MeasuredPeaks& peaks);
 Json json_of(const training::StepProfile& profile, const MeasuredPeaks& peaks);
 // Plots the time of each unit as bars, stacked by kernel.

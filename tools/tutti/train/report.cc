@@ -58,7 +58,8 @@ std::string Progress::line(const StepReport& report, size_t columns) const {
   if (report.result.skipped) parts.push_back({"(skipped: overflow)", 0});
   const double rate = report.samples_per_second * o_.units_per_sample;
   parts.push_back({cat(fixed(rate, 0), " ", o_.unit, "/s"), 1});
-  // Clocks may be boosted above those of the peak measurement.
+  // The rate is limited to 100%, because the clock may be higher now than during the measurement of
+  // the peak.
   const double used = std::min(1.0, report.flops_per_second / o_.peak);
   parts.push_back({cat("MFU ", fixed(100 * used, 0), "%"), 3});
   parts.push_back({cat("waiting ", fixed(100 * report.waiting_share, 0), "%"), 4});
@@ -88,7 +89,7 @@ void Progress::show(const StepReport& report) {
     if (kept) std::printf("%s\n", line(report, kColumns).c_str());
   } else if (kept || report.elapsed >= next_) {
     next_ = report.elapsed + std::chrono::milliseconds(200);
-    // Some terminals wrap after their last column.
+    // One column less, because some terminals wrap after their last column.
     const size_t columns = static_cast<size_t>(o_.columns) - 1;
     std::printf("\r%s\033[K%s", line(report, columns).c_str(), kept ? "\n" : "");
   }
@@ -117,7 +118,7 @@ void print_memory(const MemoryReport& memory, int64_t process_bytes, int rank) {
 }
 
 void print_digests(const std::vector<std::string>& digests) {
-  std::map<std::string, std::string> ranks;  // by digest
+  std::map<std::string, std::string> ranks;  // key: digest
   for (size_t rank = 0; rank < digests.size(); ++rank) {
     std::string& all = ranks[digests[rank]];
     all += cat(all.empty() ? "" : ", ", rank);

@@ -1,4 +1,4 @@
-// The console output of `tutti train`.
+// Prints the console output of `tutti train`.
 #pragma once
 
 #include <chrono>
@@ -12,16 +12,16 @@
 
 namespace tutti::tool {
 
-// A progress line per step, at most as wide as the terminal or 80 columns. On a terminal the line
-// is overwritten; lines of every `log_every` steps (0: every tenth of the run) and lines with a
-// validation are permanent, and the only ones elsewhere.
+// The progress line of each step, at most as wide as the terminal or 80 columns. On a terminal it
+// is overwritten by the next. Some lines are permanent: every `log_every` steps (0: every tenth of
+// the run), and those with a validation. Where there is no terminal, only these are printed.
 class Progress {
  public:
   struct Options {
-    std::string unit;  // what is counted a second: "samples" or "tokens"
+    std::string unit;  // unit of the rate: "samples" or "tokens"
     double units_per_sample = 1;
     double peak = 1;  // peak operations per second of all ranks' processors
-    int columns = 0;  // width of the terminal; 0: no terminal
+    int columns = 0;  // columns of the terminal; 0: there is no terminal
     uint64_t log_every = 0;
   };
   explicit Progress(Options options) : o_(std::move(options)) {}
@@ -39,14 +39,14 @@ class Progress {
   std::chrono::nanoseconds next_{0};
 };
 
-// `process_bytes`: proportional set size of the process.
+// Prints the memory of rank `rank`. `process_bytes`: proportional set size of the process.
 void print_memory(const training::MemoryReport& memory, int64_t process_bytes, int rank = 0);
-// Equal digests in one line, with their ranks.
+// Prints a line for each digest, with the ranks that have it.
 void print_digests(const std::vector<std::string>& digests);
 void print_factors(const std::vector<training::FactorTraffic>& layers);
 void print_pipeline(const training::PipelineReport& report,
                     const training::PipelineOptions& options, const training::Model& model);
-// "1.2 MB"
+// Returns a size as text: "1.2 MB".
 std::string readable_bytes(int64_t bytes);
 
 }  // namespace tutti::tool

@@ -55,12 +55,12 @@ using training::TrainResult;
 struct TrainCommandOptions {
   training::ToldOptions told;
   RunOptions run;  // the resulting run
-  // 0: one per processor that the process may use, or the number that the launcher started.
+  // 0: one rank per processor that the process may use, or the number that the launcher started.
   int ranks = 0;
   TrainFiles::Paths files;
   std::string plot;
   std::string profile;           // kProfileTable or the file of a picture; empty: none
-  std::optional<int> min_ranks;  // training continues while this many survive
+  std::optional<int> min_ranks;  // training continues while at least this many ranks survive
   int spares = 0;
   std::optional<int> copy_every;
   std::optional<int> copies;
@@ -69,7 +69,7 @@ struct TrainCommandOptions {
   bool dry_run = false;
   bool digest = false;
   // Width of the terminal at the end of standard output, possibly behind the launcher's pipe; 0:
-  // none.
+  // there is no terminal.
   int columns = 0;
   int64_t log_every = 0;
 };
@@ -77,7 +77,7 @@ struct TrainCommandOptions {
 // Hidden option that the launching process passes to its ranks.
 constexpr const char* kColumns = "--columns";
 
-// Returns the terminal's width; 0 if standard output is no terminal.
+// Returns the terminal's width; 0 if standard output is not a terminal.
 int columns_of_terminal() {
   if (::isatty(STDOUT_FILENO) != 1) return 0;
   winsize window{};
@@ -138,7 +138,7 @@ int exit_code(const TrainResult& result) {
   return result.stopped_by == 0 ? 0 : 128 + result.stopped_by;
 }
 
-// The JSON line that a run writes before its first step after failures.
+// Prints the number of epochs of each data set.
 Json json_of(const training::Continuation& after, const training::Session& session,
              uint64_t continues_from) {
   return {{"lost_ranks", after.lost_ranks},
@@ -162,8 +162,8 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
   LossCurves curves;
   const auto units = static_cast<double>(model.targets_per_sample());
   const char* unit = units > 1 ? "tokens" : "samples";
-  // Measured only once, so that after a failure the other ranks do not wait for it while they lack
-  // copies of their states.
+  // Measured only once: after a failure the other ranks, which lack copies of their states, must
+  // not wait for it.
   static const double peak = training::measured_peak(replica.storage.dtype);
   static const double bandwidth =
       options.profile.empty() ? 0 : training::measured_bandwidth(replica.threads);
@@ -276,7 +276,7 @@ int wanted_ranks(const TrainCommandOptions& options) {
   const int64_t for_experts = (mesh.expert + of_a_stage - 1) / of_a_stage;
   const double ranks = static_cast<double>(mesh.data == 0 ? for_experts : mesh.data) *
                        mesh.pipeline * static_cast<double>(of_a_stage);
-  constexpr int kTooMany = 1 << 30;  // for any host
+  constexpr int kTooMany = 1 << 30;  // a number that is too large for any host
   return static_cast<int>(std::min<double>(ranks, kTooMany));
 }
 
@@ -321,7 +321,7 @@ int train(TrainCommandOptions options) {
     ranks = useful_ranks(options.run, data);
   }
   check_min_ranks(options.min_ranks, ranks);
-  std::vector<std::string> for_ranks;  // options
+  std::vector<std::string> for_ranks;  // options that are passed to the ranks
   if (is_planned) for_ranks = take_plan(options.run, ranks, !only_tells);
   if (options.run.mix == training::kSearchedMix) {
     for (std::string& option : take_mix(options.run, ranks, !options.print_configuration)) {
@@ -341,7 +341,7 @@ int train(TrainCommandOptions options) {
   if (options.dry_run) return dry_run(tried, data, ranks, options.files.json);
   check_outputs(tried, options, data);
   if (ranks + options.spares == 1) return train_as_rank(options, std::move(data));
-  data = {};  // the ranks load their own data
+  data = {};  // free the data, because the ranks load their own
   const int columns = columns_of_terminal();
   if (columns > 0) for_ranks.push_back(cat(kColumns, "=", columns));
   return launch_self({.ranks = ranks, .spares = options.spares, .min_ranks = options.min_ranks},

@@ -11,14 +11,14 @@
 namespace tutti::training::cpu {
 namespace {
 
-constexpr int64_t kBlock = 128;  // queries or keys: large enough for GEMM's speed
+constexpr int64_t kBlock = 128;  // queries or keys per block: enough to reach GEMM's speed
 
 struct KeyRange {
   int64_t first = 0;
   int64_t end = 0;
 };
 
-// One key head of one sample, and the query heads that it serves.
+// One key head of one sample, with the query heads that it serves.
 struct Group {
   const AttentionShape& shape;
   int64_t sample;
@@ -40,18 +40,18 @@ struct Group {
     return all.row_range(sample * shape.keys_in_memory(), shape.keys_in_memory())
         .col_range(key_head * shape.head_size, shape.head_size);
   }
-  // Row of a query's statistics among those of all heads.
+  // Returns the row of a query's statistics among those of all heads.
   int64_t row_of(int64_t head, int64_t query) const {
     return (sample * shape.heads + head) * shape.context + query;
   }
-  // Bounds by query, beginning with this one; null if there are none.
+  // Return the bounds by query, beginning with this one; null if there are none.
   const int32_t* starts(int64_t query) const { return from(shape.starts, query); }
   const int32_t* ends(int64_t query) const { return from(shape.ends, query); }
   const int32_t* from(std::span<const int32_t> bounds, int64_t query) const {
     if (bounds.empty()) return nullptr;
     return &bounds[static_cast<size_t>(sample * shape.context + query)];
   }
-  // These queries attend only to keys in the returned range.
+  // Returns the range of keys outside which these queries attend to none.
   KeyRange seen(int64_t query, int64_t rows) const {
     const int32_t* const first = starts(query);
     const int32_t* const last = ends(query);
@@ -59,13 +59,13 @@ struct Group {
     return {first == nullptr ? 0 : std::max(0, *std::min_element(first, first + rows)),
             std::min(end, shape.keys_in_memory())};
   }
-  // Bounds of these queries in a block of keys that begins at `key`.
+  // Returns the bounds of these queries in a block of keys that begins at `key`.
   kernels::Visible visible(int64_t query, int64_t key) const {
     return {query + 1 - key, starts(query), ends(query), key};
   }
 };
 
-// Calls body(group) for each group, in any order; threads share the groups.
+// Calls body(group) for each group, in any order, on the threads of the pool.
 template <typename Body>
 void for_each_group(const AttentionShape& shape, Body&& body) {
   parallel_for(shape.samples * shape.groups(), [&](int64_t index) {
@@ -73,14 +73,14 @@ void for_each_group(const AttentionShape& shape, Body&& body) {
   });
 }
 
-// Temporaries for each of the threads that compute groups.
+// Temporaries for each thread that computes groups.
 class Scratch {
  public:
   Scratch(Arena& arena, DType dtype, int64_t rows, int64_t cols)
       : all_(arena.take(dtype, threads_here() * rows, cols)), rows_(rows) {}
-  // The calling thread's part.
+  // Returns the calling thread's part.
   Tensor own() const { return all_.row_range(ThreadPool::thread_index() * rows_, rows_); }
-  // The same memory, with another shape.
+  // Returns the same memory with another shape.
   Tensor own(int64_t rows, int64_t cols) const {
     return tensor_at(own().data, all_.dtype, rows, cols);
   }
@@ -90,8 +90,9 @@ class Scratch {
   int64_t rows_;
 };
 
-// Calls body for blocks that begin at multiples of kBlock and end at `end` or where memory ends:
-// masked keys cost little, and products have few different shapes. No blocks if end <= first.
+// Calls body for blocks that begin at multiples of kBlock and end at `end`, or where memory ends.
+// Starting at multiples is worthwhile: masked keys cost little, and products then have few
+// different shapes. Calls nothing if end <= first.
 template <typename Body>
 void for_each_block(int64_t first, int64_t end, int64_t in_memory, Body&& body) {
   for (int64_t at = first / kBlock * kBlock; at < end; at += kBlock) {
@@ -115,7 +116,7 @@ void store_values(ConstTensor from, Tensor to) {
   }
 }
 
-// gemm() with a given BitsOf.
+// Calls gemm() with a given BitsOf.
 struct Multiply {
   BitsOf bits;
   void operator()(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b,
@@ -247,7 +248,7 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
   const Scratch dk_memory(arena, wide, keys_there, shape.head_size);
   const Scratch dv_memory(arena, wide, keys_there, shape.head_size);
   const Multiply multiply{shape.bits};
-  // Adds one block of queries times one of keys.
+  // Adds the product of one block of queries and one of keys.
   const auto add_block = [&](const Group& group, int64_t head, int64_t q, int64_t rows, int64_t k,
                              int64_t cols) {
     const Tensor scores = score_memory.own(rows, cols);
@@ -277,7 +278,7 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
     const Tensor dk = dk_memory.own(), dv = dv_memory.own();
     cpu::zero(dk);
     cpu::zero(dv);
-    std::vector<KeyRange> seen;  // by block of queries
+    std::vector<KeyRange> seen;  // by block of queries: the range of keys
     for_each_block(0, shape.context, shape.context,
                    [&](int64_t q, int64_t rows) { seen.push_back(group.seen(q, rows)); });
     for (int64_t head = group.first_head(); head < group.end_head(); ++head) {

@@ -50,7 +50,7 @@ constexpr KernelTable kKernels = {
     .average_pool_backward = average_pool_backward,
 };
 
-// Synchronous: calls return when their work is done.
+// The CPU's backend. It is synchronous: calls return when their work is done.
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }

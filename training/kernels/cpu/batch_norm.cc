@@ -15,7 +15,7 @@ void check(ConstTensor x, ConstTensor statistics, ConstTensor other) {
                  "batch_norm");
 }
 
-// Converts a row of any floating-point type to double.
+// Returns a row of any floating-point type, converted to double.
 std::span<double> doubles_of(ConstTensor row, Arena& arena) {
   const Tensor copy = arena.take(DType::f64, 1, row.cols);
   // 16-bit types are converted to float first.
@@ -30,7 +30,7 @@ std::span<double> doubles_of(ConstTensor row, Arena& arena) {
   return result;
 }
 
-// Converts numbers to the `values` that loops take for elements of `type`.
+// Returns numbers converted to the type of the `values` that loops take for elements of `type`.
 Tensor values_of(std::span<const double> source, DType type, Arena& arena) {
   const Tensor values = arena.take(value_type(type), 1, std::ssize(source));
   if (values.dtype == DType::f64) {
@@ -42,12 +42,12 @@ Tensor values_of(std::span<const double> source, DType type, Arena& arena) {
   return values;
 }
 
-// Returns null for an empty tensor.
+// Returns the address of a row, or null for an empty tensor.
 const void* row_of(ConstTensor tensor, int64_t row) {
   return tensor.empty() ? nullptr : tensor.at(row, 0);
 }
 
-// gain / deviation
+// Returns gain / deviation for each column.
 std::span<double> factors_of(ConstTensor statistics, ConstTensor gain, Arena& arena) {
   const auto factors = doubles_of(gain, arena);
   const auto inverse = doubles_of(statistics.row_range(1, 1), arena);
@@ -101,7 +101,7 @@ void batch_norm_sums(ConstTensor x, ConstTensor statistics, ConstTensor y, Const
   for (size_t c = 0; c < products.size(); ++c) products[c] *= inverse[c];
 }
 
-// With n = (x - mean) / deviation: dx = (g - mean(g) - n mean(g n)) * gain / deviation.
+// Computes dx = (g - mean(g) - n mean(g n)) * gain / deviation, with n = (x - mean) / deviation.
 void batch_norm_backward(ConstTensor x, ConstTensor statistics, ConstTensor gain, ConstTensor y,
                          ConstTensor dy, std::span<const double> sums, double count, Tensor dx,
                          Arena& arena) {

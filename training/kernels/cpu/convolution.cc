@@ -21,7 +21,7 @@ constexpr int64_t kFloatBytes = sizeof(float);
 
 enum class Kind { forward, backward_input, backward_weight };
 
-// Identity of a cached primitive.
+// Key of a cached primitive.
 struct ConvolutionKey {
   Kind kind = Kind::forward;
   int64_t samples = 0;
@@ -67,14 +67,14 @@ std::string describe(const ConvolutionKey& key) {
 }
 
 // A convolution with weights in oneDNN's preferred order, and the reordering to it (or, for weight
-// gradients, from it): at least four times as fast as with weights in plain order.
+// gradients, from it). This is at least four times as fast as with weights in plain order.
 struct Convolution {
   onednn::Primitive convolution;
   onednn::Primitive reorder;  // weights from DNNL_ARG_FROM to DNNL_ARG_TO
-  int64_t weight_bytes;       // of the reordered weights
+  int64_t weight_bytes;       // bytes of the reordered weights
 };
 
-// Groups are a separate dimension.
+// Returns the shape of weights, in which groups are a separate dimension.
 Dims weight_shape(const ConvolutionKey& key) {
   Dims shape{key.outputs / key.groups, key.inputs / key.groups, key.window_height,
              key.window_width};
@@ -91,26 +91,26 @@ onednn::Primitive make_reorder(const Descriptor& from, const Descriptor& to) {
           {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
-// Unsound implementations of oneDNN 2.6.3: for some shapes they write out of bounds, or sum
-// uninitialized memory. tests/training/kernels/convolution_test.cc found these.
+// Returns true for faulty implementations of oneDNN 2.6.3, which for some shapes write out of
+// bounds, or sum uninitialized memory. tests/training/kernels/convolution_test.cc found these.
 bool is_unsound(const ConvolutionKey& key, std::string_view implementation) {
-  constexpr int64_t kBlock = 16;  // channels
+  constexpr int64_t kBlock = 16;  // number of channels
   const int64_t inputs = key.inputs / key.groups, outputs = key.outputs / key.groups;
   const bool fills_blocks = inputs % kBlock == 0 && outputs % kBlock == 0;
   const bool is_1x1 = implementation.find("_1x1:") != std::string_view::npos;
   const bool is_jit_bf16 = key.dtype == DType::bf16 && implementation.starts_with("jit");
   switch (key.kind) {
-    case Kind::forward:  // a stride larger than the window
+    case Kind::forward:  // fails for a stride larger than the window
       return implementation.starts_with("brgconv:avx512_core_amx") &&
              key.window_height < key.stride;
-    case Kind::backward_input:  // jit_bf16_1x1
+    case Kind::backward_input:  // fails in jit_bf16_1x1
       return is_jit_bf16 && is_1x1 && !fills_blocks;
     case Kind::backward_weight:
       break;
   }
-  // Pixels are gathered by stride in a workspace. Its addresses assume whole blocks of channels, 8
-  // (jit_1x1:avx2) or 16 (jit_1x1:avx512_core, jit_bf16_1x1:avx512_core), but it is allocated for
-  // the actual channels only. oneDNN 3.12 still has the bug
+  // These gather pixels by stride in a workspace. Its addresses assume whole blocks of channels, 8
+  // (jit_1x1:avx2) or 16 (jit_1x1:avx512_core, jit_bf16_1x1:avx512_core), but it is allocated only
+  // for the actual channels. oneDNN 3.12 still has the bug
   // (https://github.com/uxlfoundation/oneDNN/issues/6035).
   if (is_1x1 && key.stride > 1 && inputs < kBlock) return true;
   // jit_bf16 and jit:avx512_core_amx_bf16 fail for images narrower than the stride, dilated
@@ -118,7 +118,7 @@ bool is_unsound(const ConvolutionKey& key, std::string_view implementation) {
   return is_jit_bf16 && (key.width < key.stride || key.dilation > 1 || !fills_blocks);
 }
 
-// Returns the first sound implementation.
+// Returns the first implementation that is not faulty.
 template <typename Found>
 Found sound(const ConvolutionKey& key, Found found) {
   while (is_unsound(key, found.impl_info_str())) {
@@ -141,9 +141,10 @@ Convolution make_convolution(const ConvolutionKey& key) {
   const Descriptor weight(shape, type, Tag::any);
   const Descriptor bias = key.bias ? Descriptor({key.outputs}, type, Tag::a) : Descriptor();
   const Dims strides{key.stride, key.stride};
-  const Dims dilation{key.dilation - 1, key.dilation - 1};  // number of skipped pixels
+  const Dims dilation{key.dilation - 1, key.dilation - 1};  // oneDNN counts the skipped pixels
   const Dims padding{key.top, key.left};
-  // Padding on the right and below: what windows reach, which may be less than the padding.
+  // Padding on the right and below: the pixels that windows read, which may be fewer than the
+  // padding.
   const Dims padding_end{(key.output_height - 1) * key.stride +
                              (key.window_height - 1) * key.dilation + 1 - key.height - key.top,
                          (key.output_width - 1) * key.stride +
@@ -182,11 +183,11 @@ Convolution make_convolution(const ConvolutionKey& key) {
           static_cast<int64_t>(best.get_size())};
 }
 
-// Threads share the samples in equal parts, so that all use one primitive and one order of weights;
-// the number of parts depends on the shape alone.
+// Returns the number of parts into which samples are divided. The parts are equal, so that all use
+// one primitive and one order of weights, and their number depends on the shape alone.
 int64_t parts_of(const ConvolutionShape& shape, int64_t samples) {
   constexpr int64_t kMostParts = 8;
-  constexpr int64_t kSmall = 1 << 23;  // multiplications: some 0.1 ms
+  constexpr int64_t kSmall = 1 << 23;  // number of multiplications that take some 0.1 ms
   const int64_t multiplications = samples * shape.output().size() * shape.weights();
   int64_t parts = multiplications < kSmall ? 1 : kMostParts;
   while (samples % parts != 0) parts /= 2;
@@ -200,7 +201,7 @@ int64_t weight_bytes(const ConvolutionKey& key) {
   return bytes;
 }
 
-// Returns the reordered weights, from the arena.
+// Returns the reordered weights, in memory from the arena.
 Tensor ordered_weights(const ConvolutionKey& key, ConstTensor weight, Arena& arena) {
   Tensor ordered;
   onednn::run(key, make_convolution, describe, [&](Convolution& made) {

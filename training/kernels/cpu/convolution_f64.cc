@@ -53,7 +53,7 @@ Tensor columns_of(const ConvolutionShape& shape, ConstTensor image, Arena& arena
   return columns;
 }
 
-// Views one image's output as pixels x channels.
+// Returns a view of one image's output as pixels x channels.
 template <typename AnyTensor>
 AnyTensor as_pixels(const ConvolutionShape& shape, AnyTensor row) {
   const ImageShape output = shape.output();
@@ -62,7 +62,7 @@ AnyTensor as_pixels(const ConvolutionShape& shape, AnyTensor row) {
 
 // A group's part of each of the three matrices.
 struct GroupParts {
-  int64_t columns, first_column;  // of the im2col matrix
+  int64_t columns, first_column;  // columns of the im2col matrix
   int64_t outputs, first_output;  // columns of outputs, rows of weights
 
   template <typename AnyTensor>

@@ -14,7 +14,7 @@ namespace {
 
 using kernels::loops;
 
-constexpr int64_t kGrain = 1 << 14;  // elements of a part
+constexpr int64_t kGrain = 1 << 14;  // elements per part
 
 // Calls body(count, address of each tensor's part...) for parts of contiguous tensors of one shape.
 template <typename Body, typename First, typename... Rest>
@@ -32,7 +32,7 @@ bool alike(ConstTensor a, ConstTensor b) {
          b.contiguous();
 }
 
-// For gradient checks only, so it is not parallel.
+// Converts elements. Used only for gradient checks, so it is not parallel.
 template <typename From, typename To>
 void cast(std::span<const From> x, std::span<To> y) {
   std::ranges::transform(x, y.begin(), [](From value) { return static_cast<To>(value); });

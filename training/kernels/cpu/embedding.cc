@@ -37,7 +37,7 @@ void embedding(ConstTensor table, PartOf rows, std::span<const int32_t> indices,
 
 void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, PartOf rows,
                         Tensor table_gradient, Arena& arena) {
-  constexpr int64_t kRowsOfAPart = 8;  // rows of the table
+  constexpr int64_t kRowsOfAPart = 8;  // rows of the table per part
   const ArenaScope scope(arena);
   const auto index_of = [&](int32_t row) { return indices[static_cast<size_t>(row)] - rows.first; };
   std::vector<int32_t> order(indices.size());
@@ -46,7 +46,8 @@ void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, PartOf
     return index_of(row) < 0 || index_of(row) >= table_gradient.rows;
   });
   std::ranges::stable_sort(order, {}, index_of);
-  std::vector<size_t> starts;  // in `order`: start of each used row of the table, and the end
+  // indices in `order` of the start of each used row of the table, and of the end
+  std::vector<size_t> starts;
   for (size_t i = 0; i < order.size(); ++i) {
     if (i == 0 || index_of(order[i]) != index_of(order[i - 1])) starts.push_back(i);
   }

@@ -23,7 +23,7 @@ namespace {
 
 using Descriptor = dnnl::memory::desc;
 
-// Identity of a cached primitive: one product.
+// Key of a cached primitive: one product.
 struct GemmKey {
   int64_t m = 0, n = 0, k = 0;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
@@ -40,7 +40,7 @@ Descriptor matrix(int64_t rows, int64_t cols, int64_t stride, bool transposed, D
   return {Dims{rows, cols}, onednn::data_type(type), strides};
 }
 
-// A product's matrices and attributes in oneDNN's terms.
+// A product's matrices and attributes, described for oneDNN.
 struct Described {
   Descriptor a, b, c, bias;
   dnnl::primitive_attr attributes;
@@ -56,7 +56,7 @@ struct Described {
     attributes.set_post_ops(post);
   }
 
-  // describe(a, b, [bias,] c)
+  // calls describe(a, b, [bias,] c)
   dnnl::matmul::primitive_desc by(const auto& describe) const {
     return bias.is_zero() ? describe(a, b, c) : describe(a, b, bias, c);
   }
@@ -72,8 +72,8 @@ struct Described {
   }
 };
 
-// The implementation that oneDNN picks for matrices with gaps between rows, which supports any
-// strides.
+// Returns the implementation that oneDNN chooses for matrices with gaps between rows, which
+// supports any strides.
 std::string implementation_for_any_strides(GemmKey key) {
   key.stride_a *= 2;
   key.stride_b *= 2;
@@ -99,7 +99,8 @@ std::string describe_product(const GemmKey& key) {
              name(key.in));
 }
 
-// BLAS is column-major, so it computes the transpose of everything.
+// Computes a product by BLAS, which is column-major; therefore it computes the transpose of
+// everything.
 void product_f64(const GemmKey& key, ConstTensor a, ConstTensor b, Tensor c, ConstTensor bias) {
   double beta = key.accumulate ? 1 : 0;
   if (key.bias) {
@@ -118,8 +119,8 @@ void product_f64(const GemmKey& key, ConstTensor a, ConstTensor b, Tensor c, Con
          &lda, &beta, reinterpret_cast<double*>(c.data), &ldc);
 }
 
-// Converts an operand to contiguous f32, in memory of the calling thread that is valid until its
-// next use.
+// Returns an operand converted to contiguous f32. Its memory belongs to the calling thread, and is
+// valid until its next use.
 ConstTensor as_f32(ConstTensor source, std::vector<float>& memory) {
   if (source.dtype == DType::f32) return source;
   memory.resize(static_cast<size_t>(source.size()));
@@ -155,7 +156,7 @@ void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose 
   });
 }
 
-// A contiguous copy of a column.
+// A contiguous copy of a column of a matrix.
 class CloseColumn {
  public:
   explicit CloseColumn(ConstTensor column)
@@ -177,8 +178,8 @@ class CloseColumn {
   Tensor values_;
 };
 
-// A product with one column: oneDNN uses another order of summation for a contiguous column, so the
-// column is always copied into one.
+// Computes a product with one column. oneDNN uses another order of summation for a contiguous
+// column, so the column is always copied into one.
 void gemm_of_a_column(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b,
                       Tensor c, GemmMode mode, ConstTensor bias) {
   const CloseColumn close_c(c);
@@ -188,7 +189,8 @@ void gemm_of_a_column(ConstTensor a, Transpose transpose_a, ConstTensor b, Trans
   close_c.copy_to(c);
 }
 
-// A product with k = 0 (oneDNN leaves c unchanged, BLAS rejects the strides).
+// Computes a product with k = 0 (oneDNN leaves c unchanged, BLAS rejects the strides): every row of
+// c becomes the bias.
 void set_rows(Tensor c, ConstTensor bias) {
   for (int64_t row = 0; row < c.rows; ++row) {
     if (bias.empty()) {
@@ -199,22 +201,24 @@ void set_rows(Tensor c, ConstTensor bias) {
   }
 }
 
-// Division of a product into tiles of c: rows first, since packing b for each tile costs almost
-// nothing, then columns. Tiles depend on the shape alone. k is not divided here, as that would
-// change sums (terms_at_once() divides it for copied operands, unless BitsOf::shape).
+// Division of a product into tiles of c: rows are divided first, because packing b for each tile
+// costs almost nothing, then columns. Tiles depend on the shape alone. k is not divided here,
+// because that would change sums (terms_at_once() divides it for copied operands, unless
+// BitsOf::shape).
 struct Tiles {
-  int64_t rows, cols;  // of one tile
+  int64_t rows, cols;  // size of one tile
   int64_t down, across;
 };
 
 constexpr int64_t kBestRows = 256;
-constexpr int64_t kLeastRows = 128;  // a few percent slower
+// minimum number of rows; with it a tile is a few percent slower
+constexpr int64_t kLeastRows = 128;
 constexpr int64_t kLeastCols = 192;
-constexpr int64_t kMostCols = 4096;  // of b, to stay in a cache
+constexpr int64_t kMostCols = 4096;  // maximum number of columns of b, so that they stay in a cache
 constexpr int64_t kEnoughTiles = 8;
-constexpr int64_t kSmallProduct = 1 << 23;  // multiplications: some 0.1 ms
+constexpr int64_t kSmallProduct = 1 << 23;  // number of multiplications that take some 0.1 ms
 
-// The largest power of two of parts that have at least `least` elements each.
+// Returns the largest power of two of parts that have at least `least` elements each.
 int64_t halved(int64_t size, int64_t least) {
   int64_t parts = 1;
   while (size / (2 * parts) >= least) parts *= 2;
@@ -223,7 +227,7 @@ int64_t halved(int64_t size, int64_t least) {
 
 Tiles tiles_of(const GemmKey& key) {
   if (key.m * key.n * key.k < kSmallProduct) return {key.m, key.n, 1, 1};
-  // Even shares, rounded up to whole vectors.
+  // Returns even shares, rounded up to whole vectors.
   const auto share = [](int64_t size, int64_t parts) {
     constexpr int64_t kVector = 32;
     return ((size + parts - 1) / parts + kVector - 1) / kVector * kVector;
@@ -238,7 +242,7 @@ Tiles tiles_of(const GemmKey& key) {
   return tiles;
 }
 
-// The part of `a` that begins at row and column (row, col) of op(a).
+// Returns the part of `a` that begins at row and column (row, col) of op(a).
 ConstTensor part_of(ConstTensor a, bool transposed, int64_t row, int64_t col) {
   a.data = transposed ? a.at(col, row) : a.at(row, col);
   return a;
@@ -253,19 +257,20 @@ void multiply(const GemmKey& key, ConstTensor a, ConstTensor b, void* c, const v
   });
 }
 
-// If the distance between rows is a multiple of a page, or of half a page, the elements of a column
-// share a few cache sets. Products that read such a matrix column by column take up to twice as
-// long, so they read a copy with another stride. With AVX-512, oneDNN reads more of each row at
-// once, and half a page is harmless.
+// Returns true if a matrix should be copied to another stride. If the distance between rows is a
+// multiple of a page, or of half a page, the elements of a column share a few cache sets, and
+// products that read the matrix column by column take up to twice as long. With AVX-512, oneDNN
+// reads more of each row at once, and half a page is harmless.
 bool collides(const GemmKey& key, int64_t stride) {
   static const int64_t distance =
       dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 4096 : 2048;
   return key.in == DType::f32 && stride * static_cast<int64_t>(sizeof(float)) % distance == 0;
 }
 
-// Copies rows with a gap, into memory of the calling thread that is valid until its next use.
+// Returns a copy of the rows with gaps between them. Its memory belongs to the calling thread, and
+// is valid until its next use.
 ConstTensor spread_out(ConstTensor rows, std::vector<float>& memory) {
-  constexpr int64_t kGap = 16;  // a cache line
+  constexpr int64_t kGap = 16;  // elements of a cache line
   const int64_t stride = rows.cols + kGap;
   memory.resize(std::max(memory.size(), static_cast<size_t>(rows.rows * stride)));
   ConstTensor copied =
@@ -278,7 +283,7 @@ ConstTensor spread_out(ConstTensor rows, std::vector<float>& memory) {
   return copied;
 }
 
-// The operands of a tile that are copied: those for which a copy is cheap beside the products.
+// Which operands of a tile are copied: those for which a copy is cheap compared with the products.
 struct Copied {
   bool left, right;
 

@@ -7,13 +7,13 @@
 namespace tutti::training {
 namespace {
 
-// The values of a gain; if it has one group's, they serve all groups.
+// The values of a gain. If there are as many as in one group, they serve all groups.
 template <typename Value>
 class Gain {
  public:
   explicit Gain(ConstTensor gain)
       : values_(gain.empty() ? nullptr : values_of(gain, 0, memory_)), count_(gain.size()) {}
-  // The gains of the group that begins at column `first`; null if all are 1.
+  // Returns the gains of the group that begins at column `first`; null if all are 1.
   const Value* of(int64_t first) const {
     return values_ == nullptr ? nullptr : values_ + first % count_;
   }
@@ -24,7 +24,7 @@ class Gain {
   int64_t count_;
 };
 
-// Calls body(row, number of the group, its first column) for all groups.
+// Calls body(row, index of the group, its first column) for all groups.
 template <typename Body>
 void for_each_group(ConstTensor x, int64_t size, const Body& body) {
   const int64_t groups = x.cols / size;

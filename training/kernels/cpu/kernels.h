@@ -1,5 +1,5 @@
-// The CPU's kernels, described by the headers in kernels/, for direct calls among them: all tensors
-// must be in the host's memory; the memory space is not checked.
+// The CPU's kernels, which the headers in kernels/ describe, for direct calls among them. All
+// tensors must be in the host's memory; these functions do not check the memory space.
 #pragma once
 
 #include "training/core/backend.h"
@@ -7,7 +7,8 @@
 
 namespace tutti::training::cpu {
 
-// The backend of the host's memory and these kernels, for which null stands.
+// Returns the backend that consists of the host's memory and these kernels; a null backend means
+// the same.
 const Backend& backend();
 
 decltype(training::gelu) gelu;

@@ -9,7 +9,7 @@
 
 namespace tutti::training::kernels {
 
-// Counter of the first element's random number.
+// The random numbers of a call: seed, and the counter of the first element's number.
 struct RandomAt {
   uint64_t seed = 0;
   uint64_t stream = 0;
@@ -25,8 +25,8 @@ struct Heads {
   int64_t head_size = 0;
 };
 
-// Windows that slide over samples x height x width pixels of `channels` values; padding pixels are
-// absent.
+// Sizes of a pooling: windows that slide over samples x height x width pixels of `channels` values;
+// padding pixels are absent.
 struct Pooling {
   int64_t samples = 0;
   int64_t height = 0, width = 0, channels = 0;
@@ -34,8 +34,8 @@ struct Pooling {
   int64_t window_height = 0, window_width = 0, stride = 0, top = 0, left = 0;
 };
 
-// Columns of a block of attention scores that its rows attend to: row r attends to columns
-// [starts[r] - first_col, ends[r] - first_col). Null: to columns [0, valid + r).
+// The columns of a block of attention scores to which each row attends: row r attends to columns
+// [starts[r] - first_col, ends[r] - first_col). If `starts` is null: to columns [0, valid + r).
 struct Visible {
   int64_t valid = 0;
   const int32_t* starts = nullptr;
@@ -44,7 +44,7 @@ struct Visible {
 };
 
 struct Loops {
-  // Elementwise, on n elements.
+  // Elementwise functions of n elements.
   void (*gelu)(const void* x, void* y, int64_t n);
   void (*gelu_backward)(const void* x, const void* dy, void* dx, int64_t n);
   void (*swiglu)(const void* gate, const void* up, void* y, int64_t n);
@@ -63,12 +63,13 @@ struct Loops {
   void (*dropout)(const void* x, void* y, int64_t n, uint32_t threshold, double keep_scale,
                   RandomAt random);
 
-  // By rows. statistics: two values per row, mean and 1 / deviation (RMSNorm: only the latter).
+  // Normalization of rows. statistics: two values per row, mean and 1 / deviation (RMSNorm: only
+  // the latter).
   void (*layer_norm)(const void* x, const void* gain, const void* bias, void* y, void* statistics,
                      int64_t rows, int64_t cols, double epsilon);
   void (*layer_norm_backward)(const void* x, const void* gain, const void* dy,
                               const void* statistics, void* dx, int64_t rows, int64_t cols);
-  // Adds to gain_values and bias_values.
+  // Adds the gradients of gain and bias to gain_values and bias_values.
   void (*layer_norm_gradients)(const void* x, const void* dy, const void* statistics,
                                void* gain_values, void* bias_values, int64_t rows, int64_t cols);
   void (*rms_norm)(const void* x, const void* gain, void* y, void* statistics, int64_t rows,
@@ -86,7 +87,8 @@ struct Loops {
   void (*rope)(const void* x, void* y, Heads heads, int64_t context, const void* cos_sin,
                int direction);
 
-  // One block of online softmax: cpu/attention.cc explains how these functions work together.
+  // Steps of one block of online softmax; cpu/attention.cc explains how these functions work
+  // together.
   void (*attention_softmax)(const void* score_values, void* probabilities, int64_t rows,
                             int64_t cols, Visible visible, double scale, void* max_values,
                             void* sum_values, void* output_values, int64_t head_size);
@@ -104,13 +106,14 @@ struct Loops {
   void (*attention_delta)(const void* y, const void* dy, int64_t stride, void* delta_values,
                           int64_t rows, int64_t head_size);
 
-  // Batch normalization, by columns. sums += x, squares += x^2, in double, in the order of rows.
+  // Batch normalization of columns. column_moments adds x to sums and x^2 to squares, in double, in
+  // the order of rows.
   void (*column_moments)(const void* x, double* sums, double* squares, int64_t rows, int64_t cols);
   // y = (x - mean) * factor + bias, clamped to >= 0 if `relu`.
   void (*batch_norm)(const void* x, const void* mean_values, const void* factor_values,
                      const void* bias_values, bool relu, void* y, int64_t rows, int64_t cols);
-  // With g = dy, or 0 where y <= 0 (null y: g = dy): sums += g, products += g (x - mean), in
-  // double, in the order of rows.
+  // With g = dy, or 0 where y <= 0 (null y: g = dy), adds g to sums and g (x - mean) to products,
+  // in double, in the order of rows.
   void (*batch_norm_sums)(const void* x, const void* mean_values, const void* y, const void* dy,
                           double* sums, double* products, int64_t rows, int64_t cols);
   // dx = g * factor - (x - mean) * slope - offset
@@ -118,15 +121,15 @@ struct Loops {
                               const void* factor_values, const void* slope_values,
                               const void* offset_values, void* dx, int64_t rows, int64_t cols);
 
-  // places: for each output, the index of the (first) largest pixel in its window.
+  // places: for each output, the index in its window of the (first) largest pixel.
   void (*max_pool)(const Pooling& shape, const void* x, void* y, uint8_t* places);
   void (*max_pool_backward)(const Pooling& shape, const void* dy, const uint8_t* places, void* dx);
-  // The sum over a window, times `factor`.
+  // y = the sum over a window, times `factor`.
   void (*average_pool)(const Pooling& shape, const void* x, void* y, double factor);
   void (*average_pool_backward)(const Pooling& shape, const void* dy, void* dx, double factor);
 
-  // Column c is the logit of class first_class + c. Each row has three sums; `statistics` are its
-  // maximum and the logarithm of its sum (cross_entropy.h).
+  // Column c is the logit of class first_class + c. sums: three values per row. statistics: per row
+  // the maximum and the logarithm of the sum (cross_entropy.h).
   void (*cross_entropy_sums)(const void* logits, const int32_t* targets, int64_t first_class,
                              void* sums, int64_t rows, int64_t cols, int64_t stride);
   void (*cross_entropy_backward)(const void* logits, const int32_t* targets, int64_t first_class,
@@ -138,7 +141,8 @@ struct Loops {
 // Error(unsupported) for another type.
 const Loops& loops(DType type);
 
-inline constexpr int kFloatTypes = 4;  // f16, bf16, f32, f64, in the order of DType
+// number of types: f16, bf16, f32, f64, in the order of DType
+inline constexpr int kFloatTypes = 4;
 
 namespace baseline {
 extern const Loops kLoops[kFloatTypes];

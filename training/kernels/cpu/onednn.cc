@@ -7,7 +7,7 @@
 #include "base/reduce.h"
 #include "base/text.h"
 
-// Declared here since omp.h is not part of every compiler; oneDNN's OpenMP runtime defines them.
+// Declared here because omp.h is not part of every compiler; oneDNN's OpenMP runtime defines them.
 extern "C" {
 int omp_get_max_threads();
 void omp_set_num_threads(int count);
@@ -16,9 +16,9 @@ void omp_set_num_threads(int count);
 namespace tutti::training::onednn {
 namespace {
 
-// If TUTTI_CPU selects less than the processor has, oneDNN is limited to it as well. Otherwise
-// oneDNN detects the processor, or obeys ONEDNN_MAX_CPU_ISA. Must precede the first use of the
-// library.
+// Limits oneDNN to the instruction set of TUTTI_CPU, if that is less than the processor has.
+// Otherwise oneDNN detects the processor, or obeys ONEDNN_MAX_CPU_ISA. Must precede the first use
+// of the library.
 void follow_instruction_set() {
   static const bool followed = [] {
     const InstructionSet selected = selected_instruction_set();
@@ -39,9 +39,9 @@ void follow_instruction_set() {
   static_cast<void>(followed);
 }
 
-// While it exists, only synchronous signals reach this thread. oneDNN's products for AVX2 use the
-// stack pointer for an address in their own memory: a signal handler would overwrite the memory
-// below it.
+// Blocks all but synchronous signals in this thread while the object exists. oneDNN's products for
+// AVX2 use the stack pointer for an address in their own memory, and a signal handler would
+// overwrite the memory below it.
 class NoInterruptions {
  public:
   NoInterruptions() { pthread_sigmask(SIG_BLOCK, &interrupting(), &before_); }
@@ -78,7 +78,7 @@ dnnl::memory::data_type data_type(DType type) {
 }
 
 bool computes_in(DType type) {
-  // The limit for the library, which may be below what the processor supports.
+  // The limit of the library, which may be below the instructions that the processor supports.
   static const bool has_avx512 = [] {
     follow_instruction_set();
     constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);

@@ -1,5 +1,5 @@
-// Common parts of the kernels that use oneDNN: one engine, one thread per call, primitives that
-// each thread caches by shape, and translation of the library's failures into Error(internal).
+// Common parts of the kernels that use oneDNN: one engine, primitives that each thread caches by
+// shape, single-threaded calls, and translation of the library's failures into Error(internal).
 #pragma once
 
 #include <algorithm>
@@ -19,15 +19,15 @@ namespace tutti::training::onednn {
 
 const dnnl::engine& engine();
 
-// bf16 for bf16, f32 for all other types.
+// Returns the type in which oneDNN computes: bf16 for bf16, f32 for all other types.
 dnnl::memory::data_type data_type(DType type);
 
-// True if oneDNN computes in this type on this processor. f16, and bf16 without AVX-512, must be
-// converted to f32; oneDNN does not support f64.
+// Returns true if oneDNN computes in this type on this processor. Otherwise f16, and bf16 without
+// AVX-512, must be converted to f32; oneDNN does not support f64.
 bool computes_in(DType type);
 
-// Describes a primitive of kind P for `problem` (a backward primitive: with its `forward`). oneDNN
-// 2 needs an object for the problem, P::desc; oneDNN 3 does not.
+// Describes a primitive of kind P for `problem`; a backward primitive also takes its forward
+// primitive. oneDNN 2 needs an object for the problem, P::desc; oneDNN 3 does not.
 template <typename P, typename... Problem>
 typename P::primitive_desc primitive_descriptor(const dnnl::primitive_attr& attributes,
                                                 const Problem&... problem) {
@@ -37,7 +37,8 @@ typename P::primitive_desc primitive_descriptor(const dnnl::primitive_attr& attr
     return {engine(), problem..., attributes};
   }
 }
-// Likewise, with the named implementation; with oneDNN's first one if that does not exist.
+// Describes the primitive with the implementation of that name, or with oneDNN's first choice if
+// there is none of that name.
 template <typename P, typename... Problem>
 typename P::primitive_desc primitive_descriptor_by(const std::string& implementation,
                                                    const dnnl::primitive_attr& attributes,
@@ -50,7 +51,7 @@ typename P::primitive_desc primitive_descriptor_by(const std::string& implementa
     return descriptor;
   };
   if constexpr (requires { typename P::desc; }) {
-    const typename P::desc kept(problem...);  // next_impl() reads it
+    const typename P::desc kept(problem...);  // must stay alive because next_impl() reads it
     return find(typename P::primitive_desc(kept, attributes, engine()));
   } else {
     return find(primitive_descriptor<P>(attributes, problem...));
@@ -65,8 +66,8 @@ typename P::primitive_desc backward_descriptor(const Forward& forward, const Pro
   }
 }
 
-// While it exists, oneDNN computes on the calling thread alone: the kernels divide the work by its
-// shape (thread_pool.h), and bits must not depend on OMP_NUM_THREADS.
+// Restricts oneDNN to the calling thread while the object exists. The kernels themselves divide the
+// work by its shape (thread_pool.h), and bits must not depend on OMP_NUM_THREADS.
 class OneThread {
  public:
   OneThread();
@@ -78,15 +79,16 @@ class OneThread {
   int before_;
 };
 
-// A primitive with its arguments (DNNL_ARG_...), whose addresses may change from call to call.
+// A primitive with its arguments (DNNL_ARG_...), whose addresses may change between calls.
 class Primitive {
  public:
   using Descriptors = std::initializer_list<std::pair<int, dnnl::memory::desc>>;
   using Addresses = std::initializer_list<std::pair<int, const void*>>;
 
-  // An argument whose descriptor is empty is skipped.
+  // Creates a primitive with these arguments. An argument whose descriptor is empty is skipped.
   Primitive(dnnl::primitive primitive, Descriptors arguments);
-  // Blocks until done. Ignores arguments that the primitive was created without.
+  // Runs the primitive on these addresses and blocks until it is done. Ignores addresses of
+  // arguments that were skipped.
   void run(Addresses addresses);
 
  private:
@@ -95,13 +97,14 @@ class Primitive {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-// LRU cache: keeps at most `most` objects by key.
+// LRU cache of at most `most` objects.
 template <typename Key, typename Made>
 class Cache {
  public:
   explicit Cache(size_t most) : most_(most) {}
 
-  // Returns the cached object for `key`, or creates it by make(key). Valid until the next call.
+  // Returns the cached object for `key`, or creates it by make(key). The reference is valid until
+  // the next call.
   template <typename Make>
   Made& get(const Key& key, Make&& make) {
     auto found = all_.find(key);
@@ -118,7 +121,7 @@ class Cache {
  private:
   struct Entry {
     Made made;
-    uint64_t used = 0;  // sequence number of its last use
+    uint64_t used = 0;  // sequence number of the object's last use
   };
   auto least_recently_used() {
     return std::ranges::min_element(all_, {}, [](const auto& at) { return at.second.used; });
@@ -129,13 +132,14 @@ class Cache {
   uint64_t uses_ = 0;
 };
 
-// A model has at most a few hundred shapes of each kind of primitive.
+// Maximum number of cached primitives of each kind. A model has at most a few hundred shapes of
+// each kind.
 inline constexpr size_t kMostPrimitives = 512;
 
 [[noreturn]] void throw_failure(const std::string& what, const dnnl::error& error);
 
-// Calls use(made) with the calling thread's cached primitive (or struct of several) for `key`,
-// which make(key) creates at the first use and after eviction. describe(key) names the failed
+// Calls use(made) with the calling thread's cached primitive (or struct of several) for `key`.
+// make(key) creates it at the first use and after eviction. describe(key) names the failed
 // operation in an Error ("a product of ...").
 template <typename Key, typename Make, typename Describe, typename Use>
 void run(const Key& key, Make&& make, Describe&& describe, Use&& use) {

@@ -1,5 +1,5 @@
-// The loops behind quantized_gemm.h: they round squares of an operand to a format, in place, as
-// each instruction set offers them. Every set gives the same bits.
+// Loops that quantized_gemm.h uses: they round squares of an operand to a format in place, with the
+// instructions of each instruction set. Every set gives the same bits.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@ inline constexpr int64_t kFp8Block = 128;
 inline constexpr int64_t kMxfp8Block = 32;
 inline constexpr int64_t kNvfp4Block = 16;
 
-// Values whose rows lie `stride` apart. At most as many rows and columns as a block has values.
+// A square of values with a distance of `stride` between the starts of rows. It has at most as many
+// rows and columns as a block has values.
 struct Square {
   float* values = nullptr;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;
-  bool is_one_block = false;  // one scale for all of it, in place of one for each row
+  bool is_one_block = false;  // true: one scale for the whole square; false: one for each row
 };
 
 struct Nvfp4Rounding {
-  float scale = 1;  // s of quantized_gemm.h
+  float scale = 1;  // the factor s of quantized_gemm.h
   bool by_chance = false;
   uint64_t seed = 0;
-  uint64_t index = 0;  // of the first value
-  uint64_t step = 0;   // from a row's first value to the next row's
+  uint64_t index = 0;  // number of the first value's random number
+  uint64_t step = 0;   // difference of these numbers between the starts of two rows
 };
 
 struct OperandLoops {
@@ -33,13 +34,13 @@ struct OperandLoops {
   void (*fp8)(const Square& square);
   void (*mxfp8)(const Square& square);
   void (*nvfp4)(const Square& square, const Nvfp4Rounding& rounding);
-  // Transforms each row's 16 values.
+  // Applies the Hadamard transform to each row's 16 values.
   void (*hadamard)(float* values, int64_t rows, int64_t stride);
-  // The largest magnitude of what is finite.
+  // Returns the largest magnitude among the finite values.
   float (*largest)(const float* values, int64_t count);
 };
 
-// For the selected instruction set (TUTTI_CPU).
+// Returns the loops of the selected instruction set (TUTTI_CPU).
 const OperandLoops& operand_loops();
 
 namespace baseline {

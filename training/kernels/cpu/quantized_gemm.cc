@@ -25,9 +25,9 @@ int64_t block_of(GemmFormat format) {
   return format == GemmFormat::mxfp8 ? kernels::kMxfp8Block : kernels::kNvfp4Block;
 }
 
-// An operand whose rows follow the dimension that is summed over.
+// An operand, whose rows follow the dimension over which the product sums.
 struct Operand {
-  ConstTensor source;  // or its transpose
+  ConstTensor source;  // the operand or its transpose
   bool transposed = false;
   OperandKind kind = OperandKind::activation;
 
@@ -37,7 +37,7 @@ struct Operand {
 
 // Copies rows [first, first + count) of an operand that is stored as its transpose.
 void copy_transposed(ConstTensor source, int64_t first, int64_t count, Tensor to) {
-  constexpr int64_t kTerms = 16;  // that a line of a cache has
+  constexpr int64_t kTerms = 16;  // number in a cache line
   constexpr int64_t kMostRows = kernels::kFp8Block;
   std::array<float, kTerms * kMostRows> tile;
   const kernels::Loops& loops = kernels::loops(source.dtype);
@@ -54,7 +54,7 @@ void copy_transposed(ConstTensor source, int64_t first, int64_t count, Tensor to
   }
 }
 
-// The same of any operand, with zeros behind its last term.
+// Copies rows of any operand, with zeros after its last term.
 void copy_rows(const Operand& operand, int64_t first, int64_t count, Tensor to) {
   const int64_t terms = operand.terms();
   if (operand.transposed) {
@@ -71,7 +71,7 @@ void copy_rows(const Operand& operand, int64_t first, int64_t count, Tensor to) 
   }
 }
 
-// body(square) for each square of rows [first, first + count).
+// Calls body(square) for each square of rows [first, first + count).
 template <typename Body>
 void for_each_square(Tensor rows, int64_t first, int64_t count, int64_t block, const Body& body) {
   for (int64_t col = 0; col < rows.cols; col += block) {
@@ -83,7 +83,7 @@ void for_each_square(Tensor rows, int64_t first, int64_t count, int64_t block, c
   }
 }
 
-// s of quantized_gemm.h.
+// Returns the factor s of quantized_gemm.h.
 float scale_of_operand(float largest) {
   if (largest == 0) return 1;
   return std::min(448.0f * 6.0f / largest, std::numeric_limits<float>::max());
@@ -94,7 +94,8 @@ class Quantizer {
   Quantizer(const QuantizedProduct& product, Arena& arena)
       : product_(product), arena_(arena), block_(block_of(product.format)) {}
 
-  // The rounded operand, from the arena: rows x terms in f32, but for its scale().
+  // Returns the rounded operand, in memory from the arena: rows x terms in f32, without the factor
+  // scale().
   Tensor rounded(const Operand& operand) {
     const int64_t terms = operand.terms();
     const int64_t padded = product_.hadamard ? (terms + block_ - 1) / block_ * block_ : terms;
@@ -113,11 +114,11 @@ class Quantizer {
     return values;
   }
 
-  // The factor of the product of the rounded operands.
+  // Returns the factor of the product of the rounded operands.
   float scale() const { return scale_; }
 
  private:
-  // Copies the operand, transformed or not. Returns its largest magnitude.
+  // Copies the operand, with or without the Hadamard transform. Returns its largest magnitude.
   float prepare(const Operand& operand, Tensor values) const {
     const OperandLoops& loops = operand_loops();
     std::vector<float> largest(static_cast<size_t>((values.rows + block_ - 1) / block_));
@@ -154,7 +155,7 @@ class Quantizer {
   float scale_ = 1;
 };
 
-// c = scale * product + bias, or c += scale * product.
+// Computes c = scale * product + bias, or c += scale * product.
 void write_product(Tensor product, float scale, ConstTensor bias, GemmMode mode, Tensor c) {
   const kernels::Loops& loops = kernels::loops(c.dtype);
   std::vector<float> biases(static_cast<size_t>(bias.cols));

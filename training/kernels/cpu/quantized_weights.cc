@@ -51,8 +51,8 @@ void decode_row(const QuantizedMatrix& w, int64_t row, float* values) {
                  {values, static_cast<size_t>(w.cols)});
 }
 
-// Rows of a matrix as a tensor of a type, in memory that is the calling thread's until its next
-// use.
+// Returns rows of a matrix as a tensor of a type. Its memory belongs to the calling thread, and is
+// valid until its next use.
 ConstTensor rows_in(DType type, const QuantizedMatrix& w, int64_t first, int64_t count) {
   thread_local std::vector<float> values, stored;
   values.resize(std::max(values.size(), static_cast<size_t>(count * w.cols)));
@@ -65,7 +65,7 @@ ConstTensor rows_in(DType type, const QuantizedMatrix& w, int64_t first, int64_t
   return tensor_at(static_cast<const void*>(stored.data()), type, count, w.cols);
 }
 
-// Rows whose values stay in a core's cache.
+// Returns the number of rows whose values stay in a core's cache.
 int64_t rows_of_a_tile(int64_t cols) {
   constexpr int64_t kValues = 1 << 16;
   constexpr int64_t kLeast = 16;
@@ -134,7 +134,7 @@ void look_up(const QuantizedMatrix& table, std::span<const int32_t> indices, Ten
     const int32_t index = indices[static_cast<size_t>(row)];
     if (index < 0 || index >= table.rows) {
       throw Error(ErrorCode::invalid_argument,
-                  cat("the index ", index, " is not below ", table.rows));
+                  cat("the index ", index, " is outside the table of ", table.rows, " rows"));
     }
     cpu::copy(rows_in(output.dtype, table, index, 1), output.row_range(row, 1));
   }

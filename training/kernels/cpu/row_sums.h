@@ -1,5 +1,6 @@
-// Deterministic sums over the rows of a matrix: each chunk of kSummedRows rows is summed in order,
-// then the chunks' sums are added in order. Chunks, and so the bits, depend on the shape alone.
+// Deterministic sums over the rows of a matrix. Each chunk of kSummedRows rows is summed in order,
+// then the chunks' sums are added in order. The chunks, and therefore the bits, depend on the shape
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace tutti::training {
 
 inline constexpr int64_t kSummedRows = 256;
 
-// Returns `width` sums of `type` (f32 or f64) from the arena. add(first, count, sums) adds rows
-// [first, first + count) to `sums`, which starts at zero.
+// Returns `width` sums of `type` (f32 or f64) in memory from the arena. Calls add(first, count,
+// sums), which adds rows [first, first + count) to `sums`; these start at zero.
 template <typename Add>
 Tensor sum_over_rows(int64_t rows, DType type, int64_t width, Arena& arena, Add&& add) {
   const int64_t chunks = rows <= kSummedRows ? 1 : (rows + kSummedRows - 1) / kSummedRows;

@@ -1,4 +1,4 @@
-// Rows of a tensor in the type of their sums: float, or double for f64.
+// Access to rows of a tensor in the type in which they are summed: float, or double for f64.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace tutti::training {
 
-// The values of a row; converted into `memory` unless the tensor has that type.
+// Returns the values of a row, in the tensor's memory if it has that type, otherwise converted into
+// `memory`.
 template <typename Value>
 const Value* values_of(ConstTensor x, int64_t row, std::vector<Value>& memory) {
   if (size_of(x.dtype) == sizeof(Value)) return reinterpret_cast<const Value*>(x.at(row, 0));
@@ -23,7 +24,7 @@ void set_values(const Value* values, Tensor y, int64_t row) {
   kernels::loops(y.dtype).from_values(values, y.at(row, 0), y.cols);
 }
 
-// Calls body(Value()) with the type of x's sums.
+// Calls body(Value()), where Value is the type in which x is summed.
 template <typename Body>
 void with_values(ConstTensor x, const Body& body) {
   x.dtype == DType::f64 ? body(double()) : body(float());

@@ -9,7 +9,7 @@
 namespace tutti::training {
 namespace {
 
-// Sums 16 lanes, which the compiler vectorizes, then adds up the lanes.
+// Returns the dot product. Sums 16 lanes, which the compiler vectorizes, then adds the lanes.
 template <typename Value>
 Value dot(const Value* a, const Value* b, int64_t count) {
   constexpr int64_t kLanes = 16;

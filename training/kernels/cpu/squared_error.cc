@@ -3,7 +3,7 @@
 namespace tutti::training::cpu {
 namespace {
 
-// Replaces predictions by errors; returns the sum of squares.
+// Replaces predictions by errors, and returns the sum of their squares.
 template <typename Value>
 double subtract(std::span<Value> values, std::span<const float> targets) {
   double sum = 0;

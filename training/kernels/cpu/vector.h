@@ -1,9 +1,9 @@
-// Helpers of the loops: element types, exp, sums by lanes. Compiled once per instruction set, in an
-// anonymous namespace, so that the linker cannot replace a plain function by one built with wide
-// instructions.
+// Helpers of the loops: element types, exp, and sums by lanes. They are compiled once per
+// instruction set, in an anonymous namespace: otherwise the linker could replace a baseline version
+// of a function by one with wide instructions.
 //
-// These are plain loops that the compiler vectorizes. Sums have a fixed number of lanes, so their
-// order, and their bits, depend at most on the instruction set.
+// The loops are plain C++ that the compiler vectorizes. Sums have a fixed number of lanes, so their
+// order and their bits depend at most on the instruction set.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace tutti::training::kernels {
 namespace {
 
-// The type in memory (Stored), and the type for computation (Value).
+// An element type: the type in memory (Stored) and the type for computation (Value).
 template <typename Format>
 struct Small {
   using Stored = typename Format::Bits;
@@ -36,9 +36,10 @@ using BF16 = Small<tutti::kernels::BF16>;
 using F32 = Plain<float>;
 using F64 = Plain<double>;
 
-// exp by argument reduction to [-ln2/2, ln2/2] and a polynomial (Cephes, expf): within 2 ulp; 0
-// below -104, infinity above 88.8, NaN for NaN. Bounding the argument suffices and needs no branch:
-// compilers turn selects on the result into jumps, which prevents vectorization.
+// Returns exp(x), by argument reduction to [-ln2/2, ln2/2] and a polynomial (Cephes, expf).
+// Accurate to 2 ulp; 0 below -104, infinity above 88.8, NaN for NaN. The argument is clamped
+// instead of selecting a result for extreme arguments: compilers turn such selects into jumps,
+// which prevents vectorization.
 inline float exp_of(float x) {
   constexpr float kLog2E = 1.44269504088896341f;
   constexpr float kLn2High = 0.693359375f;
@@ -56,7 +57,7 @@ inline float exp_of(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = (p * r) * r + r + 1.0f;
-  // 2^n in two factors: n is between -150 and 129.
+  // Multiplies by 2^n in two factors, because n is between -150 and 129.
   const int32_t half = whole >> 1;
   const float first = __builtin_bit_cast(float, (half + 127) << 23);
   const float second = __builtin_bit_cast(float, (whole - half + 127) << 23);
@@ -75,7 +76,7 @@ inline Value sigmoid_of(Value x) {
   return Value{1} / (Value{1} + exp_of(-x));
 }
 
-// Sums term(i) for i in [0, count) in 16 lanes.
+// Returns the sum of term(i) for i in [0, count), in 16 lanes.
 template <typename Value, typename Term>
 inline Value sum_of(int64_t count, Term&& term) {
   constexpr int64_t kLanes = 16;

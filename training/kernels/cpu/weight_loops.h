@@ -1,5 +1,5 @@
-// The loops behind quantized_weights.h, as each instruction set offers them: rows of whole blocks.
-// Every set gives the same bits.
+// Loops that quantized_weights.h uses, with the instructions of each instruction set. They convert
+// rows of whole blocks. Every set gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@ namespace tutti::training::kernels {
 inline constexpr int64_t kLargestWeightBlock = 64;
 
 struct WeightLoops {
-  int64_t block = 0;  // values
-  int64_t bytes = 0;  // of a block
+  int64_t block = 0;  // values per block
+  int64_t bytes = 0;  // bytes per block
   void (*encode)(const float* values, std::byte* blocks, int64_t count);
   void (*decode)(const std::byte* blocks, float* values, int64_t count);
 };
 
-inline constexpr int kWeightFormats = 3;  // in the order of WeightFormat
+inline constexpr int kWeightFormats = 3;  // number of formats, in the order of WeightFormat
 
-// Those of the selected instruction set (TUTTI_CPU), by format.
+// Returns the loops of a format for the selected instruction set (TUTTI_CPU).
 const WeightLoops& weight_loops(int format);
 
 namespace baseline {

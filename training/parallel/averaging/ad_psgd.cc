@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kUpdateTag = 0;
 constexpr int kRowTag = 1;
-constexpr int64_t kEnd = -1;  // instead of an update: asks the thread to end
+constexpr int64_t kEnd = -1;  // sent instead of an update to end the thread
 constexpr std::chrono::nanoseconds kForever{0};
 
 ConstBuffer sent(std::span<const float> row) { return {row.data(), row.size(), DType::f32}; }
@@ -43,7 +43,7 @@ AdPsgd::~AdPsgd() {
   turned_.notify_all();
   try {
     requests_.send({&kEnd, 1, DType::i64}, requests_.rank(), {.tag = kUpdateTag});
-  } catch (const std::exception&) {  // the communicator has failed, and the thread with it
+  } catch (const std::exception&) {  // the communicator has failed, so the thread ends
   }
   thread_.join();
 }
@@ -147,7 +147,7 @@ void AdPsgd::ask(int64_t update) {
   count_sent(row(0).size_bytes());
 }
 
-// Body of the thread on a rank that answers.
+// Runs the thread on a rank that answers.
 void AdPsgd::answer_all() {
   try {
     for (;;) {
@@ -180,7 +180,8 @@ void AdPsgd::answer(int from, int64_t update) {
   replies_.send(sent(row(4)), from);
 }
 
-// Without a replay any rank; with one, the rank whose turn it is, so that none must be held back.
+// Returns the next source: any rank or, with a replay, the rank whose turn it is, so that no
+// request has to wait for its turn.
 int AdPsgd::next_source() {
   if (options().replay.empty()) return kAnySource;
   std::unique_lock lock(mutex_);

@@ -1,16 +1,17 @@
-// Asynchronous decentralized SGD: half of the ranks, on completion of their gradients, average
-// their values with a random one of the other half, which continues computing meanwhile; each rank
-// then updates its values by gradients of older values. No rank waits for a straggler.
+// Asynchronous decentralized SGD: when a rank of one half of the ranks has computed its gradients,
+// it averages its values with those of a random rank of the other half, which continues computing
+// meanwhile. Each rank then updates its values by gradients of older values. No rank waits for a
+// straggler.
 //
 //   rank 0 (asks)     compute | average with 1 | update | compute | average with 3 | update
 //   rank 1 (answers)  compute ........ | averaged | ....... | update | compute ...
 //
-// Even ranks ask and odd ones answer, so that no two ranks wait for each other; a separate thread
-// answers. Averaging preserves the sum of both ranks' values, and so the mean of all values. When
-// ranks meet to exchange losses, all averages are complete.
+// Even ranks ask and odd ones answer in a separate thread, so that no two ranks wait for each
+// other. Averaging preserves the sum of both ranks' values, and therefore the mean of all values.
+// When ranks meet to exchange losses, all averages are complete.
 //
-// A replay preserves the order in which an odd rank was averaged and updated
-// (replay/update_order.h): the order of its own updates and of the requests.
+// A replay preserves the order of an odd rank's own updates and of the requests that it answered
+// (replay/update_order.h).
 //
 // Lian, Zhang, Zhang, Liu: Asynchronous decentralized parallel stochastic gradient descent, ICML
 // 2018, algorithm 1 and its section on deadlocks.
@@ -56,8 +57,8 @@ class AdPsgd : public Averaging {
   bool is_next(const AppliedPush& push) const;
   StretchOrder stretch();
   void throw_failure();
-  // 0: this rank's values; 1: the values that the model computes with; 2: an update; 3: another
-  // rank's values; 4: values to send to it.
+  // Returns row `index` of memory_. 0: this rank's values; 1: the values with which the model
+  // computes; 2: an update; 3: another rank's values; 4: values to send to it.
   std::span<float> row(size_t index) const { return {memory_.get() + index * count(), count()}; }
   size_t count() const { return static_cast<size_t>(values_.size()); }
 
@@ -66,14 +67,14 @@ class AdPsgd : public Averaging {
   Memory<float> memory_;
   OrderFiles files_;
   bool in_stretch_ = false;
-  int64_t first_ = 1;  // updates in the stretch
+  int64_t first_ = 1;  // first update of the stretch
   int64_t last_ = 0;
 
-  std::mutex mutex_;  // guards what follows, and row 0 on a rank that answers
+  std::mutex mutex_;  // guards the members below, and row 0 on a rank that answers
   std::condition_variable turned_;
-  UpdateOrder order_;                      // in the stretch, on a rank that answers
+  UpdateOrder order_;                      // order of this stretch, on a rank that answers
   const UpdateOrder* recorded_ = nullptr;  // the order to replay
-  std::exception_ptr failure_;             // in the thread
+  std::exception_ptr failure_;             // exception of the answering thread
   bool ends_ = false;
 
   // Declared after the memory of messages in flight: the communicators are destroyed first.

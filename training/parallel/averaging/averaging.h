@@ -1,6 +1,6 @@
-// Base of synchronizers with values that differ between ranks: each rank updates its values by its
-// own gradients, and now and then exchanges them with all others (local_sgd.h, diloco.h, easgd.h,
-// federated.h), or with some of them (gossip.h, push_sum.h, ad_psgd.h).
+// Base class of synchronizers with values that differ between ranks: each rank updates its values
+// by its own gradients, and now and then averages them with all other ranks (local_sgd.h, diloco.h,
+// easgd.h, federated.h), or with some of them (gossip.h, push_sum.h, ad_psgd.h).
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace tutti::training {
 
 class Averaging : public Synchronizer {
  public:
-  // `storage`, of stage 0 with f32 values or masters, must outlive it.
+  // Creates the synchronizer; `storage`, of stage 0 with f32 values or masters, must outlive it.
   Averaging(ParameterStorage& storage, const SyncOptions& options);
 
   void begin_step(const std::vector<int64_t>&) override { storage_.zero_gradients(); }
@@ -29,10 +29,10 @@ class Averaging : public Synchronizer {
   void after_update() final;
   void publish_values() override {}
 
-  // The number of updates so far.
+  // Visits the number of updates so far.
   void visit_state(StateVisitor& visitor) override;
-  // False once the state of another way, or of differently cut workers, was read: all ranks then
-  // start from the mean of the values.
+  // Returns false if a state was read that another synchronizer, or a job with differently divided
+  // workers, has saved. All ranks then start from the mean of the values.
   bool takes_own_values() const override { return same_way_; }
 
   int64_t bytes() const override;
@@ -48,18 +48,18 @@ class Averaging : public Synchronizer {
   Communicator& ranks() { return ranks_; }
   const SyncOptions& options() const { return options_; }
   int64_t updates() const { return updates_; }
-  // Replaces the buffer by the mean of the ranks' buffers.
+  // Collective. Replaces the buffer by the mean of the ranks' buffers.
   void average(Buffer buffer);
   void all_reduce(Buffer buffer, ReduceOp op);
-  // Replaces own values by their mean with another rank's.
+  // Replaces `own` by its mean with `other`, the values of another rank.
   static void average_pair(std::span<float> own, std::span<const float> other);
   void count_all_reduce(uint64_t bytes);
   void count_sent(uint64_t bytes) { bytes_sent_ += static_cast<double>(bytes); }
-  // Sends a row to one rank and receives one from another.
+  // Sends a row to rank `to` and receives one from rank `from`.
   void exchange_rows(std::span<const float> row, int to, std::span<float> other, int from);
   Work send_async(std::span<const float> row, int to);
   void observe_span(const char* what, int part, std::chrono::steady_clock::time_point from) const;
-  // Adds its lifetime to the time that this rank waited.
+  // Adds its lifetime to the time that this rank has waited.
   class Waiting {
    public:
     explicit Waiting(Averaging& owner) : owner_(owner) {}
@@ -83,8 +83,8 @@ class Averaging : public Synchronizer {
   Observer observer_;
 };
 
-// `options` has a kind with values that differ between ranks; `seed` is for random peers and
-// clients.
+// Creates the synchronizer for `options`, whose kind has values that differ between ranks; `seed`
+// is for random peers and clients.
 std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const SyncOptions& options,
                                              uint64_t seed);
 

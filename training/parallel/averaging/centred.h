@@ -1,5 +1,5 @@
-// Base of ways of averaging with a centre: a row of f32 values, equal on all ranks, relative to
-// which they measure each rank's progress.
+// Base class of ways of averaging with a centre: a row of f32 values that is equal on all ranks,
+// relative to which each rank's progress is measured.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Centred : public Averaging {
  public:
   Centred(ParameterStorage& storage, const SyncOptions& options);
 
-  // Initial or loaded values become the centre, unless a checkpoint had one.
+  // Makes initial or loaded values the centre, unless a checkpoint had a centre.
   void publish_values() override;
   void visit_state(StateVisitor& visitor) override;
 
@@ -26,13 +26,13 @@ class Centred : public Averaging {
   std::span<float> span_of(const Memory<float>& row) const {
     return {row.get(), static_cast<size_t>(count())};
   }
-  // Shows a row that is equal on all ranks.
+  // Visits a row that is equal on all ranks.
   void visit_row(StateVisitor& visitor, const char* name, std::span<float> row) const;
 
  private:
   ValueRow values_;
   Memory<float> centre_;
-  bool loaded_ = false;  // the centre, from a checkpoint
+  bool loaded_ = false;  // true if the centre came from a checkpoint
 };
 
 }  // namespace tutti::training

@@ -20,7 +20,7 @@ std::span<float> part_of(std::span<float> row, int64_t first, int64_t count) {
 
 std::optional<int64_t> fragment_sent_at(const SyncOptions& options, int64_t update) {
   const auto [every, fragments] = std::pair(options.every, options.fragments);
-  const int64_t in_round = (update - 1) % every + 1;  // 1 to H
+  const int64_t in_round = (update - 1) % every + 1;  // from 1 to H
   // Fragment f is sent at (f + 1) H / P, rounded down; these are P different updates.
   const int64_t sent = (in_round * fragments + every - 1) / every;
   if (sent * every / fragments != in_round) return std::nullopt;
@@ -36,7 +36,7 @@ DiLoCo::~DiLoCo() {
     if (std::uncaught_exceptions() > 0) ranks().abort("training failed with an error");
     mean_->wait();
   } catch (const std::exception&) {
-    // A call that failed has ended as well.
+    // A collective that failed has ended as well.
   }
 }
 
@@ -93,7 +93,7 @@ void DiLoCo::apply_mean(int64_t fragment) {
     values().write(first, outer);
   } else {
     const auto share = static_cast<float>(options().own_share);
-    const std::span<float> merged = delta;  // delta is no longer needed
+    const std::span<float> merged = delta;  // reuses the memory of delta, which is no longer needed
     values().read(first, merged);
     std::ranges::transform(merged, outer, merged.begin(), [share](float own, float all) {
       return share * own + (1 - share) * all;
@@ -104,7 +104,7 @@ void DiLoCo::apply_mean(int64_t fragment) {
   observe_span("mean of a fragment", static_cast<int>(fragment), from);
 }
 
-// False if the state that was read has other fragments, or sends them at other updates.
+// Returns false if the state that was read has other fragments, or sends them at other updates.
 bool DiLoCo::has_same_schedule(StateVisitor& visitor) const {
   bool same = true;
   for (const auto& [name, own] :
@@ -117,7 +117,7 @@ bool DiLoCo::has_same_schedule(StateVisitor& visitor) const {
   return same;
 }
 
-// Saves the mean of a fragment in flight, to be applied at its time after resuming.
+// Also saves the mean of a fragment in flight, which is applied at its time after resuming.
 void DiLoCo::visit_state(StateVisitor& visitor) {
   Centred::visit_state(visitor);
   wait_for_mean();

@@ -1,6 +1,7 @@
-// DiLoCo: each rank makes H updates of its own. The mean over ranks of the differences between
-// outer and own values is then the gradient of an outer optimizer, SGD with Nesterov momentum, and
-// all ranks continue from the outer values.
+// DiLoCo: each rank makes H updates of its own. The outer values are those from which all ranks
+// started. The mean over ranks of the differences between outer and own values serves as the
+// gradient of an outer optimizer, SGD with Nesterov momentum. All ranks continue from the new outer
+// values.
 //
 //   delta = outer values - own values      mean over ranks
 //   momentum = m momentum + delta;  outer values -= rate (delta + m momentum)
@@ -13,7 +14,7 @@
 //   fragment 0   | sent..applied
 //   fragment 1                  | sent..applied
 //
-// Differences may be sent with fewer bits (SyncOptions::wire): all ranks get the same mean.
+// Differences may be sent with fewer bits (SyncOptions::wire); all ranks still get the same mean.
 //
 // Douillard et al.: DiLoCo, 2023, algorithm 1; Douillard et al.: Streaming DiLoCo with overlapping
 // communication, 2025, algorithm 2.
@@ -27,13 +28,14 @@
 
 namespace tutti::training {
 
-// Returns the fragment that DiLoCo sends after this update; updates count from 1.
+// Returns the fragment that DiLoCo sends after update number `update`, counted from 1, if it sends
+// one.
 std::optional<int64_t> fragment_sent_at(const SyncOptions& options, int64_t update);
 
 class DiLoCo : public Centred {
  public:
   DiLoCo(ParameterStorage& storage, const SyncOptions& options);
-  // Waits for the fragment in flight; aborts it after an error.
+  // Waits for the fragment in flight, or aborts it after an error.
   ~DiLoCo() override;
   DiLoCo(const DiLoCo&) = delete;
   DiLoCo& operator=(const DiLoCo&) = delete;
@@ -55,11 +57,11 @@ class DiLoCo : public Centred {
   void apply_mean(int64_t fragment);
   bool has_same_schedule(StateVisitor& visitor) const;
 
-  // The outer values are the centre.
+  // momentum of the outer optimizer; the outer values are the centre
   Memory<float> momentum_;
   Memory<float> delta_;
   int64_t in_flight_ = -1;    // the fragment whose mean has not been applied yet; -1: none
-  std::optional<Work> mean_;  // reduction of that fragment, until it is complete
+  std::optional<Work> mean_;  // the reduction of that fragment, until it is complete
 };
 
 }  // namespace tutti::training

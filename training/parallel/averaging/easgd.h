@@ -1,5 +1,6 @@
-// Elastic averaging SGD, synchronous form: every K updates each rank moves a fraction alpha of the
-// way to a centre c, and the centre moves towards the ranks. Both use the old values.
+// Elastic averaging SGD, synchronous form: every K updates each rank moves its values x by a
+// fraction alpha of the way to a centre c, and the centre moves towards the ranks. Both moves use
+// the old values.
 //
 //   x -= alpha (x - c)                      on each rank
 //   c += alpha (sum over ranks of (x - c))

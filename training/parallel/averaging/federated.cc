@@ -134,7 +134,7 @@ void Federated::visit_state(StateVisitor& visitor) {
   visit_row(visitor, "sync.second_moment", span_of(second_moment_));
 }
 
-// Saved as two numbers of 24 bits, which f32 represents exactly.
+// Saves the count as two numbers of 24 bits, which f32 represents exactly.
 void Federated::visit_targets(StateVisitor& visitor) {
   constexpr int64_t kBase = int64_t{1} << 24;
   const int64_t high = round_targets_ / kBase;

@@ -1,15 +1,15 @@
-// Federated averaging: ranks are clients. A round is K updates; all clients start it with the same
-// global values x and zeroed optimizer state. At its end the new global values are the mean of the
-// values of the clients drawn for the round, weighted by the number of targets that each processed
-// in it.
+// Federated averaging: ranks are clients. A round has K updates; all clients start it with the same
+// global values x and zeroed optimizer state. Some clients are drawn for each round. The mean of
+// their values at its end, weighted by the number of targets that each processed in the round,
+// becomes the new x.
 //
 //   client 0   x | update ... update | 30 targets
 //   client 1   x | update ... update | not drawn       x = 3/4 (client 0's) + 1/4 (client 2's)
 //   client 2   x | update ... update | 10 targets
 //
-// At least one client, and a given fraction of them, is drawn for each round by the run's seed. The
-// others train too, but their work of the round is discarded. The global values are the model that
-// is validated and saved.
+// The run's seed draws a given fraction of the clients, and at least one. The others train too, but
+// their work of the round is discarded. The global values are the model that is validated and
+// saved.
 //
 //   fedavg    as above. With K = 1 and SGD it equals summed gradients, up to rounding
 //   fedprox   mu (own values - x) is added to each gradient
@@ -46,7 +46,7 @@ class Federated : public Centred {
  private:
   void exchange(int64_t update) override;
   void end_round(int64_t round);
-  // Replaces `row` by its sum over clients.
+  // Replaces `row` by its sum over the clients that are drawn for this round.
   void sum(std::span<float> row, const std::vector<bool>& drawn, int64_t round);
   int64_t sum_of_targets(int64_t own, const std::vector<bool>& drawn, int64_t round);
   void take_mean(std::span<const float> mean);
@@ -54,11 +54,11 @@ class Federated : public Centred {
 
   uint64_t seed_;
   Memory<float> row_;
-  Memory<float> first_moment_;  // fedadam
+  Memory<float> first_moment_;  // used by fedadam
   Memory<float> second_moment_;
-  Memory<uint64_t> words_;  // secure sums
+  Memory<uint64_t> words_;  // used by secure sums
   int64_t step_targets_ = 0;
-  int64_t round_targets_ = 0;  // in the round so far
+  int64_t round_targets_ = 0;  // number of targets in the round so far
   std::array<float, 2> saved_targets_ = {};
 };
 

@@ -1,5 +1,6 @@
-// Decentralized SGD: after each update a rank averages its values with those of a few others. The
-// weights sum to 1 over senders and over receivers, which preserves the mean of all values.
+// Decentralized SGD: after each update a rank averages its values with those of a few other ranks.
+// The weights of an average sum to 1 over senders and over receivers, which preserves the mean of
+// all values.
 //
 //   ring      a third of its own and of both neighbours' values
 //   exp       half of its own, half of those of the rank 1, 2, 4 ... below it
@@ -26,13 +27,14 @@ class Gossip : public Averaging {
  private:
   void exchange(int64_t update) override;
   void average_with_neighbours();
-  // Replaces own values by their mean with those received from `from`.
+  // Sends this rank's values to rank `to`, and replaces them by their mean with those received from
+  // rank `from`.
   void average_with(int to, int from);
   std::span<float> row(int index) const;
 
   uint64_t seed_;
   ValueRow values_;
-  Memory<float> memory_;  // rows: own values, then received ones
+  Memory<float> memory_;  // one row of own values, then rows of received ones
 };
 
 }  // namespace tutti::training

@@ -1,12 +1,12 @@
 // Local SGD: each rank updates its values by its own gradients, and every K updates the ranks
-// average their values. Between averages they do not communicate, and their values differ.
+// average their values. Between two averages ranks do not communicate, and their values differ.
 //
 //   rank 0   update update ... update |         | update ...
 //   rank 1   update update ... update | average | update ...      K updates between two averages
 //
 // With K = 1 and a stateless optimizer it equals summed gradients, up to rounding. Optimizer state
-// stays local. Post-local SGD averages gradients at first: values are equal on all ranks until that
-// step.
+// stays local. Post-local SGD averages gradients in the first steps, during which values are equal
+// on all ranks.
 //
 // Zinkevich, Weimer, Smola, Li: Parallelized stochastic gradient descent, NeurIPS 2010 (one
 // average, at the end); McMahan et al.: Communication-efficient learning of deep networks from
@@ -27,7 +27,8 @@ class LocalSgd : public Averaging {
 
   void finish_gradients() override;
   void visit_state(StateVisitor& visitor) override;
-  // While gradients are averaged, values are equal on all ranks, and must have been equal before.
+  // Returns false while gradients are averaged: values are then equal on all ranks, and a loaded
+  // state must be, too.
   bool takes_own_values() const override {
     const bool were_same = updates() < read_local_after_;
     return Averaging::takes_own_values() && (updates() >= options().local_after || were_same);
@@ -36,7 +37,7 @@ class LocalSgd : public Averaging {
  private:
   void exchange(int64_t update) override;
 
-  int64_t read_local_after_ = 0;  // in the state that was read last
+  int64_t read_local_after_ = 0;  // local_after in the state that was read last
 };
 
 }  // namespace tutti::training

@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// The index-th random number of an exchange, in [0, limit).
+// Returns the index-th random number of an exchange, in [0, limit).
 int draw(uint64_t seed, int64_t exchange, int index, int limit) {
   const uint64_t bits =
       random_bits(seed, static_cast<uint64_t>(exchange), static_cast<uint64_t>(index));

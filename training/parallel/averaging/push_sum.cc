@@ -37,7 +37,7 @@ void PushSum::exchange(int64_t update) {
   observe_span("push of values", 0, from);
 }
 
-// x / w is bitwise the value that the model had before its update.
+// x / w is bitwise equal to the value that the model had before its update.
 void PushSum::take_update() {
   const std::span<float> updated = row(1).first(count());
   values_.read(0, updated);

@@ -1,11 +1,11 @@
 // Stochastic gradient push: a rank sends half of its numerators x and half of its weight w to
-// another rank, adds what it receives, and computes with x / w. Senders need not be receivers, and
-// a rank that receives from none or several is not biased: the sums of x and of w over all ranks
-// are preserved.
+// another rank, adds what it receives, and computes with x / w. The sums of x and of w over all
+// ranks are preserved. Receivers need not send to their senders, and the result is unbiased even if
+// a rank receives from none or from several.
 //
 //   rank 0   x, w  --- x/2, w/2 --->  rank 1        z = x / w: the model's values
 //
-// A rank's own update moves x by as much as it moved z.
+// An optimizer's update changes z; x changes by the same amount.
 //
 // Assran, Loizou, Ballas, Rabbat: Stochastic gradient push for distributed deep learning, ICML
 // 2019, algorithm 1; Kempe, Dobra, Gehrke: Gossip-based computation of aggregate information, FOCS
@@ -23,7 +23,7 @@ namespace tutti::training {
 
 class PushSum : public Averaging {
  public:
-  // The graph must be exponential or random.
+  // Creates the synchronizer. The graph in `options` must be exponential or random.
   PushSum(ParameterStorage& storage, const SyncOptions& options, uint64_t seed);
 
   void publish_values() override;
@@ -37,7 +37,7 @@ class PushSum : public Averaging {
   void publish_ratios();
   float weight() const { return row(0).back(); }
   size_t count() const { return static_cast<size_t>(values_.size()); }
-  // Row 0: x, then w; 1: received; 2: to send.
+  // Returns a row of memory. 0: x, then w; 1: received values; 2: values to send.
   std::span<float> row(size_t index) const {
     return {memory_.get() + index * (count() + 1), count() + 1};
   }
@@ -45,7 +45,7 @@ class PushSum : public Averaging {
   uint64_t seed_;
   ValueRow values_;
   Memory<float> memory_;
-  bool loaded_ = false;  // x and w, from a checkpoint
+  bool loaded_ = false;  // true if x and w came from a checkpoint
 };
 
 }  // namespace tutti::training

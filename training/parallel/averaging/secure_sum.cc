@@ -24,7 +24,7 @@ void to_fixed_point(std::span<const float> values, int clients, std::span<uint64
       throw Error(ErrorCode::invalid_argument,
                   cat("a value of ", value, " cannot be summed in fixed point"),
                   {.where = "--secure-sums",
-                   .cause = cat("of ", clients, " clients each value must be below ", limit),
+                   .cause = cat("with ", clients, " clients each value must be below ", limit),
                    .remedy = "use a smaller learning rate, or remove --secure-sums"});
     }
     words[i] = static_cast<uint64_t>(std::llround(value * kUnits));

@@ -10,17 +10,18 @@ namespace tutti::training {
 
 class ValueRow {
  public:
-  // `storage`, of stage 0 with f32 values or masters, must outlive it.
+  // Creates the row; `storage`, of stage 0 with f32 values or masters, must outlive it.
   explicit ValueRow(ParameterStorage& storage);
 
   int64_t size() const { return size_; }
   // Copies elements [first, first + part.size()) of the row into `part`.
   void read(int64_t first, std::span<float> part) const;
-  // Sets these elements, and the model's values, which are rounded from them.
+  // Sets these elements, and the model's values, which are rounded from the elements.
   void write(int64_t first, std::span<const float> part);
 
  private:
-  // Calls visit(elements of the piece, the same elements of the part, the piece).
+  // Calls visit(elements of the piece, the same elements of the part, the piece) for each piece
+  // that overlaps the part.
   template <typename Float, typename Visit>
   void each(int64_t first, std::span<Float> part, const Visit& visit) const;
 

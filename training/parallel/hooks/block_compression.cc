@@ -18,7 +18,7 @@ std::span<std::byte> bytes_in(const Memory<std::byte>& memory, const Blocks& blo
   return {memory.get() + blocks.displacements[at], blocks.counts[at]};
 }
 
-// Blocks that follow each other without gaps.
+// Returns blocks that follow each other without gaps.
 Blocks packed(const std::vector<uint64_t>& counts) {
   std::vector<uint64_t> displacements(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), displacements.begin(), uint64_t{0});
@@ -91,7 +91,7 @@ void BlockCompression::start(Communicator& communicator, int bucket, Tensor grad
       {at.received.get(), all_of(at.received_blocks), DType::u8}, at.received_blocks);
 }
 
-// Encodes the sum of all ranks' parts over the memory of this rank's own part.
+// Writes the encoded sum of all ranks' parts to the memory of this rank's own part.
 void BlockCompression::sum_own_part(BucketState& at) {
   const int own = at.communicator.rank();
   const Share& part = at.parts[static_cast<size_t>(own)];

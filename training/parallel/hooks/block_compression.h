@@ -8,9 +8,9 @@
 //   each owner encodes its sum; all-gather; every rank decodes all of it      finish()
 //
 // Error feedback is exact: error = M - decoded(M), rounded once, and an owner adds its sum -
-// decoded(sum). So no gradient is lost: the sum of all results is that of all gradients less the
-// ranks' current errors. An owner decodes what it sent, so all ranks have the same bits; decoded
-// parts are added in f32 in the order of ranks.
+// decoded(sum). No gradient is lost: the sum of all results is that of all gradients minus the
+// ranks' current errors. An owner also decodes its own encoded sum, so all ranks have the same
+// bits. Decoded parts are added in f32 in the order of ranks.
 //
 // Seide et al.: 1-bit SGD (2014); Karimireddy et al.: Error feedback fixes SignSGD (2019).
 #pragma once
@@ -26,24 +26,26 @@
 
 namespace tutti::training {
 
-// Errors are local to the rank, and included in checkpoints. Only the sum of all ranks' errors
-// matters, so another number of ranks may redistribute it. If a sum is not finite, its gradients
-// are not either, and the bucket's errors become zero.
+// The hook. Errors are local to the rank, and part of checkpoints. Only the sum of all ranks'
+// errors matters, so another number of ranks may redistribute it. If a sum is not finite, the
+// bucket's gradients become non-finite and its errors zero.
 class BlockCompression : public CommunicationHook {
  public:
-  // Arguments are not retained.
+  // Creates the hook; does not retain references to its arguments.
   BlockCompression(BlockFormat format, const Layout& layout,
                    const std::vector<ParameterSpec>& specs);
 
-  // Gradients must be f32 or bf16. For f16 it throws Error(invalid_argument): the loss scale
-  // changes from step to step, so errors of one step cannot be added to the next.
+  // Begins the sum. Gradients must be f32 or bf16. For f16 it throws Error(invalid_argument): the
+  // loss scale changes from step to step, so errors of one step cannot be added to the next.
   void start(Communicator& communicator, int bucket, Tensor gradients) override;
-  // Begins the all-gather, so all ranks must finish their buckets in the same order.
+  // Begins the all-gather and blocks until it is done; all ranks must finish their buckets in the
+  // same order.
   void finish(int bucket, Tensor gradients) override;
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
   int64_t bytes() const override;
   bool remembers() const override { return true; }
-  // Errors of a bucket, one per element; callers may adjust what is sent next.
+  // Returns the errors of a bucket, one per element. The caller may change them, to adjust what is
+  // sent next.
   std::vector<float>& errors(int bucket) { return state(bucket).errors.values(); }
   std::vector<HookState> states(Communicator& communicator, DType gradients) override;
 
@@ -51,12 +53,12 @@ class BlockCompression : public CommunicationHook {
   struct BucketState {
     explicit BucketState(BucketErrors its) : errors(std::move(its)) {}
     BucketErrors errors;
-    // Set by the first start().
+    // set by the first start()
     Communicator communicator;
-    std::vector<Share> parts;  // of each rank, in values
-    Blocks sent_blocks;        // bytes for each rank
-    Blocks received_blocks;    // of this rank's part, once from each rank
-    Memory<std::byte> sent;    // all of M; then all of the sum
+    std::vector<Share> parts;  // part of each rank, in values
+    Blocks sent_blocks;        // ranges of bytes sent to each rank
+    Blocks received_blocks;    // ranges of bytes of this rank's part, as received from each rank
+    Memory<std::byte> sent;    // encoded M; then the encoded sum
     Memory<std::byte> received;
     Work exchange;
   };
@@ -67,7 +69,7 @@ class BlockCompression : public CommunicationHook {
 
   BlockFormat format_;
   std::vector<BucketState> buckets_;
-  std::vector<float> values_;  // twice the size of the largest bucket
+  std::vector<float> values_;  // twice as many as the largest bucket has
 };
 
 }  // namespace tutti::training

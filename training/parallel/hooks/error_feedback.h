@@ -1,4 +1,5 @@
-// Error feedback: the part of the gradients that a step does not send is added to the next step's.
+// Error feedback: the part of a step's gradients that was not sent is added to the next step's
+// gradients.
 #pragma once
 
 #include <string>
@@ -22,7 +23,7 @@ class BucketErrors {
 
   std::vector<float>& values() { return values_; }
   size_t size() const { return values_.size(); }
-  // Adds gradients, which are converted to f32 in `scratch` (size() values).
+  // Adds `gradients` to the errors, after converting them to f32 in `scratch` (size() values).
   void add_gradients(Tensor gradients, std::span<float> scratch);
   // Appends the errors of each parameter, named "PREFIX.PARAMETER".
   void append_states(const std::string& prefix, std::vector<HookState>& states);
@@ -36,7 +37,7 @@ class BucketErrors {
   std::vector<float> values_;
 };
 
-// 1 x n in f32.
+// Returns a view of the values as a 1 x n tensor of f32.
 Tensor f32_row(std::span<float> values);
 
 }  // namespace tutti::training

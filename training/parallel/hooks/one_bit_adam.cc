@@ -9,7 +9,8 @@ namespace tutti::training {
 
 namespace {
 
-// True if no gradient reached the value in the warm-up: its second moment, a divisor, is 0.
+// Returns true if no gradient reached the value in the warm-up: its second moment, a divisor, is
+// then 0.
 bool is_masked(float momentum) { return momentum == 0; }
 
 }  // namespace
@@ -58,7 +59,7 @@ void OneBitAdam::finish(int bucket, Tensor gradients) {
     at.sent[i] = is_masked(momentum[i]) ? 0 : (told[i] - beta1_ * momentum[i]) / (1 - beta1_);
   }
   convert(f32_row(at.sent), gradients);
-  convert(gradients, f32_row(at.sent));  // as rounded for the optimizer
+  convert(gradients, f32_row(at.sent));  // values that were rounded for the optimizer
   std::vector<float>& errors = signs_.errors(bucket);
   for (size_t i = 0; i < at.sent.size(); ++i) {
     if (is_masked(momentum[i])) {

@@ -4,13 +4,14 @@
 //   warm-up    g = sum of gradients                   m = beta1 m + (1 - beta1) g
 //   after it   M = beta1 m / ranks + (1 - beta1) g of this rank, compressed with error feedback
 //              m' = sum of M            the optimizer gets g = (m' - beta1 m) / (1 - beta1),
-//              of which it makes m'
+//              from which it computes m'
 //
-// A value without gradients in the warm-up is not updated: Adam would divide by its second moment
-// of 0. The part of m' that the optimizer's type cannot represent is added to the error feedback.
+// A value that had no gradients in the warm-up is not updated: Adam would divide by its second
+// moment of 0. The part of m' that the optimizer's type cannot represent is added to the error
+// feedback.
 //
-// Sums are linear in gradients only if every step multiplies gradients by the same factor: clipping
-// must be off after the warm-up.
+// Sums are linear in gradients only if every step multiplies gradients by the same factor. Clipping
+// must therefore be off after the warm-up.
 //
 // Tang et al.: 1-bit Adam: communication efficient large-scale training with Adam's convergence
 // speed, 2021, algorithm 1.
@@ -29,11 +30,11 @@ namespace tutti::training {
 
 class OneBitAdam : public CommunicationHook {
  public:
-  // Arguments are not retained. `beta1` is the optimizer's.
+  // Creates the hook; does not retain references to its arguments. `beta1` is the optimizer's.
   OneBitAdam(int64_t warm_up_steps, double beta1, const Layout& layout,
              const std::vector<ParameterSpec>& specs);
 
-  // Gradients must be f32 or bf16 (see BlockCompression).
+  // Begins the sum. Gradients must be f32 or bf16 (see BlockCompression).
   void start(Communicator& communicator, int bucket, Tensor gradients) override;
   void finish(int bucket, Tensor gradients) override;
   bool remembers() const override { return true; }
@@ -43,7 +44,7 @@ class OneBitAdam : public CommunicationHook {
 
  private:
   struct BucketState {
-    BucketErrors momentum;  // of the sum of gradients: equal on all ranks
+    BucketErrors momentum;  // momentum of the sum of gradients, which is equal on all ranks
     std::vector<float> sent;
     bool plain = true;
   };
@@ -56,7 +57,7 @@ class OneBitAdam : public CommunicationHook {
   PlainSums sums_;
   BlockCompression signs_;
   std::vector<BucketState> buckets_;
-  bool corrects_ = false;  // this rank keeps the errors that all ranks make equally
+  bool corrects_ = false;  // true if this rank keeps the errors that are the same on all ranks
 };
 
 }  // namespace tutti::training

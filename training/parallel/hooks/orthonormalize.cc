@@ -6,7 +6,8 @@
 namespace tutti::training {
 namespace {
 
-// The remainder of a dependent row is rounding error: a few units of 2^-24 of it.
+// Largest remainder, relative to the row, of a dependent row. The remainder is rounding error of a
+// few units of 2^-24.
 constexpr double kDependent = 1e-6;
 
 double dot(std::span<const float> a, std::span<const float> b) {
@@ -15,7 +16,7 @@ double dot(std::span<const float> a, std::span<const float> b) {
   return sum;
 }
 
-// row -= (row . other) other
+// Computes row -= (row . other) other.
 void project_out(std::span<const float> other, std::span<float> row) {
   const double part = dot(row, other);
   for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(row[i] - part * other[i]);

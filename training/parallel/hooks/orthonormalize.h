@@ -1,4 +1,4 @@
-// Gram-Schmidt for a few long rows.
+// Orthonormalizes a few long rows.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 namespace tutti::training {
 
 // Makes the rows of `rows` (f32, contiguous, finite) orthonormal. Returns the indices of rows that
-// depend on earlier ones; these become zero. Modified Gram-Schmidt, run twice ("twice is enough":
-// Giraud et al.: The loss of orthogonality in the Gram-Schmidt orthogonalization process, 2005).
-// The bits depend on the values alone.
+// depend linearly on earlier ones; these become zero. Runs the modified Gram-Schmidt process twice
+// ("twice is enough": Giraud et al.: The loss of orthogonality in the Gram-Schmidt
+// orthogonalization process, 2005). The bits depend on the values alone.
 std::vector<int> orthonormalize(Tensor rows);
 
 }  // namespace tutti::training

@@ -184,7 +184,8 @@ void PowerSgd::finish(int bucket, Tensor gradients) {
 
 bool PowerSgd::sum_q(BucketState& at) {
   at.p_sum.wait();
-  if (!all_finite(row(at.p, at.p_size)).get()) return false;  // on every rank
+  // all ranks have the same sums, so all return
+  if (!all_finite(row(at.p, at.p_size)).get()) return false;
   for (Matrix& matrix : at.matrices) {
     const Tensor p = p_of(at, matrix);
     matrix.dependent = orthonormalize(p);

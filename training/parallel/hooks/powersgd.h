@@ -11,11 +11,12 @@
 //   gradient = P Q^T             the same bits on every rank
 //   error = M - P (M^T P)^T      the part of M that this rank did not contribute
 //
-// so that no gradient is lost over the steps: the sum of all results is the sum of all gradients
-// less the ranks' current errors. Gradients of rank r or less are exact up to rounding.
+// No gradient is lost over the steps: the sum of all results is the sum of all gradients minus the
+// ranks' current errors. Gradients of rank r or less are exact up to rounding.
 //
 // Vectors, and matrices with r (n + m) >= n m, are summed uncompressed. A bucket takes three
-// collectives for any number of parameters: all of its P, all of its Q, and the uncompressed rest.
+// collectives for any number of parameters: one for all P, one for all Q, and one for the
+// uncompressed rest.
 #pragma once
 
 #include <cstdint>
@@ -27,25 +28,27 @@
 namespace tutti::training {
 
 struct PowerSgdOptions {
-  int rank = 4;       // of the factors; 1 or more
-  uint64_t seed = 1;  // for the first Q
+  int rank = 4;       // rank r of the factors; at least 1
+  uint64_t seed = 1;  // seed of the first Q
 };
 
-// Errors are local, Q is equal on all ranks; both are in checkpoints. Only the sum of all ranks'
-// errors matters, so another number of ranks may redistribute it. If a sum is not finite, the
-// bucket's gradients are not either, and its errors become zero.
+// The hook. Errors are local to the rank, Q is equal on all ranks, and checkpoints contain both.
+// Only the sum of all ranks' errors matters, so another number of ranks may redistribute it. If a
+// sum is not finite, the bucket's gradients become non-finite and its errors zero.
 class PowerSgd : public CommunicationHook {
  public:
-  // Throws Error(invalid_argument) for a rank below 1. Arguments are not retained.
+  // Creates the hook; does not retain references to its arguments. Throws Error(invalid_argument)
+  // for a rank below 1.
   PowerSgd(const Layout& layout, const std::vector<ParameterSpec>& specs,
            const PowerSgdOptions& options = {});
 
-  // Gradients must be f32 or bf16. For f16 it throws Error(invalid_argument): the loss scale
-  // changes from step to step, so errors of one step cannot be added to the next.
+  // Begins the sum. Gradients must be f32 or bf16. For f16 it throws Error(invalid_argument): the
+  // loss scale changes from step to step, so errors of one step cannot be added to the next.
   void start(Communicator& communicator, int bucket, Tensor gradients) override;
-  // Begins the second all-reduce, so all ranks must finish their buckets in the same order.
+  // Begins the second all-reduce and blocks until it is done; all ranks must finish their buckets
+  // in the same order.
   void finish(int bucket, Tensor gradients) override;
-  // True only if finish() begins no collective, as the time of this call differs between ranks.
+  // Returns true only if finish() begins no collective, because ranks call it at different times.
   bool test(int bucket) override;
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
   int64_t bytes() const override;
@@ -53,17 +56,17 @@ class PowerSgd : public CommunicationHook {
   std::vector<HookState> states(Communicator& communicator, DType gradients) override;
 
  private:
-  // A compressed matrix. P and Q are stored transposed, in r rows.
+  // A compressed matrix. P and Q are stored transposed, as r rows.
   struct Matrix {
     ParameterSpec spec;
-    int64_t offset = 0;  // elements from the bucket's start
+    int64_t offset = 0;  // offset of the matrix in elements from the bucket's start
     int64_t rows = 0;
     int64_t cols = 0;
     int64_t p_offset = 0;
     int64_t q_offset = 0;
     int64_t error_offset = 0;
-    float draws = 0;             // number of drawn rows of Q: a state, exact up to 2^24
-    std::vector<int> dependent;  // columns of P that are dependent in this step
+    float draws = 0;  // number of random rows drawn for Q; part of the state, exact up to 2^24
+    std::vector<int> dependent;  // columns of P that depend linearly on others in this step
   };
 
   struct BucketState {
@@ -73,12 +76,12 @@ class PowerSgd : public CommunicationHook {
     int64_t q_size = 0;
     int64_t other_size = 0;
     int64_t other_bytes = 0;
-    std::vector<float> errors;  // between start() and finish(): M
-    // Set by the first start().
+    std::vector<float> errors;  // errors; between start() and finish(): M
+    // set by the first start()
     Communicator communicator;
     Memory<float> p;
-    Memory<float> q;      // sums: the start of the next step
-    Memory<float> own_q;  // this rank's part
+    Memory<float> q;      // Q of all matrices: the sums, with which the next step starts
+    Memory<float> own_q;  // this rank's terms of these sums
     Memory<std::byte> other_values;
     Work p_sum;
     Work other_sum;
@@ -89,7 +92,7 @@ class PowerSgd : public CommunicationHook {
   Tensor q_of(const Memory<float>& q, const Matrix& matrix) const;
   static Tensor matrix_in(Tensor bucket, const Matrix& matrix);
   static Tensor error_of(BucketState& at, const Matrix& matrix);
-  // f32 memory of the matrix's shape, valid until the next call.
+  // Returns f32 memory of the matrix's shape, valid until the next call.
   Tensor scratch_for(const Matrix& matrix);
   void add_matrix(BucketState& at, const ParameterSpec& spec, const Slot& slot);
   void prepare(BucketState& at, Communicator& communicator, DType dtype);

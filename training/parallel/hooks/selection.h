@@ -1,5 +1,5 @@
-// Compresses some parameters only: those whose names match a pattern are extracted from their
-// buckets and compressed; the rest of each bucket is summed uncompressed.
+// Compresses only some parameters: those whose names match a pattern are copied from their buckets
+// and compressed; the rest of each bucket is summed uncompressed.
 //
 //   bucket      | wte | ln.bias | attn.weight | ln.weight |
 //   compressed  | wte | attn.weight |         plain  | ln.bias | ln.weight |
@@ -17,16 +17,18 @@
 
 namespace tutti::training {
 
-// Comma-separated shell patterns ("*.weight,wte*"; fnmatch(3)).
+// Returns true if the name matches one of the comma-separated shell patterns ("*.weight,wte*";
+// fnmatch(3)).
 bool fits(std::string_view name, const std::string& patterns);
 // Throws Error(invalid_argument) if no parameter matches.
 void check_patterns(const std::string& patterns, const std::vector<ParameterSpec>& specs);
 
 class Selection : public CommunicationHook {
  public:
-  // Creates the hook for the chosen parameters: its layout has the same buckets, without the rest.
+  // Function that creates the hook for the chosen parameters. The layout that it gets has the same
+  // buckets, without the other parameters.
   using Make = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
-  // Arguments are not retained.
+  // Creates the hook; does not retain references to its arguments.
   Selection(const std::string& patterns, const Layout& layout,
             const std::vector<ParameterSpec>& specs, const Make& make);
 
@@ -40,7 +42,7 @@ class Selection : public CommunicationHook {
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
 
  private:
-  // Consecutive elements of the bucket, and their offset in packed memory.
+  // A run of consecutive elements of the bucket, and their offset in packed memory.
   struct Run {
     int64_t from = 0;
     int64_t to = 0;

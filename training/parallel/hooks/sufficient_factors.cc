@@ -79,7 +79,7 @@ bool SufficientFactors::test(int bucket) {
 void SufficientFactors::finish(int bucket, Tensor gradients) {
   Layer& at = layer(bucket);
   if (counted_ == &at) proceed();
-  if (!at.gathers) return;  // its gather failed to start
+  if (!at.gathers) return;  // the gather failed to start
   if (at.rows > 0) at.gather.wait();
   const auto start = std::chrono::steady_clock::now();
   FactorRows::multiply(tensor_at(at.memory.get(), at.own.dtype(), at.rows, at.own.width()),
@@ -96,7 +96,7 @@ int64_t SufficientFactors::bytes() const {
   return bytes;
 }
 
-// Each rank's rows go to all others once, not twice as in an all-reduce.
+// Counts each rank's rows once per receiver, not twice as in an all-reduce.
 int64_t SufficientFactors::payload_bytes(int bucket, Tensor) const {
   const Layer& at = *layers_[static_cast<size_t>(bucket)];
   return at.rows * at.own.width() * static_cast<int64_t>(size_of(at.own.dtype())) / 2;

@@ -1,5 +1,5 @@
 // Sends weight gradients of dense layers as their factors (parallel/factor_layers.h): ranks gather
-// each other's rows, and each multiplies all of them in the order of ranks.
+// each other's rows, and each rank multiplies all of them in the order of ranks.
 //
 //   backward    | keeps the rows of each micro-batch (modules/factor_rows.h)
 //   start()     | ranks exchange their numbers of rows, which may differ, or be 0
@@ -22,8 +22,8 @@ namespace tutti::training {
 
 class SufficientFactors : public CommunicationHook {
  public:
-  // `parameters` each have a bucket of their own in `layout`; activations are of type `dtype`.
-  // `table` must outlive it: its parameters refer to the hook's rows.
+  // Creates the hook. Each of `parameters` has its own bucket in `layout`; activations are of type
+  // `dtype`. `table` must outlive the hook: its parameters refer to the hook's rows.
   SufficientFactors(ParameterTable& table, const Layout& layout, const std::vector<int>& parameters,
                     DType dtype, Communicator ranks);
   ~SufficientFactors() override;
@@ -47,12 +47,12 @@ class SufficientFactors : public CommunicationHook {
     int64_t inputs;
     FactorRows own;
     Communicator ranks = {};
-    int64_t own_rows = 0;              // sent to all
-    std::vector<int64_t> counts = {};  // rows of each rank
+    int64_t own_rows = 0;              // number of this rank's rows, which it sends to all
+    std::vector<int64_t> counts = {};  // number of rows of each rank
     Work counting = {};
     bool gathers = false;  // true once the counts are known
     Work gather = {};
-    int64_t rows = 0;  // over all ranks
+    int64_t rows = 0;  // number of rows of all ranks
     Memory<std::byte> memory = nullptr;
     int64_t memory_bytes = 0;
   };
@@ -60,8 +60,10 @@ class SufficientFactors : public CommunicationHook {
   static void gather(Layer& layer);
 
   ParameterTable& table_;
-  std::vector<std::unique_ptr<Layer>> layers_;  // by bucket; null: not taken
-  Layer* counted_ = nullptr;                    // the layer whose rows are not being gathered yet
+  // by bucket; null: the hook does not take the bucket
+  std::vector<std::unique_ptr<Layer>> layers_;
+  // the layer whose numbers of rows are being exchanged; its rows are gathered next
+  Layer* counted_ = nullptr;
   std::chrono::nanoseconds computed_{0};
 };
 

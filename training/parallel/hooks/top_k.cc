@@ -14,7 +14,7 @@
 namespace tutti::training {
 namespace {
 
-// Orders by magnitude, NaNs last.
+// Returns a number that orders values by magnitude, NaNs last.
 uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffffU; }
 
 }  // namespace

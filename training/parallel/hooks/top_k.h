@@ -20,18 +20,19 @@
 
 namespace tutti::training {
 
-// Errors are handled as in BlockCompression.
+// The hook. Errors are handled as in BlockCompression.
 class TopK : public CommunicationHook {
  public:
-  // `fraction` of each bucket's elements is sent, at least one. Throws Error(invalid_argument)
-  // unless it is above 0 and at most 1. Arguments are not retained.
+  // Creates a hook that sends the given fraction of each bucket's elements, but at least one.
+  // Throws Error(invalid_argument) unless `fraction` is above 0 and at most 1. Does not retain
+  // references to its arguments.
   TopK(double fraction, const Layout& layout, const std::vector<ParameterSpec>& specs);
 
-  // Gradients must be f32 or bf16; f16 throws Error(invalid_argument).
+  // Begins the exchange. Gradients must be f32 or bf16; for f16 it throws Error(invalid_argument).
   void start(Communicator& communicator, int bucket, Tensor gradients) override;
   void finish(int bucket, Tensor gradients) override;
   bool test(int bucket) override { return state(bucket).gather.test(); }
-  // Each rank's entries go to all others.
+  // Counts that each rank's entries go to all other ranks.
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
   int64_t bytes() const override;
   bool remembers() const override { return true; }
@@ -46,10 +47,10 @@ class TopK : public CommunicationHook {
     explicit BucketState(BucketErrors its) : errors(std::move(its)) {}
     BucketErrors errors;
     size_t sent = 0;  // number of entries per rank
-    // Set by the first start().
+    // set by the first start()
     int ranks = 0;
     int rank = 0;
-    Memory<Entry> entries;  // of all ranks
+    Memory<Entry> entries;  // entries of all ranks
     Work gather;
   };
 
@@ -59,8 +60,8 @@ class TopK : public CommunicationHook {
   void choose(BucketState& at);
 
   std::vector<BucketState> buckets_;
-  std::vector<float> values_;      // as many as the largest bucket has
-  std::vector<uint32_t> indices_;  // likewise
+  std::vector<float> values_;      // as many values as the largest bucket has
+  std::vector<uint32_t> indices_;  // as many indices as the largest bucket has values
 };
 
 }  // namespace tutti::training

@@ -1,6 +1,6 @@
-// Sends uncompressed gradients in the first steps, and compressed ones afterwards: early gradients
-// change fast, so delayed errors do most harm then (Lin et al.: Deep gradient compression, 2018,
-// section 3.3).
+// Sends uncompressed gradients in the first steps, and compressed ones afterwards. Early gradients
+// change fast, so errors that are added later do most harm then (Lin et al.: Deep gradient
+// compression, 2018, section 3.3).
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace tutti::training {
 
-// Counts the steps that have begun: a bucket that starts again belongs to a new step.
+// Counts the steps that have begun: a bucket that starts for the second time belongs to a new step.
 class StepCount {
  public:
-  // Returns the step that this bucket starts in; 0 is the first.
+  // Returns the number of the step in which this bucket starts, counted from 0.
   int64_t at(int bucket);
   HookState state(const std::string& name);
 
  private:
   void end_step();
 
-  float before_ = 0;       // earlier steps, in checkpoints; exact up to 2^24
-  std::set<int> started_;  // buckets started in this step
+  float before_ = 0;       // number of earlier steps, in checkpoints; exact up to 2^24
+  std::set<int> started_;  // buckets that have started in this step
 };
 
-// The all-reduce of buckets as without a hook.
+// Sums buckets by all-reduce, as without a hook.
 class PlainSums {
  public:
   void start(Communicator& communicator, int bucket, Tensor gradients);
@@ -40,7 +40,8 @@ class PlainSums {
 
 class WarmUp : public CommunicationHook {
  public:
-  // The first `steps` steps are uncompressed.
+  // Creates a hook that sums uncompressed gradients in the first `steps` steps, and uses `hook`
+  // afterwards.
   WarmUp(int64_t steps, std::unique_ptr<CommunicationHook> hook);
 
   void start(Communicator& communicator, int bucket, Tensor gradients) override;
@@ -58,7 +59,7 @@ class WarmUp : public CommunicationHook {
   const std::unique_ptr<CommunicationHook> hook_;
   StepCount count_;
   PlainSums sums_;
-  std::vector<bool> plain_;  // by bucket, as of its last start
+  std::vector<bool> plain_;  // by bucket: true if it was uncompressed when it last started
 };
 
 }  // namespace tutti::training

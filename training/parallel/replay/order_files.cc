@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// Runs `make` on the first rank; if it fails, all ranks throw.
+// Runs `make` on the first rank. If it fails, all ranks throw.
 template <typename Make>
 void done_by_first(Communicator& ranks, const Make& make) {
   std::optional<Error> error;

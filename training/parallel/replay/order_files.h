@@ -1,5 +1,5 @@
-// Files of a run whose ranks do not wait for each other: the recorded order of updates is written
-// to one file, or read from one and replayed.
+// Writes the order of updates of a run whose ranks do not wait for each other to a file, or reads
+// it from a file for replay.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace tutti::training {
 
-// All calls are collective, in one order. They throw what OrderRecorder and RecordedOrder throw, on
-// all ranks.
+// Uses these files. All calls are collective, in the same order on all ranks. They throw what
+// OrderRecorder and RecordedOrder throw, on all ranks.
 class OrderFiles {
  public:
-  // Uses the files that `options` name, if any.
+  // Opens the files that `options` name, if any.
   OrderFiles(Communicator ranks, const SyncOptions& options);
 
-  // Returns the recorded order of steps [wanted.first, wanted.last]; null without a replay.
+  // Returns the recorded order of steps [wanted.first, wanted.last], or null if there is no replay.
   const StretchOrder* replayed(const StretchOrder& wanted);
-  // Returns the recorded stretch that begins with this step; null without one.
+  // Returns the recorded stretch that begins with step `first`, or null if there is none.
   const StretchOrder* replayed_from(int64_t first);
-  // Writes a stretch. `own`: the updates that this rank applied, if it is one of the stretch's
+  // Writes a stretch. `own`: the updates that this rank applied if it is one of the stretch's
   // servers, which are the ranks from `first_server` on.
   void record(StretchOrder stretch, int first_server, const UpdateOrder& own);
 
@@ -34,7 +34,7 @@ class OrderFiles {
   std::string record_;
   std::string replay_;
   bool is_recording_ = false;
-  std::optional<OrderRecorder> recorder_;  // on the first rank
+  std::optional<OrderRecorder> recorder_;  // set on the first rank
   std::optional<RecordedOrder> recorded_;
 };
 

@@ -90,7 +90,7 @@ void OrderRecorder::refuse() const {
               {.where = "--record", .remedy = "use a file in a directory with write permission"});
 }
 
-// An incomplete last line, from a process that was killed, is ignored.
+// Ignores an incomplete last line, which a killed process may have left.
 RecordedOrder::RecordedOrder(const std::string& text, std::string name) : name_(std::move(name)) {
   int number = 0;
   for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {

@@ -1,12 +1,12 @@
-// Messages between workers and servers.
+// Messages between workers and parameter servers.
 //
 //   worker                                   server
 //   Push, its gradients of the shard  --->   updates the shard, now or once others have arrived
 //                                     <---   Answer, with the shard's values if requested
 //
-// Clocks count from 0 in each stretch of steps. For `ps` and `ssp` a clock is a worker's step; for
-// `async` it is a part of the steps' samples, which any worker may take: with n workers, part p is
-// part p % n of step p / n.
+// Clocks count from 0 in each stretch of steps. For `ps` and `ssp` a clock is a worker's step. For
+// `async` it is the number of a part of the steps' samples, which any worker may take: with n
+// workers, part p is part p % n of step p / n.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,19 @@ namespace tutti::training {
 
 struct Push {
   int64_t clock = 0;
-  int64_t pulls = 0;   // 1: values are requested
-  double factor = 1;   // for the gradients: clipping
-  int64_t counts = 1;  // async: 0 if the part had no targets, and is no update
+  int64_t pulls = 0;   // 1 if values are requested
+  double factor = 1;   // factor of the gradients, for clipping
+  int64_t counts = 1;  // async: 0 if the part had no targets, so that it is not an update
 };
 
 struct Answer {
-  int64_t version = 0;    // number of updates of the shard so far
-  int64_t staleness = 0;  // updates, or clocks, by which the worker's values were or are stale
-  int64_t next = 0;       // async, from the first server: the worker's next part
+  int64_t version = 0;  // number of updates of the shard so far
+  // number of updates (async) or clocks (ssp) by which the worker's values were or are stale
+  int64_t staleness = 0;
+  int64_t next = 0;  // async, in the first server's answers: the part that the worker computes next
 };
 
-// Message tags: a header, and the rows that follow it.
+// Message tags: one for a header, one for the rows that follow it.
 inline constexpr int kHeaderTag = 0;
 inline constexpr int kRowTag = 1;
 

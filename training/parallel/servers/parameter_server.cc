@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The communicator of the servers, on these ranks only.
+// Returns the communicator of the servers; empty on other ranks.
 Communicator servers_among(Communicator& ranks, const Roles& roles) {
   if (!roles.serves(ranks.rank())) return {};
   std::vector<int> servers(static_cast<size_t>(roles.servers()));
@@ -82,7 +82,8 @@ void ParameterServer::run(const Stretch& stretch) {
   waited_ += Clock::now() - met;
 }
 
-// A failure of one thread ends the other; the first failure is thrown.
+// Serves in a second thread while this one works. A failure of one thread ends the other; the first
+// failure is thrown.
 void ParameterServer::serve_beside_work(const Stretch& stretch, const UpdateOrder* recorded) {
   std::exception_ptr first;
   std::mutex mutex;
@@ -141,8 +142,8 @@ int64_t ParameterServer::exchange(const Push& push, const Stretch& stretch, int6
   return next;
 }
 
-// A trace belongs to one thread: if this rank also works, the serving thread's spans are added
-// after it has ended.
+// Adds the server's spans to the trace. A trace belongs to one thread: if this rank also works, the
+// serving thread's spans are added after it has ended.
 void ParameterServer::tell_spans() {
   if (!serves()) return;
   for (const Server::Span& span : server_->spans()) {

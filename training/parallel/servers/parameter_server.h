@@ -1,4 +1,4 @@
-// Training through parameter servers: each rank works, serves, or does both (roles.h), for a
+// Trains through parameter servers: each rank computes, serves, or does both (roles.h), for a
 // stretch of steps in which it waits only for the servers' answers. Between stretches all ranks
 // meet, and have the same values.
 //
@@ -7,7 +7,7 @@
 //   rank 2   serve: update, answer, update, update, answer ... |
 //
 // Shards are those of ZeRO stage 1 (storage.h): the owner of a shard's masters serves it. A rank
-// that works and serves uses a second thread for serving.
+// that computes and serves uses a second thread for serving.
 #pragma once
 
 #include <chrono>
@@ -27,22 +27,23 @@ namespace tutti::training {
 
 class ParameterServer : public Synchronizer {
  public:
-  // `storage`, of stage 1 with separate masters and the owners of `options`, must outlive it.
-  // Collective.
+  // Collective. `storage`, of stage 1 with separate masters and the owners of `options`, must
+  // outlive the object.
   ParameterServer(ParameterStorage& storage, const SyncOptions& options);
 
   struct Stretch {
-    int64_t first = 1;              // step
+    int64_t first = 1;              // the stretch's first step
     std::span<const double> rates;  // learning rates, by step
-    // Computes this rank's gradients for a part of a step's samples; step (in the stretch) and part
-    // count from 0. Returns the factor that servers apply to them, or nothing if the part had no
-    // targets.
+    // Computes this rank's gradients for a part of a step's samples; the step (in the stretch) and
+    // the part count from 0. Returns the factor by which servers multiply the gradients, or nothing
+    // if the part had no targets.
     std::function<std::optional<double>(int64_t step, int part)> compute;
     UpdateShard update;
     bool own_writes = false;  // see Worker::begin_stretch()
   };
-  // Blocks until all updates of the stretch are made and this rank has the resulting values.
-  // Collective; after an error, abort() must follow, or other ranks keep waiting.
+  // Runs a stretch. Collective: blocks until all its updates are done and this rank has the
+  // resulting values. After an error the caller must call abort(), otherwise other ranks keep
+  // waiting.
   void run(const Stretch& stretch);
   std::optional<int> recorded_ranks(int64_t first) override;
   void abort(const std::string& reason) override;
@@ -50,7 +51,7 @@ class ParameterServer : public Synchronizer {
   const Roles& roles() const { return roles_; }
   bool works() const { return roles_.works(ranks_.rank()); }
   bool serves() const { return roles_.serves(ranks_.rank()); }
-  // A communicator of the serving ranks, on these ranks only; for sums of norms.
+  // Returns a communicator of the serving ranks, for sums of norms; only they may call this.
   Communicator& servers() { return servers_; }
   Staleness staleness() const { return worker_ ? worker_->staleness() : Staleness(); }
 
@@ -58,7 +59,7 @@ class ParameterServer : public Synchronizer {
   void after_backward(int unit) override { storage_.end_micro_batch(unit); }
   void finish_gradients() override {}
   void after_update() override {}
-  // Distributes the owners' values.
+  // Sends the owners' values to all ranks.
   void publish_values() override;
 
   int64_t bytes() const override;
@@ -82,12 +83,13 @@ class ParameterServer : public Synchronizer {
   Roles roles_;
   std::optional<Server> server_;
   std::optional<Worker> worker_;
-  // Declared after the memory of messages in flight: the communicators are destroyed first.
+  // Declared after the memory of messages in flight, so that the communicators are destroyed first.
   Communicator pushes_;
   Communicator answers_;
   Communicator servers_;
   OrderFiles files_;
-  // In addition to the worker's: on ranks that only serve, and at meetings.
+  // Time that this rank has waited, in addition to the worker's: on ranks that only serve, and when
+  // all ranks meet.
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;
   Observer observer_;

@@ -1,4 +1,5 @@
-// Roles of ranks: either the last ranks only serve and the others compute, or every rank does both.
+// Assigns roles to ranks: either the last ranks only serve and the others compute, or every rank
+// does both.
 //
 //   ps      rank 0 1 2 3          ps:1    rank 0 1 2  3
 //           computes x 4                  computes x 3
@@ -13,7 +14,7 @@ namespace tutti::training {
 
 struct Roles {
   int ranks = 1;
-  int apart = 0;  // servers that do not compute
+  int apart = 0;  // number of servers that do not compute
 
   int workers() const { return ranks - apart; }
   int servers() const { return apart == 0 ? ranks : apart; }
@@ -22,7 +23,8 @@ struct Roles {
   bool serves(int rank) const { return rank >= first_server(); }
 };
 
-// If there are too many servers, which a replica rejects, one rank still computes.
+// Returns the roles of `ranks` ranks. If `options` have too many servers, which a replica rejects
+// later, one rank still computes.
 inline Roles roles_of(const SyncOptions& options, int ranks) {
   return {ranks, options.has_servers() ? std::clamp(options.servers, 0, ranks - 1) : 0};
 }

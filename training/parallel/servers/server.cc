@@ -25,7 +25,8 @@ Server::Server(Communicator& pushes, Communicator& answers, ParameterStorage& st
   rows_ = pushes_.allocate<std::byte>(rows * elements * size_of(storage.gradient_type()));
   const DType type = storage.options().dtype;
   if (type != DType::f32) values_ = pushes_.allocate<std::byte>(elements * size_of(type));
-  // Updates do not write the values that workers compute with: they are converted when sent.
+  // Updates must not write the values with which workers compute: values are converted when they
+  // are sent.
   for (OwnedPiece& piece : pieces_) piece.value = {};
 }
 
@@ -41,7 +42,7 @@ Tensor Server::row(int worker, int64_t clock) const {
   const int64_t elements = storage_.owned_elements();
   const DType type = storage_.gradient_type();
   const auto rows = static_cast<int64_t>(rows_of_a_worker());
-  // async: a worker sends its next gradients only after these are in the values.
+  // async needs one place: a worker sends its next gradients only after these are in the values.
   const int64_t place = options_.kind == SyncKind::async ? 0 : clock % rows;
   const auto index = static_cast<size_t>(worker * rows + place);
   return tensor_at(rows_.get() + index * static_cast<size_t>(elements) * size_of(type), type, 1,
@@ -62,7 +63,7 @@ void Server::begin(int64_t steps) {
   steps_ = steps;
   version_ = 0;
   values_version_ = -1;
-  next_part_ = workers();  // the first parts are assigned by rank
+  next_part_ = workers();  // the first parts are assigned by rank; this is the next one
   order_.clear();
   arrived_.clear();
   counts_.assign(rows_of_a_worker(), 0);
@@ -100,8 +101,8 @@ std::optional<Server::Arrival> Server::next_arrival(const UpdateOrder* recorded)
   return arrival;
 }
 
-// A worker that has sent another clock, or waits for its answer, cannot send the recorded clock
-// before updates that the record orders later: so the record cannot be kept.
+// Throws if the recorded order cannot be kept. A worker that has sent another clock, or waits for
+// its answer, cannot send the recorded clock before updates that the record orders later.
 void Server::check_recorded(const AppliedPush& recorded) const {
   const auto is_its = [&](const Arrival& arrival) { return arrival.worker == recorded.worker; };
   if (!std::ranges::any_of(arrived_, is_its) && !std::ranges::any_of(waiting_, is_its)) return;
@@ -191,7 +192,7 @@ void Server::send_values(int worker) {
   bytes_sent_ += static_cast<double>(masters.size() * size_of(type));
 }
 
-// Must precede any change of the values.
+// Blocks until answers are sent, which must precede any change of the values.
 void Server::finish_sends() {
   for (Work& send : sends_) send.wait();
   sends_.clear();

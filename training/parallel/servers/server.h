@@ -1,16 +1,16 @@
-// A server: it owns the masters of its shard and the optimizer state, updates them by the workers'
+// A server owns the masters and the optimizer state of its shard, updates them by the workers'
 // gradients, and sends the values.
 //
 //   ps, ssp:B   The gradients of a clock are summed once all workers have sent theirs, in the order
 //               of deterministic mode, and are one update: version v contains clocks 0 to v-1. A
 //               worker that has sent clock c continues once version c + 1 - B exists; `ps` has B=0.
-//   async       Each worker's gradients are an update of their own, on arrival.
+//   async       Each worker's gradients are a separate update, applied on arrival.
 //
 // Rows of gradients stay in their receive buffers until their update. A worker sends a clock once
 // clock - B - 1 is in the values, so it has B + 1 rows:
 //
 //   worker 0   | clock 4 | clock 5 | clock 3 |      B = 2
-//   worker 1   |         |         | clock 3 |      version 3: the update by clock 3 can be made
+//   worker 1   |         |         | clock 3 |      version 3: the update by clock 3 is complete
 //
 // Ho et al.: More effective distributed ML via a stale synchronous parallel parameter server,
 // NeurIPS 2013; Dean et al.: Large scale distributed deep networks, NeurIPS 2012 (Downpour SGD); Li
@@ -38,18 +38,18 @@ namespace tutti::training {
 
 // One update of the shard.
 struct ShardUpdate {
-  std::span<const OwnedPiece> pieces;  // of the shard, with the gradients to apply
-  int64_t step = 0;                    // in the stretch, from 0
-  double factor = 1;                   // for the gradients
-  double rate_factor = 1;              // for the learning rate
+  std::span<const OwnedPiece> pieces;  // the pieces of the shard, with the gradients to apply
+  int64_t step = 0;                    // step in the stretch, counted from 0
+  double factor = 1;                   // factor of the gradients
+  double rate_factor = 1;              // factor of the learning rate
 };
 using UpdateShard = std::function<void(const ShardUpdate&)>;
 
-// Used by one thread.
+// Serves this rank's shard. Only one thread may use it.
 class Server {
  public:
-  // Workers send to servers on the first communicator, servers to workers on the second. Their
-  // ranks are those of the storage. All three must outlive this; on an error, the communicators are
+  // Creates a server. Workers send to servers on `pushes`, servers to workers on `answers`; ranks
+  // are those of the storage. All three must outlive the server. On an error, the communicators are
   // destroyed first, which ends messages in flight.
   Server(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
@@ -58,18 +58,20 @@ class Server {
   // all are applied. If `recorded` is not null, applies them in the recorded order (--replay).
   // Throws what `update` throws, and the communicators' errors.
   void serve(int64_t steps, const UpdateShard& update, const UpdateOrder* recorded);
-  // The order in which the last serve() applied updates.
+  // Returns the order in which the last serve() applied updates.
   const UpdateOrder& order() const { return order_; }
 
-  // An update, or the wait for the next message, for traces.
+  // The time of an update, or of waiting for the next message, for traces.
   struct Span {
     bool waits = false;
     int worker = 0;
     std::chrono::steady_clock::time_point from, to;
   };
-  const std::vector<Span>& spans() const { return spans_; }  // in the last stretch
-  int64_t bytes() const;                                     // of memory
-  double bytes_sent() const { return bytes_sent_; }          // to other ranks, since construction
+  // Returns the spans of the last stretch.
+  const std::vector<Span>& spans() const { return spans_; }
+  int64_t bytes() const;  // Returns the bytes of memory in use.
+  // Returns the bytes sent to other ranks since construction.
+  double bytes_sent() const { return bytes_sent_; }
 
  private:
   struct Arrival {
@@ -99,23 +101,23 @@ class Server {
   ParameterStorage& storage_;
   SyncOptions options_;
   Roles roles_;
-  Memory<std::byte> rows_;    // of gradients: by worker and clock
+  Memory<std::byte> rows_;    // received gradients, by worker and clock
   Memory<std::byte> values_;  // the shard in the values' type, if that is not the masters' type
   int64_t values_version_ = -1;
   std::vector<OwnedPiece> pieces_;
 
-  // State of a stretch.
+  // state of a stretch
   int64_t steps_ = 0;
   int64_t version_ = 0;
   int64_t next_part_ = 0;
   UpdateOrder order_;
   std::deque<Arrival> arrived_;
-  std::vector<int64_t> counts_;   // ps, ssp: by row, number of workers that have sent it
-  std::vector<int64_t> pulled_;   // async: by worker, its version
-  std::vector<Arrival> waiting_;  // ps, ssp: workers that wait for their answer
+  std::vector<int64_t> counts_;   // ps, ssp: for each row, the number of workers that have sent it
+  std::vector<int64_t> pulled_;   // async: for each worker, the version of its values
+  std::vector<Arrival> waiting_;  // ps, ssp: requests of workers that wait for their answer
   std::vector<Span> spans_;
 
-  std::deque<Answer> sent_;  // in flight
+  std::deque<Answer> sent_;  // answers in flight
   std::vector<Work> sends_;
   double bytes_sent_ = 0;
 };

@@ -1,5 +1,5 @@
-// A worker: it sends each server the gradients of that server's shard, and computes with the values
-// in the servers' answers.
+// A worker sends each server the gradients of that server's shard, and computes with the values in
+// the servers' answers.
 #pragma once
 
 #include <chrono>
@@ -19,25 +19,26 @@ struct Staleness {
   int64_t pushes = 0;
   int64_t largest = 0;
   int64_t sum = 0;
-  int64_t answers = 0;  // number of answers that reported it
+  int64_t answers = 0;  // number of answers with a staleness
   double mean() const {
     return answers == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(answers);
   }
 };
 
-// Used by one thread.
+// Communicates with the servers. Only one thread may use it.
 class Worker {
  public:
-  // The arguments are those of Server's constructor.
+  // Creates a worker. The arguments are those of Server's constructor.
   Worker(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 
-  // ssp: with `own_writes` this worker's values include its own gradients at once.
+  // Starts a stretch. With `own_writes` (ssp) this worker's values include its own gradients at
+  // once.
   void begin_stretch(int64_t steps, bool own_writes);
   // Sends the storage's gradients and blocks until all servers have answered. With `push.pulls` the
-  // storage then has the servers' values; with own writes, minus `rate` times this worker's
-  // gradients of the clocks that the servers do not have yet. Returns the part to take next
-  // (async).
+  // storage then has the servers' values. With own writes, `rate` times this worker's gradients of
+  // the clocks that the servers do not have yet is subtracted from them. Returns the part to
+  // compute next (async).
   int64_t exchange(const Push& push, double rate);
 
   std::chrono::nanoseconds waited() const { return waited_; }
@@ -61,10 +62,10 @@ class Worker {
   ParameterStorage& storage_;
   SyncOptions options_;
   Roles roles_;
-  std::vector<Answer> answered_;  // by server
-  std::deque<OwnWrite> own_;      // that may not be in all servers' values yet
+  std::vector<Answer> answered_;  // by server: its last answer
+  std::deque<OwnWrite> own_;      // own gradients that may not be in all servers' values yet
   bool writes_own_ = false;
-  int64_t most_own_ = 0;  // maximum number at once
+  int64_t most_own_ = 0;  // maximum number of elements of own_ at once
   Staleness staleness_;
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;

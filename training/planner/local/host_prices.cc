@@ -15,7 +15,8 @@ namespace tutti::training::planner {
 
 namespace {
 
-// Bytes per second of y += x over arrays beyond the caches: three moves per element.
+// Returns the bytes per second of y += x over arrays beyond the caches, which moves three values
+// per element.
 double memory_rate() {
   constexpr size_t kElements = 4 << 20;
   constexpr int kRuns = 5;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint64_t kManyExamples = uint64_t{1} << 40;
 
-// Errors of predicted steps on one machine (README.md), as a standard deviation of the logarithm.
+// Error of predicted steps on one machine (README.md), as a standard deviation of the logarithm.
 constexpr double kError = 0.08;
 
 Recompute recompute_named(const std::string& text) {
@@ -36,7 +36,7 @@ Recompute recompute_named(const std::string& text) {
 
 const std::string kInterleaved = "interleaved";
 
-// Infinite if unknown.
+// Returns the free memory in bytes, or infinity if it is unknown.
 double free_memory() {
   double free = std::numeric_limits<double>::infinity();
   const auto least = [&](uint64_t bytes) { free = std::min(free, static_cast<double>(bytes)); };
@@ -107,7 +107,8 @@ class LocalSearch {
   }
 
  private:
-  // Called before units are measured, which takes long for a model that cannot fit.
+  // Throws for a model that cannot fit. Called before units are measured, which takes long for such
+  // a model.
   void refuse_too_large() {
     double parameters = 0;
     const std::unique_ptr<Model> model = make_model(run_.model);
@@ -115,7 +116,7 @@ class LocalSearch {
     for (const ParameterSpec& spec : model->parameters().specs()) {
       parameters += static_cast<double>(spec.local_count());
     }
-    constexpr double kLeastBytes = 8;  // for any optimizer: values and gradients
+    constexpr double kLeastBytes = 8;  // bytes per parameter with any optimizer: value and gradient
     const double least = kLeastBytes * parameters / question_.ranks;
     if (least <= memory_) return;
     throw Error(ErrorCode::unsupported, "no layout fits in memory",
@@ -205,7 +206,7 @@ class LocalSearch {
     }
   }
 
-  // The cut that minimizes the slowest chunk's time, by measured unit times.
+  // Returns the cut that minimizes the slowest chunk's time, by measured unit times.
   std::vector<int> cut_of(const Layout& layout, const pipeline::Profile& profile) const {
     if (layout.stages == 1 || run_.is_given("parallel.cut")) return {};
     std::vector<double> costs;

@@ -1,4 +1,5 @@
-// Search over all layouts of a training run on ranks of this host, priced by measured unit times.
+// Searches all layouts of a training run on ranks of this host, and predicts their times from
+// measured times of the model's units.
 #pragma once
 
 #include <functional>
@@ -11,15 +12,17 @@
 namespace tutti::training::planner {
 
 struct LocalQuestion {
-  RunOptions run;  // given settings are fixed; all others of a layout are searched
+  // the run: settings that are given are fixed, and all others of a layout are searched
+  RunOptions run;
   int ranks = 1;
-  double memory = 0;  // limit per rank, in bytes; 0: its share of this host's free memory
-  // Called for layout `number` of `of`. Empty: no progress is reported.
+  double memory = 0;  // limit per rank, in bytes; 0: an equal share of this host's free memory
+  // Called for layout `number` of `of`. If empty, no progress is reported.
   std::function<void(size_t number, size_t of)> progress;
 };
 
-// Searches all layouts and returns all of them, ranked. Blocks while units are measured: seconds
-// for a model of some million parameters. Throws Error(invalid_argument) if no layout is legal.
+// Searches all layouts and returns all of them, ranked. Blocks while units are measured: for
+// seconds with a model of some million parameters. Throws Error(invalid_argument) if no layout is
+// legal.
 Plans search_locally(const LocalQuestion& question);
 
 // Returns the run with the options of a layout.

@@ -23,7 +23,7 @@ using pipeline::Profile;
 struct Pass {
   double forward = 0;
   double backward = 0;
-  double tensor = 0;  // included in both
+  double tensor = 0;  // part of both that is sums over tensor ranks
   double context = 0;
   double experts = 0;
 
@@ -79,9 +79,9 @@ class LocalPricing {
 
  private:
   int stages() const { return place_.size(Axis::pipeline); }
-  // Number of ranks per computing processor.
+  // Returns the number of ranks per computing processor.
   double turns() const { return count(ranks_) / at_once_; }
-  // Number of processors for a group of ranks while all groups of a kind communicate.
+  // Returns the number of processors for a group of ranks while all groups of a kind communicate.
   double share_of(int ranks, int of) const { return count(prices_.processors()) * ranks / of; }
 
   double seconds_of(const UnsentMessage& message, int ranks) {
@@ -138,9 +138,9 @@ class LocalPricing {
     return chunks;
   }
 
-  // If stages share a processor, a waiting stage yields it late: after up to two time slices of the
-  // kernel, or when the other stage's entry of the schedule is done. `entry`: mean time of an
-  // entry.
+  // Returns the seconds after which a waiting stage yields a processor that stages share: after up
+  // to two time slices of the kernel, or when the other stage's entry of the schedule is done.
+  // `entry`: mean time of an entry.
   static double hand_over_of(double entry) {
     constexpr double kTwoSlices = 6e-3;
     constexpr double kPart = 0.3;
@@ -151,7 +151,7 @@ class LocalPricing {
     const std::vector<Pass> chunks = chunk_passes();
     Pass model;
     for (const Pass& chunk : chunks) add(chunk, model);
-    // The part that one processor does.
+    // The fraction of the work that one processor does.
     const double part = turns() * count(passes_) / stages();
     time.tensor = part * model.tensor;
     time.context = part * model.context;
@@ -166,7 +166,7 @@ class LocalPricing {
 
   struct Boundaries {
     std::vector<double> message;  // seconds between a chunk and the next
-    double seconds = 0;           // sum over all ranks of a replica
+    double seconds = 0;           // seconds summed over all ranks of a replica
   };
 
   Boundaries price_boundaries(const std::vector<Pass>& chunks) {
@@ -187,7 +187,8 @@ class LocalPricing {
   double processors_of_replica() const { return at_once_ * count(stages()) / ranks_; }
   double part_of_stages(double seconds) const { return turns() * seconds / stages(); }
 
-  // A replica's stages take turns on its processors. Fractions of processors count in proportion.
+  // Returns the makespan of a replica whose stages take turns on its processors. Fractions of
+  // processors count in proportion.
   double makespan(const std::vector<Pass>& chunks, const std::vector<double>& message) {
     pipeline::Costs costs{
         .forward = {}, .backward_input = {}, .backward_weight = {}, .message = message};
@@ -224,7 +225,7 @@ class LocalPricing {
     return bytes;
   }
 
-  // Bytes of parameters on the stage with the most.
+  // Returns the bytes of parameters on the stage with the most.
   BytesByGroup parameter_bytes() const {
     std::vector<BytesByGroup> bytes(static_cast<size_t>(stages()));
     const int units = static_cast<int>(std::ssize(model_->units()));
@@ -247,7 +248,7 @@ class LocalPricing {
     return *std::ranges::max_element(bytes, {}, all);
   }
 
-  // Sums of gradients, and updates, by number of summing ranks.
+  // Adds the times of gradient sums and updates, by number of summing ranks.
   void price_sums(const BytesByGroup& bytes, StepTime& time) {
     for (const auto& [group, own] : bytes) {
       StepTime part;
@@ -279,13 +280,14 @@ class LocalPricing {
             gathers * (storage.stage == 3 ? 2 * count(passes_) : 1);
       }
     }
-    // Compression of gradients is not priced.
+    // The prediction ignores compression of gradients.
     time.sums /= count(std::max<int64_t>(1, replica_.sync.every));
     if (replica_.sync.secure_sums) time.sums *= sizeof(uint64_t) / sizeof(float);
-    // One message of all values, or one to each neighbour in the ring.
+    // The ranks send one message of all values, or one to each neighbour in the ring.
     const SyncOptions& sync = replica_.sync;
     const bool to_peers = sync.kind == SyncKind::gossip && sync.graph != GossipGraph::complete;
-    const bool asks = sync.kind == SyncKind::async_gossip;  // and gets an answer
+    // true if a rank asks and gets an answer
+    const bool asks = sync.kind == SyncKind::async_gossip;
     if (group > 1 && (to_peers || asks || sync.kind == SyncKind::push_sum)) {
       const int messages = asks || (sync.graph == GossipGraph::ring && group > 2) ? 2 : 1;
       time.sums = messages * prices_.message(gradients) * std::max(1.0, 1 / share_of(1, ranks_));
@@ -297,8 +299,8 @@ class LocalPricing {
       const double shard = gradients / roles.servers();
       time.sums = 2 * prices_.message(senders * shard) * std::max(1.0, 1 / share_of(1, ranks_));
     }
-    // The update reads gradients, and reads and writes masters and two states; before it, gradients
-    // are zeroed and their norm is computed.
+    // Bytes per parameter: the update reads gradients, and reads and writes masters and two states.
+    // Before it, gradients are zeroed and their norm is computed.
     constexpr double kUpdated = 28;
     constexpr double kOfGradients = 8;
     const double owners = sync.has_servers() ? roles.servers() : storage.stage > 0 ? group : 1;

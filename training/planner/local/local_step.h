@@ -1,7 +1,9 @@
-// Time and memory of a training step of ranks on this host, from profiles of the model's units.
+// Predicts the time and memory of a training step of ranks on this host, from profiles of the
+// model's units.
 //
-// Ranks in excess of the processors take turns: computation that all of them do then takes as long
-// as the processors need for it, and a pipeline's idle ranks cost nothing while others have work.
+// If there are more ranks than processors, they take turns. Computation that all ranks do then
+// takes as long as the processors need for it, and a pipeline's idle ranks cost nothing while
+// others have work.
 #pragma once
 
 #include <vector>
@@ -16,16 +18,16 @@ namespace tutti::training::planner {
 
 struct LocalStep {
   StepTime time;
-  std::vector<MemoryUse> memory;  // by stage: of a rank
+  std::vector<MemoryUse> memory;  // by stage: memory of a rank
 };
 
-// `profile`: of the first rank of each stage, for the run's micro-batch. `at_once`: number of ranks
-// that compute at the same time.
+// Predicts a step. `profile`: that of the first rank of each stage, for the run's micro-batch.
+// `at_once`: number of ranks that compute at the same time.
 LocalStep local_step(const RunOptions& settled, const MeshPlace& place,
                      const pipeline::Profile& profile, int at_once, HostPrices& prices);
 
-// Seconds of a step for each of the model's units: computation, messages, gradient sums and update.
-// For a run without a pipeline; the arguments are those of local_step().
+// Returns the seconds of a step for each of the model's units: computation, messages, gradient sums
+// and update. For a run without a pipeline; the arguments are those of local_step().
 std::vector<double> unit_seconds(const RunOptions& settled, const MeshPlace& place,
                                  const pipeline::Profile& profile, int at_once, HostPrices& prices);
 

@@ -24,9 +24,9 @@ namespace tutti::training::planner {
 namespace {
 
 constexpr uint64_t kEnoughExamples = uint64_t{1} << 40;
-constexpr int kRunsOfALayer = 9;  // the median counts
+constexpr int kRunsOfALayer = 9;  // number of runs, whose median counts
 
-// The layers of a run's model.
+// Returns the layers of a run's model.
 std::vector<NetworkLayer> layers_of(const RunOptions& run) {
   const std::unique_ptr<Model> whole = make_model(run.model);
   return dynamic_cast<const MixedNetwork&>(*whole).layers();
@@ -37,7 +37,8 @@ bool can_be(LayerSplit split, const NetworkLayer& layer, int ranks) {
   return split == LayerSplit::batch || layer.is_convolution();
 }
 
-// Layers that alternate between two divisions; layers that do not support one are batch-parallel.
+// Returns a mix that alternates between two divisions; layers that do not support one are
+// batch-parallel.
 Mix alternating(const std::vector<NetworkLayer>& layers, int ranks, LayerSplit first,
                 LayerSplit second) {
   Mix mix;
@@ -59,8 +60,8 @@ void check_can_mix(const RunOptions& run) {
               {.where = "--mix", .remedy = "use --tp with more than 1 rank"});
 }
 
-// Seconds of each layer on the busiest rank: the last tensor rank if shares differ; or, for strips
-// of images with edges on both sides, the one before it.
+// Returns the seconds of each layer on the busiest rank: the last tensor rank if shares differ; for
+// strips of images with edges on both sides, the rank before it.
 std::vector<double> seconds_of(const RunOptions& settled, int ranks, const UnitProfiles& profiles,
                                HostPrices& prices) {
   const MeshPlace first = mesh_place(settled.mesh, ranks);
@@ -98,7 +99,7 @@ MixCosts measured_mix_costs(const RunOptions& run, int ranks) {
       std::ranges::any_of(layers, [](const NetworkLayer& layer) { return layer.is_convolution(); });
   const std::span<const LayerSplit> splits(kAllLayerSplits.data(), has_images ? 3 : 2);
   MixCosts costs(layers.size());
-  // Across these mixes each layer has each division after each previous division.
+  // In these mixes together each layer has each division after each previous division.
   for (const LayerSplit even : splits) {
     for (const LayerSplit odd : splits) {
       const Mix mix = alternating(layers, run.mesh.tensor, even, odd);
@@ -111,7 +112,7 @@ MixCosts measured_mix_costs(const RunOptions& run, int ranks) {
       }
     }
   }
-  // The first layer has no previous one: all its measurements are of the same thing.
+  // The first layer has no previous layer, so all its measurements are of the same work.
   for (const LayerSplit own : splits) {
     double least = costs.at(0, LayerSplit::batch, own);
     for (const LayerSplit before : splits) least = std::min(least, costs.at(0, before, own));

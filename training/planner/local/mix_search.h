@@ -1,5 +1,5 @@
-// Costs of mixes of a model's layers (models/mix.h) on ranks of this host, from measured times of
-// its layers.
+// Predicts the costs of mixes of a model's layers (models/mix.h) on ranks of this host, from
+// measured times of the layers.
 #pragma once
 
 #include "training/planner/mix_costs.h"
@@ -7,10 +7,11 @@
 
 namespace tutti::training::planner {
 
-// Times the layers of a run's model, for each pair of divisions of a layer and the previous one,
-// and prices their messages, gradient sums and updates as local_step() does. Ignores the run's own
-// mix. Blocks for about as long as a few dozen micro-batches take. Throws Error(unsupported) for a
-// model whose layers cannot be mixed, and for too few tensor ranks.
+// Returns the costs of all mixes. Times the layers of a run's model, for each pair of divisions of
+// a layer and the previous one, and predicts their messages, gradient sums and updates as
+// local_step() does. Ignores the run's own mix. Blocks for about as long as a few dozen
+// micro-batches take. Throws Error(unsupported) for a model whose layers cannot be mixed, and for
+// too few tensor ranks.
 MixCosts measured_mix_costs(const RunOptions& run, int ranks);
 
 // Returns the run with this mix as an option.

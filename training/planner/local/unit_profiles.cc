@@ -21,17 +21,17 @@ using pipeline::Layer;
 using pipeline::Profile;
 using pipeline::UnitMemory;
 
-constexpr int kRuns = 3;              // per unit; the median counts
-constexpr int64_t kMostMeasured = 4;  // samples
+constexpr int kRuns = 3;              // number of runs of each unit, whose median counts
+constexpr int64_t kMostMeasured = 4;  // number of samples
 
-// All inputs of a profile. (Full recomputation is added later.)
+// Returns a text of all inputs of a profile. (Full recomputation is added later.)
 std::string key_of(const RunOptions& settled, const MeshPlace& place, int64_t samples) {
   return cat(samples, ' ', place.size(Axis::tensor), ' ', place.size(Axis::context), ' ',
              place.ranks_along(place.experts), ' ', name(place.experts), ' ',
              settled.recompute == "selective", ' ', settled.sequence_parallel, ' ', settled.mix);
 }
 
-// Extrapolates the line through the costs of two and four samples.
+// Extrapolates linearly from the costs of two and four samples, and writes the result to `four`.
 void extend(double two, double& four, int64_t samples) {
   four += std::max(0.0, four - two) / 2 * static_cast<double>(samples - kMostMeasured);
 }
@@ -77,7 +77,7 @@ const Profile& UnitProfiles::of(const RunOptions& settled, const MeshPlace& plac
   return known_.emplace(key, extended(two, four, samples)).first->second;
 }
 
-// Ranks compute the same units at about the same time.
+// Measures on several ranks, which compute the same units at about the same time.
 Profile UnitProfiles::measured(const RunOptions& settled, const MeshPlace& place, int64_t samples,
                                int runs) const {
   std::vector<std::optional<Profile>> each(static_cast<size_t>(at_once_));

@@ -1,15 +1,16 @@
 // The bootstrap: the protocol by which the ranks of a job find each other.
 //
-//     rank r -> rank 0     handshake, then its PeerInfo and settings ("arrival")
-//     rank 0 -> rank r     the job's identity ("released"), and the end of this first connection
+//     rank r -> rank 0     first connection: handshake, then its PeerInfo and settings ("arrival")
+//     rank 0 -> rank r     the job's identity ("released"); then rank 0 closes this connection
 //     parent -> its child  the control link: handshake, then the job's identity and the PeerInfo of
 //                          all ranks ("table"), which the child forwards to its own children
 //     child -> its parent  all ranks below it have the table ("linked"); leaves do not send it
 //
 // Rank 0's children are not released: their first connections become their control links. The
 // other ranks are released when all have arrived, or as soon as rank 0 holds Job::most_held first
-// connections; from then on they wait at their own listeners. Rank 0 connects there as well if the
-// job cannot start ("failure"). A first connection that ends earlier counts as a death.
+// connections. A released rank waits at its own listener. If the job cannot start, rank 0 connects
+// to that listener and sends the error ("failure"). A first connection that ends before its release
+// counts as a death.
 #pragma once
 
 #include <map>
@@ -31,12 +32,13 @@ namespace tutti::bootstrap {
 // This rank's view of the job after the bootstrap.
 struct Membership {
   std::vector<PeerInfo> peers;
-  std::string key;                           // keys all later handshakes
-  bool encrypted = false;                    // the links; true if there is a token
-  int fanout = 32;                           // as configured on rank 0
-  Acceptor acceptor;                         // for data connections
-  std::map<int, Link> links;                 // rank 0: to its children; others: to their parent
-  std::shared_ptr<const std::string> table;  // the frame for this rank's children
+  std::string key;            // key of all later handshakes
+  bool encrypted = false;     // true if the links are encrypted: the job has a token
+  int fanout = 32;            // as configured on rank 0
+  Acceptor acceptor;          // for data connections
+  std::map<int, Link> links;  // rank 0: to its children; others: to their parent
+  // The "table" frame, which this rank sends to its children.
+  std::shared_ptr<const std::string> table;
   // data connections that arrived before the table
   std::vector<std::pair<Hello, ByteStream>> early;
   LauncherPipe launcher;
@@ -44,7 +46,7 @@ struct Membership {
   InitStats stats;
 };
 
-// Counts the three messages of a handshake, on either side.
+// Counts a handshake as three messages, on either side.
 inline void count_accepted(InitStats& stats) {
   stats.sent.add(sizeof(Challenge));
   stats.received.add(sizeof(Hello));
@@ -56,8 +58,9 @@ inline void count_connected(InitStats& stats) {
   stats.received.add(sizeof(Verdict));
 }
 
-// Blocks until all ranks of a job of several have arrived. `unix_name`: the name of this rank's
-// descriptor service. Throws Error(bootstrap), or rank_died if the launcher reports a death.
+// Take part in the bootstrap of a job of several ranks; block until all ranks have arrived.
+// `unix_name`: the name of this rank's descriptor service. Throw Error(bootstrap), or
+// Error(rank_died) if the launcher reports a death.
 Membership gather(const Job& job, const std::string& unix_name);  // called on rank 0
 Membership join(const Job& job, const std::string& unix_name);    // called on all other ranks
 

@@ -5,7 +5,7 @@
 
 namespace tutti::bootstrap {
 
-// Each other rank may open several connections before this rank is ready.
+// The limit is high because each other rank may open several connections before this rank is ready.
 ClientTable::ClientTable(int world_size)
     : max_kept_(std::max<size_t>(64, static_cast<size_t>(world_size) * 16)) {}
 
@@ -128,7 +128,8 @@ std::optional<Error> ClientTable::deaths() const {
   return explain_deaths([](const Death&) { return false; });
 }
 
-// A process that exited on its own after another death may have done so because of it.
+// Builds the error. A process that exited on its own after another death may have done so because
+// of that death.
 Error ClientTable::explain_deaths(const std::function<bool(const Death&)>& settled_too) const {
   const Death* first = nullptr;
   std::string text;

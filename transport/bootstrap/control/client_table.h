@@ -1,9 +1,10 @@
 // The communicators of this rank, and messages that arrive before their communicator is attached.
 //
-// A message for an unattached communicator is kept while that communicator may still be attached,
-// and otherwise answered as for a detached one. It may still be attached before the first
-// communicator of the job, and while one is being created: a rank that mentions a new communicator
-// knows that all members are creating it. So detached communicators need not be remembered.
+// A message for a communicator that is not attached is kept if that communicator may still be
+// attached; otherwise it is answered as for a detached one. A communicator may still be attached
+// before the first one of the job is, and while one is being created: other ranks mention a new
+// communicator only once all members are creating it. So the table need not remember detached
+// communicators.
 //
 // Thread-safe. Clients are called under the table's lock, so that detach() returns only when no
 // call is running.
@@ -46,19 +47,19 @@ class ClientTable {
 
   explicit ClientTable(int world_size);
 
-  // Returns the answers to the questions kept for it.
+  // Adds a communicator, and returns the answers to the questions that were kept for it.
   std::vector<Answer> attach(uint64_t communicator, std::vector<int> members,
                              ControlClient* client);
   void detach(uint64_t communicator);
   bool attached(uint64_t communicator) const;
-  // Bracket the creation of a communicator. stop_expecting() returns the answers to the questions
-  // kept for one that was never attached.
+  // Begin and end the creation of a communicator. stop_expecting() returns the answers to questions
+  // for communicators that were never attached.
   void expect();
   std::vector<Answer> stop_expecting();
 
   void abort(uint64_t communicator, const Error& error);
-  // Returns false if the death was known already, with the same certainty. tell_deaths() notifies
-  // the clients.
+  // Records a death. Returns false if it was known already with the same certainty. tell_deaths()
+  // notifies the clients.
   bool rank_died(const Death& death);
   // Aborts the communicators of dead members, with the cause of death.
   void tell_deaths();
@@ -67,18 +68,18 @@ class ClientTable {
   void settle_deaths(std::span<const int> ranks);
   // Returns the cause of the deaths in this job (see Control::deaths()); nullopt without deaths.
   std::optional<Error> deaths() const;
-  // Returns nullopt if the communicator may still be attached: the question is kept. Returns an
-  // empty text if it is gone.
+  // Asks the communicator for its answer. Returns an empty text if it is gone, and nullopt if it
+  // may still be attached; then the question is kept.
   std::optional<Answer> question(uint64_t communicator, int from, uint32_t call);
   void answer(uint64_t communicator, int from, uint32_t call, std::string_view text);
-  // Kept as questions are.
+  // Hands a connection to its communicator, or keeps it as question() keeps questions.
   void connection(uint64_t communicator, int from, int lane, int number, ByteStream socket);
   void opened(uint64_t communicator, int to, int lane, ByteStream socket);
-  // Sums over all communicators, including detached ones.
+  // Returns the sums over all communicators, including detached ones.
   Activity activity() const;
-  // Called when the channel itself fails.
+  // Aborts all communicators; called when the channel itself fails.
   void abort_all(const Error& error);
-  // Number of entries of all kinds, for tests.
+  // Returns the number of entries of all kinds, for tests.
   size_t entries() const;
 
  private:
@@ -97,20 +98,21 @@ class ClientTable {
 
   ControlClient* find(uint64_t communicator) const;
   bool may_come() const { return making_ > 0 || !any_attached_; }
-  // Requires at least one death; includes settled ones for which `settled_too` is true.
+  // Builds the error for the known deaths, of which there must be at least one. A settled death is
+  // included if `settled_too` is true for it.
   Error explain_deaths(const std::function<bool(const Death&)>& settled_too) const;
   void keep(Kept kept);
 
   const size_t max_kept_;
   mutable std::mutex mutex_;
   std::map<uint64_t, Entry> entries_;
-  Activity past_;  // of detached communicators
+  Activity past_;  // sums of detached communicators
   bool any_attached_ = false;
   int making_ = 0;
   std::vector<Death> deaths_;  // in the order of their reports
   size_t deaths_told_ = 0;
-  // The oldest entry first, which is dropped beyond max_kept_. Aborts reach every rank, members or
-  // not, and so have a queue of their own.
+  // Kept messages, oldest first; the first is dropped when there are more than max_kept_. Aborts
+  // have a queue of their own, because they reach every rank, members or not.
   std::deque<Kept> kept_;
   std::deque<std::pair<uint64_t, Error>> kept_aborts_;
 };

@@ -7,14 +7,17 @@
 //
 //         0           a rank that sees a link break floods the tree with the death
 //       / | \         a question is routed by rank arithmetic
-//      1  2  3        a leaving rank says goodbye, and serves its subtree until that has left too,
-//     / \  |          for two seconds at most; ranks below one that has gone, or has died, connect
-//    4   5 6          to the next one above it that is there (control_relinking.cc)
+//      1  2  3        a leaving rank says goodbye, and serves its subtree until the subtree has
+//      left
+//     / \  |          too, for two seconds at most. Ranks below a rank that has gone or died
+//     connect
+//    4   5 6          to the nearest rank above it that remains (control_relinking.cc)
 //
 // Handshake (every TCP connection): the acceptor sends a nonce; the connector answers with its
 // claimed identity and an HMAC-SHA256 over both nonces and the claim, keyed by the job's token.
-// Nothing else is parsed before that has been verified. Connections that fail are dropped and
-// logged once. If there is a token TLS follows, on data connections if TUTTI_ENCRYPT asks for it.
+// Nothing else is parsed until the HMAC has been verified. Connections that fail are dropped and
+// logged once. If the job has a token, links continue with TLS; data connections do if
+// TUTTI_ENCRYPT says so.
 #pragma once
 
 #include <chrono>
@@ -42,48 +45,50 @@
 
 namespace tutti {
 
-// A communicator's callbacks on the control channel. The control thread makes all calls, except
-// those for events before attach(), which attach() makes itself. Calls must neither block nor call
-// back into Control.
+// A communicator's callbacks on the control channel. The control thread invokes them; attach()
+// itself invokes them for events that arrived before it. Callbacks must neither block nor call back
+// into Control.
 class ControlClient {
  public:
   virtual ~ControlClient() = default;
-  // A member died or left early, or a member aborted the communicator.
+  // Reports that a member died or left early, or that a member aborted the communicator.
   virtual void on_abort(const Error& error) = 0;
-  // A stalled rank asks for this rank's progress in `call`; the answer is opaque to the channel.
+  // Returns this rank's progress in `call`, for which the stalled rank `asker` asks. The channel
+  // does not interpret the text.
   virtual std::string on_question(int asker, uint32_t call) = 0;
-  // `answer` is empty if that rank has detached the communicator.
+  // Receives the answer of `rank`, which is empty if that rank has detached the communicator.
   virtual void on_answer(int rank, uint32_t call, std::string_view answer) = 0;
-  // A data connection from `rank` (a world rank) after its handshake, TLS included, in non-blocking
-  // mode. `number`: see Renewal.
+  // Takes a data connection that `rank` (a world rank) opened. The socket is non-blocking; the
+  // handshake, and the TLS handshake if there is one, are complete. `number`: see Renewal.
   virtual void on_connection(int rank, int lane, int number, ByteStream socket) = 0;
-  // The connection that open_connection() requested; otherwise as on_connection().
+  // Takes the data connection that open_connection() requested, in the same state as in
+  // on_connection().
   virtual void on_opened(int rank, int lane, ByteStream socket) = 0;
-  // Statistics for observers of the job; detach() reads them a last time.
+  // Returns statistics for observers of the job. detach() calls it a last time.
   virtual Activity activity() { return {}; }
 };
 
-// After fork(), the child is not a member of the job: calls throw Error(unsupported), except that
-// detach(), withdraw() and the destructor do nothing.
+// The channel as one rank sees it. After fork(), the child is not a member of the job: calls throw
+// Error(unsupported), except that detach(), withdraw() and the destructor do nothing.
 class Control {
  public:
-  // Connects all ranks of the job; blocks up to the job's init timeout. Throws Error(bootstrap)
-  // that names the missing ranks, the rank with different settings, or the refused peer and the
-  // reason.
+  // Connects all ranks of the job; blocks for at most the job's init timeout. Throws
+  // Error(bootstrap) that names the missing ranks, the rank with different settings, or the refused
+  // peer and the reason.
   static std::shared_ptr<Control> connect(const Job& job);
 
   // Leaves the job with a goodbye, so that it does not count as a death. Waits up to two seconds
   // for the ranks below this one in the tree to leave as well.
   virtual ~Control() = default;
 
-  // True in a forked child of the process that joined the job. Cheap: no system call.
+  // Returns true in a forked child of the process that joined the job. It needs no system call.
   virtual bool forked() const = 0;
 
-  // Valid once connect() has returned.
+  // Returns statistics of the bootstrap; valid once connect() has returned.
   virtual const InitStats& init_stats() const = 0;
 
-  // 16 hexadecimal digits that distinguish this job from others and from earlier starts of itself,
-  // the same on all ranks; not secret.
+  // Returns 16 hexadecimal digits, the same on all ranks, that distinguish this job from others and
+  // from earlier starts of the same job. They are not secret.
   virtual const std::string& job_name() const = 0;
 
   virtual int rank() const = 0;
@@ -92,8 +97,8 @@ class Control {
   // Formats as "rank 3 (node7, pid 1234)".
   std::string describe(int rank) const;
 
-  // Brackets the creation of a communicator on this rank, from before other members can mention it
-  // until it is attached or creation has failed.
+  // Exists while this rank creates a communicator: from before other members can mention the
+  // communicator, until it is attached or its creation has failed.
   class Making {
    public:
     explicit Making(Control& control) : control_(control) { control_.expect_communicator(); }
@@ -105,35 +110,36 @@ class Control {
     Control& control_;
   };
 
-  // `members` are world ranks. A client is notified of deaths of members, and of events of its own
-  // communicator. Aborts, connections and questions for an unattached id are kept before the job's
-  // first attach() and while a Making lives; otherwise connections are closed and questions are
-  // answered with an empty text.
+  // Registers a communicator. `members` are world ranks. The client is notified of deaths of
+  // members and of events of its own communicator. Aborts, connections and questions for an id that
+  // is not attached are kept before the job's first attach() and while a Making lives; at other
+  // times connections are closed and questions are answered with an empty text.
   virtual void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) = 0;
-  // After return, no call to the client is running and none will follow.
+  // Removes the communicator. After return, no call to its client is running and none will follow.
   virtual void detach(uint64_t communicator) = 0;
 
-  // Returns why ranks of this job died, whether members of a communicator or not: an
-  // Error(rank_died) that names the first and all ranks known to be killed since. It omits ranks
-  // that exited on their own afterwards, which may be a consequence, like leaving peers and broken
-  // connections. Returns nullopt if no rank died.
+  // Returns why ranks of this job died, be they members of a communicator or not: an
+  // Error(rank_died) that names the first death and all ranks known to be killed since. The error
+  // omits ranks that exited on their own afterwards, because the first death may have made them
+  // exit; so it omits leaving peers and broken connections. Returns nullopt if no rank died.
   virtual std::optional<Error> deaths() const = 0;
-  // Excludes these ranks from deaths(): the others have agreed to continue without them, so later
-  // failures have other causes.
+  // Excludes these ranks from deaths(). The other ranks have agreed to continue without them, so
+  // later failures have other causes.
   virtual void settle_deaths(std::span<const int> ranks) = 0;
 
   // Aborts the communicator on every member, including this one. Never blocks.
   virtual void poison(uint64_t communicator, const Error& error) = 0;
-  // The answer, if any, arrives through on_answer() of this rank's client. Never blocks.
+  // Asks `rank` for its progress in `call`. The answer, if any, arrives through on_answer() of this
+  // rank's client. Never blocks.
   virtual void ask(uint64_t communicator, int rank, uint32_t call) = 0;
-  // Returns the first rank on the way to `rank` (possibly `rank` itself): while it is stalled, no
-  // answers arrive from ranks behind it.
+  // Returns the first rank on the way to `rank` (possibly `rank` itself). While that first rank is
+  // stalled, no answers arrive from the ranks behind it.
   virtual int way_to(int rank) const = 0;
-  // True once `rank` has said goodbye: it will make no further call.
+  // Returns true once `rank` has said goodbye: it will make no further call.
   virtual bool has_left(int rank) const = 0;
-  // True once the death of `rank` is known; deaths() then gives its cause.
+  // Returns true once the death of `rank` is known; deaths() then gives its cause.
   virtual bool has_died(int rank) const = 0;
-  // Reports a broken data connection to `rank`: unless the channel learns the cause within two
+  // Reports a broken data connection to `rank`. If the channel does not learn the cause within two
   // seconds, it aborts the members' clients with Error(connection_lost, text). Never blocks.
   virtual void suspect(uint64_t communicator, int rank, std::string text) = 0;
 
@@ -146,10 +152,10 @@ class Control {
                                           std::chrono::milliseconds timeout) = 0;
 
   // Requests a data connection to a member. Never blocks: on_opened() receives the socket after the
-  // handshake; if that fails, or takes 30 seconds, the peer is suspected (see suspect()). The
-  // request is dropped if the communicator detaches or the peer leaves meanwhile. Lanes alternate
-  // over the rails that both ranks have: a connection uses rail `lane` modulo their number,
-  // skipping silent ones. A replacement connection tries each rail in turn, for
+  // handshake. If the handshake fails or takes 30 seconds, the peer is suspected (see suspect()).
+  // The request is dropped if the communicator detaches or the peer leaves meanwhile. Lanes
+  // alternate over the rails that both ranks have: a connection uses rail `lane` modulo their
+  // number, skipping silent ones. A replacement connection tries each rail in turn, for
   // TUTTI_NETWORK_TIMEOUT.
   virtual void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) = 0;
 

@@ -42,7 +42,7 @@ void ControlService::watch_linking() {
         tell_linked();
       },
       [this](uint64_t, int rank, const Error& error) {
-        if (sought_.erase(rank) != 0 && !is_lost(rank)) return;  // it connected meanwhile
+        if (sought_.erase(rank) != 0 && !is_lost(rank)) return;  // the rank has connected meanwhile
         if (cut_off_.erase(rank) == 0) on_unreachable(rank, error);
       });
 }
@@ -71,8 +71,8 @@ bool ControlService::all_linked_below(int child) const {
 
 // Handles a child that has arrived but does not accept the connection.
 void ControlService::on_unreachable(int child, const Error& error) {
-  if (error.code() == ErrorCode::system) {  // a local failure
-    if (all_linked_) throw error;           // which isolates this rank from the others
+  if (error.code() == ErrorCode::system) {  // the cause is on this host
+    if (all_linked_) throw error;           // this failure isolates this rank from the others
     const std::lock_guard lock(mutex_);
     failure_ = error;
     linked_.notify_all();
@@ -84,8 +84,8 @@ void ControlService::on_unreachable(int child, const Error& error) {
   on_break(child, cat(gone ? "vanished: " : "is unreachable: ", error.what()));
 }
 
-// Ranks below a child that died before forwarding the table wait for it, and no other rank tells
-// them. Ranks that have the table close the connection.
+// Connects to the ranks below a child that died before it forwarded the table. They wait for the
+// table, and no other rank tells them. Ranks that have the table close the connection.
 void ControlService::connect_cut_off(int child) {
   if (all_linked_below(child)) return;
   for (int rank = child + 1; rank < tree_.size; ++rank) {
@@ -103,12 +103,12 @@ void ControlService::tell_cut_off(Link link) const {
 Decision ControlService::judge(const Hello& hello) const {
   switch (hello.purpose) {
     case Purpose::bootstrap:
-      // A rank that left and joins again retries until this rank rejoins, too.
+      // A rank that left and joins again retries until this rank has rejoined, too.
       if (tree_.rank != 0) return Decision::not_in_job;
       return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
     case Purpose::data:
       return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
-    case Purpose::control:  // it reports a death that this rank learns of on its own links
+    case Purpose::control:  // it reports a death, of which this rank learns on its own links
       return Decision::accept;
     case Purpose::relink:
       if (is_given_up(hello.rank)) return Decision::given_up;

@@ -1,20 +1,20 @@
-// Repairs the tree after a rank on the path between others has gone, and keeps floods complete.
+// Repairs the tree after a rank on the path between others has gone, and makes floods reach all.
 //
-// Each rank that has lost its parent connects to the one that tree.h assigns among the remaining
-// ranks. The new parent accepts any rank of the job: it may not know yet which ranks have gone. A
-// rank that should have moved here but has not may have died together with its parent, which alone
-// would have noticed: the new parent tries to connect to it until it arrives or its listener is
-// gone. Over a new link each side repeats everything that was ever flooded, because the broken link
-// may have lost some; a rank does not forward what it already knows, so floods end on any graph of
-// links.
+// Each rank that has lost its parent connects to the parent that tree.h assigns among the remaining
+// ranks. The new parent accepts any rank of the job, because it may not know yet which ranks have
+// gone. A rank that should have moved here but has not may have died together with its parent, the
+// only rank that would have noticed. So the new parent tries to connect to it until it arrives or
+// its listener is gone. Over a new link each side repeats everything that was ever flooded, because
+// the broken link may have lost some. A rank does not forward what it already knows, so floods end
+// on any graph of links.
 //
 // A rank that was declared dead but may live is excluded permanently: its links are closed and
 // refused, and its messages are ignored. Otherwise the ranks of a host whose network heals would
 // make the others exclude each other. So each part of a partitioned job considers the other parts
 // dead, and agreements succeed in at most one part (quorum.h).
 //
-// A link that was reset is re-established in the same way. A link that went silent is
-// re-established over the next rail if the two ranks have several, before either considers the
+// A link that was reset is re-established in the same way. If a link went silent and the two ranks
+// have several rails, it is re-established over the next rail before either rank considers the
 // other dead.
 #include <algorithm>
 #include <utility>
@@ -29,15 +29,16 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Number of aborted communicators remembered. A partition that lasts for more aborts than this
-// could leave ranks waiting on a communicator whose abort was forgotten.
+// Number of aborts that are remembered. A partition that lasts for more aborts than this could
+// leave ranks waiting on a communicator whose abort was forgotten.
 constexpr size_t kMostAbortsKept = 1024;
 // Grace period for orphaned ranks to connect, and interval between checks of those that have not.
 constexpr std::chrono::milliseconds kTimeToMove{100};
 
 }  // namespace
 
-// A leaving rank does not look for another parent: it has nothing left to send.
+// Connects to a new parent if the parent has gone. A leaving rank does not do so: it has nothing
+// left to send.
 void ControlService::relink() {
   if (!all_linked_ || leave_by_) return;
   look_for_children_later();
@@ -71,14 +72,14 @@ void ControlService::look_for_children() {
   }
 }
 
-// The connection proves that the rank is alive.
+// Records a child that connected, which proves that it is alive.
 void ControlService::found_child(int rank) {
   sought_.erase(rank);
   look_for_children_later();
 }
 
-// As a replacement connection it is tried for TUTTI_NETWORK_TIMEOUT, skipping silent rails. Frames
-// are queued until the link is up.
+// Connects to `rank` as parent. The connection counts as a replacement: it is tried for
+// TUTTI_NETWORK_TIMEOUT, skipping silent rails. Frames are queued until the link is up.
 void ControlService::connect_parent(int rank) {
   Link& link = links_[rank] = Link();
   tell_all_known(link);
@@ -87,9 +88,10 @@ void ControlService::connect_parent(int rank) {
   link_connector_.start(peer(rank), rank, hello, describe(rank), detours_[rank]);
 }
 
-// Both ends of a reset link may be alive, and a silent network may be one of several rails: the
-// lower rank in the tree reconnects. The upper one waits for it and, unless the network is silent,
-// probes whether it still listens. Returns false if there is nothing to try.
+// Tries to re-establish a link. After a reset both ends may be alive, and a silent network may be
+// one of several rails. The rank further down in the tree reconnects. The upper one waits for it
+// and, unless the network is silent, probes whether it still listens. Returns false if there is
+// nothing to try.
 bool ControlService::renew(int neighbour, const std::string& how) {
   const int error = links_.at(neighbour).error();
   const size_t rails = std::min(peer(tree_.rank).rails(), peer(neighbour).rails());
@@ -120,16 +122,18 @@ bool ControlService::is_given_up(int rank) const {
   return has_died(rank) && !clients_.has_certainly_died(rank);
 }
 
-// A rank that lost its link to another one declares it dead, moves here, and reports it. If this
-// rank has a link to the accused as well, that link decides within the network timeout. If it
-// holds, the two cannot communicate, and the rank that moved is excluded.
+// Returns true if this rank doubts a death that `teller` reported. A rank that lost its link to
+// another one declares that rank dead, connects here instead, and reports the death. If this rank
+// has a link to the accused rank as well, that link decides: if it still works after the network
+// timeout, the two ranks cannot communicate, and the teller is excluded.
 bool ControlService::disputes(const Death& death, int teller) {
   if (death.certain || !moved_here_.contains(teller) || !is_linked(death.rank)) return false;
   settle_dispute_later(death.rank, teller);
   return true;
 }
 
-// A link under renewal does not decide yet: it either connects, or its rank dies.
+// Decides a dispute after the network timeout. A link that is being re-established does not decide
+// yet: it either connects, or its rank dies.
 void ControlService::settle_dispute_later(int accused, int teller) {
   after(2 * network_timeout(), [this, accused, teller] {
     for (const int rank : {accused, teller}) {
@@ -166,7 +170,7 @@ void ControlService::flood_abort(uint64_t communicator, const Error& error, int 
   }
   aborts_.emplace_back(communicator, abort_frame(communicator, error));
   flood(aborts_.back().second, except);
-  clients_.abort(communicator, error);  // no peer waits for what this rank's client does
+  clients_.abort(communicator, error);  // no peer waits for progress of this rank's client
   if (aborts_.size() > kMostAbortsKept) aborts_.pop_front();
 }
 

@@ -1,4 +1,4 @@
-// The caller-facing part; control_thread.cc has the thread.
+// The part of the control channel that callers use; control_thread.cc has the thread.
 #include "transport/bootstrap/control/control_service.h"
 
 #include <sys/eventfd.h>
@@ -19,12 +19,12 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Per other rank, for its connections; and for this rank.
+// Descriptors per other rank, for its connections; and those for this rank.
 constexpr size_t kDescriptorsPerRank = 4;
 constexpr size_t kOwnDescriptors = 128;
 
 Membership bootstrap(const Job& job, const std::string& unix_name) {
-  // Leaves descriptors for the program. A later shortage is reported where it occurs.
+  // Further descriptors are left to the program. A later shortage is reported where it occurs.
   reserve_descriptors(kDescriptorsPerRank * static_cast<size_t>(job.size) + kOwnDescriptors);
   return job.rank == 0 ? gather(job, unix_name) : join(job, unix_name);
 }
@@ -107,7 +107,7 @@ void ControlService::require_own_process() const {
 void ControlService::post(Command command) {
   {
     std::lock_guard lock(mutex_);
-    if (over_) return;  // waiters on its promises get an error
+    if (over_) return;  // posting fails, and waiters on its promises get an error
     commands_.push_back(std::move(command));
   }
   wake();
@@ -115,7 +115,7 @@ void ControlService::post(Command command) {
 
 void ControlService::wake() {
   const uint64_t one = 1;
-  // Fails only if so many wakes are pending that one more makes no difference.
+  // The write fails only if so many wakes are pending that one more makes no difference.
   [[maybe_unused]] const ssize_t written = ::write(wake_fd_.get(), &one, sizeof(one));
 }
 

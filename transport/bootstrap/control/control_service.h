@@ -66,7 +66,7 @@ class ControlService final : public Control, private AgreementChannel {
 
  private:
   using Command = std::function<void()>;
-  // True for ranks that have died or left. Thread-safe.
+  // Function object that returns true for ranks that have died or left. Thread-safe.
   struct Gone {
     const ControlService& service;
     bool operator()(int rank) const { return service.has_left(rank) || service.has_died(rank); }
@@ -169,7 +169,8 @@ class ControlService final : public Control, private AgreementChannel {
   const std::string job_name_;
   Tree tree_;
   ClientTable clients_;
-  // Kept outside the client table, whose clients query it under their own locks.
+  // These flags are outside the client table, because clients query them under their own locks,
+  // while the table calls clients under its lock.
   std::vector<std::atomic<bool>> left_;
   std::vector<std::atomic<bool>> died_;
   Fd wake_fd_;
@@ -179,7 +180,7 @@ class ControlService final : public Control, private AgreementChannel {
   std::vector<Command> commands_;
   bool all_linked_ = false;
   std::optional<Error> failure_;  // occurred before all ranks were linked
-  bool over_ = false;             // the control thread runs no further commands
+  bool over_ = false;             // true: the control thread runs no further commands
 
   // Used by the control thread only.
   PollSet set_;

@@ -1,7 +1,7 @@
 // Handles ranks that are alive but unreachable by data connections.
 //
 //   a data connection to rank r fails    this rank suspects r, and tries to reach it (a probe)
-//     r has died or left                   that is the explanation
+//     r has died or left                   this explains the failure
 //     otherwise                            the communicator is aborted, naming the two ranks
 //       the probe succeeds                   only that connection was broken: all can continue
 //       the probe fails                      in the next change of members this rank reports that

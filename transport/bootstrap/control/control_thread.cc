@@ -1,4 +1,4 @@
-// The control thread: links, frames, deaths and leaving.
+// The control thread, which handles links, frames, deaths and leaving.
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,8 +21,8 @@ namespace {
 
 // Grace period after a broken link, for the launcher to report how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTell{500};
-// Grace period after a reported end, for a goodbye still in transit through the tree, or for a
-// neighbour's report that the rank ended without one: both are late on busy, slow links. A rank
+// Grace period after a reported end: a goodbye may still be in transit through the tree, or a
+// neighbour's report that the rank ended without one. Both are late on busy, slow links. A rank
 // that failed has most likely not said goodbye.
 constexpr std::chrono::seconds kTimeForGoodbye{60};
 constexpr std::chrono::seconds kTimeForFailure{10};
@@ -125,7 +125,7 @@ void ControlService::watch_connector() {
         if (error.code() != ErrorCode::system) {
           return suspect_later(communicator, rank, error.what());
         }
-        // The failure is local, so there is nothing to wait for from the peer.
+        // The cause is on this host, so the peer need not be waited for.
         flood_abort(communicator,
                     Error(error.code(), cat(describe(tree_.rank), ": ", error.what()),
                           {.rank = tree_.rank}),
@@ -134,7 +134,7 @@ void ControlService::watch_connector() {
   prober_.watch(
       set_, [this](uint64_t, int rank, int, const ByteStream&) { take_as_reached(rank); },
       [this](uint64_t, int rank, const Error& error) {
-        // A local failure proves nothing about the peer.
+        // A failure on this host proves nothing about the peer.
         if (error.code() == ErrorCode::system) return take_as_reached(rank);
         probes_[rank] = Probe::failed;
       });
@@ -170,8 +170,8 @@ void ControlService::flood(const std::string& frame, int except) {
   }
 }
 
-// Questions are repeated, so one that meets a gap in the tree may be lost. A leaving rank still
-// routes for those below it.
+// Sends a frame to the next rank on the way to `to`. Questions are repeated, so one may be lost
+// while the tree has a gap. A leaving rank still routes for those below it.
 void ControlService::route(int to, const std::string& frame) {
   const size_t most = std::max(kMostQuestions, static_cast<size_t>(tree_.size));
   for (const int hop : {tree_.next_hop(to, Gone{*this}), tree_.next_hop(to)}) {
@@ -309,7 +309,7 @@ void ControlService::on_break(int rank, const std::string& how) {
     const auto told = ends_.find(rank);
     if (told != ends_.end()) {
       declare_end(told->second);
-    } else {  // a rank that vanishes after a death may have exited because of it
+    } else {  // a rank that vanishes after another's death may have exited because of it
       record_death({rank, cat(describe(rank), " ", how), clients_.deaths().has_value()}, -1);
     }
   };
@@ -334,7 +334,8 @@ void ControlService::on_launcher_line(const RankEnd& end) {
   }
 }
 
-// True if a rank on the way there has left or died, so that a goodbye may have been lost.
+// Returns true if a rank on the way to `rank` has left or died, so that a goodbye may have been
+// lost.
 bool ControlService::cut_off_from(int rank) const {
   Tree at = tree_;
   for (at.rank = at.next_hop(rank); at.rank != rank; at.rank = at.next_hop(rank)) {
@@ -343,7 +344,8 @@ bool ControlService::cut_off_from(int rank) const {
   return false;
 }
 
-// A rank that exited successfully without a route for its goodbye counts as having left.
+// Handles the end of a rank. A rank that exited successfully counts as having left if its goodbye
+// had no route.
 void ControlService::declare_end(const RankEnd& end) {
   if (!end.by_signal && end.value == 0 && cut_off_from(end.rank)) {
     left_[end.rank] = true;
@@ -352,7 +354,8 @@ void ControlService::declare_end(const RankEnd& end) {
   record_death({end.rank, cat(describe(end.rank), " ", end.text()), end.by_itself(), true}, -1);
 }
 
-// The death is sent before any consequence of it, so that along the tree the cause arrives first.
+// Records and floods a death. It is sent before any consequence of it, so that along the tree the
+// cause arrives first.
 void ControlService::record_death(const Death& death, int told_by) {
   if (left_[death.rank]) return relink();
   if (!clients_.rank_died(death)) return;
@@ -381,9 +384,9 @@ void ControlService::leave() {
   flood_goodbye(tree_.rank, -1);
 }
 
-// A leaving rank still serves those below it, which would otherwise be cut off, until they have
-// gone as well. A child that said goodbye may still serve its own subtree: it is gone when its link
-// is.
+// Returns true if this rank may leave. It still serves the ranks below it, which would otherwise be
+// cut off, until they have gone as well. A child that said goodbye may still serve its own subtree:
+// the child is gone when its link is.
 bool ControlService::finished() const {
   if (!leave_by_) return false;
   if (Clock::now() >= *leave_by_) return true;
@@ -398,8 +401,9 @@ bool ControlService::finished() const {
   });
 }
 
-// Closing with unread bytes would reset the connection and could lose the goodbye: so this rank
-// shuts down its sending side, waits until that has arrived, and briefly for the others to close.
+// Closes the links. Closing with unread bytes would reset the connection and could lose the
+// goodbye. So this rank shuts down its sending side, waits until everything has arrived, and then
+// briefly for the others to close.
 void ControlService::part() {
   constexpr std::chrono::milliseconds kLook{5};
   const auto ignore = [](std::string_view) { return true; };

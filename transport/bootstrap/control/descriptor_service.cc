@@ -65,7 +65,8 @@ Fd receive_descriptor(int socket) {
   return Fd(fd);
 }
 
-// The owner's sockets close before the news of its death arrives, so this waits for the news.
+// Throws the error of the owner's death, or `error`. The owner's sockets close before the news of
+// its death arrives, so this waits for the news.
 [[noreturn]] void throw_death_or(const Error& error, const DeathOfOwner& death) {
   const Deadline deadline = Deadline::after(kTimeToHearOfDeath);
   for (GrowingPause pause(kLongestFetchPause); !deadline.passed(); pause.sleep()) {
@@ -111,7 +112,7 @@ void DescriptorService::read(Request& request) {
     request.name = frame.get_text();
     return frame.ok() && frame.type() == FrameType::fetch && !request.name.empty();
   };
-  // A closed connection means that the requester gave up.
+  // The connection is closed: the requester gave up.
   if (!request.link.receive(on_frame, kMaxFrameBytes)) request.done = true;
 }
 
@@ -155,7 +156,7 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
                      death);
     }
     if (deadline.passed()) throw late();
-    // the owner's queue is full, or it serves its maximum of guests
+    // The owner's queue is full, or it serves its maximum number of guests.
     std::this_thread::sleep_for(pause);
   }
   const std::string request = FrameWriter(FrameType::fetch).put_text(name).finish();

@@ -27,8 +27,8 @@ class DescriptorService {
   DescriptorService(const std::string& unix_name, int world_size, int rank);
   void set_session_key(const std::string& key) { acceptor_.set_session_key(key); }
 
-  // Thread-safe; duplicates the descriptor. Waiting requests are served at the next turn: wake the
-  // thread that runs watch().
+  // Offers a duplicate of the descriptor. Thread-safe. Waiting requests are served at the next
+  // turn: wake the thread that runs watch().
   void offer(const std::string& name, int fd);
   void withdraw(const std::string& name);
 
@@ -50,11 +50,12 @@ class DescriptorService {
   std::map<std::string, Fd> offers_;
 };
 
-// Returns the error that explains the owner's death, once it is known.
+// Returns the error that explains the owner's death, or nullopt while it is not known.
 using DeathOfOwner = std::function<std::optional<Error>()>;
 
-// The client side. `hello` identifies the client; `whom` describes the owner in messages. Throws
-// Error: if the owner has ended, the cause of its death if that becomes known soon.
+// Fetches a descriptor from its owner's service. `hello` identifies this client; `whom` describes
+// the owner in messages. Throws Error. If the owner has ended, and the cause of its death becomes
+// known soon, the error states that cause.
 Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const Hello& hello,
                     const std::string& key, const std::string& whom, const DeathOfOwner& death,
                     const Deadline& deadline);

@@ -25,8 +25,8 @@ constexpr std::chrono::seconds kSayWhoIsMissing{10};
 constexpr std::chrono::milliseconds kTimeToTellRoot{500};
 // Time for late ranks to learn why the job will not start.
 constexpr std::chrono::seconds kTimeToHear{1};
-// Time for released ranks to accept the connection that tells them so, and number of concurrent
-// ones.
+// Time in which a released rank must accept the connection that tells it of a failure; and number
+// of such connections at a time.
 constexpr std::chrono::seconds kTimeToReach{5};
 constexpr std::chrono::milliseconds kTimeToReachPerRank{1};
 constexpr int kMostTold = 64;
@@ -79,7 +79,8 @@ class Gathering {
     self_.more_rails = acceptor_.listen_on_rails(job.more_interfaces);
     acceptor_.on_other_size(
         [this](const Hello& hello, const std::string& from) { on_other_size(hello, from); });
-    // Without enough descriptors, ranks would wait in vain.
+    // Checks the limit of file descriptors first: with too few, some ranks would wait until their
+    // timeout.
     const int64_t held = std::min<int64_t>(job.size - 1, int64_t{job.fanout} + job.most_held);
     if (!reserve_descriptors(static_cast<size_t>(held + 1))) {
       throw descriptor_shortage(cat("connections to ", held, " ranks"), EMFILE);
@@ -160,7 +161,8 @@ class Gathering {
     if (!failure_frame_.empty()) state.link.send(failure_frame_);
   }
 
-  // Whichever side is right, the job cannot start: ranks would be missing, or too many.
+  // Fails the bootstrap, because of a rank that assumes another world size. Whichever side is
+  // right, ranks would be missing, or too many.
   void on_other_size(const Hello& hello, const std::string& from) {
     if (failure_ || hello.purpose != Purpose::bootstrap) return;
     failure_ =
@@ -198,7 +200,7 @@ class Gathering {
     stats_.most_held = std::max(stats_.most_held, held_ + children_);
   }
 
-  // The frame fits into the socket buffer, which is still empty.
+  // Sends the "released" frame, which fits into the socket buffer, because that is still empty.
   void release(Rank& state) {
     FrameWriter released(FrameType::released);
     for (const uint8_t byte : identity_) released.put(byte);
@@ -214,7 +216,7 @@ class Gathering {
     ++gone_;
   }
 
-  // The launcher, if there is one, knows the cause.
+  // Throws the error for a rank that vanished. The launcher, if there is one, knows the cause.
   [[noreturn]] void throw_vanished(int rank) {
     const Rank& state = ranks_.at(rank);
     const std::string who =
@@ -247,7 +249,8 @@ class Gathering {
     return cat(ranks.size() == 1 ? "rank " : "ranks ", rank_ranges(ranks), " of ", job_.size);
   }
 
-  // If two processes claim the same rank, another rank is probably missing.
+  // Returns a hint for the error text: if two processes claim the same rank, another rank is
+  // probably missing.
   std::string twice_text() const {
     if (twice_.empty()) return {};
     const std::vector<int> ranks(twice_.begin(), twice_.end());
@@ -277,8 +280,8 @@ class Gathering {
     }
   }
 
-  // Notifies all ranks that have arrived, and for a moment late ones. Ends as soon as all have been
-  // notified: they close their connections.
+  // Reports the error to all ranks that have arrived and, for a moment, to late ones. Ends as soon
+  // as all have been notified; they close their connections.
   void tell_failure(const Error& error) {
     failure_frame_ = failure_frame(error);
     std::vector<int> untold;  // ranks whose first connections have ended
@@ -354,7 +357,8 @@ class Gathering {
     return membership;
   }
 
-  // Counts the links below rank 0's own by arithmetic: no rank reports them.
+  // Counts the messages of all ranks. Those on links below rank 0's own are computed, because no
+  // rank reports them.
   void count_all(size_t table_bytes) {
     const auto links = static_cast<uint64_t>(job_.size - 1 - children_);
     stats_.sent.add(table_bytes, children_);
@@ -381,10 +385,11 @@ class Gathering {
   std::optional<Published> published_;
   PollSet set_;
   std::map<int, Rank> ranks_;  // ranks after the handshake
-  int arriving_ = 0;           // of these: arrival not received yet
-  int arrived_ = 0;            // of these: arrived
-  int held_ = 0;  // open first connections of arrived ranks, without those of rank 0's children
-  int gone_ = 0;  // ranks that died or were notified of the failure
+  int arriving_ = 0;           // number of ranks of ranks_ that have not arrived
+  int arrived_ = 0;            // number of ranks of ranks_ that have arrived
+  // Number of open first connections of arrived ranks, without those of rank 0's children.
+  int held_ = 0;
+  int gone_ = 0;         // ranks that died or were notified of the failure
   std::set<int> twice_;  // ranks claimed by a second process
   std::optional<Error> failure_;
   std::string failure_frame_;  // set once the job cannot start

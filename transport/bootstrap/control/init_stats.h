@@ -15,11 +15,11 @@ struct InitStats {
       bytes += size * times;
     }
   };
-  double seconds = 0;  // until this rank was ready
-  Count sent;          // sent by this rank
+  double seconds = 0;  // time until this rank was ready
+  Count sent;          // messages that this rank has sent
   Count received;
-  // Known to rank 0: the messages of all ranks together, without retries, and the maximum number of
-  // connections of arrived ranks that it held at a time.
+  // Only rank 0 fills this in: the messages of all ranks together, without retries, and the maximum
+  // number of first connections that it held at a time.
   Count all;
   int most_held = 0;
 };

@@ -15,7 +15,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Rank 0, whose timeout may expire later, knows which ranks are missing.
+// Extra time: rank 0, whose timeout may expire later, knows which ranks are missing.
 constexpr std::chrono::seconds kGrace{2};
 // Grace period after a broken connection, for the launcher to report how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTellJoiner{500};
@@ -28,13 +28,14 @@ class LauncherEar final : public Aside {
   int fd() const override { return pipe_.fd(); }
   void hear() override {
     pipe_.read([this](const RankEnd& end) { ends_.push_back(end); });
-    // A rank that exited successfully may be finished with the job, except rank 0 before it has
+    // A rank that exited successfully may be finished with the job; rank 0 may not before it has
     // sent the table.
     for (const RankEnd& end : ends_) {
       if (end.by_signal || end.value != 0 || end.rank == 0) throw death_while_joining(end);
     }
   }
-  // Throws if the launcher reports a death shortly: it knows more than a broken connection.
+  // Throws if the launcher reports a death shortly, because that says more than a broken
+  // connection.
   void hear_last_words() {
     if (pipe_.open()) wait_for(-1, 0, {Deadline::after(kTimeToTellJoiner), this});
   }
@@ -71,7 +72,7 @@ std::string receive_hello(ByteStream& socket, const Job& job, const std::string&
   int error = 0;
   Transfer transfer = Transfer::timed_out;
   if (wait_for(socket.get(), POLLIN, {begun_by, &launcher})) {
-    // A large table takes time on a slow link.
+    // The time limit is new, because a large table takes time on a slow link.
     const Deadline complete_by = Deadline::after(job.init_timeout);
     transfer = read_frame(socket, body, kMaxTableBytes, {complete_by, &launcher}, &error);
   }
@@ -179,7 +180,7 @@ Membership join(const Job& job, const std::string& unix_name) {
   FrameWriter arrival(FrameType::arrival);
   put(arrival, self);
   const std::string frame = arrival.put_text(job.wire_settings).finish();
-  // A failed write shows when the answer is read.
+  // If the write fails, reading the answer reports it.
   write_exactly(socket, std::as_bytes(std::span(frame)), {deadline, &launcher});
   stats.sent.add(frame.size());
 
@@ -196,7 +197,7 @@ Membership join(const Job& job, const std::string& unix_name) {
   }
   read_table(job, key, body, parent.rank, membership);
   membership.acceptor.set_session_key(membership.key);
-  // Uses the address that is known to work from here.
+  // The address of rank 0 becomes the one that is known to work from here.
   membership.peers[0].address = rank_zero.host();
   membership.peers[0].port = rank_zero.port();
   membership.links[parent.rank] = Link(std::move(parent.socket));

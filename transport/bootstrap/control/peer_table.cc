@@ -21,15 +21,16 @@ std::string namespace_id(const char* path) {
   return cat(status.st_dev, ":", status.st_ino);
 }
 
-// Descriptors travel over abstract unix sockets, which are confined to a network namespace, and
-// only to processes of the same user, whose id is relative to its user namespace.
+// Returns a text that is equal for ranks that can share memory. Descriptors travel over abstract
+// unix sockets, which are confined to a network namespace. They are passed only to processes of the
+// same user, whose id is relative to its user namespace.
 std::string who_shares_memory() {
   return cat(namespace_id("/proc/self/ns/net"), "/", namespace_id("/proc/self/ns/user"), "/user ",
              ::geteuid());
 }
 
-// Fields that consecutive ranks are likely to share; the table stores only the differences from the
-// previous rank.
+// Fields that consecutive ranks are likely to share. The table stores only those that differ from
+// the previous rank.
 enum Part : uint8_t {
   host = 1,
   address = 2,

@@ -10,7 +10,8 @@ namespace tutti::bootstrap {
 
 void put(FrameWriter& frame, const PeerInfo& peer);
 PeerInfo get_peer(FrameReader& frame);
-// Writes all ranks; for each, only the fields that differ from the previous rank.
+// Writes the PeerInfo of all ranks. After the first rank, only the fields that differ from the rank
+// before are written.
 void put(FrameWriter& frame, const std::vector<PeerInfo>& peers);
 std::vector<PeerInfo> get_peers(FrameReader& frame, int size);
 

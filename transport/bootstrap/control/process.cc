@@ -9,7 +9,8 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// glibc no longer caches the pid, and a system call is too slow for every call.
+// The pid is cached, because glibc no longer caches it, and a system call is too slow for every
+// call.
 std::atomic<pid_t> current = ::getpid();
 [[maybe_unused]] const int watching =
     ::pthread_atfork(nullptr, nullptr, [] { current = ::getpid(); });

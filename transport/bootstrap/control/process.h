@@ -1,11 +1,11 @@
-// The process id without a system call.
+// The process id, without a system call.
 #pragma once
 
 #include <sys/types.h>
 
 namespace tutti::bootstrap {
 
-// Returns the pid; also correct right after fork().
+// Returns the pid. It is correct also right after fork().
 pid_t current_process();
 
 }  // namespace tutti::bootstrap

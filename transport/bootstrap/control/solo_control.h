@@ -24,7 +24,7 @@ class SoloControl final : public Control {
   const PeerInfo& peer(int rank) const override;
   void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) override;
   void detach(uint64_t communicator) override;
-  // Here the caller's thread makes the client calls.
+  // The caller's thread makes the client calls, because there is no control thread.
   std::optional<Error> deaths() const override { return {}; }
   void settle_deaths(std::span<const int>) override {}
   void poison(uint64_t communicator, const Error& error) override;
@@ -33,7 +33,7 @@ class SoloControl final : public Control {
   bool has_left(int) const override { return false; }
   bool has_died(int) const override { return false; }
   void suspect(uint64_t, int, std::string) override {}  // there is no peer to lose
-  // Throws Error(invalid_argument): there is no peer to connect to.
+  // Throws Error(invalid_argument), because there is no peer to connect to.
   void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) override;
   std::future<AgreementEnd> agree(uint64_t communicator, uint32_t number, Contribution contribution,
                                   std::chrono::milliseconds timeout) override;

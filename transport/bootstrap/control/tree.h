@@ -1,8 +1,8 @@
-// The arithmetic of the control channel's tree: rank 0 is the root, the parent of r is
-// (r - 1) / fanout, so every rank knows every route without communication. Every rank that knows
-// which ranks have gone can compute the tree of the others: the children of a rank that has gone
-// move to the nearest remaining ancestor, and if there is none to the lowest rank, which becomes
-// the root.
+// The arithmetic of the control channel's tree: rank 0 is the root, and the parent of r is
+// (r - 1) / fanout, so every rank knows every route without communication. From the set of ranks
+// that have gone, every rank can compute the tree of the others: the children of a rank that has
+// gone move to the nearest remaining ancestor. If none remains, they move to the lowest remaining
+// rank, which becomes the root.
 //
 //        0                x                1
 //      /   \            /   \            / | | \ .
@@ -21,7 +21,7 @@ struct Tree {
   int size = 1;
   int fanout = 32;
 
-  // Returns -1 for the root.
+  // Returns the parent of `r`; -1 for the root.
   int parent_of(int r) const { return r == 0 ? -1 : (r - 1) / fanout; }
   int parent() const { return parent_of(rank); }
 
@@ -47,7 +47,8 @@ struct Tree {
     return -1;
   }
 
-  // Returns the neighbour on the way to `to` (not this rank): the child above it, else the parent.
+  // Returns the neighbour on the way to `to` (not this rank): the child whose subtree has it,
+  // otherwise the parent.
   template <typename Gone>
   int next_hop(int to, const Gone& gone) const {
     for (int r = to; r > rank;) {

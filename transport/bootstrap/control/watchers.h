@@ -1,12 +1,12 @@
-// External observers of the job (watch.h), on the rank that they are connected to: each look
-// is a question to every rank, down the tree, and each rank's answer goes to the watcher when it
-// comes. A rank that has not answered within a second is reported as silent.
+// External observers of the job (watch.h), on the rank that they are connected to. For each look
+// this rank sends a question to every rank, down the tree, and forwards each rank's answer to the
+// watcher as it arrives. A rank that has not answered within a second is reported as silent.
 //
-//     watcher              this rank                 another one
+//     watcher              this rank                 another rank
 //        | -- look --------> | -- activity_question --> |
 //        | <- sight -------- | <- activity ------------ |
 //
-// Belongs to the control thread. It is idle on a rank without observers.
+// Used by the control thread only. Without observers it does nothing.
 #pragma once
 
 #include <chrono>
@@ -28,9 +28,9 @@ namespace tutti::bootstrap {
 
 class Watchers {
  public:
-  static constexpr size_t kMost = 16;  // concurrent watchers
+  static constexpr size_t kMost = 16;  // maximum number of concurrent watchers
 
-  // The used part of the control channel.
+  // The functions of the control channel that this class uses.
   struct Channel {
     std::function<void(int rank, const std::string& frame)> send;
     std::function<void(std::chrono::milliseconds delay, std::function<void()> what)> call_after;

@@ -34,7 +34,8 @@ std::string require(const char* name, const char* given) {
               {.remedy = std::string(how_to_start())});
 }
 
-// Upper bound on the token's entropy: a human-chosen token has less than its characters could hold.
+// Returns an upper bound on the token's entropy in bits. A token that a person chose has less than
+// its characters could hold.
 size_t most_bits(std::string_view token) {
   const auto all = [&](auto is) { return std::ranges::all_of(token, is); };
   const auto is_hex = [](unsigned char c) { return std::isxdigit(c) != 0; };
@@ -45,8 +46,8 @@ size_t most_bits(std::string_view token) {
   return token.size() * bits_each;
 }
 
-// An attacker with a recorded handshake can test tokens offline, some ten million a second per
-// core.
+// Throws if the token is short. An attacker with a recorded handshake can test tokens offline, some
+// ten million a second per core.
 void require_long(std::string_view token) {
   if (most_bits(token) >= kFewestTokenBits || settings().get_bool("TUTTI_ALLOW_SHORT_TOKEN")) {
     return;
@@ -79,21 +80,21 @@ int inherited_fd(const char* setting) {
   return fd;
 }
 
-// torchrun's own store listens on MASTER_PORT.
+// Returns true if torchrun's own store listens on MASTER_PORT.
 bool port_is_torchruns(const Job& job) {
   if (job.launcher_fd >= 0 || job.listen_fd >= 0) return false;
   const auto agent_store = own_environment("TORCHELASTIC_USE_AGENT_STORE");
   return (agent_store && *agent_store == "True") || own_environment("TORCHELASTIC_RUN_ID");
 }
 
-// A launcher may have started other jobs than the caller's.
+// Sets the local rank, unless the launcher has started several jobs, of which the caller's is one.
 void find_local_rank(const FoundJob& found, Job& job) {
   if (found.rank != job.rank || (found.size != 0 && found.size != job.size)) return;
   job.local_rank = found.local_rank;
   job.local_size = found.local_size;
 }
 
-// The caller's values take precedence over the launcher's.
+// Finds rank and size. The caller's values take precedence over the launcher's.
 std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
   if (known.rank || known.size) {
     job.rank = known.rank.value_or(0);
@@ -146,13 +147,13 @@ bool find_named_place(const KnownJob& known, bool required, Job& job) {
   const int port =
       job_number("MASTER_PORT", require("MASTER_PORT", given), 1, next ? 65534 : 65535);
   job.master_port = static_cast<uint16_t>(next ? port + 1 : port);
-  // The next port is not reserved for this job. But only ranks that know their start of their job
-  // can distinguish their rank 0 from another job's.
+  // The next port is not reserved for this job. It may be used only if the ranks know their start
+  // of the job, because only then can they distinguish their rank 0 from another job's.
   if (next && !job.incarnation.empty()) job.master_ports = std::min(kTorchrunsPorts, 65535 - port);
   return true;
 }
 
-// The source's meeting place is an address, either part of which other settings may override.
+// Sets the meeting place of the source, an address. Other settings may override either part of it.
 void find_address(const FoundJob& found, Job& job) {
   job.master_address = own_environment("MASTER_ADDR").value_or(found.address);
   const auto port = own_environment("MASTER_PORT");
@@ -183,7 +184,7 @@ void find_place(const KnownJob& known, const std::optional<FoundJob>& found, Job
   job.token_by_rendezvous = job.token.empty();
 }
 
-// The first interface is the one of the bootstrap.
+// Sets the interfaces. The first one is that of the bootstrap.
 void find_interfaces(const std::string& text, Job& job) {
   std::vector<std::string> names = split(text, ',');
   if (names.size() > kMostRails) {
@@ -211,7 +212,7 @@ std::string token_in_file(const std::string& path) {
     return Error(ErrorCode::bootstrap, cat("cannot read TUTTI_TOKEN_FILE=", path, ": ", why),
                  {.remedy = remedy});
   };
-  // A pipe without a writer must not block the job.
+  // Opened without blocking, because a pipe without a writer must not block the job.
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) {

@@ -19,46 +19,47 @@ struct Job {
   int size = 1;
   std::string master_address;  // empty with a rendezvous, or if size is 1
   uint16_t master_port = 0;
-  // Rank 0 listens on the first free one of this many ports, and the others try all of them: the
-  // process that proves the job's key is rank 0.
+  // Rank 0 listens on the first free port of this many, from master_port on. The others try all of
+  // them, and accept as rank 0 the process that proves the job's key.
   int master_ports = 1;
-  std::string rendezvous_file;             // empty: use the address
+  std::string rendezvous_file;             // empty: the address is used
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, which replaces file and address
   std::string token;                       // empty: peers are not authenticated
-  bool encrypts_data = false;              // TCP traffic besides the control channel
-  std::string incarnation;                 // ranks with different values never connect; not secret
-  // Rank 0: a listening socket to adopt (Control closes it), else -1. If it no longer listens on
+  // true: TCP data connections are encrypted as well as the control channel.
+  bool encrypts_data = false;
+  std::string incarnation;  // ranks with different values never connect; not secret
+  // Rank 0: a listening socket to use (Control closes it); otherwise -1. If it no longer listens on
   // master_port, it is ignored and the port is bound.
   int listen_fd = -1;
   // Pipe on which the launcher reports how ranks ended, else -1. Borrowed.
   int launcher_fd = -1;
   std::chrono::nanoseconds init_timeout = std::chrono::seconds(60);  // max(): no limit
   int fanout = 32;
-  // Rank 0: first connections that it holds besides its children's. Further ranks are told to wait
-  // at their own listeners.
+  // Rank 0: number of first connections that it holds besides those of its children. Further ranks
+  // are told to wait at their own listeners.
   int most_held = 256;
-  int spares = 0;  // the last ranks, which wait until they are needed
-  // If true, the process of an unneeded spare exits, because its program has nothing to do;
-  // otherwise its init() throws.
+  int spares = 0;  // number of spares: the last ranks, which wait until they replace a dead one
+  // If true, the process of a spare that is not needed exits, because its program has nothing to
+  // do; otherwise its init() throws.
   bool unneeded_spares_exit = false;
   std::string wire_settings;  // must be equal on all ranks
   std::string note;           // opaque data distributed to all ranks (PeerInfo)
   std::string fabric;         // address on a fabric besides TCP, if any; distributed like the note
   Domain domain;              // location on its host, set by the launcher
-  std::string rack;           // of its host: Place::rack
-  std::optional<int> local_rank;  // among the ranks of its host, if the launcher reports it
+  std::string rack;           // rack of its host: Place::rack
+  std::optional<int> local_rank;  // index among the ranks of its host, if the launcher reports it
   std::optional<int> local_size;  // number of ranks on its host, if the launcher reports it
   std::string interface;          // network interface or address to listen on; empty: by route
-  std::vector<std::string> more_interfaces;  // further ones, for data only
-  // Rank 0 creates the token and publishes it through the rendezvous, which only the job's ranks
-  // can read.
+  std::vector<std::string> more_interfaces;  // further interfaces, for data only
+  // If true, rank 0 creates the token and publishes it through the rendezvous, which only the job's
+  // ranks can read.
   bool token_by_rendezvous = false;
-  std::string source;  // source of the ranks (job_sources.h); empty: the caller, or none
+  std::string source;  // source of rank and size (job_sources.h); empty: the caller, or none
 };
 
 // Values that the caller supplies.
 struct KnownJob {
-  std::optional<int> rank;  // set together with size
+  std::optional<int> rank;  // must be set if size is
   std::optional<int> size;
   std::string master_address;
   std::optional<uint16_t> master_port;
@@ -66,10 +67,10 @@ struct KnownJob {
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's store, which takes precedence
 };
 
-// Reads the launcher's variables (job_sources.h), the meeting place (MASTER_ADDR, MASTER_PORT,
-// TUTTI_RENDEZVOUS, or the launcher's), and the settings, where `known` has no value. Without any
-// of these the job has one rank. Throws Error(bootstrap) that names the missing or invalid
-// variable.
+// Finds the job of this process. Values that `known` lacks are read from the launcher's variables
+// (job_sources.h), the meeting place (MASTER_ADDR, MASTER_PORT, TUTTI_RENDEZVOUS, or the
+// launcher's) and the settings. Without any of these the job has one rank. Throws Error(bootstrap)
+// that names the missing or invalid variable.
 Job job_from_environment(const KnownJob& known = {});
 
 // Describes the meeting place of a job with several ranks for messages: "10.0.0.1:29500",
@@ -80,7 +81,7 @@ std::string meeting_place(const Job& job);
 // set. Throws Error(bootstrap) if the file is unreadable, empty, or readable by others, and for a
 // token of fewer than 128 bits unless TUTTI_ALLOW_SHORT_TOKEN is set.
 std::string job_token();
-// Returns the content of a token file. Throws as job_token(), except for a short token.
+// Returns the content of a token file. Throws as job_token() does, but accepts a short token.
 std::string token_in_file(const std::string& path);
 
 }  // namespace tutti

@@ -47,7 +47,8 @@ FoundJob read_numbers(const Environment& environment, const Names& names) {
   return found;
 }
 
-// Torch's names, which many launchers use: `tutti run`, torchrun, Kubeflow's PyTorchJob, scripts.
+// Reads torch's names, which many launchers use: `tutti run`, torchrun, Kubeflow's PyTorchJob,
+// scripts.
 FoundJob read_variables(const Environment& environment) {
   FoundJob found =
       read_numbers(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
@@ -69,8 +70,8 @@ std::optional<FoundJob> read_torchrun(const Environment& environment) {
   // The agent's port distinguishes jobs of one host, whose run ids are often "none".
   found.incarnation = cat("torchrun ", environment("TORCHELASTIC_RUN_ID").value_or(""), " at port ",
                           environment("MASTER_PORT").value_or("?"));
-  // Each agent counts the restarts that its own ranks caused. So agents of several nodes may have
-  // different counts for one start; only the count of a lone agent identifies it.
+  // Each agent counts the restarts that its own ranks caused, so agents of several nodes may have
+  // different counts for one start. The count identifies the start only if there is a single agent.
   if (environment("GROUP_WORLD_SIZE") == "1") {
     found.incarnation += cat(" ", environment("TORCHELASTIC_RESTART_COUNT").value_or("0"));
   }
@@ -97,8 +98,8 @@ std::optional<FoundJob> read_pmix(const Environment& environment) {
   FoundJob found;
   found.rank = job_number("PMIX_RANK", *rank, 0, kMostRanks);
   found.store = JobStore::pmix;
-  // Slurm and jsrun set the remaining variables, which saves a query. But prterun starts its
-  // daemons by srun, and their ranks inherit Slurm's variables.
+  // Slurm and jsrun set the remaining variables, which saves a query. prterun starts its daemons by
+  // srun, so its ranks inherit Slurm's variables, which are not theirs.
   const bool of_slurm = environment("PMIX_NAMESPACE")->starts_with("slurm.pmix.");
   if (of_slurm) found.local_rank = optional_number(environment, "SLURM_LOCALID");
   const char* const name = of_slurm ? "SLURM_STEP_NUM_TASKS" : "JSM_NAMESPACE_SIZE";
@@ -107,7 +108,8 @@ std::optional<FoundJob> read_pmix(const Environment& environment) {
   return found;
 }
 
-// Hydra, MPICH's launcher, and its derivatives (Intel MPI); also `srun --mpi=pmi2`.
+// Reads the variables of Hydra, MPICH's launcher, of its derivatives (Intel MPI), and of `srun
+// --mpi=pmi2`.
 std::optional<FoundJob> read_pmi(const Environment& environment) {
   if (!environment("PMI_RANK") || !environment("PMI_FD")) return std::nullopt;
   FoundJob found =
@@ -116,8 +118,8 @@ std::optional<FoundJob> read_pmi(const Environment& environment) {
   return found;
 }
 
-// Consecutive jobs and steps get different ports, below Linux's ephemeral range (32768 to 60999)
-// and above well-known services.
+// First port. Consecutive jobs and steps get different ports, below Linux's ephemeral range (32768
+// to 60999) and above well-known services.
 constexpr int kFirstPort = 15000;
 constexpr int kPorts = 16384;
 
@@ -135,8 +137,9 @@ std::optional<int> slurm_local_size(const Environment& environment) {
   return tasks[static_cast<size_t>(*node)];
 }
 
-// A container, for example, may pass only some of the variables: without the others each task of
-// the step would be a job of its own. A batch script is told that it is task 0.
+// Throws if variables of the step are missing. A container, for example, may pass only some of
+// them; then each task of the step would be a job of its own. A batch script is told that it is
+// task 0.
 void require_whole_step(const Environment& environment) {
   const std::optional<int> task = optional_number(environment, "SLURM_PROCID");
   if (task.value_or(0) == 0) return;
@@ -149,18 +152,18 @@ void require_whole_step(const Environment& environment) {
                  "and MASTER_PORT"});
 }
 
-// A batch script is not a step, although Slurm gives it a rank: the launcher inside it defines the
-// ranks.
+// Reads Slurm's variables. A batch script is not a step, although Slurm gives it a rank: the
+// launcher inside it defines the ranks.
 std::optional<FoundJob> read_slurm(const Environment& environment) {
   const auto step = environment("SLURM_STEP_ID");
   if (!step || !environment("SLURM_PROCID") || !environment("SLURM_STEP_NUM_TASKS")) {
     require_whole_step(environment);
     return std::nullopt;
   }
-  // These count all components of a heterogeneous job, if the step has several.
+  // If the step has several components (a heterogeneous job), these variables count all of them.
   FoundJob found =
       read_numbers(environment, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr});
-  // There is no peer. One such step is salloc's shell, whose step id is out of range.
+  // A single rank has no peer. One such step is salloc's shell, whose step id is out of range.
   if (found.size == 1) return found;
   found.local_size = slurm_local_size(environment);
   const std::string nodes = require_setting(environment, "SLURM_STEP_NODELIST", "SLURM_STEP_ID");
@@ -173,15 +176,15 @@ std::optional<FoundJob> read_slurm(const Environment& environment) {
   return found;
 }
 
-// LSF's own task launcher, where it offers no PMIx.
+// Reads the variables of LSF's own task launcher, if it offers no PMIx.
 std::optional<FoundJob> read_jsrun(const Environment& environment) {
   if (!environment("JSM_NAMESPACE_RANK")) return std::nullopt;
   return read_numbers(environment, {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
                                     "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"});
 }
 
-// A pod of an indexed Job. Kubernetes provides its index, the manifest the number of pods; without
-// that number each pod is a job of its own.
+// Reads the variables of a pod of an indexed Job. Kubernetes provides its index, the manifest the
+// number of pods; without that number each pod is a job of its own.
 std::optional<FoundJob> read_kubernetes(const Environment& environment) {
   if (!environment("JOB_COMPLETION_INDEX") || !environment("WORLD_SIZE")) return std::nullopt;
   return read_numbers(environment,
@@ -204,7 +207,7 @@ constexpr std::array kSources = {
               read_kubernetes},
 };
 
-// The user and the launcher give different sizes.
+// Throws if the user and the launcher give different sizes.
 void check_world_size(const FoundJob& found, const Environment& environment) {
   const auto text = environment("WORLD_SIZE");
   if (found.explicit_ranks || !text || found.size == 0) return;

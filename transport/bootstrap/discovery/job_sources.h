@@ -1,5 +1,5 @@
-// The table of launchers and the job variables that each sets, tried in order. The readers are pure
-// functions of an environment, so that tests can cover any launcher.
+// The table of launchers and the job variables that each sets; they are tried in order. The readers
+// are pure functions of an environment, so that tests can cover any launcher.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// Returns a variable's value; nullopt if it is unset or empty.
+// Function that returns a variable's value; nullopt if it is unset or empty.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 // Reads this process's environment.
 std::optional<std::string> own_environment(const std::string& name);
@@ -22,7 +22,7 @@ enum class JobStore { none, pmix, pmi };
 struct FoundJob {
   std::string source;  // name in the table
   int rank = 0;
-  int size = 0;  // 0: only PMIx knows
+  int size = 0;  // 0: the size must be read from PMIx
   std::optional<int> local_rank;
   std::optional<int> local_size;
   // Rank 0's address, if the source provides it; otherwise ranks meet in the store, if any.
@@ -31,7 +31,8 @@ struct FoundJob {
   JobStore store = JobStore::none;
   // Identifies the start of the job, for launchers that restart ranks at one address and report it.
   std::string incarnation;
-  // RANK and WORLD_SIZE were set by the user: MASTER_ADDR and MASTER_PORT are required as well.
+  // True if the user set RANK and WORLD_SIZE; then MASTER_ADDR and MASTER_PORT are required as
+  // well.
   bool explicit_ranks = false;
 };
 
@@ -53,7 +54,7 @@ std::optional<FoundJob> find_job(const Environment& environment);
 // Parses a variable's whole number. Throws Error(bootstrap) that names the variable.
 int job_number(const std::string& variable, const std::string& text, int least, int most);
 
-// The remedy for invalid job variables: "start the program with `tutti run ...`".
+// Returns the remedy for invalid job variables: "start the program with `tutti run ...`".
 std::string_view how_to_start();
 
 }  // namespace tutti

@@ -20,7 +20,8 @@ struct RankEnd {
   int value = 0;    // exit code or signal number
   std::string why;  // further details: "by the kernel's out-of-memory killer"
 
-  // The process exited on its own, because of an error of its own or of another rank.
+  // Returns true if the process exited on its own, because of an error of its own or of another
+  // rank.
   bool by_itself() const;
 
   // Formats as "was killed by signal 9 (Killed)", "ended with exit code 1 without leaving the job".
@@ -32,13 +33,14 @@ Error death_while_joining(const RankEnd& end);
 
 class LauncherPipe {
  public:
-  // Borrows the descriptor; -1: no launcher.
+  // Borrows the descriptor; -1 means that there is no launcher.
   explicit LauncherPipe(int fd = -1) : fd_(fd) {}
 
   bool open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   void watch(PollSet& set, const std::function<void(const RankEnd&)>& on_end);
-  // Reads once; call it when the pipe is readable.
+  // Reads once, and calls `on_end` for each end that was reported. Call it when the pipe is
+  // readable.
   void read(const std::function<void(const RankEnd&)>& on_end);
 
  private:

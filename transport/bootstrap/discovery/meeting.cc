@@ -16,8 +16,8 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Adopts the launcher's listening socket, which keeps the port reserved. A process that starts a
-// second job finds it consumed, and binds the port again.
+// Takes the launcher's listening socket, which keeps the port reserved. If this process has already
+// used it for a job, the port is bound again.
 std::optional<Fd> adopt_listener(const Job& job) {
   int listening = 0;
   socklen_t length = sizeof(listening);
@@ -38,8 +38,8 @@ std::optional<Fd> adopt_listener(const Job& job) {
 constexpr std::chrono::seconds kSayWhoHasNotCome{10};
 constexpr std::chrono::milliseconds kMeetingPause{100};
 
-// The cluster's directory may list this host's own name only some time after the process has
-// started: Kubernetes adds pods once they run.
+// Resolves rank 0's name, and retries. The cluster's directory may list this host's own name only
+// some time after the process has started: Kubernetes adds pods once they run.
 std::vector<SocketAddress> resolve_patiently(const Job& job) {
   const Deadline deadline = Deadline::after(job.init_timeout);
   const Deadline say_at = Deadline::after(kSayWhoHasNotCome);
@@ -66,7 +66,7 @@ SocketAddress parse_rank_zero(const std::string& value) {
   std::string host;
   uint16_t port = 0;
   if (text >> host >> port) return resolve(host, port).front();
-  // The third word may be a token.
+  // The third word is omitted, because it may be a token.
   const std::string shown =
       value.substr(0, value.find(' ', std::min(host.size() + 1, value.size())));
   throw Error(ErrorCode::bootstrap, cat("'", shown, "' is not an address of rank 0"),

@@ -16,12 +16,13 @@ namespace tutti::bootstrap {
 // Job::token_by_rendezvous.
 inline constexpr const char* kRankZeroKey = "rank0";
 std::string rank_zero_value(const SocketAddress& address, const std::string& token = {});
-// Throws Error(bootstrap) for malformed text.
+// Parses the address in such a value. Throws Error(bootstrap) for malformed text.
 SocketAddress parse_rank_zero(const std::string& value);
-// Returns an empty text if there is no token.
+// Returns the token in such a value; empty if there is none.
 std::string token_in_rank_zero(const std::string& value);
 
-// Returns the caller's rendezvous or the file; null if all ranks know rank 0's address.
+// Returns the rendezvous that the caller gave, or the one in a file; null if all ranks know rank
+// 0's address.
 std::shared_ptr<Rendezvous> rendezvous_of(const Job& job);
 
 // Combines addresses of one port with the job's ports: all addresses on the first port, then all on

@@ -34,7 +34,7 @@ Error failed(const std::string& what) {
                 .remedy = "set MASTER_ADDR and MASTER_PORT: then PMI provides the rank only"});
 }
 
-// MPICH in the same process finalizes PMI itself, which must be done once.
+// Returns true if MPICH in the same process finalises PMI itself, which must be done once.
 bool mpi_says_farewell() {
   using Initialized = int (*)(int*);
   const auto ask = reinterpret_cast<Initialized>(::dlsym(RTLD_DEFAULT, "MPI_Initialized"));
@@ -42,8 +42,8 @@ bool mpi_says_farewell() {
   return ask != nullptr && ask(&yes) == 0 && yes != 0;
 }
 
-// One client per process: after a finalize Hydra ignores it, and an exit without one counts as a
-// crash.
+// This process as a client of PMI. There is one per process: after a finalize Hydra ignores it, and
+// an exit without finalize counts as a crash.
 class PmiClient {
  public:
   explicit PmiClient(int fd) : fd_(fd) {
@@ -53,7 +53,7 @@ class PmiClient {
   PmiClient(const PmiClient&) = delete;
   PmiClient& operator=(const PmiClient&) = delete;
   ~PmiClient() {
-    // in a forked child the connection is the parent's
+    // In a forked child the connection is the parent's.
     if (::getpid() != pid_ || mpi_says_farewell()) return;
     try {
       send("cmd=finalize");
@@ -66,7 +66,7 @@ class PmiClient {
   void put(const std::string& key, const std::string& value) {
     ask(cat("cmd=put kvsname=", space_, " key=", key, " value=", value), "put_result");
   }
-  // The caller has ensured that the value exists.
+  // Returns a value. The caller has ensured that it exists.
   std::string get(const std::string& key) {
     return value_of(ask(cat("cmd=get kvsname=", space_, " key=", key), "get_result"), "value");
   }
@@ -75,11 +75,11 @@ class PmiClient {
     send("cmd=barrier_in");
     barrier_ = true;
   }
-  // Reads the reply, because MPI in the same process would not understand it.
+  // Reads the reply to the barrier, because MPI in the same process would not understand it.
   void leave_barrier(const Deadline& deadline) {
     while (barrier_) note(read_line(deadline));
   }
-  // Never blocks.
+  // Returns true if the barrier is complete. Never blocks.
   bool barrier_is_over() {
     pollfd polled{fd_, POLLIN, 0};
     if (barrier_ && (!pending_.empty() || ::poll(&polled, 1, 0) > 0)) {
@@ -130,14 +130,14 @@ class PmiClient {
       note(line);
       if (!line.starts_with("cmd=" + answer)) continue;
       const std::string code = value_of(line, "rc");
-      // the value may be a token
+      // The value is omitted, because it may be a token.
       const std::string shown = command.substr(0, command.find(" value="));
       if (!code.empty() && code != "0") throw failed(cat("'", shown, "' led to '", line, "'"));
       return line;
     }
   }
 
-  // In "cmd=a rc=0 value=x" the field "value" is "x".
+  // Returns a field's value: in "cmd=a rc=0 value=x" the field "value" is "x".
   static std::string value_of(const std::string& line, const std::string& name) {
     for (const std::string& word : split(line, ' ')) {
       if (word.starts_with(name + "=")) return word.substr(name.size() + 1);
@@ -149,7 +149,7 @@ class PmiClient {
   const pid_t pid_ = ::getpid();
   std::string space_;
   std::string pending_;
-  bool barrier_ = false;  // entered, and not known to be complete
+  bool barrier_ = false;  // true: entered, and not known to be complete
 };
 
 PmiClient& client() {
@@ -178,7 +178,7 @@ void PmiRendezvous::set(const std::string& key, const std::string& value) {
   client().enter_barrier();
 }
 
-// Either all ranks passed the barrier, or the job cannot start.
+// Does not remove the value. Either all ranks passed the barrier, or the job cannot start.
 void PmiRendezvous::remove(const std::string&) {
   client().leave_barrier(Deadline::after(kFarewell));
 }

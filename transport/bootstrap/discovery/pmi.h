@@ -9,15 +9,15 @@
 
 namespace tutti::bootstrap {
 
-// A value becomes visible to other ranks after a barrier of all. So all ranks must construct this
-// class equally often, rank 0 sets one value, and the others get it.
+// A rendezvous in which rank 0 sets one value and the others get it. A value becomes visible after
+// a barrier of all ranks, so all ranks must construct this class equally often.
 class PmiRendezvous final : public Rendezvous {
  public:
   // Connects to the launcher. Throws Error(bootstrap) if it does not answer.
   PmiRendezvous();
   std::string name() const override { return "the launcher's PMI"; }
   void set(const std::string& key, const std::string& value) override;
-  // Not supported by PMI; later objects use other keys.
+  // Does nothing: PMI cannot remove keys, and later objects use other keys.
   void remove(const std::string& key) override;
   std::optional<std::string> get(const std::string& key) override;
 

@@ -15,8 +15,8 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// The used part of PMIx's stable ABI (pmix_common.h of version 3 and newer), so that building needs
-// no PMIx.
+// The part of PMIx's stable ABI that is used (pmix_common.h of version 3 and newer), so that
+// building needs no PMIx.
 using Status = int;
 constexpr Status kSuccess = 0;
 constexpr uint8_t kGlobal = 3;
@@ -70,7 +70,8 @@ void find(void* handle, const char* name, Call& call) {
 }
 
 Library load() {
-  // The launcher may put its libraries into LD_LIBRARY_PATH.
+  // The library is found by the loader, because the launcher may put its libraries into
+  // LD_LIBRARY_PATH.
   void* const handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) throw unusable(::dlerror(), "the library is not installed on this host");
   Library library;
@@ -102,8 +103,8 @@ Proc proc_of(const std::string& name, uint32_t rank) {
   return proc;
 }
 
-// One client per process: PMIx counts its users, MPI possibly among them, but cannot be initialised
-// again after the last of them.
+// This process as a client of PMIx. There is one per process: PMIx counts its users, MPI possibly
+// among them, but cannot be initialised again after the last of them.
 class PmixClient {
  public:
   PmixClient() {
@@ -113,10 +114,10 @@ class PmixClient {
   }
   PmixClient(const PmixClient&) = delete;
   PmixClient& operator=(const PmixClient&) = delete;
-  // Without finalize, the launcher treats the exit as a crash. Pending requests fail or are
+  // Finalises. Otherwise the launcher would treat the exit as a crash. Pending requests fail or are
   // dropped.
   ~PmixClient() {
-    // in a forked child the connection is the parent's
+    // In a forked child the connection is the parent's.
     if (::getpid() == pid_) library().finalize(nullptr, 0);
   }
 
@@ -139,7 +140,7 @@ int next_pmix_generation() {
 
 }  // namespace
 
-// PMIx calls back on its own thread.
+// The answer to a request, which PMIx delivers on its own thread.
 struct PmixRendezvous::Answer {
   std::mutex mutex;
   bool there = false;
@@ -183,8 +184,8 @@ void PmixRendezvous::set(const std::string& key, const std::string& value) {
   require_success(library().commit(), "PMIx_Commit");
 }
 
-// The request stays open until rank 0 has set a value. If that is not the key, the request is
-// repeated.
+// Returns the value if it has arrived. The request stays open until rank 0 has set a value. If that
+// is another key's, the request is repeated.
 std::optional<std::string> PmixRendezvous::get(const std::string& key) {
   std::shared_ptr<Answer>& answer = asked_[key];
   if (answer) {

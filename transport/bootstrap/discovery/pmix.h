@@ -11,18 +11,18 @@
 
 namespace tutti::bootstrap {
 
-// Rank 0 sets, the others get. While an object lives, this process is a PMIx client. All ranks must
-// construct this class equally often.
+// A rendezvous in which rank 0 sets values and the others get them. While an object lives, this
+// process is a PMIx client. All ranks must construct this class equally often.
 class PmixRendezvous final : public Rendezvous {
  public:
-  // Throws Error(bootstrap) that names what is missing.
+  // Connects to the PMIx server. Throws Error(bootstrap) that names what is missing.
   PmixRendezvous();
 
   int job_size() const;
 
   std::string name() const override { return "the launcher's PMIx"; }
   void set(const std::string& key, const std::string& value) override;
-  // not supported by PMIx; later objects use other keys
+  // Does nothing: PMIx cannot remove keys, and later objects use other keys.
   void remove(const std::string&) override {}
   std::optional<std::string> get(const std::string& key) override;
 

@@ -1,8 +1,8 @@
 // A store of small values by key, in which ranks that do not know each other yet meet. A file is
-// one implementation; a caller with another (torch's Store, PMIx, a broadcast) sets
+// one implementation. A caller that has another store (torch's Store, PMIx, a broadcast) sets
 // Job::rendezvous.
 //
-// The bootstrap reads one value, the address of rank 0; everything else uses connections.
+// The bootstrap reads only one value here, the address of rank 0.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,18 @@
 
 namespace tutti {
 
-// Calls may throw Error; an error of get() is reported if the value does not arrive in time.
+// The interface of a store. Calls may throw Error. An error of get() is reported only if the value
+// does not arrive in time.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
-  // Shown in messages: "the rendezvous file /shared/meet".
+  // Returns the name for messages: "the rendezvous file /shared/meet".
   virtual std::string name() const { return "the rendezvous"; }
   // Stores a line of text for all ranks.
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual void remove(const std::string& key) = 0;
-  // Returns nullopt while the key is not set. Must not block: the caller polls, and watches the
-  // launcher meanwhile.
+  // Returns the value; nullopt while the key is not set. It must not block, because the caller
+  // polls it and watches the launcher meanwhile.
   virtual std::optional<std::string> get(const std::string& key) = 0;
 };
 
@@ -33,10 +34,11 @@ class FileRendezvous final : public Rendezvous {
  public:
   explicit FileRendezvous(std::string path) : path_(std::move(path)) {}
   std::string name() const override { return "the rendezvous file " + path_; }
-  // Written under another name and renamed, so that readers never see a partial file.
+  // Writes the value to a file of another name and renames that, so that readers never see a
+  // partial file.
   void set(const std::string& key, const std::string& value) override;
   void remove(const std::string& key) override;
-  // Also returns nullopt while the file is not one of ours.
+  // Returns nullopt also while the file was not written by set().
   std::optional<std::string> get(const std::string& key) override;
 
  private:

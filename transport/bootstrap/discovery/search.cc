@@ -22,20 +22,21 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kSayWhatIsMissing{10};
 // Delay before reporting that another program answers in rank 0's place.
 constexpr std::chrono::seconds kSayWhoIsThere{1};
-// Pause between attempts: rank 0 may be ready in a moment, or start much later.
+// Pauses between attempts: rank 0 may be ready in a moment, or start much later.
 constexpr milliseconds kFirstPause{1};
 constexpr milliseconds kLongestPause{100};
 constexpr milliseconds kAttempt{3000};
-// Time for the handshake, from the first byte on if there are several ports. It doubles after each
-// attempt that took longer: rank 0 may be busy, or may not have called init yet.
+// Time for the handshake (if there are several ports, from the first byte on). It doubles after
+// each attempt that took longer, because rank 0 may be busy, or may not have called init yet.
 constexpr milliseconds kFirstHandshake{3000};
 constexpr milliseconds kFirstHandshakePerRank{20};
-// Time for a listener on one of several ports to send its first byte. A stranger may never do so,
-// but rank 0 may only be busy: the time doubles after each round over all ports.
+// Time for a listener on one of several ports to send its first byte. Another program may never do
+// so, but rank 0 may only be busy, so the time doubles after each round over all ports.
 constexpr milliseconds kFirstPatience{100};
 
-// Exponential backoff between attempts, by a factor of 1.25 up to kLongestPause: rank 0 is noticed
-// at most one pause late, which in the long run is about a fifth of the time waited so far or less.
+// Exponential backoff between attempts: pauses grow by a factor of 1.25 up to kLongestPause. So
+// rank 0 is noticed at most one pause late, which in the long run is at most about a fifth of the
+// time waited so far.
 class Pauses {
  public:
   void make(const Wait& until) {
@@ -136,7 +137,7 @@ class Search {
       }
       problem_ = cat(address.text(), " closed the connection without an answer");
     } catch (const NotThisJob& error) {
-      // On several ports other programs are expected.
+      // If there are several ports, other programs are expected on some.
       if (met_.empty() && job_.master_ports == 1) say_at_ = Deadline::after(kSayWhoIsThere);
       met_ = error.what();
     } catch (const OtherVersion& error) {
@@ -162,7 +163,7 @@ class Search {
   milliseconds handshake_ = kFirstHandshake + job_.size * kFirstHandshakePerRank;
   Deadline say_at_ = Deadline::after(kSayWhatIsMissing);
   std::string problem_ = "no attempt was made";
-  std::string met_;  // who answered in rank 0's place, if anybody
+  std::string met_;  // the program that answered in rank 0's place, if any
 };
 
 }  // namespace

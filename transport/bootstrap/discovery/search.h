@@ -1,4 +1,4 @@
-// Finds rank 0 from every other rank; rank 0 may start later, and other programs may use its port.
+// Finds rank 0 from every other rank. Rank 0 may start later, and other programs may use its port.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ namespace tutti::bootstrap {
 std::string rank_zero_at(const SocketAddress& address);
 
 struct RankZero {
-  ByteStream socket;  // after the handshake
-  std::string key;    // the bootstrap's key: rank 0 may have provided the token
+  ByteStream socket;  // connection after the handshake
+  std::string key;    // the bootstrap's key, which includes the token if rank 0 published one
 };
 
-// Searches until rank 0 answers. If another party answers in its place (another program, another
-// job, an earlier start of this one), the search continues. Throws Error(bootstrap) on timeout, and
-// if rank 0 refuses this rank.
+// Searches until rank 0 answers. If the process that answers is another program, or belongs to
+// another job or an earlier start of this one, the search continues. Throws Error(bootstrap) on
+// timeout, and if rank 0 refuses this rank.
 RankZero find_rank_zero(const Job& job, const Wait& wait);
 
 }  // namespace tutti::bootstrap

@@ -24,12 +24,12 @@ constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kHandshakeTimePerRank{20};
 constexpr std::chrono::milliseconds kPause{100};
 constexpr size_t kMaxStrangers = 512;
-constexpr int kMaxRanks = 1024;          // concurrent handshakes
+constexpr int kMaxRanks = 1024;          // maximum number of concurrent handshakes
 constexpr size_t kMoreDescriptors = 64;  // step by which the descriptor limit is raised
 constexpr int kMostAtOnce = 64;          // accepted per turn; hellos are read in the next turn
 constexpr size_t kMaxSaid = 256;
 
-// Descriptors are passed to processes of this user only.
+// Returns true if the peer is a process of this user: descriptors are passed only to those.
 bool same_user(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
@@ -74,7 +74,7 @@ void Acceptor::watch(PollSet& set, const Judge& judge, const Welcome& welcome) {
   }
 }
 
-// Beyond this limit, the oldest is dropped.
+// Returns the maximum number of unauthenticated connections. Beyond it the oldest is dropped.
 size_t Acceptor::most_guests() const {
   return kMaxStrangers + static_cast<size_t>(std::min(world_size_, kMaxRanks));
 }
@@ -115,7 +115,8 @@ void Acceptor::accept_some(int listener) {
     if (error == EMFILE && reserve_descriptors(kMoreDescriptors)) continue;
     const bool shortage = is_descriptor_shortage(error);
     if (!shortage && error != ENOBUFS && error != ENOMEM) return;
-    // New connections stay in the listener's queue until descriptors are available.
+    // If descriptors run out, new connections stay in the listener's queue until some are
+    // available.
     const char* what = "this rank cannot accept connections at present";
     say_once("accept",
              (shortage ? descriptor_shortage(what, error) : system_error(what, error)).what());
@@ -144,7 +145,7 @@ void Acceptor::admit(Fd socket) {
   guest.from = is_unix ? "this host" : from.host();
   guest.challenge = make_challenge();
   guest.give_up = Clock::now() + time_to_finish();
-  // A new socket's buffer has room for it.
+  // A new socket's buffer has room for the challenge.
   if (::send(socket.get(), &guest.challenge, sizeof(Challenge), MSG_NOSIGNAL) !=
       sizeof(Challenge)) {
     return;
@@ -183,8 +184,8 @@ void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
   bool ignore = false;
   Verdict verdict{.refusal = judge_hello(guest, judge, ignore), .size = world_size_};
   if (ignore) return;
-  // Send a proof only to a peer that has given one: it could be used to test guessed tokens
-  // offline.
+  // A proof is sent only to a peer that has given one, because it could be used to test guessed
+  // tokens offline.
   if (verdict.refusal != Refusal::bad_token && verdict.refusal != Refusal::wrong_version) {
     verdict.proof = prove(key_for(guest.hello), guest.challenge, guest.hello, verdict);
   }
@@ -249,8 +250,9 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
                   cat("rank ", hello.rank, " asks for rank ", hello.to, ", but this is rank ",
                       rank_, "; likely cause: something redirects connections"));
   }
-  // A repeated attempt reveals whether a second process claims that rank. A replacement connection
-  // does not wait for an earlier attempt, whose network may be down.
+  // An attempt by a rank of which another attempt is in progress is ignored. When it is repeated,
+  // it reveals if a second process claims that rank. A replacement connection does not wait for an
+  // earlier attempt, whose network may be down.
   ignore = !watches && hello.number == 0 && std::ranges::any_of(guests_, [&](const Guest& other) {
     return other.accepted && !other.done && other.hello.rank == hello.rank &&
            other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&

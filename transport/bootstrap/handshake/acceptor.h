@@ -1,10 +1,11 @@
 // The accepting side of the handshake: one listening socket per rail, and the connections that are
 // not authenticated yet.
 //
-// No peer can stall it: hellos are read as they arrive, slow peers are dropped, and under load the
-// oldest unauthenticated connection is dropped. Both limits grow with the job's size, whose ranks
-// may all connect at once and share a few cores; the number of connections has an upper bound. A
-// rank that is dropped retries. Strangers and refused ranks are logged once per kind.
+// No peer can stall it: hellos are read as they arrive, slow peers are dropped, and if there are
+// too many unauthenticated connections the oldest is dropped. Both limits, the time and the number,
+// grow with the job's size, because all ranks may connect at once and share a few cores; the number
+// has an upper bound. A rank that is dropped retries. Foreign and refused peers are logged once per
+// kind.
 #pragma once
 
 #include <functional>
@@ -34,29 +35,30 @@ enum class Decision {
 
 class Acceptor {
  public:
-  // Called once the proof, the version and the world size are verified.
+  // Decides on a hello. Called once the proof, the version and the world size are verified.
   using Judge = std::function<Decision(const Hello&)>;
   // Receives every accepted connection (non-blocking).
   using Welcome = std::function<void(const Hello&, ByteStream)>;
   // Called for a rank that is refused because it assumes another world size.
   using OtherSize = std::function<void(const Hello&, const std::string& from)>;
 
-  Acceptor() = default;  // without a listener
+  Acceptor() = default;  // makes an acceptor without a listener
   Acceptor(Fd listener, std::string token, int world_size, int rank = 0)
       : token_(std::move(token)), world_size_(world_size), rank_(rank) {
     listeners_.push_back(std::move(listener));
   }
-  // Listens on further interfaces (Job::more_interfaces), at their addresses only, and returns
-  // where. Throws Error(bootstrap).
+  // Listens on further interfaces (Job::more_interfaces), at their addresses only, and returns the
+  // addresses with the ports. Throws Error(bootstrap).
   std::vector<RailAddress> listen_on_rails(const std::vector<std::string>& interfaces);
   // Returns this rank's addresses, by rail, with port 0.
   std::vector<SocketAddress> own_addresses() const;
 
-  // Sets the key for all purposes except the bootstrap and observers, which use the token.
+  // Sets the key of all handshakes except those of the bootstrap and of observers, which use the
+  // token.
   void set_session_key(std::string key) { session_key_ = std::move(key); }
-  // From now on refuses unencrypted connections, because the job has a token. Data connections must
-  // be encrypted only if all ranks encrypt data; descriptor connections never, because TLS cannot
-  // carry descriptors.
+  // Refuses unencrypted links from now on, because the job has a token. Data connections must be
+  // encrypted only if `of_data` is true: all ranks encrypt data. Descriptor connections are never
+  // encrypted, because TLS cannot carry descriptors.
   void demand_encryption(bool of_data) {
     demands_encryption_ = true;
     demands_encrypted_data_ = of_data;
@@ -74,7 +76,7 @@ class Acceptor {
     Hello hello;
     size_t received = 0;
     Clock::time_point give_up;
-    bool accepted = false;  // the TLS handshake is in progress
+    bool accepted = false;  // true: the TLS handshake is in progress
     bool done = false;
   };
 

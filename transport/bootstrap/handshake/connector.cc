@@ -17,21 +17,21 @@ namespace tutti::bootstrap {
 
 namespace {
 
-constexpr std::chrono::seconds kTimeToOpen{30};  // a busy link may lose some SYNs
+constexpr std::chrono::seconds kTimeToOpen{30};  // long, because a busy link may lose some SYNs
 constexpr std::chrono::milliseconds kTimeToOpenPerRank{20};
 constexpr std::chrono::milliseconds kLongestConnectPause{500};
 
 bool renews(const Hello& hello) { return hello.number > 0; }
 
-// The acceptor closed the connection without a verdict.
+// Thrown if the acceptor closed the connection without a verdict.
 class Dropped : public Error {
  public:
   using Error::Error;
   Dropped(const Error& error) : Error(error) {}  // NOLINT
 };
 
-// Continues to read into `message`, of which `received` bytes have arrived. Returns true once it is
-// complete; throws if the connection ended or the peer does not speak this protocol.
+// Continues to read `message`, of which `received` bytes have arrived. Returns true once it is
+// complete. Throws if the connection ended or the peer does not speak this protocol.
 template <typename T>
 bool receive(int socket, T& message, size_t& received, const std::string& place) {
   auto* bytes = reinterpret_cast<char*>(&message);
@@ -98,8 +98,8 @@ void Connector::choose_rail(Attempt& attempt, size_t first) {
   }
 }
 
-// A replacement connection may succeed over another rail, or over the same one later. A lack of
-// descriptors does not pass that way.
+// Repeats a failed attempt. A replacement connection may succeed over another rail, or over the
+// same one later; but a lack of descriptors does not pass that way.
 void Connector::try_next_rail(Attempt& attempt, const Error& error) {
   const bool gone = attempt.refused && attempt.hello.purpose != Purpose::data;
   if (!renews(attempt.hello) || gone || error.code() == ErrorCode::system) {
@@ -122,8 +122,8 @@ Error Connector::too_late(const Attempt& attempt) const {
     const std::string_view last = attempt.last_failure;
     return {
         ErrorCode::connection_lost,
-        cat("a connection broke, and could not be re-established to ", attempt.place, " within ",
-            time, " ms", last.empty() ? "" : "; last attempt: ", last),
+        cat("the connection to ", attempt.place, " broke and was not re-established within ", time,
+            " ms", last.empty() ? "" : "; last attempt: ", last),
         {.cause = "the network between the two hosts is down, or a firewall closes connections"}};
   }
   return {ErrorCode::connection_lost,
@@ -134,7 +134,8 @@ Error Connector::too_late(const Attempt& attempt) const {
                      "networks"}};
 }
 
-// This side chose the rail, so its own configuration may be wrong.
+// Builds the error for a failed connect. This side chose the rail, so its own configuration may be
+// wrong.
 Error Connector::unreachable(const Attempt& attempt, int error) {
   if (attempt.own == nullptr || error == ECONNREFUSED || is_descriptor_shortage(error)) {
     return connect_error(attempt.place, error);
@@ -232,7 +233,7 @@ void Connector::finish_connect(Attempt& attempt) {
 
 void Connector::answer_challenge(Attempt& attempt) {
   attempt.hello = sign_hello(attempt.hello, attempt.challenge, key_, attempt.place);
-  // A new socket's buffer has room for it.
+  // A new socket's buffer has room for the hello.
   if (::send(attempt.socket.get(), &attempt.hello, sizeof(Hello), MSG_NOSIGNAL | MSG_DONTWAIT) !=
       sizeof(Hello)) {
     throw Dropped(closed_in_handshake(attempt.place, errno));
@@ -259,8 +260,8 @@ void Connector::encrypt(Attempt& attempt, const Opened& opened) {
   finish(attempt, opened);
 }
 
-// Over a replacement connection the sender first waits for the reader's position, which would take
-// forever if the network went away.
+// Hands over the connection. Over a replacement connection the sender first waits for the reader's
+// position; without keepalive it would wait forever if the network failed.
 void Connector::finish(Attempt& attempt, const Opened& opened) {
   attempt.stage = Stage::done;
   silent_.erase({attempt.rank, attempt.rail});

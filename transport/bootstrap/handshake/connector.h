@@ -1,5 +1,5 @@
-// The connecting side of the handshake for data connections: several concurrently, without
-// blocking. An attempt that the acceptor drops (under load) is repeated.
+// The connecting side of the handshake for data connections. It makes several connections
+// concurrently, without blocking. An attempt that the acceptor drops (under load) is repeated.
 //
 // Used by the control thread only.
 #pragma once
@@ -28,18 +28,19 @@ namespace tutti::bootstrap {
 class Connector {
  public:
   using Opened = std::function<void(uint64_t communicator, int rank, int lane, ByteStream socket)>;
-  // The error has code `system` if the failure is local, not the peer's.
+  // Reports a failed attempt. The error has code `system` if the cause is on this host, not at the
+  // peer.
   using Failed = std::function<void(uint64_t communicator, int rank, const Error& error)>;
 
   Connector() = default;
-  // `own`: this rank's addresses, by rail (Acceptor::own_addresses()).
+  // Creates a connector. `own`: this rank's addresses, by rail (Acceptor::own_addresses()).
   Connector(std::string key, int world_size, std::vector<SocketAddress> own = {})
       : key_(std::move(key)), world_size_(world_size), own_(std::move(own)) {}
 
-  // `hello` identifies this rank and names the communicator and the lane; `rank` and `whom`
-  // identify the peer in callbacks and messages. The lane selects one of the rails that both ranks
-  // have, plus the detours of the Renewal; with several rails, the connection is bound to this
-  // rank's own address on that rail. watch() or a later call reports failures.
+  // Starts an attempt. `hello` identifies this rank and names the communicator and the lane; `rank`
+  // and `whom` identify the peer in callbacks and messages. The lane, plus `detours` (see Renewal),
+  // selects one of the rails that both ranks have. With several rails, the connection is bound to
+  // this rank's own address on that rail. Failures are reported by watch() or a later call.
   void start(const PeerInfo& peer, int rank, const Hello& hello, const std::string& whom,
              int detours = 0);
   // Drops a communicator's attempts without callbacks.
@@ -47,8 +48,8 @@ class Connector {
 
   // Adds the sockets to the set; the callbacks are called from here and from set.run(). An attempt
   // fails after 30 seconds, or later in a large world, whose ranks may share a few cores. A
-  // replacement connection fails after TUTTI_NETWORK_TIMEOUT, and, for links, as soon as the
-  // process is gone; until then it is retried over one rail after the other.
+  // replacement connection is retried over one rail after the other; it fails after
+  // TUTTI_NETWORK_TIMEOUT and, if it is a link, as soon as the peer's process is gone.
   void watch(PollSet& set, const Opened& opened, const Failed& failed);
 
  private:
@@ -65,8 +66,8 @@ class Connector {
     Clock::time_point give_up;
     std::optional<Clock::time_point> next_rail_at;
     std::string last_failure;
-    bool refused = false;         // the process or its listener is gone, or has excluded this rank
-    Clock::time_point resume_at;  // end of the present pause
+    bool refused = false;  // true: the process or its listener is gone, or has excluded this rank
+    Clock::time_point resume_at;         // end of the present pause
     std::chrono::milliseconds pause{1};  // the next pause; each is longer than the last
     ByteStream socket;
     Stage stage = Stage::connecting;
@@ -77,7 +78,7 @@ class Connector {
   };
 
   void advance(Attempt& attempt, const Opened& opened);
-  // Selects rail `first`, or the next one that is not known to be silent.
+  // Selects rail `first`; if that is known to be silent, the next one that is not.
   void choose_rail(Attempt& attempt, size_t first);
   void try_next_rail(Attempt& attempt, const Error& error);
   Error too_late(const Attempt& attempt) const;
@@ -97,7 +98,7 @@ class Connector {
   std::vector<SocketAddress> own_;
   // silent rails by rank, until a connection succeeds there
   std::set<std::pair<int, size_t>> silent_;
-  std::list<Attempt> attempts_;  // handlers keep references
+  std::list<Attempt> attempts_;  // a list, because handlers keep references to attempts
 };
 
 }  // namespace tutti::bootstrap

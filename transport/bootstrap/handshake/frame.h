@@ -25,21 +25,21 @@ enum class FrameType : uint8_t {
   released = 2,  // the job's identity, from rank 0; later frames go to the rank's own listener
   table = 3,     // the job's identity and the PeerInfo of all ranks, from the parent in the tree
   failure = 4,   // an error: why the job cannot start
-  linked = 5,    // all ranks below are linked, to the parent; the first frame to go up
+  linked = 5,    // tells the parent that all ranks below are linked; the first frame that goes up
   // control links
-  goodbye = 10,    // rank
-  death = 11,      // rank, text
-  abort = 12,      // communicator, error
-  question = 13,   // communicator, from, to, call
-  answer = 14,     // communicator, from, to, call, text
-  agreement = 15,  // to, and the content from agreement.cc
+  goodbye = 10,    // fields: rank
+  death = 11,      // fields: rank, text
+  abort = 12,      // fields: communicator, error
+  question = 13,   // fields: communicator, from, to, call
+  answer = 14,     // fields: communicator, from, to, call, text
+  agreement = 15,  // fields: to, and the content from agreement.cc
   // observers (watchers.h): the last two are between an observer and the rank it connects to
-  activity_question = 16,  // to, from, number of the look
-  activity = 17,           // to, from, number of the look, Activity
-  look = 18,               // nothing
-  sight = 19,              // RankSight
+  activity_question = 16,  // fields: to, from, number of the look
+  activity = 17,           // fields: to, from, number of the look, Activity
+  look = 18,               // no fields
+  sight = 19,              // fields: RankSight
   // descriptor service
-  fetch = 20,  // name
+  fetch = 20,  // fields: name
 };
 
 // Limit of a control frame; a longer one comes from a broken or foreign peer.
@@ -110,7 +110,8 @@ class FrameReader {
   bool ok_ = true;
 };
 
-// True for frames that are repeated until they are answered, so that one may be lost.
+// Returns true for frames that are sent again until they are answered, so that the loss of one does
+// no harm.
 inline bool is_repeated(std::string_view frame) {
   const FrameType type = FrameReader(frame.substr(sizeof(uint32_t))).type();
   return type == FrameType::question || type == FrameType::activity_question ||

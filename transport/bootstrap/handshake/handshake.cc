@@ -79,7 +79,7 @@ enum class Answer { complete, closed };
 Answer read_answer(int socket, std::span<std::byte> into, const std::string& whom,
                    const Wait& wait) {
   std::span<std::byte> magic = into.first(kMagic.size());
-  // Byte by byte: another program may send fewer bytes than the magic and then wait.
+  // The magic is read byte by byte, because another program may send fewer bytes and then wait.
   for (size_t i = 0; i < magic.size(); ++i) {
     switch (read_exactly(socket, magic.subspan(i, 1), wait)) {
       case Transfer::closed:
@@ -182,7 +182,7 @@ Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
 
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom) {
-  // An acceptor that refuses for these reasons cannot prove anything.
+  // An acceptor that refuses for one of these reasons cannot prove anything.
   const bool proves_nothing =
       verdict.refusal == Refusal::bad_token || verdict.refusal == Refusal::wrong_version;
   if (proves_nothing || equal(verdict.proof, prove(key, challenge, hello, verdict))) {

@@ -8,12 +8,12 @@
 //                                                       Verdict; zeros for a connector whose own
 //                                                       HMAC is wrong
 //
-// If Hello asks for it, both sides continue with TLS 1.3, whose key is derived from all of the
-// above: a replayed or spliced connection has another key. Hello names both ends.
+// If Hello asks for it, both sides continue with TLS 1.3, whose key is derived from all three
+// messages, so that a replayed or spliced connection has another key. Hello names both ends.
 //
-// In the bootstrap and for observers of the job, the HMAC's key is the job's token, with the
-// incarnation if there is one. After the bootstrap it is derived from that key and the identity
-// that rank 0 gave the job, so that two jobs never accept connections from each other.
+// In the bootstrap and for observers of the job, the HMAC's key is the job's token and, if there is
+// one, the incarnation. After the bootstrap the key is derived from that key and the identity that
+// rank 0 gave the job, so that two jobs never accept connections from each other.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ enum class Purpose : uint16_t {
 enum class Refusal : uint32_t {
   none = 0,
   bad_token = 1,
-  wrong_size = 2,  // the Verdict has the right one
+  wrong_size = 2,  // the world sizes differ; the Verdict has the acceptor's
   rank_out_of_range = 3,
   duplicate_rank = 4,
   wrong_version = 5,
@@ -72,7 +72,7 @@ struct Hello {
   int32_t size = 0;
   uint64_t communicator = 0;  // for data connections
   int16_t lane = 0;           // for data connections
-  uint16_t number = 0;        // for data connections: Renewal
+  uint16_t number = 0;        // for data connections: see Renewal
   int32_t to = 0;             // the acceptor's rank
   Nonce nonce = {};
   Digest proof = {};
@@ -89,31 +89,33 @@ static_assert(sizeof(Verdict) == 48);
 
 Nonce random_nonce();
 std::string to_hex(const Nonce& nonce);
-// The key of the bootstrap: the token, which may be empty, and the start of the job
-// (Job::incarnation). Ranks of different starts have different keys.
+// Returns the key of the bootstrap, made from the token, which may be empty, and the start of the
+// job (Job::incarnation). Ranks of different starts have different keys.
 std::string bootstrap_key(std::string_view token, std::string_view incarnation);
-// The key of everything after the bootstrap.
+// Returns the key of all handshakes after the bootstrap.
 std::string session_key(std::string_view bootstrap_key, const Nonce& job_identity);
-// Control::job_name(), which does not reveal the key.
+// Returns Control::job_name(), which does not reveal the key.
 std::string name_of_session(std::string_view session_key);
 
 Challenge make_challenge();
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello);
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello,
              const Verdict& verdict);
-// The TLS key of a connection on which these two were exchanged.
+// Returns the TLS key of a connection on which this challenge and hello were exchanged.
 TlsKey tls_key(std::string_view key, const Challenge& challenge, const Hello& hello);
 // Compares in constant time.
 bool equal(const Digest& a, const Digest& b);
 
-// The listener is not of this job: not Tutti, without the token, or not expecting anyone.
+// Thrown if the listener does not belong to this job: it is not Tutti, does not know the token, or
+// answers that this rank is not in its job.
 class NotThisJob : public Error {
  public:
   NotThisJob(const std::string& what, const ErrorDetail& detail)
       : Error(ErrorCode::bootstrap, what, detail) {}
 };
 
-// The listener is Tutti with another protocol version, so its job cannot be determined.
+// Thrown if the listener is Tutti with another protocol version, so that its job cannot be
+// determined.
 class OtherVersion : public Error {
  public:
   OtherVersion(const std::string& what, const ErrorDetail& detail)
@@ -123,28 +125,29 @@ class OtherVersion : public Error {
 // The steps of the connector's side. All throw Error(bootstrap); `whom` describes the acceptor in
 // messages ("rank 0 at 127.0.0.1:29500").
 //
-// `bytes`: the beginning of a message, up to the length of the magic.
+// Checks `bytes`, the beginning of a message up to the length of the magic.
 void require_magic(std::string_view bytes, const std::string& whom);
-// Answers a challenge: completes `hello` with version, nonce and proof.
+// Answers a challenge: returns `hello` completed with version, nonce and proof.
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
                  const std::string& whom);
-// Returns if a peer that knows the key has accepted this rank. Refusals by peers that do not, or
-// may not, know the key are thrown as NotThisJob or OtherVersion.
+// Returns if a peer that knows the key has accepted this rank. Throws NotThisJob or OtherVersion if
+// the peer refuses and does not, or may not, know the key.
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom);
-// Build errors for connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123"). The first
-// takes the errno of the connect: ETIMEDOUT gives code timeout, a lack of descriptors (a local
-// failure) system, others connection_lost. The second is for a connection that ended without a
-// verdict (errno, 0 for EOF).
+// Build errors for connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123").
+// connect_error() takes the errno of the connect: ETIMEDOUT gives code timeout, a lack of
+// descriptors (a failure of this host) system, others connection_lost. The second function is for a
+// connection that ended without a verdict, with its errno (0 for EOF).
 Error connect_error(const std::string& place, int error);
 Error closed_in_handshake(const std::string& place, int error);
-// The TLS handshake failed although both ends proved that they know the key.
+// Builds the error for a TLS handshake that failed although both ends proved that they know the
+// key.
 Error meddled_with(const std::string& place);
 
 // Performs the whole handshake on a connected socket. `hello` has rank, size, purpose and so on.
-// Returns nullopt if the other side closed the connection before its verdict: it is not ready yet,
-// or is exiting. Throws Error(bootstrap) if refused, if the other side is not Tutti or does not
-// know the token, and on timeout.
+// Returns nullopt if the other side closed the connection before its verdict, because it is not
+// ready yet or is exiting. Throws Error(bootstrap) if this rank is refused, if the other side is
+// not Tutti or does not know the token, and on timeout.
 ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::string& whom,
                        const Wait& wait);
 

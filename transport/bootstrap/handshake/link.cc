@@ -17,7 +17,8 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Rare enough that a system buffer holds the frames of several hours.
+// Interval of repeated frames on a silent link, so long that a system buffer holds the frames of
+// several hours.
 constexpr std::chrono::seconds kBetweenUnheard{30};
 
 }  // namespace
@@ -50,7 +51,7 @@ void Link::flush() {
       return;
     } else if (errno != EINTR) {
       if (is_reset(errno)) error_ = errno;  // reported by the socket only once
-      break;                                // broken: no peer will read the rest
+      break;                                // the connection is broken: no peer will read the rest
     }
   }
   if (!connected()) return;

@@ -14,7 +14,7 @@ namespace tutti::bootstrap {
 
 class Link {
  public:
-  Link() = default;  // not connected yet; frames are queued
+  Link() = default;  // makes a link that is not connected yet; its frames are queued
   explicit Link(ByteStream socket) : socket_(std::move(socket)) {}
 
   // Connects the link; queued frames are sent first.
@@ -27,18 +27,19 @@ class Link {
   }
 
   bool connected() const { return static_cast<bool>(socket_); }
-  // True if the link is or was connected.
+  // Returns true if the link is or was connected.
   bool was_connected() const { return connected() || closed_; }
   bool encrypted() const { return socket_.encrypted(); }
   int fd() const { return socket_.get(); }
   bool wants_to_write() const { return connected() && (first_ || sent_ < outgoing_.size()); }
 
-  // Sent before all other frames. Several links may share a large one.
+  // Sends `frame` before all other frames. Several links may share one large frame.
   void send_first(std::shared_ptr<const std::string> frame) { first_ = std::move(frame); }
   void send(std::string_view frame);
-  // As send(), for frames that are repeated until they are answered: dropped (except one now and
-  // then) if `most` of them were sent since anything arrived from the other side. A stopped process
-  // reads nothing, and a full system buffer would look like a broken connection.
+  // Sends a frame that is repeated until it is answered. Once `most` such frames were sent since
+  // anything arrived from the other side, most further ones are dropped. Otherwise a stopped
+  // process, which reads nothing, would let the system's buffer fill up, and that would look like a
+  // broken connection.
   void ask(std::string_view frame, size_t most);
   // Writes as much as possible without blocking. receive() reports a broken connection.
   void flush();
@@ -46,12 +47,12 @@ class Link {
   // returns false for a malformed frame). Returns false once the connection has ended; error() then
   // has the reason.
   bool receive(const std::function<bool(std::string_view body)>& on_frame, size_t limit);
-  // errno of the end, 0 for EOF, EPROTO for a frame that is too long or malformed, EBADMSG for
-  // corrupted bytes.
+  // Returns the errno of the end: 0 for EOF, EPROTO for a frame that is too long or malformed,
+  // EBADMSG for corrupted bytes.
   int error() const { return error_; }
-  // Announces the end of sending.
+  // Announces to the other side that this rank sends nothing more.
   void shut_down();
-  // True once the other side's system has received everything.
+  // Returns true once the other side's system has received everything.
   bool arrived() const;
 
  private:
@@ -59,10 +60,10 @@ class Link {
 
   ByteStream socket_;
   std::string incoming_;
-  std::shared_ptr<const std::string> first_;  // until it has been sent
+  std::shared_ptr<const std::string> first_;  // kept until it has been sent
   std::string outgoing_;
   size_t sent_ = 0;   // bytes of first_, then of outgoing_
-  size_t asked_ = 0;  // frames since anything arrived
+  size_t asked_ = 0;  // number of frames since anything arrived
   Clock::time_point last_asked_{};
   bool closed_ = false;
   int error_ = 0;

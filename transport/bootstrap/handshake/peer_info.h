@@ -11,11 +11,12 @@
 namespace tutti {
 
 struct RailAddress {
-  std::string address;  // numeric
+  std::string address;  // numeric address
   uint16_t port = 0;
 };
 
-// An entry of the table of ranks, which every rank has after the bootstrap.
+// Entry of the table of ranks, which every rank has after the bootstrap: all that the others know
+// of one rank.
 struct PeerInfo {
   std::string host;     // name, for messages
   std::string host_id;  // equal for ranks that can share memory
@@ -23,13 +24,13 @@ struct PeerInfo {
   std::string address;  // numeric address of its listener
   uint16_t port = 0;
   // Listeners for data on further interfaces (Job::more_interfaces): rail 1 and so on. Rail 0 is
-  // the listener above.
+  // `address`.
   std::vector<RailAddress> more_rails;
   std::string unix_name;  // abstract unix socket of its descriptor service
-  std::string note;       // Job::note
-  std::string fabric;     // Job::fabric
+  std::string note;       // see Job::note
+  std::string fabric;     // see Job::fabric
   Domain domain;          // Job::domain; comparable among ranks of one host
-  std::string rack;       // Job::rack
+  std::string rack;       // see Job::rack
 
   size_t rails() const { return 1 + more_rails.size(); }
 };

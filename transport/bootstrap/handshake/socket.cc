@@ -72,7 +72,7 @@ std::optional<SocketAddress> find_interface(Predicate wanted) {
   return std::nullopt;
 }
 
-// The error for an interface or name without an address.
+// Builds the error for an interface or name without an address.
 Error unusable_interface(const std::string& name) {
   const std::string what = cat("TUTTI_INTERFACE names '", name, "', which ");
   const Interfaces interfaces = list_interfaces();
@@ -89,7 +89,7 @@ Error unusable_interface(const std::string& name) {
           {.remedy = "run `ip address` to list this host's interfaces"}};
 }
 
-// Returns the source address of the default route; nothing is sent.
+// Returns the source address of the default route. Nothing is sent.
 std::optional<SocketAddress> default_route_address() {
   const Fd probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in far{};
@@ -104,8 +104,8 @@ std::optional<SocketAddress> default_route_address() {
   return address;
 }
 
-// If nobody listens, the kernel may choose the requested port as this end's own, and TCP then
-// connects the socket to itself.
+// Returns true if TCP has connected the socket to itself. If nobody listens, the kernel may choose
+// the requested port as this end's own port.
 bool connected_to_itself(int socket) {
   sockaddr_storage here{};
   sockaddr_storage there{};
@@ -121,7 +121,7 @@ void set_option(int socket, int level, int option, int value) {
   ::setsockopt(socket, level, option, &value, sizeof(value));
 }
 
-// `receive` and `send` are recv() and send() without the socket argument.
+// Reads until `into` is full. `receive` is recv() without the socket argument.
 template <typename Receive>
 Transfer read_all(int socket, Receive receive, std::span<std::byte> into, const Wait& wait,
                   int* error) {
@@ -264,7 +264,7 @@ SocketAddress unix_address(std::string_view abstract_name) {
   sockaddr_un raw{};
   raw.sun_family = AF_UNIX;
   const size_t length = std::min(abstract_name.size(), sizeof(raw.sun_path) - 1);
-  // the leading 0 makes the address abstract
+  // The leading 0 makes the address abstract.
   std::memcpy(raw.sun_path + 1, abstract_name.data(), length);
   return from_raw(reinterpret_cast<sockaddr*>(&raw),
                   static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length));
@@ -317,17 +317,16 @@ int begin_connect(const SocketAddress& address, Fd& socket, const SocketAddress*
   if (!attempt) return errno;
   if (address.family() != AF_UNIX) {
     set_no_delay(attempt.get());
-    // The acceptor speaks first. A listener closed during the connect may leave a half-open
-    // connection; without keepalive this side would wait for it forever.
+    // Keepalive is needed because the acceptor speaks first: a listener that is closed during the
+    // connect may leave a half-open connection, on which this side would wait forever.
     set_keepalive(attempt.get());
   }
   if (own != nullptr) {
-    // Delays the choice of the port until the pair of addresses is known, which allows more
-    // connections.
+    // The port is chosen when the pair of addresses is known, which allows more connections.
     set_option(attempt.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     if (::bind(attempt.get(), own->get(), own->length) != 0) return errno;
   }
-  // A unix socket with a full backlog returns EAGAIN: the caller retries.
+  // A unix socket with a full backlog returns EAGAIN; the caller retries.
   const int error = ::connect(attempt.get(), address.get(), address.length) == 0 ? 0 : errno;
   if (error == 0 || error == EINPROGRESS) socket = std::move(attempt);
   return error;
@@ -408,7 +407,8 @@ void set_no_delay(int socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
 
 void set_reuse(int socket) { set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1); }
 
-// Sends a probe each second, or as often as the system's probe count requires.
+// Enables keepalive. A probe is sent each second, or more often if the system's probe count
+// requires it.
 void set_keepalive(int socket) {
   constexpr int64_t kMostProbes = 127;
   const int64_t seconds =

@@ -16,8 +16,8 @@ struct Agreed {
   std::vector<int> living;  // ranks of the job that took part, in the order of the members
 };
 
-// The result of an agreement for one member: a value, because two threads that share an exception
-// look like a race to the thread sanitizer.
+// The result of an agreement for one member. It is a value, not an exception, because the thread
+// sanitizer reports a race if two threads share an exception.
 using AgreementEnd = std::variant<Agreed, Error>;
 
 // Returns the decision, or throws the Error.
@@ -27,8 +27,8 @@ Agreed agreed_in(AgreementEnd end);
 struct Contribution {
   std::vector<int> members;  // ranks of the job, the same on all members
   uint64_t flags = 0;
-  // True if the agreement changes the membership: hosts that cannot reach each other for data are
-  // then separated.
+  // True if the agreement changes the membership. Then hosts that cannot reach each other for data
+  // are separated.
   bool separates = false;
 };
 

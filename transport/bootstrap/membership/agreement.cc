@@ -13,8 +13,8 @@ namespace {
 // First and longest interval between repetitions.
 constexpr std::chrono::milliseconds kFirstRetry{5};
 constexpr std::chrono::milliseconds kLongestRetry{200};
-// A member that has not received a decision keeps its communicator from starting the next one, so
-// one decision per communicator is enough.
+// Number of finished agreements that are kept. A member that has not received a decision prevents
+// its communicator from starting the next agreement, so one decision per communicator is enough.
 constexpr size_t kMostKept = 4096;
 // Grace period in a minority, for reports that absent members have ended.
 constexpr std::chrono::seconds kTimeToHearMembers{5};
@@ -151,7 +151,8 @@ void Agreements::coordinate(AgreementId id, Agreement& agreement, int round, boo
   if (accepted) decide(id, agreement, Decision(*agreement.proposal));
 }
 
-// An earlier coordinator's proposal may have been decided: the latest one must be continued.
+// Proposes a result. An earlier coordinator's proposal may have been decided, so the latest
+// accepted one must be continued.
 void Agreements::propose(AgreementId id, Agreement& agreement, int round) {
   const Message* latest = nullptr;
   Decision fresh{.flags = ~uint64_t{0}, .living = std::vector<bool>(agreement.members.size())};

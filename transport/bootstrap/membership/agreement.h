@@ -1,9 +1,9 @@
-// The agreement protocol: the remaining members of a communicator agree on their set, and on flags,
-// although more of them may die meanwhile.
+// The agreement protocol: the remaining members of a communicator agree on which members remain,
+// and on flags, although more of them may die meanwhile.
 //
-// The first member that has not gone coordinates. All members send it their votes until they learn
-// the decision; it asks silent ones. When it has the votes of all remaining members it proposes
-// their result, and once all of these have accepted it is decided:
+// The first member that has not gone is the coordinator. All members send their votes to it until
+// they learn the decision; it asks members that are silent. When it has the votes of all remaining
+// members it proposes their result. Once all of them have accepted the proposal it is decided:
 //
 //     member       coordinator
 //       | -- vote --> |          flags, and the latest proposal that this member has accepted
@@ -11,12 +11,12 @@
 //       | -- accept-> |
 //       | <- decided- |          also sent to members that vote later
 //
-// This is single-decree Paxos (Lamport: Paxos made simple, 2001, section 2), whose rounds are the
-// coordinators' numbers: a member that has voted for one ignores earlier ones. A quorum must take
-// part (quorum.h), so that at most one side of a partitioned job continues. Messages from a member
-// that has gone are ignored: its last ones may still be in transit when others, who know that it
-// has ended, decide without it. So one agreement never has two decisions with a living member each
-// (tests/collectives/membership_model_test.cc).
+// This is single-decree Paxos (Lamport: Paxos made simple, 2001, section 2). The coordinators'
+// numbers are the rounds: a member that has voted for a coordinator ignores earlier ones. A quorum
+// must take part (quorum.h), so that at most one side of a partitioned job continues. Messages from
+// a member that has gone are ignored, because its last ones may still be in transit when members
+// that know of its end decide without it. So no two living members ever hold different decisions of
+// one agreement (tests/collectives/membership_model_test.cc).
 //
 // A decision about a change of members also separates members that are alive but cannot reach each
 // other for data (separation.h): each vote states which members its sender reaches.
@@ -44,7 +44,7 @@
 
 namespace tutti::bootstrap {
 
-// The functions that agreements need of the control channel.
+// The functions of the control channel that agreements use.
 class AgreementChannel {
  public:
   virtual ~AgreementChannel() = default;
@@ -53,19 +53,19 @@ class AgreementChannel {
   virtual std::string name_of(int rank) const = 0;
   virtual void send_to(int rank, const std::string& frame) = 0;
   virtual bool has_gone(int rank) const = 0;
-  // True if the rank is certainly gone, not only unreachable: the launcher saw it end, or it said
-  // goodbye.
+  // Returns true if the rank is certainly gone, not only unreachable: the launcher saw it end, or
+  // it said goodbye.
   virtual bool has_ended(int rank) const = 0;
-  // False for a rank that is alive but unreachable for data.
+  // Returns false for a rank that is alive but unreachable for data.
   virtual bool reaches(int rank) const = 0;
   virtual std::string_view host_of(int rank) const = 0;
-  // True if reports of ended ranks may still arrive.
+  // Returns true if reports of ended ranks may still arrive.
   virtual bool may_hear_of_ends() const = 0;
   virtual Clock::time_point now() const = 0;
   virtual void call_after(std::chrono::milliseconds delay, std::function<void()> what) = 0;
 };
 
-// The n-th agreement of a communicator.
+// Identifies an agreement: the communicator and the number of the agreement on it.
 struct AgreementId {
   uint64_t communicator = 0;
   uint32_t number = 0;
@@ -74,10 +74,10 @@ struct AgreementId {
 
 class Agreements {
  public:
-  // Called once, with the decision or the error; never after abandon().
+  // Receives the decision or the error. It is called once, and never after abandon().
   using Done = std::function<void(const Agreed*, const Error*)>;
 
-  // `channel` outlives this object and its copies.
+  // Starts without agreements. `channel` must outlive this object and its copies.
   explicit Agreements(AgreementChannel& channel) : channel_(&channel) {}
 
   // Starts an agreement, or continues one that has failed.
@@ -85,17 +85,18 @@ class Agreements {
              Done done);
   // Reads the fields of a frame addressed to this rank. Returns false if malformed.
   bool on_frame(FrameReader& frame);
-  // Re-evaluates all agreements after ranks have gone.
+  // Checks all agreements again after ranks have gone.
   void look_again();
   // Drops all agreements; no more messages will arrive.
   void abandon() { agreements_.clear(); }
-  // The state that determines this rank's next step, except times. Equal for equal states.
+  // Returns the state that determines this rank's next step, except times, as text: equal for equal
+  // states.
   std::string state() const;
 
  private:
   enum class Kind : uint8_t { vote = 1, propose = 2, accept = 3, decided = 4, ask = 5 };
-  // The value of a proposal. In a vote that has accepted nothing yet it is the sender's
-  // contribution, and `living` names the members that it reaches; none if it reaches all.
+  // The value of a proposal. In a vote that has accepted no proposal yet, it is the sender's
+  // contribution, and `living` names the members that the sender reaches (empty: all).
   struct Decision {
     uint64_t flags = 0;
     std::vector<bool> living;  // by position in the member list
@@ -113,14 +114,15 @@ class Agreements {
     Done done;
     Clock::time_point deadline;
     std::chrono::milliseconds pause{0};
-    uint32_t start = 0;  // number of starts; a new start cancels the repetitions of earlier ones
+    // Number of calls of start(); each cancels the repetitions of the call before.
+    uint32_t start = 0;
     std::optional<Clock::time_point> minority_since;
-    int promised = -1;  // earlier rounds are obsolete
+    int promised = -1;  // the latest round voted for; earlier rounds are obsolete
     int accepted_round = -1;
     Decision accepted;
-    std::map<int, Message> votes;      // coordinator: by rank
-    std::optional<Decision> proposal;  // this rank's own
-    std::set<int> acceptances;         // acceptances of the proposal
+    std::map<int, Message> votes;      // used by the coordinator, by rank
+    std::optional<Decision> proposal;  // proposal of this rank as coordinator
+    std::set<int> acceptances;         // members that have accepted the proposal
     std::optional<Decision> decided;
 
     bool under_way() const { return done != nullptr; }
@@ -129,10 +131,10 @@ class Agreements {
   Agreement& entry(AgreementId id);
   void make_room();
   void step(AgreementId id, Agreement& agreement, bool again);
-  // Handles the case of too few remaining members.
+  // Continues an agreement in which too few members remain for a quorum.
   void step_in_minority(Agreement& agreement);
-  // `again`: also repeat what was sent before. One message triggers at most one answer, or messages
-  // would multiply.
+  // Does the coordinator's next step. If `again` is true, messages sent before are repeated. A
+  // received message triggers at most one answer, because otherwise messages would multiply.
   void coordinate(AgreementId id, Agreement& agreement, int round, bool again);
   void propose(AgreementId id, Agreement& agreement, int round);
   void decide(AgreementId id, Agreement& agreement, const Decision& decision);
@@ -151,8 +153,8 @@ class Agreements {
 
   AgreementChannel* channel_;
   std::map<AgreementId, Agreement> agreements_;
-  // All agreements, the oldest first. Finished ones are kept for members that ask or retry; ones
-  // not started here hold the votes that arrived.
+  // All agreements, the oldest first. Finished ones are kept for members that ask or retry. An
+  // agreement that this rank has not started holds the votes that arrived.
   std::deque<AgreementId> order_;
 };
 

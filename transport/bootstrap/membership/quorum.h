@@ -2,12 +2,12 @@
 //
 //   members 0 1 2 3, cut into {0 1} and {2 3}
 //
-//   {0 1}  decides: half of the members, with the first one
-//   {2 3}  does not, also when 0 has ended: 1 may have decided with 0, and lives
+//   {0 1}  decides: half of the members, with the first member
+//   {2 3}  does not, even if 0 has ended: 1 may have decided with 0, and lives
 //   {2 3}  decides when 0 and 1 have both ended: no living member could act on another decision
 //
-// The denominator is the number of original members. If it shrank with the members that have ended,
-// two quorums need not intersect, and both sides of a cut could decide.
+// The denominator is the number of original members. If ended members were subtracted from it, two
+// quorums need not intersect, and both sides of a cut could decide.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@ namespace tutti::bootstrap {
 
 struct Quorum {
   size_t members = 0;
-  size_t present = 0;  // reachable
-  size_t ended = 0;    // certainly ended, not only unreachable
+  size_t present = 0;  // number of reachable members
+  size_t ended = 0;  // number of members that have certainly ended, which are not only unreachable
   bool has_first = false;
 
-  // The members' states as one member sees them. `has_gone`: unreachable or ended.
+  // Counts the members' states as one member sees them. `has_gone`: unreachable or ended.
   template <typename HasGone, typename HasEnded>
   static Quorum of(std::span<const int> members, const HasGone& has_gone,
                    const HasEnded& has_ended) {

@@ -9,8 +9,8 @@
 
 namespace tutti::bootstrap {
 
-// Silent: the rank is stopped, behind a stopped rank, or so busy that its control thread does not
-// run.
+// State of a rank. `silent`: the rank is stopped, is behind a stopped rank, or is so busy that its
+// control thread does not run.
 enum class RankState : uint8_t { answers = 0, silent = 1, died = 2, left = 3 };
 
 struct RankSight {
@@ -24,7 +24,8 @@ struct RankSight {
   Activity activity;  // valid if it answers
 };
 
-// Writes at most some hundred senders and awaited ranks, to fit into a frame.
+// Writes the activity, with at most some hundred senders and awaited ranks, so that it fits into a
+// frame.
 void put(FrameWriter& frame, const Activity& activity);
 Activity get_activity(FrameReader& frame);
 

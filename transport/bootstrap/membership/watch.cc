@@ -13,7 +13,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Longer than the queried rank waits for the others.
+// Time for an answer; longer than the queried rank waits for the others.
 constexpr std::chrono::seconds kTimeToAnswerWatch{5};
 
 }  // namespace
@@ -36,7 +36,7 @@ JobWatch::JobWatch(const SocketAddress& address, std::string_view key, const Dea
 std::vector<RankSight> JobWatch::look() {
   const std::string question = FrameWriter(FrameType::look).finish();
   const Deadline deadline = Deadline::after(kTimeToAnswerWatch);
-  // A failed write shows when the answer is read.
+  // If the write fails, reading the answer reports it.
   write_exactly(stream_, std::as_bytes(std::span(question)), deadline);
   std::map<int, RankSight> sights;
   for (size_t size = 1; sights.size() < size;) {

@@ -16,12 +16,13 @@ namespace tutti::bootstrap {
 
 class JobWatch {
  public:
-  // `key`: bootstrap_key() of the job's token. Throws Error: connection_lost or timeout if nobody
-  // listens there, bootstrap if the listener is not this job, or the job is still starting.
+  // Connects to a rank. `key`: bootstrap_key() of the job's token. Throws Error(connection_lost) or
+  // Error(timeout) if nobody listens there, and Error(bootstrap) if the listener is not this job or
+  // the job is still starting.
   JobWatch(const SocketAddress& address, std::string_view key, const Deadline& deadline);
 
-  // Returns all ranks, in order. Throws Error(connection_lost) if the queried rank, and possibly
-  // the job, has ended; Error(timeout) if it does not answer.
+  // Returns the state of all ranks, in order. Throws Error(connection_lost) if the queried rank,
+  // and possibly the job, has ended; Error(timeout) if it does not answer.
   std::vector<RankSight> look();
 
  private:

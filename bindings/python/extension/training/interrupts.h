@@ -14,20 +14,22 @@
 
 namespace tutti::python {
 
-// While it lives, this thread runs Python's signal handlers whenever it waits in the communicator.
-// If one raises, for example on an interrupt, the communicator is aborted, so that the wait ends.
-// Constructed and destroyed with the GIL held; the thread releases it in between.
+// Makes this thread run Python's signal handlers, while this object lives, whenever it waits in the
+// communicator. If a handler raises, for example on an interrupt, the communicator is aborted, so
+// that the wait ends. The object is constructed and destroyed with the GIL held; the thread
+// releases it in between.
 class Interrupts {
  public:
   explicit Interrupts(Communicator world) : looks_(std::make_shared<Looks>(std::move(world))) {
-    // Another thread of the rank may still be in the hook when it is removed.
+    // The hook shares ownership, because another thread of the rank may still be in it when it is
+    // removed.
     looks_->world.while_waiting([looks = looks_] { looks->look(); });
   }
   ~Interrupts() { looks_->world.while_waiting({}); }
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // Raises a handler's exception, pending or new.
+  // Raises the exception that a handler has raised, before or during this call.
   void raise() {
     if (looks_->raised) throw nanobind::python_error(std::move(*looks_->raised));
     if (PyErr_CheckSignals() != 0) throw nanobind::python_error();

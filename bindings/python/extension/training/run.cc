@@ -27,7 +27,8 @@ double units_of(training::Session& session) {
 
 }  // namespace
 
-// Returns or throws what `work` does; raises the exception of a signal handler that ran meanwhile.
+// Runs `work` without the GIL and returns or throws what it does. Raises the exception of a signal
+// handler that ran meanwhile.
 template <typename Work>
 auto Run::without_gil(const Communicator& world, const Work& work) {
   if (busy_) {

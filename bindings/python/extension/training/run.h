@@ -21,15 +21,17 @@ namespace tutti::python {
 
 class Run {
  public:
-  // `communicator`: a capsule of a tutti_comm_t. `words`: options as on the command line, which
-  // override a configuration in JSON.
+  // Prepares a run. `communicator`: a capsule of a tutti_comm_t. `words`: options as on the command
+  // line, which override a configuration in JSON.
   Run(const nanobind::capsule& communicator, const std::vector<std::string>& words,
       const std::string& configuration);
   ~Run() { close(); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Returns steps and the end, in the format of `tutti train --json`.
+  // Run the training. next() runs a step and returns its report, nullopt if there is no further
+  // step; finish() ends the run and returns its report. Both have the format of `tutti train
+  // --json`.
   std::optional<std::string> next();
   std::string finish();
   training::Evaluation evaluate();
@@ -42,10 +44,10 @@ class Run {
   std::string configuration();
   uint64_t steps();
   uint64_t step();
-  // Names of the parameters that this rank holds.
+  // Returns the names of the parameters that this rank holds.
   std::vector<std::string> parameters();
   std::vector<int64_t> shape(const std::string& name);
-  // Returns a writable view, or a read-only copy.
+  // Returns a parameter as a writable view or, if that is not possible, as a read-only copy.
   nanobind::object read(const std::string& name);
   using Values = nanobind::ndarray<const float, nanobind::c_contig, nanobind::device::cpu>;
   void write(const std::string& name, const Values& values);
@@ -58,7 +60,7 @@ class Run {
   int index_of(const std::string& name);
 
   std::unique_ptr<training::Session> session_;
-  bool busy_ = false;  // a thread is inside
+  bool busy_ = false;  // true: a thread is inside
   pid_t process_ = ::getpid();
 };
 

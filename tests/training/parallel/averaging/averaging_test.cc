@@ -14,6 +14,7 @@
 
 #include "tests/training/data/folder.h"
 #include "tests/training/parallel/averaging/own_values.h"
+#include "training/checkpoint/checkpoint.h"
 #include "training/run/snapshot.h"
 
 namespace tutti::training {
@@ -270,7 +271,7 @@ TEST_F(AveragingState, GoesOnBitForBit) {
       save(run);
       run_ranks(kRanks, [&](const Job& job) {
         TinyRank rank(job, run);
-        load_snapshot(rank.replica, *rank.model, directory_of(run));
+        load_snapshot(rank.replica, *rank.model, Checkpoint::open(directory_of(run)));
         rank.skip(kSavedAt);
         EXPECT_EQ(values_of(rank.replica), expected[at(job.rank)][kSavedAt - 1]);
         for (uint64_t step = kSavedAt; step < run.steps; ++step) {
@@ -290,7 +291,7 @@ TEST_F(AveragingState, AnotherScheduleOfFragmentsContinues) {
     SCOPED_TRACE(next);
     run_ranks(kRanks, [&](const Job& job) {
       TinyRank rank(job, run_of(next));
-      load_snapshot(rank.replica, *rank.model, directory_of(saved));
+      load_snapshot(rank.replica, *rank.model, Checkpoint::open(directory_of(saved)));
       rank.skip(kSavedAt);
       EXPECT_LT(rank.step().loss, kUntrained);
       EXPECT_LT(rank.step().loss, kUntrained);
@@ -311,7 +312,7 @@ TEST_F(AveragingState, OneRankContinuesBitForBit) {
     });
     run_ranks(1, [&](const Job& job) {
       TinyRank rank(job, run);
-      load_snapshot(rank.replica, *rank.model, directory_of(run));
+      load_snapshot(rank.replica, *rank.model, Checkpoint::open(directory_of(run)));
       rank.skip(kSavedAt);
       EXPECT_EQ(values_of(rank.replica), expected[0][kSavedAt - 1]);
       rank.step();
@@ -335,7 +336,7 @@ TEST_F(AveragingState, AnotherWayBeginsWithTheMean) {
       Values values(kRanks);
       run_ranks(kRanks, [&](const Job& job) {
         TinyRank rank(job, run_of(next));
-        load_snapshot(rank.replica, *rank.model, directory_of(saved));
+        load_snapshot(rank.replica, *rank.model, Checkpoint::open(directory_of(saved)));
         rank.skip(kSavedAt);
         values[at(job.rank)].push_back(values_of(rank.replica));
         EXPECT_LT(rank.step().loss, kUntrained);
@@ -357,7 +358,7 @@ TEST_F(AveragingState, AnotherNumberOfRanksContinues) {
       SCOPED_TRACE(cat(way, " on ", ranks));
       run_ranks(ranks, [&](const Job& job) {
         TinyRank rank(job, run);
-        load_snapshot(rank.replica, *rank.model, directory_of(run));
+        load_snapshot(rank.replica, *rank.model, Checkpoint::open(directory_of(run)));
         rank.skip(kSavedAt);
         EXPECT_LT(rank.step().loss, kUntrained);
         EXPECT_LT(rank.step().loss, kUntrained);

@@ -214,9 +214,8 @@ TEST(TensorRanks, ChangeNothing) {
   }
 }
 
-// Chimera adds up the two halves of a rank's micro-batches on two stages. Where the first half is a
-// power of two (4 of 7, 2 of 3), these are the branches of the tree that one stage sums.
-TEST(Chimera, HasTheSameBitsWhereItsHalvesAreBranches) {
+// Chimera adds the gradients of two replicas of each stage, in another order.
+TEST(Chimera, TrainsTheSameButForRounding) {
   const Deterministic deterministic;
   for (const int data : {1, 2}) {
     for (const bool tied : {true, false}) {
@@ -232,24 +231,15 @@ TEST(Chimera, HasTheSameBitsWhereItsHalvesAreBranches) {
             .tiny_buckets = true},
             Pipe{.schedule = "chimera", .stages = 4, .zero = 2},
             Pipe{.schedule = "chimera", .stages = 4, .tiny_buckets = true, .overlap = false}}) {
-        EXPECT_EQ(difference(testing::train(data * pipe.stages, run_of(group, pipe)), expected), "")
-            << data << " x " << describe(pipe) << (tied ? " tied" : "");
+        const Outcome outcome = testing::train(data * pipe.stages, run_of(group, pipe));
+        EXPECT_LT(testing::relative_difference(outcome.losses, expected.losses), 1e-5)
+            << describe(pipe);
+        EXPECT_LT(testing::relative_difference(outcome.norms, expected.norms), 1e-4)
+            << describe(pipe);
+        EXPECT_NEAR(outcome.validation, expected.validation, 1e-5 * expected.validation)
+            << describe(pipe);
       }
     }
-  }
-}
-
-TEST(Chimera, TrainsTheSameButForRounding) {
-  const Deterministic deterministic;
-  const Group group{.data = 1, .batch = 6, .last_batch = 5};
-  const Outcome expected = testing::train(1, plain_run(group));
-  for (const int zero : {0, 2}) {
-    const Pipe pipe{.schedule = "chimera", .stages = 4, .zero = zero};
-    const Outcome outcome = testing::train(pipe.stages, run_of(group, pipe));
-    EXPECT_NE(outcome.losses, expected.losses);
-    EXPECT_LT(testing::relative_difference(outcome.losses, expected.losses), 1e-5);
-    EXPECT_LT(testing::relative_difference(outcome.norms, expected.norms), 1e-4);
-    EXPECT_NEAR(outcome.validation, expected.validation, 1e-5 * expected.validation);
   }
 }
 

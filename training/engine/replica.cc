@@ -52,23 +52,17 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const Repl
 }
 
 // Returns the ranks with the same units: those along `axes`, on each of the stages that hold the
-// units. The stages of one data-parallel rank are neighbours, so that a canonical sum adds its
-// micro-batches first, as a rank without a pipeline does.
+// units.
 Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& placement) {
   if (placement.holders.size() == 1) return mesh.group(axes);
-  std::vector<std::vector<int>> of_stage;
+  std::vector<int> ranks;
   for (const int stage : placement.holders) {
-    std::vector<int>& ranks = of_stage.emplace_back();
     for (int rank = 0; rank < mesh.world().size(); ++rank) {
       if (mesh.place_of(rank, Axis::pipeline) != stage) continue;
       if (mesh.is_beside(rank, AxisSet::all().without(axes | AxisSet{Axis::pipeline}))) {
         ranks.push_back(rank);
       }
     }
-  }
-  std::vector<int> ranks;
-  for (size_t i = 0; i < of_stage.front().size(); ++i) {
-    for (const std::vector<int>& its : of_stage) ranks.push_back(its[i]);
   }
   return mesh.world().create(ranks);
 }
@@ -121,19 +115,14 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
 // Returns the options of DataParallel. Stages that hold the same units (Chimera) reach the end of a
 // bucket at different entries of their tables, so they must not block for its sum, or for memory,
 // before the last entry.
-DataParallelOptions parallel_options(const ReplicaOptions& options, const Model& model,
+DataParallelOptions parallel_options(const ReplicaOptions& options,
                                      const pipeline::Placement& placement) {
   DataParallelOptions parallel = options.data_parallel;
   for (const auto& joined : placement.joined) parallel.joined.push_back(joined.parameter);
   const bool one_order = placement.holders.size() == 1;
   if (!one_order) parallel.overlap = true;
-  parallel.sums_uses_apart = !parallel.allow_unused && settings().get_bool("TUTTI_DETERMINISTIC");
-  if (one_order || !parallel.sums_uses_apart) return parallel;
-  for (const SharedUse& use : model.parameters().shared_uses()) {
-    if (std::ranges::count(placement.parameters, use.parameter) == 0) continue;
-    if (std::ranges::count(parallel.joined, use.parameter) > 0) continue;
-    parallel.joined.push_back(use.parameter);
-  }
+  parallel.sums_uses_apart =
+      one_order && !parallel.allow_unused && settings().get_bool("TUTTI_DETERMINISTIC");
   return parallel;
 }
 
@@ -172,7 +161,7 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
       check_scale(*hook, options);
     });
   }
-  const DataParallelOptions parallel = parallel_options(options, model, placement);
+  const DataParallelOptions parallel = parallel_options(options, placement);
   if (options.synchronizer) return options.synchronizer(model, storage, parallel);
   if (options.sync.has_servers()) return std::make_unique<ParameterServer>(storage, options.sync);
   if (options.sync.has_own_values()) {

@@ -374,11 +374,6 @@ void DataParallel::finish_all() {
 }
 
 void DataParallel::finish_gradients() {
-  // Of joined parameters, those with all uses on this rank have no join().
-  for (const int parameter : options_.joined) {
-    if (!model_.parameters().gradients_apart(parameter).empty()) contribute(parameter);
-  }
-  launch_ready();
   if (!progress_.complete()) {
     if (!options_.allow_unused) {
       Communicator ranks = storage_.groups().ranks.front();

@@ -18,8 +18,8 @@ std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int
     if (holders.front() != stage) continue;
     for (int32_t place = 0; place < tensor; ++place) {
       std::vector<int32_t>& members = groups.emplace_back();
-      for (int32_t i = 0; i < data; ++i) {
-        for (const int holder : holders) members.push_back((holder * data + i) * tensor + place);
+      for (const int holder : holders) {
+        for (int32_t i = 0; i < data; ++i) members.push_back((holder * data + i) * tensor + place);
       }
     }
   }

@@ -103,9 +103,9 @@ FACTS = [
                lambda out: out.number(r"ring  .* (\d+) roundings"), want=8),
         Figure("cured: by a canonical algorithm", ROUNDINGS, lambda out: out.number(r"two_shot .* (\d+) roundings"), want=2),
         Figure("tf32, which rounds products' operands to 10 bits: loss over that in f32", TF32,
-               lambda out: loss(out, "tf32") / loss(out, "f32"), want=1, within=0.0005),
+               lambda out: loss(out, "tf32") / loss(out, "f32"), want=1, within=1e-5),
         Figure("largest relative difference of its losses from those in f32", TF32, same_losses("tf32.jsonl", "f32.jsonl"),
-               least=1e-9, most=5e-4)]),
+               least=1e-9, most=1e-5)]),
     Fact(SECTION, "Adam's states in mixed precision", "16 bytes a parameter; 20 with an fp32 copy of gradients", [
         states("one micro-batch a step", "--batch 8 --micro-batch 8", 16),
         states("gradients summed in fp32", "--batch 8 --micro-batch 2", 18),

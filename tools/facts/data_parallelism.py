@@ -47,7 +47,7 @@ def kept(out):
     return out.lines("64.jsonl")[-1]["validation_loss"] / out.lines("8.jsonl")[-1]["validation_loss"]
 
 
-SWEEP = ('python3 $TREE/bench/large_batch.py --tutti "$(which tutti)" --data text --batches 8 64 512 4096 --samples 8192 '
+SWEEP = ('python3 $TREE/bench/large_batch.py --tutti "$(which tutti)" --data text --batches 8 64 512 --samples 2048 '
          '--rules none linear sqrt sqrt+decay lars lamb --out losses.svg')
 
 

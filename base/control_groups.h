@@ -15,7 +15,9 @@ struct ControlGroup {
 
 // Returns this process's groups that limit `controller` ("cpu", "memory"), from its own to the
 // root. Directories that do not exist are listed too: a container sees its own group as the root,
-// and /proc/self/cgroup then has a path that is not mounted.
-std::vector<ControlGroup> control_groups(const std::string& controller);
+// and /proc/self/cgroup then has a path that is not mounted. `root` is the directory that contains
+// /proc and /sys.
+std::vector<ControlGroup> control_groups(const std::string& controller,
+                                         const std::string& root = "");
 
 }  // namespace tutti

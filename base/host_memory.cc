@@ -44,18 +44,18 @@ std::optional<uint64_t> limit_of(const ControlGroup& group) {
 uint64_t host_memory() { return memory_of("MemTotal"); }
 uint64_t available_host_memory() { return memory_of("MemAvailable"); }
 
-std::optional<uint64_t> container_memory() {
+std::optional<uint64_t> container_memory(const std::string& root) {
   std::optional<uint64_t> least;
-  for (const ControlGroup& group : control_groups("memory")) {
+  for (const ControlGroup& group : control_groups("memory", root)) {
     const auto bytes = limit_of(group);
     if (bytes) least = std::min(least.value_or(*bytes), *bytes);
   }
   return least;
 }
 
-std::optional<uint64_t> free_container_memory() {
+std::optional<uint64_t> free_container_memory(const std::string& root) {
   std::optional<uint64_t> least;
-  for (const ControlGroup& group : control_groups("memory")) {
+  for (const ControlGroup& group : control_groups("memory", root)) {
     const auto bytes = limit_of(group);
     if (!bytes) continue;
     const char* const usage = group.is_first_version ? "memory.usage_in_bytes" : "memory.current";

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace tutti {
 
@@ -10,8 +11,8 @@ namespace tutti {
 uint64_t host_memory();
 uint64_t available_host_memory();  // bytes usable by new processes without swapping
 // Returns the smallest limit from this process's control group (v1 or v2) up to the root; nullopt:
-// no limit.
-std::optional<uint64_t> container_memory();
+// no limit. `root` is the directory that contains /proc and /sys.
+std::optional<uint64_t> container_memory(const std::string& root = "");
 // Returns the free bytes of the control group with the least headroom; nullopt: no limit.
 std::optional<uint64_t> free_container_memory();
 

@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <deque>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -156,23 +155,6 @@ TEST(ArenaTest, ManyTakeNoMoreAddressesThanTheyNeed) {
   });
   EXPECT_EQ(arenas.size(), 1024u);
   ::setrlimit(RLIMIT_AS, &before);
-}
-
-TEST(ArenaTest, AContainersMemoryIsTheLimit) {
-  const std::string folder = ::testing::TempDir() + "arena-cgroups-" + std::to_string(::getpid());
-  const auto limit_with = [&](const std::string& file, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(folder + file).parent_path());
-    std::ofstream(folder + file) << text;
-    const size_t bytes = usable_memory(folder);
-    std::filesystem::remove_all(folder);
-    return bytes;
-  };
-  const size_t machine = usable_memory(folder);
-  EXPECT_GT(machine, size_t{1} << 28);
-  EXPECT_EQ(limit_with("/memory.max", "max\n"), machine);
-  EXPECT_EQ(limit_with("/memory.max", "104857600\n"), 104857600u);
-  EXPECT_EQ(limit_with("/memory/memory.limit_in_bytes", "104857600\n"), 104857600u);
-  EXPECT_EQ(limit_with("/memory/memory.limit_in_bytes", "9223372036854771712\n"), machine);
 }
 
 // Far more than any machine has: address space costs nothing.

@@ -1,4 +1,6 @@
 """Facts about pipelines, tensor, expert and spatial parallelism."""
+import re
+
 from fact import Fact, Figure, same_losses
 
 SECTION = "Model parallelism"
@@ -129,5 +131,8 @@ FACTS = [
         Figure("largest relative difference of losses, experts on 2 ranks and on each",
                f"{EXPERTS} --ep 2 --json two.jsonl; {EXPERTS} --json one.jsonl", same_losses("two.jsonl", "one.jsonl"),
                most=1e-7)]),
-    Fact(SECTION, "Fused operators", "bias + GeLU and bias + dropout + add: +11%", [], "absent: a product adds its bias (`gemm()`), but GeLU, dropout and the residual sum are kernels of their own"),
+    Fact(SECTION, "Fused operators", "bias + GeLU and bias + dropout + add: +11%", [
+        Figure(f"% gained by product and chain, {chain}", "fusion",
+               lambda out, chain=chain: out.number(rf"^{re.escape(chain)} .* ([-\d.]+)$"), least=-5, most=100,
+               needs="fusion") for chain in ("bias + GeLU", "bias + dropout + add", "SwiGLU")]),
 ]

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "base/text.h"
@@ -37,52 +36,38 @@ std::string in_mib(int64_t bytes) { return cat((bytes + (1 << 19)) >> 20, " MiB"
 
 }  // namespace
 
-OutOfMemoryWatch::OutOfMemoryWatch(std::string root)
-    : root_(std::move(root)), mount_(root_ + "/sys/fs/cgroup") {
-  // Lines have the form "4:memory:/path" in version 1, and "0::/path" in version 2.
-  std::ifstream file(root_ + "/proc/self/cgroup");
-  std::string path;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream of_line(line);
-    std::string number;
-    std::string controllers;
-    std::string place;
-    std::getline(of_line, number, ':');
-    std::getline(of_line, controllers, ':');
-    std::getline(of_line, place);
-    if (cat(",", controllers, ",").find(",memory,") != std::string::npos) {
-      first_version_ = true;
-      path = place;
-    } else if (controllers.empty() && !first_version_) {
-      path = place;
-    }
-  }
-  if (first_version_) mount_ += "/memory";
-  group_ = mount_ + (path == "/" ? "" : path);
-  // In a container the mount may be the container's own group, while the path is that of the host.
-  if (!fs::is_directory(group_)) group_ = mount_;
+OutOfMemoryWatch::OutOfMemoryWatch(std::string root) : root_(std::move(root)) {
+  groups_ = control_groups("memory", root_);
+  const bool has_first = std::ranges::any_of(groups_, &ControlGroup::is_first_version);
+  // Two versions may be mounted; the first one counts memory then. In a container the mount may be
+  // the container's own group, while the path is that of the host.
+  std::erase_if(groups_, [&](const ControlGroup& group) {
+    return group.is_first_version != has_first || !fs::is_directory(group.path);
+  });
   before_ = counts();
 }
 
 OutOfMemoryWatch::Counts OutOfMemoryWatch::counts() const {
-  const std::string events = first_version_ ? "/memory.oom_control" : "/memory.events";
-  return {.group = number_of(group_ + events, "oom_kill"),
-          .host = number_of(root_ + "/proc/vmstat", "oom_kill")};
+  Counts counts{.host = number_of(root_ + "/proc/vmstat", "oom_kill")};
+  if (!groups_.empty()) {
+    const ControlGroup& own = groups_.front();
+    counts.group = number_of(
+        own.path / (own.is_first_version ? "memory.oom_control" : "memory.events"), "oom_kill");
+  }
+  return counts;
 }
 
-// Returns a description of the lowest limit of this group and its ancestors, and the memory use of
-// the group that has it.
+// Describes the lowest limit of this group and its ancestors, and that group's memory use.
 std::string OutOfMemoryWatch::limit() const {
   constexpr int64_t kUnlimited = int64_t{1} << 60;  // cgroup v1 uses a huge number for no limit
   int64_t lowest = kUnlimited;
   std::optional<int64_t> used;
-  for (fs::path group = group_;; group = group.parent_path()) {
-    const std::string max = first_version_ ? "memory.limit_in_bytes" : "memory.max";
-    if (const auto limit = number_in(group / max); limit && *limit < lowest) {
-      lowest = *limit;
-      used = number_in(group / (first_version_ ? "memory.max_usage_in_bytes" : "memory.peak"));
-    }
-    if (group == mount_ || group == group.parent_path()) break;
+  for (const ControlGroup& group : groups_) {
+    const bool first = group.is_first_version;
+    const auto limit = number_in(group.path / (first ? "memory.limit_in_bytes" : "memory.max"));
+    if (!limit || *limit >= lowest) continue;
+    lowest = *limit;
+    used = number_in(group.path / (first ? "memory.max_usage_in_bytes" : "memory.peak"));
   }
   if (lowest == kUnlimited) return "";
   return cat(" (limit of its control group: ", in_mib(lowest),

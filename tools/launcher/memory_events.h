@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "base/control_groups.h"
 
 namespace tutti::tool {
 
@@ -26,9 +29,7 @@ class OutOfMemoryWatch {
   std::string limit() const;
 
   std::string root_;
-  std::string mount_;  // directory at which the memory control groups are mounted
-  std::string group_;  // directory of this process's control group: `mount_`, or below it
-  bool first_version_ = false;
+  std::vector<ControlGroup> groups_;  // of one version, from this process's own to the root
   Counts before_;
 };
 

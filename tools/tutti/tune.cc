@@ -20,6 +20,7 @@
 #include "base/cuda/device.h"
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "bench/gpu_tune.h"
@@ -155,12 +156,8 @@ Errors errors_of(const std::vector<Observation>& observations, const CostModel& 
                 std::string(name(o.path)).c_str(), static_cast<unsigned long>(o.bytes),
                 o.seconds * 1e6, predicted * 1e6, 100 * (predicted / o.seconds - 1));
   }
-  std::ranges::sort(errors);
-  const auto at = [&](double part) {
-    return errors[static_cast<size_t>(part * static_cast<double>(errors.size() - 1))];
-  };
-  return {.median = at(0.5),
-          .ninetieth = at(0.9),
+  return {.median = percentile(errors, 0.5),
+          .ninetieth = percentile(errors, 0.9),
           .in_interval = static_cast<double>(inside) / static_cast<double>(errors.size())};
 }
 

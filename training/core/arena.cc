@@ -1,12 +1,12 @@
 #include "training/core/arena.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "base/text.h"
 
 namespace tutti::training {
@@ -31,14 +31,9 @@ bool addresses_are_free() {
 
 }  // namespace
 
-size_t usable_memory(const std::string& cgroups) {
-  size_t bytes =
-      static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  for (const char* file : {"/memory.max", "/memory/memory.limit_in_bytes"}) {
-    size_t limit = 0;  // the text "max" does not parse, and means no limit
-    if (std::ifstream(cgroups + file) >> limit && limit > 0) bytes = std::min(bytes, limit);
-  }
-  return bytes;
+size_t usable_memory() {
+  const uint64_t machine = host_memory() > 0 ? host_memory() : uint64_t{1} << 60;
+  return static_cast<size_t>(std::min(machine, container_memory().value_or(machine)));
 }
 
 // Advances to the next chunk with enough room, or allocates one.

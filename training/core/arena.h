@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "training/core/backend.h"
@@ -22,8 +21,8 @@
 namespace tutti::training {
 
 // Returns the number of bytes that this process may use: the machine's memory, or the container's
-// limit if that is lower. `cgroups` is the directory that holds the limit.
-size_t usable_memory(const std::string& cgroups = "/sys/fs/cgroup");
+// limit if that is lower.
+size_t usable_memory();
 
 class Arena {
  public:

@@ -178,6 +178,10 @@ void dropout(ConstTensor x, Tensor y, double p, const DropoutAt& at) {
   call("dropout", x, y)->dropout(x, y, p, at);
 }
 
+void dropout_add(ConstTensor x, ConstTensor residual, Tensor y, double p, const DropoutAt& at) {
+  call("dropout_add", x, residual, y)->dropout_add(x, residual, y, p, at);
+}
+
 void add_column_sums(ConstTensor dy, Tensor bias_gradient, Arena& arena) {
   call("add_column_sums", dy, bias_gradient, bias_gradient, arena)
       ->add_column_sums(dy, bias_gradient, arena);

@@ -50,6 +50,8 @@ struct DropoutAt {
 // y = x / (1 - p) for kept elements, otherwise 0. Backward calls it on the gradient with the same
 // `at`.
 void dropout(ConstTensor x, Tensor y, double p, const DropoutAt& at);
+// y = residual + dropout(x), in one pass over memory. y may be x or residual.
+void dropout_add(ConstTensor x, ConstTensor residual, Tensor y, double p, const DropoutAt& at);
 
 // Adds the column sums of dy to bias_gradient (1 x cols). Sums are in float (f64: double), in the
 // order of row_sums.h. Temporaries come from the arena.

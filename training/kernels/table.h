@@ -31,6 +31,7 @@ struct KernelTable {
   decltype(&training::copy) copy;
   decltype(&training::convert) convert;
   decltype(&training::dropout) dropout;
+  decltype(&training::dropout_add) dropout_add;
   decltype(&training::add_column_sums) add_column_sums;
   decltype(&training::add_values) add_values;
 

@@ -126,8 +126,7 @@ void DecoderBlock::recomputable(Arena& arena, Body&& body) const {
 // Computes branch = input + dropout(branch).
 void DecoderBlock::add_branch(Pass& pass, const Dropout& dropout, ConstTensor input,
                               Tensor branch) const {
-  dropout.forward(pass, branch, stream_.own_rows(pass));
-  add(input, branch, branch);
+  dropout.forward_add(pass, input, branch, stream_.own_rows(pass));
 }
 
 // Divides the samples into parts; `rows`: number of the stream's rows on this rank.

@@ -21,6 +21,14 @@ class Dropout {
   void forward(const Pass& pass, Tensor values, PartOf rows = {}) const {
     apply(pass, values, rows);
   }
+  // Computes values = residual + dropout(values) in one pass over memory.
+  void forward_add(const Pass& pass, ConstTensor residual, Tensor values, PartOf rows = {}) const {
+    if (!active(pass)) return add(residual, values, values);
+    for_each_part(pass, values, rows, [&](int64_t first, int64_t count, const DropoutAt& at) {
+      const Tensor part = values.row_range(first, count);
+      dropout_add(part, residual.row_range(first, count), part, p_, at);
+    });
+  }
   void backward(const Pass& pass, Tensor gradient, PartOf rows = {}) const {
     apply(pass, gradient, rows);
   }
@@ -28,25 +36,33 @@ class Dropout {
 
  private:
   void apply(const Pass& pass, Tensor values, PartOf rows) const {
-    if (!active(pass) || values.empty()) return;
-    const MicroBatch& batch = *pass.batch;
-    if (batch.positions == 0) {
-      const int64_t of_a_sample = rows.all_of(values.rows) * values.cols / batch.samples;
-      return draw(pass, values, batch.first_sample, of_a_sample, rows.first * values.cols);
-    }
-    for_each_run(batch, {rows.first, values.rows}, [&](const TokenRun& run) {
-      draw(pass, values.row_range(run.row - rows.first, run.count),
-           batch.first_sample + static_cast<uint64_t>(run.sample), batch.positions * values.cols,
-           run.position * values.cols);
+    if (!active(pass)) return;
+    for_each_part(pass, values, rows, [&](int64_t first, int64_t count, const DropoutAt& at) {
+      const Tensor part = values.row_range(first, count);
+      dropout(part, part, p_, at);
     });
   }
 
-  // Drops elements from index `first` on of sample `sample`, which has `of_a_sample` elements.
-  void draw(const Pass& pass, Tensor values, uint64_t sample, int64_t of_a_sample,
-            int64_t first) const {
-    const uint64_t index =
-        sample * static_cast<uint64_t>(of_a_sample) + static_cast<uint64_t>(first);
-    dropout(values, values, p_, {pass.seed, stream_, index});
+  // Calls drop(first row of `values`, number of rows, at) for parts with consecutive counters.
+  template <typename Drop>
+  void for_each_part(const Pass& pass, ConstTensor values, PartOf rows, const Drop& drop) const {
+    if (values.empty()) return;
+    const MicroBatch& batch = *pass.batch;
+    // Counter of the element with index `first` of a sample that has `of_a_sample` elements.
+    const auto at = [&](uint64_t sample, int64_t of_a_sample, int64_t first) -> DropoutAt {
+      return {pass.seed, stream_,
+              sample * static_cast<uint64_t>(of_a_sample) + static_cast<uint64_t>(first)};
+    };
+    if (batch.positions == 0) {
+      const int64_t of_a_sample = rows.all_of(values.rows) * values.cols / batch.samples;
+      return drop(int64_t{0}, values.rows,
+                  at(batch.first_sample, of_a_sample, rows.first * values.cols));
+    }
+    for_each_run(batch, {rows.first, values.rows}, [&](const TokenRun& run) {
+      drop(run.row - rows.first, run.count,
+           at(batch.first_sample + static_cast<uint64_t>(run.sample), batch.positions * values.cols,
+              run.position * values.cols));
+    });
   }
 
   double p_;

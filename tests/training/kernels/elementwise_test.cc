@@ -201,11 +201,32 @@ TEST(ElementwiseTest, DropoutIsAFunctionOfSeedStreamAndIndex) {
   }
 }
 
+// The sum is rounded once, so it is at least as near to the exact one as that of two kernels.
+TEST(ElementwiseTest, DropoutAddDropsTheSameElements) {
+  constexpr double kP = 0.3;
+  constexpr DropoutAt kAt{.seed = 5, .stream = 9, .index = 77};
+  for (const DType type : kTypes) {
+    const HostTensor x = random_tensor(type, 10, 33, 4), residual = random_tensor(type, 10, 33, 5);
+    HostTensor dropped(type, 10, 33), y(type, 10, 33), over_residual(type, 10, 33);
+    dropout(x, dropped, kP, kAt);
+    dropout_add(x, residual, y, kP, kAt);
+    copy(residual, over_residual);
+    dropout_add(x, over_residual, over_residual, kP, kAt);
+    EXPECT_TRUE(same_bits(over_residual, y)) << name(type);
+    for (int64_t i = 0; i < 330; ++i) {
+      const double kept = get(dropped, i / 33, i % 33), before = get(residual, i / 33, i % 33);
+      EXPECT_NEAR(get(y, i / 33, i % 33), before + kept, tolerance_of(type) * 2) << name(type);
+      if (kept == 0) EXPECT_EQ(get(y, i / 33, i % 33), before) << name(type);
+    }
+  }
+}
+
 TEST(ElementwiseTest, RefusesWhatDoesNotFit) {
   HostTensor a(DType::f32, 2, 3), b(DType::f32, 3, 2), wide(DType::f64, 2, 3);
   HostTensor spread(DType::f32, 2, 3, 1);
   EXPECT_THROW(gelu(a, b), Error);
   EXPECT_THROW(add(a, a, wide), Error);
+  EXPECT_THROW(dropout_add(a, b, a, 0.5, {}), Error);
   EXPECT_THROW(relu(a, spread), Error);
   EXPECT_THROW(convert(HostTensor(DType::bf16, 2, 3), wide), Error);
 }

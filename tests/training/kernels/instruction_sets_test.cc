@@ -101,6 +101,13 @@ std::map<std::string, Run> elementwise_loops() {
          loops.dropout(x.view().data, y.view().data, c.size(), 1u << 30, 4.0 / 3, {1, 2, 3});
          return doubles(y);
        }},
+      {"dropout_add",
+       [](const Loops& loops, const Case& c) {
+         const HostTensor x = c.in(1), residual = c.in(2), y = c.out();
+         loops.dropout_add(x.view().data, residual.view().data, y.view().data, c.size(), 1u << 30,
+                           4.0 / 3, {1, 2, 3});
+         return doubles(y);
+       }},
       {"add_column_sums",
        [](const Loops& loops, const Case& c) {
          const HostTensor x = c.in(1), sums = c.values(2);

@@ -76,6 +76,7 @@ constexpr KernelTable kKernels = {
     .copy = There<&cpu::copy>::call,
     .convert = There<&cpu::convert>::call,
     .dropout = There<&cpu::dropout>::call,
+    .dropout_add = There<&cpu::dropout_add>::call,
     .add_column_sums = There<&cpu::add_column_sums>::call,
     .add_values = There<&cpu::add_values>::call,
     .gemm = There<&cpu::gemm>::call,

@@ -7,6 +7,7 @@
 
 #include "base/file_text.h"
 #include "base/json.h"
+#include "base/median.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/plan/faces.h"
@@ -78,14 +79,10 @@ int predict_runs(const PlanOptions& options) {
   }
   std::printf("%zu of %zu runs predicted", predicted, runs.size());
   if (!errors.empty()) {
-    std::ranges::sort(errors);
-    const auto at = [&](double part) {
-      return 100 * errors[static_cast<size_t>(part * static_cast<double>(errors.size() - 1))];
-    };
     std::printf(
         "; of %zu whose time was measured the median error is %.1f%%, the 90th percentile "
         "%.1f%%",
-        errors.size(), at(0.5), at(0.9));
+        errors.size(), 100 * percentile(errors, 0.5), 100 * percentile(errors, 0.9));
   }
   std::printf("\n");
   if (!options.json.empty()) write_file(options.json, document.dump(2) + "\n");

@@ -17,6 +17,7 @@ constexpr KernelTable kKernels = {
     .copy = copy,
     .convert = convert,
     .dropout = dropout,
+    .dropout_add = dropout_add,
     .add_column_sums = add_column_sums,
     .add_values = add_values,
     .gemm = gemm,

@@ -151,14 +151,29 @@ void convert(ConstTensor x, Tensor y) {
       x, y);
 }
 
+// Calls drop(offset in bytes, count, threshold, factor of kept elements, random) for parts of x.
+template <typename Drop>
+void by_dropped_parts(ConstTensor x, double p, const DropoutAt& at, const Drop& drop) {
+  const auto threshold = static_cast<uint32_t>(std::ldexp(p, 32));
+  parallel_ranges(x.size(), kGrain, [&](int64_t first, int64_t count) {
+    drop(static_cast<size_t>(first) * size_of(x.dtype), count, threshold, 1 / (1 - p),
+         kernels::RandomAt{at.seed, at.stream, at.index + static_cast<uint64_t>(first)});
+  });
+}
+
 void dropout(ConstTensor x, Tensor y, double p, const DropoutAt& at) {
   require_shapes(alike(x, y), "dropout");
   const auto loop = loops(x.dtype).dropout;
-  const auto threshold = static_cast<uint32_t>(std::ldexp(p, 32));
-  parallel_ranges(x.size(), kGrain, [&](int64_t first, int64_t count) {
-    const size_t offset = static_cast<size_t>(first) * size_of(x.dtype);
-    loop(x.data + offset, y.data + offset, count, threshold, 1 / (1 - p),
-         {at.seed, at.stream, at.index + static_cast<uint64_t>(first)});
+  by_dropped_parts(x, p, at, [&](size_t offset, int64_t count, auto... how) {
+    loop(x.data + offset, y.data + offset, count, how...);
+  });
+}
+
+void dropout_add(ConstTensor x, ConstTensor residual, Tensor y, double p, const DropoutAt& at) {
+  require_shapes(alike(x, y) && alike(x, residual), "dropout_add");
+  const auto loop = loops(x.dtype).dropout_add;
+  by_dropped_parts(x, p, at, [&](size_t offset, int64_t count, auto... how) {
+    loop(x.data + offset, residual.data + offset, y.data + offset, count, how...);
   });
 }
 

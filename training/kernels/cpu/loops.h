@@ -62,6 +62,9 @@ struct Loops {
   // y = x / (1 - p) where the element is kept, else 0. `threshold` is p * 2^32.
   void (*dropout)(const void* x, void* y, int64_t n, uint32_t threshold, double keep_scale,
                   RandomAt random);
+  // y = residual + the same
+  void (*dropout_add)(const void* x, const void* residual, void* y, int64_t n, uint32_t threshold,
+                      double keep_scale, RandomAt random);
 
   // Normalization of rows. statistics: two values per row, mean and 1 / deviation (RMSNorm: only
   // the latter).

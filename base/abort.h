@@ -35,7 +35,7 @@ class AbortState {
     return true;
   }
 
-  // Invokes `wake` at most once, from the raising thread; it must not block.
+  // Invokes `wake` at most once, from the raising thread. `wake` must not block.
 
   void add_waker(std::function<void()> wake) {
     std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
-// Memory fences for two sides, one of which runs far more often than the other. The frequent side
-// uses light_fence(), which only restrains the compiler; the rare side uses heavy_fence(), which
-// makes every processor of the registered processes pass a fence.
+// Memory fences for two sides that share words of memory. The frequent side uses light_fence(),
+// which only restrains the compiler. The rare side uses heavy_fence(), which makes every processor
+// of the registered processes pass a fence.
 //
 //   frequent:  x = 1; light; read y          rare:  y = 1; heavy; read x
 //
@@ -16,9 +16,9 @@ namespace tutti {
 // kernel has no membarrier(2); then both sides need full fences.
 bool join_asymmetric_fences();
 
-// Prevents the compiler from reordering: the fence of the frequent side.
+// The frequent side's fence. It prevents the compiler, but not the processor, from reordering.
 inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-// Makes all registered processes pass a fence: the fence of the rare side. It takes about a
+// The rare side's fence. It makes all registered processes pass a full fence, which takes about a
 // microsecond.
 void heavy_fence();
 

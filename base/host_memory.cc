@@ -53,9 +53,9 @@ std::optional<uint64_t> container_memory(const std::string& root) {
   return least;
 }
 
-std::optional<uint64_t> free_container_memory(const std::string& root) {
+std::optional<uint64_t> free_container_memory() {
   std::optional<uint64_t> least;
-  for (const ControlGroup& group : control_groups("memory", root)) {
+  for (const ControlGroup& group : control_groups("memory")) {
     const auto bytes = limit_of(group);
     if (!bytes) continue;
     const char* const usage = group.is_first_version ? "memory.usage_in_bytes" : "memory.current";

@@ -7,8 +7,8 @@ namespace tutti {
 
 enum class LogLevel { error = 0, warning = 1, info = 2, debug = 3 };
 
-// Returns true if lines of this level are printed: the setting TUTTI_LOG names the last level that
-// is.
+// Returns true if lines of this level are printed. The setting TUTTI_LOG names the most detailed
+// level that is printed.
 bool log_enabled(LogLevel level);
 void log(LogLevel level, std::string_view text);
 

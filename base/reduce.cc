@@ -93,9 +93,9 @@ ReduceKernel reduce_kernel(DType type, ReduceOp op, const kernels::Kernels& kern
       is_block(type) ? block_kernels::reduce(type, op) : kernels.reduce(type, op);
   if (kernel != nullptr) return kernel;
   if (op == ReduceOp::user) {
-    throw Error(
-        ErrorCode::invalid_argument, "a user-defined operator has no built-in kernel",
-        {.cause = "the operator is a function of the caller", .remedy = "call that function"});
+    throw Error(ErrorCode::invalid_argument, "a user-defined operator has no built-in kernel",
+                {.cause = "the operator is a function that the caller supplied",
+                 .remedy = "call that function"});
   }
   throw Error(ErrorCode::invalid_argument, cat(name(op), " is not defined for ", name(type)),
               {.cause = "bitwise operators need integers, minloc and maxloc need pairs"});

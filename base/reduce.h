@@ -7,8 +7,8 @@
 //   f16, bf16, f8*  computed in float, rounded to nearest even when stored as an element
 //                   (base/half.h); an accumulator is the float itself, unrounded
 //   floats          as IEEE 754: subnormals are kept, infinity - infinity and 0 * infinity are NaN,
-//                   -0 + 0 is 0, -0 + -0 is -0, NaN with anything is NaN; overflow gives infinity
-//                   (f8e4m3, which has none: NaN, and so does its rounding of an infinite float)
+//                   -0 + 0 is 0, -0 + -0 is -0, NaN with anything is NaN; overflow gives infinity.
+//                   f8e4m3 has no infinity: overflow, or rounding an infinite float, gives NaN
 //   integers        wrap around
 //   min, max        a NaN wins over any number; of equal values (-0 and 0) b's is taken
 //   minloc, maxloc  as min and max, with -0 equal to 0; of equal values, or two NaNs, the pair with

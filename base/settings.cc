@@ -29,6 +29,10 @@ constexpr std::array kSettings = {
                 "(ofi) if every host has a suitable network card, else TCP. A single name applies "
                 "to all pairs of ranks; shm+NAME applies NAME between hosts only. UCX's own "
                 "settings begin with UCX_, libfabric's with FI_"},
+    SettingInfo{
+        "TUTTI_RMA", SettingType::string, "auto", "auto|on|off", false, false,
+        "remote memory access of UCX and libfabric for windows whose memory the library "
+        "allocated: on, off (messages instead), or auto (on if a network card performs it)"},
     SettingInfo{"TUTTI_ALGORITHM", SettingType::string, "auto", "", true, false,
                 "all-reduce algorithm; auto: the one with the lowest predicted time"},
     SettingInfo{"TUTTI_ALGORITHM_FILES", SettingType::string, "", "", true, false,
@@ -71,7 +75,7 @@ constexpr std::array kSettings = {
                 "number of spare ranks, the last ones of the job, which join after failures "
                 "(tutti_grow); set by `tutti run --spares`"},
     SettingInfo{"TUTTI_TOKEN", SettingType::string, "", "", false, false,
-                "secret shared by the ranks of one job, at least 128 bits; it authenticates peers "
+                "secret shared by the ranks of one job, at least 128 bits; authenticates peers "
                 "and encrypts the control channel"},
     SettingInfo{"TUTTI_TOKEN_FILE", SettingType::string, "", "", false, false,
                 "file of mode 0600 with the token, used if TUTTI_TOKEN is not set"},

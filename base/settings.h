@@ -1,4 +1,4 @@
-// The registry of settings: name, type, default, meaning.
+// The registry of settings. Each setting has a name, a type, a default and a meaning.
 //
 // TUTTI_* environment variables, command-line options and `tutti info` all read it. A misspelt
 // TUTTI_ variable produces a warning with the nearest name. Values are read once per process; set()

@@ -27,7 +27,8 @@ inline constexpr std::array kAllWireFormats = {
     WireFormat::plain, WireFormat::bf16, WireFormat::f16,  WireFormat::f8e4m3, WireFormat::f8e5m2,
     WireFormat::mx8,   WireFormat::mx4,  WireFormat::int8, WireFormat::sign};
 
-// Returns the dtype on the wire. Values are rounded to it, and summed in it (base/reduce.h).
+// Returns the dtype on the wire. Values are rounded to this dtype, and summed in it
+// (base/reduce.h).
 constexpr DType element_of(WireFormat format) {
   constexpr std::array kElements = {DType::f32, DType::bf16, DType::f16, DType::f8e4m3,
                                     DType::f8e5m2};

@@ -17,9 +17,9 @@ using Sha256 = std::array<uint8_t, 32>;
 Sha256 sha256(std::span<const std::byte> data);
 std::string hex(const Sha256& hash);
 
-// The hash of a collective's outputs. If all ranks have the same result (all_reduce) it is that of
-// rank 0's output; if only the root has one (reduce, gather), that of the root's output; otherwise
-// the hash of the hashes of all ranks, in rank order.
+// The hash of a collective's outputs. If all ranks have the same result (all_reduce), `hash` is the
+// hash of rank 0's output. If only the root has a result (reduce, gather), `hash` is the hash of
+// the root's output. Otherwise `hash` is the hash of the hashes of all ranks, in rank order.
 struct Digest {
   Sha256 hash = {};
   std::vector<int> other_ranks;  // all_reduce: ranks whose result differs from rank 0's

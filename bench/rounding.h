@@ -21,7 +21,8 @@ double rounding_factor(int rank);
 void fill_canonical(DType dtype, ReduceOp op, int ranks, int combined, uint64_t first,
                     uint64_t count, void* data);
 
-// Returns true if the result may depend on the order; otherwise it is that of fill_canonical().
+// Returns true if the result may depend on the order of the reduction. Otherwise every order gives
+// the result of fill_canonical().
 bool order_matters(DType dtype, ReduceOp op);
 
 // Returns the number of elements outside the rounding error bound, which allows one rounding per

@@ -34,8 +34,8 @@ std::vector<Observation> crowd_observations(int ranks);
 // Returns calls of every algorithm of every collective, 8 B to 64 MiB, for checking predictions.
 std::vector<Observation> all_observations(int ranks, PathClass path);
 
-// Collective. Times the calls and sets their seconds. Skipped calls keep 0: those that would take
-// long on a slow network, and all calls after `within` has passed on rank 0.
+// Collective. Times the calls and sets their seconds. Skips calls that would take long on a slow
+// network, and all calls after `within` has passed on rank 0; their seconds remain 0.
 void measure(Communicator& comm, std::vector<Observation>& observations,
              std::chrono::nanoseconds within);
 // Merges repeated measurements of the same calls, keeping the shortest time of each: other load on
@@ -44,12 +44,12 @@ void keep_least(std::vector<Observation>& observations, const std::vector<Observ
 
 double predict(const Observation& observation, const CostModel& model);
 
-// Returns the costs that fit best, starting from those of `model`. Costs of fabrics that were not
-// observed do not change.
+// Returns the costs that fit best. The search starts from the costs of `model`. Costs of fabrics
+// that were not observed do not change.
 CostModel fit(CostModel model, std::span<const Observation> observations);
 
-// Returns the prediction errors of the model: those on the calls to which it was fitted, plus an
-// allowance for the machine's drift over time.
+// Returns the prediction errors of the model: the errors on the calls to which it was fitted, plus
+// an allowance for the machine's drift over time.
 PredictionErrors errors_left(std::span<const Observation> observations, const CostModel& model);
 
 // Returns one line per observation. read() throws Error(invalid_argument) for a malformed line.

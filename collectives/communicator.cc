@@ -224,8 +224,8 @@ Communicator Communicator::init(const Job& job) {
   noted.note = Note{own_processors(), job.rank == 0 ? to_json(own) : ""}.text();
   auto endpoint = std::make_unique<Endpoint>(noted, fabrics_quicker_than_tcp(own));
   const Control& control = endpoint->control();
-  // The model is derived from values that are the same on all ranks: the first host's processors
-  // stand for those of every host.
+  // The model is derived from values that are the same on all ranks. Every host is assumed to have
+  // the first host's processors.
   CostModel model = CostModel::defaults();
   if (job.size > 1) model = parse_cost_model(Note::of(control.peer(0).note).cost_model);
   model.cores = std::min(model.cores, usable_processors(processors_beside(control, 0)));

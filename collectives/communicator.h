@@ -12,8 +12,8 @@
 // group_begin() and group_end() (group.h) no call blocks, whatever its form. request.h defines what
 // each call reads and writes, and which buffers may overlap.
 //
-// Units. Counts are in elements, not bytes; 0 is allowed. Ranks are those of the communicator,
-// except in Error::rank() (a rank of the job; see member()).
+// Units. Counts are in elements, not bytes; 0 is allowed. Ranks are numbered within the
+// communicator, except in Error::rank(), which is a rank of the job (see member()).
 //
 // Threads. Any thread may call. Calls on one communicator are ordered by their start, so concurrent
 // collectives on one communicator need an order that the caller establishes, or one queue per
@@ -38,9 +38,9 @@
 //   corrupted         bytes changed in transit
 //   aborted           a rank called abort(), or failed with an error of its own
 //   system            the operating system refused a resource, for example memory or descriptors
-// After all others the communicator is aborted on every rank and stays so: each further call throws
-// the first error. Destroy it; the surviving ranks can continue in that of shrink(). The functions
-// below list only errors with a particular meaning.
+// After any other error the communicator is aborted on every rank and stays aborted: each further
+// call throws the first error. Destroy it; the surviving ranks can continue in the communicator
+// that shrink() returns. The functions below list only errors with a particular meaning.
 #pragma once
 
 #include <chrono>
@@ -74,7 +74,7 @@ class Prepared;
 class Work;
 
 namespace internal {
-// State of a wait without progress: since when, and which steps were taken because of it.
+// State of a wait without progress: when the wait began, and when the peers were asked.
 struct Patience {
   int64_t since_ns = 0;
   int64_t next_look_ns = 0;
@@ -118,10 +118,10 @@ class Work {
   // first. The call then continues: only the call's own deadline (CallOptions::timeout) aborts it.
   // Throws the call's Error.
   bool wait_for(std::chrono::nanoseconds timeout);
-  // Invokes `callback` exactly once, on completion (null) or failure (the error), from whichever
-  // thread makes progress: one that tests or waits for any call of the job, the progress thread, or
-  // on_end() itself if the call has already ended. The callback may start calls, but must neither
-  // block nor throw. A second callback replaces the first.
+  // Invokes `callback` exactly once: on completion with null, on failure with the error. The
+  // callback runs on the thread that makes progress: one that tests or waits for any call of the
+  // job, the progress thread, or the caller of on_end() if the call has already ended. The callback
+  // may start calls, but must neither block nor throw. A second callback replaces the first.
   void on_end(std::function<void(const Error*)> callback);
   // Returns source, tag, dtype and count of a completed receive's message. Throws
   // Error(invalid_argument) for all other calls.
@@ -265,8 +265,8 @@ class Communicator {
   // Converts a rank of the job (Error::rank()) to a rank of this communicator; nullopt for a
   // non-member.
   std::optional<int> member(int rank_of_job) const;
-  // Returns the identity of the member set. Local and cheap. Communicators of split() and create()
-  // have their parent's epoch.
+  // Returns the identity of the member set. Local and cheap. Communicators made by split() and
+  // create() have their parent's epoch.
   Membership membership() const;
   // Returns statistics of the bootstrap.
   const InitStats& init_stats() const;
@@ -283,28 +283,29 @@ class Communicator {
   Communicator create(std::span<const int> ranks, int tag = 0);
   Communicator duplicate() { return split(0, rank()); }
 
-  // Opens queues, so that there are queues 0 to `count`. The collectives of one queue run in order,
-  // those of different queues concurrently; CallOptions::queue selects the queue. The order of
-  // calls within each queue must be equal on all ranks; point-to-point messages of different queues
-  // never match. A failure aborts the whole communicator. Collective; blocks. Queues exist until
-  // the communicator is destroyed, and are not inherited by communicators created from it.
-  // Error(invalid_argument) if `count` exceeds kMostQueues or is below the number of open queues.
+  // Opens queues, so that there are queues 0 to `count`. Collectives of one queue run in order;
+  // collectives of different queues run concurrently. CallOptions::queue selects the queue. The
+  // order of calls within each queue must be equal on all ranks; point-to-point messages of
+  // different queues never match. A failure aborts the whole communicator. Collective; blocks.
+  // Queues exist until the communicator is destroyed, and are not inherited by communicators
+  // created from it. Error(invalid_argument) if `count` exceeds kMostQueues or is below the number
+  // of open queues.
   static constexpr int kMostQueues = 16;
   void open_queues(int count);
 
   // shrink(), agree() and grow() serve recovery after members have died (Error(rank_died)), on an
   // aborted communicator or a working one. They block, and are collective among the surviving
-  // members, any of which (rank 0 included) may die meanwhile. A quorum must take part: a majority
+  // members. Any member, including rank 0, may die meanwhile. A quorum must take part: a majority
   // of the original members, or half of them including the first one; or any number, once all other
-  // members have certainly ended (`tutti run` saw it, or they have left the job). So of a
-  // partitioned job, at most one side continues. Error(connection_lost): this rank is outside the
-  // quorum. Error(timeout): a member did not call within TUTTI_TIMEOUT; the same call may be
-  // repeated, and then continues the interrupted one.
+  // members have certainly ended (`tutti run` saw it, or they have left the job). So at most one
+  // side of a partitioned job continues. Error(connection_lost): this rank is outside the quorum.
+  // Error(timeout): a member did not call within TUTTI_TIMEOUT; the same call may be repeated, and
+  // then continues the interrupted one.
   //
   // shrink() returns a communicator of the survivors, in their order (MPI's ULFM:
   // MPIX_Comm_shrink). Members that are alive but cannot reach each other for data are separated:
-  // the hosts with the most broken pairs (of equal ones the smaller, then the later) are excluded
-  // with Error(connection_lost). The old communicator still has to be destroyed.
+  // the hosts with the most broken pairs are excluded with Error(connection_lost); of equal ones
+  // the smaller host, then the later one. The old communicator still has to be destroyed.
   Communicator shrink();
   // Returns flags and a member list that the survivors agree on, the same on all of them, for
   // example to decide if all have reached the same point (MPIX_Comm_agree).

@@ -70,7 +70,7 @@ void join_group(const Work& work);
 struct DeviceCallOfGroup {
   int device = 0;
   size_t job = 0;              // hash of the name of the communicator's job
-  const void* rank = nullptr;  // identity of the calling rank among those of its job
+  const void* rank = nullptr;  // identifies the calling rank within its job
   bool receives = false;
   bool in_stream_of_thread = false;
   std::function<void()> put;

@@ -71,8 +71,8 @@ class Checker {
       check_buffer(request_.output, request_.output_blocks, has_output_blocks(c), "output");
     }
     if (has_input && has_output && request_.input.dtype != request_.output.dtype) {
-      refuse(cat("the dtype of the input is ", name(request_.input.dtype),
-                 ", that of the output is ", name(request_.output.dtype)));
+      refuse(cat("the input has dtype ", name(request_.input.dtype), ", the output has dtype ",
+                 name(request_.output.dtype)));
     }
     if (request_.uneven && c == Collective::all_to_all) check_own_block();
     if (reduces(c)) check_op();

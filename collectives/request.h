@@ -51,7 +51,7 @@ struct Request {
   Reduction op;
   int root = 0;        // rank of the root; send_recv: the other rank, or for a receive kAnySource
   bool sends = false;  // send_recv: true for a send
-  bool own = false;    // send_recv: internal message, separate from those of callers
+  bool own = false;    // send_recv: internal message, separate from callers' messages
   bool combines = false;  // receive: combines the message with its buffer by op
   // Internal: true if the values travel in another format, and elements are blocks of values. Two
   // ranks may then pass different numbers of values with the same number of elements. `tail`
@@ -112,9 +112,9 @@ struct Request {
   // CallOptions::may_be_shorter is set.
   //
   // If a receive asks for a later message, the earlier ones are buffered, up to
-  // TUTTI_UNEXPECTED_BYTES in all. Beyond that limit, senders block until buffered messages have
-  // been received. But a receive that a thread waits for or polls, or that a call follows, ignores
-  // the limit, so that nothing deadlocks (Error(system) if memory is exhausted).
+  // TUTTI_UNEXPECTED_BYTES bytes in total. Beyond that limit, senders block until buffered messages
+  // have been received. But a receive that a thread waits for or polls, or that a call follows,
+  // ignores the limit, so that nothing deadlocks (Error(system) if memory is exhausted).
   //
   // A send to the own rank never blocks: the message is buffered until it is received. If a long
   // message is in memory of Communicator::allocate() or register_memory(), a receiver on the same

@@ -19,7 +19,7 @@ namespace {
 constexpr int kMostParts = 16;  // fractions of a link's bandwidth that are tried
 // Factor by which farther paths, or more channels, must increase the total bandwidth.
 constexpr double kBetter = 1.001;
-// Bandwidth inside one GPU (NCCL's LOC_BW): that of a channel with a single rank.
+// Bandwidth inside one GPU (NCCL's LOC_BW). A channel with a single rank has this bandwidth.
 constexpr double kLocalGBps = 5000;
 
 // Returns a text that describes a host independently of its number and of its nodes' indices in the

@@ -35,8 +35,8 @@ struct Channel {
   std::vector<int> order;    // ranks in order, grouped by host
   std::vector<int> parents;  // trees only: parent by rank; -1: the root
   std::vector<int> cards;    // card nodes, by host; empty on one host
-  // Arcs that the channel uses, once per use, in the direction of the results. For equal hosts, the
-  // links of the first host stand for those of all.
+  // Arcs that the channel uses, once per use, in the direction of the results. If hosts are equal,
+  // the links of the first host represent the links of all hosts.
   std::vector<Arc> arcs;
 };
 

@@ -6,8 +6,8 @@
 //   o===o---o===o      Cartesian product of two circuits is decomposable into two Hamiltonian
 //   ...                circuits, 1973)
 //
-// The search first divides the edges into 2-factors, in each of which every vertex has two edges
-// (Petersen, Die Theorie der regulaeren graphs, 1891). A 2-factor is a set of cycles. The search
+// The search first divides the edges into 2-factors (Petersen, Die Theorie der regulaeren graphs,
+// 1891). In a 2-factor every vertex has two edges, so a 2-factor is a set of cycles. The search
 // then joins the cycles of a factor: where two opposite edges of a square belong to this factor and
 // the other two to another factor, or to none, the two pairs are exchanged.
 #pragma once

@@ -8,9 +8,9 @@
 //     gpu0   nic0      gpu1   nic1 --- network --- network_switch --- nic0 of host1
 //      `---- nvlink ----'
 //
-// Routes (route.h) and channels (channels.h) are found on the graph; it is also drawn, given costs
-// and simulated. It comes from probing, from files, or from a description (graph_sources.h), and is
-// the same on all ranks that read the same source.
+// Routes (route.h) and channels (channels.h) are found on the graph. The graph is also drawn, and
+// used to predict and simulate costs. It comes from probing, from files, or from a description
+// (graph_sources.h), and is the same on all ranks that read the same source.
 #pragma once
 
 #include <cstdint>

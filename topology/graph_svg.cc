@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostHosts = 4;
 constexpr size_t kMostLanes = 16;  // maximum number of channels per kind
-constexpr size_t kMostCores = 32;  // maximum number of cores drawn, except those of ranks
+constexpr size_t kMostCores = 32;  // with more cores, only the ranks' cores are drawn
 constexpr int kDeepest = 64;       // maximum nesting
 constexpr double kColumn = 78;
 constexpr double kRow = 62;

@@ -11,7 +11,7 @@
 //   link gpu0 gpu1 nvlink 4x20GB/s
 //   link gpu0 there network 100Gbit/s 2us
 //
-// Units are those of units.h; 4x before a bandwidth means four links. Nodes of one kind on one host
+// units.h lists the units; 4x before a bandwidth means four links. Nodes of one kind on one host
 // are numbered in the order of the file.
 #pragma once
 

@@ -32,7 +32,7 @@ class Numbers {
 // numbers where the level is unknown.
 using Numbered = std::vector<std::vector<int>>;
 
-// Numbers the racks of each level. A host's rack is that of its first rank. If racks have paths of
+// Numbers the racks of each level. A host is in the rack of its first rank. If racks have paths of
 // different lengths, only the levels that all have are used.
 Numbered number_racks(std::span<const Place> ranks, const std::vector<int>& host) {
   std::vector<std::vector<std::string>> ways;  // rack paths by host

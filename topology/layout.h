@@ -4,8 +4,8 @@
 //   on hosts    a b a b b     order 0 2 1 3 4   level 1   caches     0 2 | 1 3 | 4
 //   in caches   0 0 0 0 1
 //
-// A position is an index in this order. A group is a run of positions; the groups of a level divide
-// those of the level outside it.
+// A position is an index in this order. A group is a run of positions. The groups of one level
+// subdivide the groups of the next outer level.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace tutti {
 
 // An immutable value, cheap to copy. Levels are numbered from 0, the outermost. Each level has at
-// least two groups, at least one of which has several ranks.
+// least two groups, and at least one of them has several ranks.
 class Layout {
  public:
   Layout() = default;  // the ranks in rank order, without groups

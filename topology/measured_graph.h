@@ -16,9 +16,9 @@ struct MeasuredPair {
 };
 
 // Builds a graph from measurements. `host_of`: host names, by rank. Each host is a node that its
-// ranks ("rank0", ...) are linked to; several hosts are each linked by a card to one network. The
-// bandwidth of a rank's link is the best that the rank reached on its host, that of a card the best
-// that any rank of the host reached to another host.
+// ranks ("rank0", ...) are linked to; several hosts are each linked by a card to one network. A
+// rank's link has the best bandwidth that the rank reached on its host. A card has the best
+// bandwidth that any rank of its host reached to another host.
 Graph measured_graph(const std::vector<std::string>& host_of,
                      const std::vector<MeasuredPair>& pairs);
 

@@ -167,7 +167,7 @@ class NcclReader {
         xml_.refuse(pci, cat("two GPUs have busid=", in_quotes(added.bus)));
       }
       if (number >= 0 && graph_.node(other.node).number == number) {
-        xml_.refuse(gpu, cat("dev=\"", number, "\" is that of the GPU on bus ",
+        xml_.refuse(gpu, cat("dev=\"", number, "\" is already used by the GPU on bus ",
                              printable(other.bus, 40), ", too"));
       }
     }

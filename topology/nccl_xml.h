@@ -1,5 +1,5 @@
-// NCCL's topology files (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE; RCCL's too): system, cpu, pci, gpu,
-// nvlink or xgmi, nic, net.
+// Reads NCCL's and RCCL's topology files (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE). Their XML elements
+// are system, cpu, pci, gpu, nvlink or xgmi, nic, and net.
 #pragma once
 
 #include <string>

@@ -118,7 +118,7 @@ std::vector<NvmlGpu> probe_nvml(const std::string& library) {
       gpus.push_back(gpu_of(nvml, device, pci));
     }
   }
-  // Older drivers report only an address. If no GPU has it, it is the address of a switch.
+  // Older drivers report only an address. An address that no GPU has belongs to a switch.
   for (NvmlGpu& gpu : gpus) {
     for (NvmlLink& link : gpu.links) {
       if (link.peer != NvmlPeer::other) continue;

@@ -1,5 +1,5 @@
-// NVLinks of this host, as NVIDIA's management library (NVML) reports them. The driver provides the
-// library; it is opened at run time, so building does not need it.
+// NVLinks of this host, as NVIDIA's management library (NVML) reports them. The library is part of
+// the driver and is opened at run time, so building does not need it.
 #pragma once
 
 #include <string>

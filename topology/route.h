@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// Distance class of a route: the kind of the farthest component that it crosses. Names and order
-// are those of `nvidia-smi topo -m` and NCCL.
+// Distance class of a route: the kind of the farthest component that it crosses. `nvidia-smi topo
+// -m` and NCCL use the same names in the same order.
 enum class PathType : uint8_t {
   LOC,  // the same node
   NVL,  // NVLink or xGMI, also through an NVLink switch

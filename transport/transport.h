@@ -1,8 +1,8 @@
 // Messages between the ranks of one communicator. A transport does not know about collectives.
 //
-// Between every two ranks there are lanes() + 1 lanes in each direction, each of which is a FIFO:
-// lanes 0 .. lanes() - 1 carry collectives, lane lanes() carries point-to-point calls. A connection
-// is one lane from one rank to another; it opens on first use.
+// Between every two ranks there are lanes() + 1 lanes in each direction. Each lane is a FIFO. Lanes
+// 0 .. lanes() - 1 carry collectives, lane lanes() carries point-to-point calls. A connection is
+// one lane from one rank to another, and is opened on first use.
 //
 // No function has a default implementation, so that a transport that wraps another cannot forget to
 // forward one.
@@ -12,7 +12,7 @@
 // number, so a slow reader blocks only the reuse of its slot.
 //
 // Inbox: front() is the oldest message on a connection that was not released. payload() is its
-// contents, read in place; read() copies them to the caller's destination; release() returns the
+// contents, read in place; read() copies them to the caller's destination. release() returns the
 // slot to the sender, and reports whether the data read is valid.
 //
 // Threads: one call at a time; the thread may change.

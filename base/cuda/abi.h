@@ -1,7 +1,7 @@
 // The part of CUDA's driver API that Tutti uses: types and constants with the names and values of
 // cuda.h, so that nothing of CUDA is needed to build. The values were checked against cuda.h of
-// CUDA 13.0; all of it has been the same since CUDA 11.7, or since the CUDA that brought it (12.1
-// multicast, 12.4 fabric handles).
+// CUDA 13.0. They have not changed since CUDA 11.7 or, for newer parts, since the version that
+// added them (12.1: multicast, 12.4: fabric handles).
 //
 // The handles are pointers to the same (opaque) types as cuda.h's: a caller's cudaStream_t is a
 // CUstream.

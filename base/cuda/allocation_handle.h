@@ -91,8 +91,8 @@ class Mapping {
 // Grants the context's device access to memory that another device has mapped in this process.
 void allow_access(const Context& context, const void* mapped, size_t bytes);
 
-// Returns a nonzero id of this process that differs from that of all other processes, containers
-// included.
+// Returns a nonzero id of this process. No other process has the same id, not even in another
+// container.
 uint64_t this_process();
 
 inline size_t round_up(size_t bytes, size_t granularity) {

@@ -21,7 +21,7 @@ FunctionInfo function_info(CUfunction function);
 // that asks for more than 48 KiB per block.
 void allow_shared_bytes(CUfunction function, size_t bytes);
 
-// Code loaded into one context; it is unloaded on destruction.
+// Code loaded into one context. The destructor unloads the code.
 class Module {
  public:
   // Loads the code. `image`: a cubin, fat binary or PTX. Throws Error(unsupported) if it has no

@@ -2,7 +2,7 @@
 // GPUs. A store to it (multimem.st, .red) reaches all of them, and a load (multimem.ld_reduce)
 // returns their sum; ordinary loads and stores must not touch it.
 //
-// All ranks, one of each device, in this order:
+// All ranks, one per device, make these calls in this order:
 //
 //     rank 0                                    the others
 //     Multicast mine(context, devices, bytes)

@@ -1,9 +1,9 @@
-// GPU memory shared with other ranks: by a handle between processes, by pointer between threads of
-// one process.
+// GPU memory shared with other ranks. Ranks in different processes exchange a handle; ranks that
+// are threads of one process use the pointer itself.
 //
-// SharedMemory comes from CUDA's virtual memory management where the system can share it by a
-// fabric handle or a descriptor; otherwise it comes from cudaMalloc and is shared by CUDA IPC, as
-// the caller's own memory is (export_memory).
+// SharedMemory comes from CUDA's virtual memory management if the system can share such memory by a
+// fabric handle or a descriptor. Otherwise it comes from cudaMalloc and is shared by CUDA IPC. The
+// caller's own memory is shared in the same ways (OfferedMemory).
 #pragma once
 
 #include <cstddef>
@@ -43,8 +43,8 @@ class OfferedMemory {
   OfferedMemory(const Context& context, const void* device_pointer);
 
   const ExportedMemory& exported() const { return exported_; }  // refers to the pointer passed in
-  // Returns the handle that the memory is mapped from; it is empty if the memory does not come from
-  // virtual memory management.
+  // Returns the handle that the memory is mapped from. The handle is empty if the memory does not
+  // come from virtual memory management.
   const AllocationHandle& handle() const { return handle_; }
 
  private:
@@ -62,8 +62,8 @@ class SharedMemory {
   std::byte* data() const;
   size_t size() const { return exported_.size; }
   const ExportedMemory& exported() const { return exported_; }  // refers to data()
-  // Returns the handle of the memory; it is empty if the memory does not come from virtual memory
-  // management.
+  // Returns the handle of the memory. The handle is empty if the memory does not come from virtual
+  // memory management.
   const AllocationHandle& handle() const { return handle_; }
 
  private:

@@ -25,8 +25,9 @@ class Stream {
 
 void synchronize(CUstream stream);
 bool is_done(CUstream stream);
-// Calls `function` on a thread of the driver once all earlier work has completed; later work waits
-// for it. The function must not call CUDA. In a captured stream, each replay calls it.
+// Calls `function` on a thread of the driver once all earlier work has completed. Later work waits
+// until the function has returned. The function must not call CUDA. In a captured stream, each
+// replay calls the function.
 void call_on_host(CUstream stream, CUhostFn function, void* user_data);
 // Makes later work on `stream` wait until the word at `device_word` is at least `least`. The word
 // is in device memory, or in pinned memory at its device address.

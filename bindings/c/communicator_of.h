@@ -1,5 +1,5 @@
-// Converts C handles to C++ objects, for code that is built with the shared library with which it
-// runs.
+// Converts C handles to C++ objects. Code that uses this must be built together with the shared
+// library that it runs with.
 #pragma once
 
 #include "bindings/c/tutti.h"
@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// Returns the communicator of a handle; it stays valid after the handle is freed. Throws
+// Returns the communicator of a handle, which stays valid after the handle is freed. Throws
 // Error(invalid_argument) for NULL.
 Communicator communicator_of(tutti_comm_t* comm);
 

@@ -26,11 +26,11 @@
  *
  * MEMORY. Buffers belong to the caller, need no alignment, and must stay allocated and untouched
  * until the call has completed or failed, or the communicator is destroyed (tutti_destroy()). Input
- * and output may be the same memory (in place); for all_gather and gather the input may be this
- * rank's part of the output, for reduce_scatter and scatter the output this rank's part of the
- * input. Other overlaps are not allowed. Handles (tutti_comm_t*, tutti_work_t* and so on) belong to
- * the caller, who must free them: tutti_destroy(), tutti_work_free(), tutti_prepared_free(),
- * tutti_window_free().
+ * and output may be the same memory (in place). In all_gather and gather the input may be this
+ * rank's part of the output. In reduce_scatter and scatter the output may be this rank's part of
+ * the input. Other overlaps are not allowed. Handles (tutti_comm_t*, tutti_work_t* and so on)
+ * belong to the caller, who must free them by tutti_destroy(), tutti_work_free(),
+ * tutti_prepared_free() or tutti_window_free().
  *
  * THREADS. Any thread may call. Calls on one communicator are ordered by their start, so concurrent
  * collectives on one communicator need an order that the caller establishes, or a queue per thread
@@ -258,7 +258,7 @@ typedef struct tutti_init_options {
   const char* master_address;  /* rank 0's address: a host name or number, ... */
   int32_t master_port;         /* ... and a free port there; */
   const char* rendezvous_file; /* or else the path of a new file that all ranks can reach */
-  const tutti_store_t* store;  /* or else a store, which precedes both; it must stay valid */
+  const tutti_store_t* store;  /* or else a store, which takes precedence; must stay valid */
                                /* until this rank has left the job */
   double timeout;              /* seconds to wait for the others; 0: TUTTI_INIT_TIMEOUT */
 } tutti_init_options_t;
@@ -282,7 +282,7 @@ typedef struct tutti_request {
   tutti_op_t op;
   int32_t not_commutative;   /* USER: nonzero: lower ranks are always the left operand */
   double factor;             /* PREMUL_SUM */
-  tutti_function_t function; /* USER; it and context are used until the call has completed */
+  tutti_function_t function; /* USER; function and context are used until the call completes */
   void* context;
   /* Nonzero: blocks of unequal length (all_gatherv, reduce_scatterv, gatherv, scatterv,
    * all_to_allv). One count per rank for each buffer that consists of blocks: all_gather, gather:
@@ -322,19 +322,20 @@ TUTTI_API const char* tutti_error_name(tutti_status_t status);
 
 /* Joins the job and sets *comm to the communicator of all its ranks. Blocks until all ranks have
  * joined, for at most options->timeout seconds. With NULL options, or ranks = 0, the environment
- * determines rank and job: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as `tutti run` and
- * torchrun set them), or RANK, WORLD_SIZE and TUTTI_RENDEZVOUS=file:/PATH, or the variables of
- * Slurm, Open MPI, MPICH, PMIx or Kubernetes (`tutti info` names the source); without any of them
- * the job has one rank. The caller frees *comm with tutti_destroy(). On error *comm is NULL:
- * TUTTI_BOOTSTRAP names the missing ranks or the reason of a refusal, TUTTI_RANK_DIED a rank that
- * exited meanwhile. */
+ * determines rank and job. It may contain RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as `tutti
+ * run` and torchrun set them), or RANK, WORLD_SIZE and TUTTI_RENDEZVOUS=file:/PATH, or the
+ * variables of Slurm, Open MPI, MPICH, PMIx or Kubernetes (`tutti info` names the source). Without
+ * any of these variables the job has one rank. The caller frees *comm with tutti_destroy(). On
+ * error *comm is NULL: TUTTI_BOOTSTRAP names the missing ranks or the reason of a refusal,
+ * TUTTI_RANK_DIED a rank that exited meanwhile. */
 TUTTI_API tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* options);
 
-/* Join the job as tutti_init() does, but in two steps, so that one thread can drive several ranks:
- * it begins for each of them, ends each, and makes their calls in groups. tutti_init_begin() does
- * not block. tutti_init_end() blocks, frees `joining`, and sets *comm as tutti_init() does, or to
- * NULL on error. Each handle must be ended. Destroy the highest rank first: a leaving rank waits up
- * to two seconds for the ranks below it in the control tree. */
+/* Join the job as tutti_init() does, but in two steps, so that one thread can drive several ranks.
+ * Such a thread calls tutti_init_begin() for all of its ranks, then tutti_init_end() for each of
+ * them, and makes their calls in groups. tutti_init_begin() does not block. tutti_init_end()
+ * blocks, frees `joining`, and sets *comm as tutti_init() does, or to NULL on error. Each handle
+ * must be ended. Destroy the highest rank first: a leaving rank waits up to two seconds for the
+ * ranks below it in the control tree. */
 typedef struct tutti_joining tutti_joining_t;
 TUTTI_API tutti_status_t tutti_init_begin(tutti_joining_t** joining,
                                           const tutti_init_options_t* options);
@@ -348,16 +349,16 @@ TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t 
 /* Leaves the communicator and frees it and its tutti_alloc() memory. Calls in flight are abandoned:
  * on return nothing accesses their host buffers any more. No other thread may be inside a call on
  * the communicator (end such calls with tutti_abort() first). Works and prepared calls do not keep
- * the communicator alive and must still be freed: a work whose call was in flight has failed with
- * TUTTI_ABORTED, and a prepared call can no longer be started (TUTTI_INVALID_ARGUMENT). NULL is
+ * the communicator alive and must still be freed. Works whose calls were in flight have failed with
+ * TUTTI_ABORTED. Prepared calls can no longer be started (TUTTI_INVALID_ARGUMENT). NULL is
  * allowed. */
 TUTTI_API void tutti_destroy(tutti_comm_t* comm);
 
-/* Opens queues, so that there are queues 0 to `count`. The collectives of one queue run in order,
- * those of different queues concurrently; options->queue selects the queue. The order of calls
- * within each queue must be equal on all ranks; messages of different queues never match. A failure
- * aborts the whole communicator. Collective; blocks. TUTTI_INVALID_ARGUMENT if `count` exceeds
- * TUTTI_MOST_QUEUES or is below the number of open queues. */
+/* Opens queues, so that there are queues 0 to `count`. Collectives of one queue run in order;
+ * collectives of different queues run concurrently. options->queue selects the queue. The order of
+ * calls within each queue must be equal on all ranks; messages of different queues never match. A
+ * failure aborts the whole communicator. Collective; blocks. TUTTI_INVALID_ARGUMENT if `count`
+ * exceeds TUTTI_MOST_QUEUES or is below the number of open queues. */
 #define TUTTI_MOST_QUEUES 16
 TUTTI_API tutti_status_t tutti_open_queues(tutti_comm_t* comm, int32_t count);
 
@@ -370,8 +371,8 @@ TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, 
                                       int32_t tag, tutti_comm_t** created);
 
 /* Creates a communicator of the surviving ranks, in their order, after ranks have died (MPI's ULFM:
- * MPIX_Comm_shrink). `comm` may be aborted or working. Collective among the survivors, any of which
- * may die meanwhile, rank 0 included; blocks. A quorum must take part: more than half of the
+ * MPIX_Comm_shrink). `comm` may be aborted or working. Collective among the survivors; blocks. Any
+ * rank, including rank 0, may die meanwhile. A quorum must take part: more than half of the
  * members, or half of them including the first one; or any number once all others have certainly
  * ended (`tutti run --min-ranks` saw it, or they have left the job). So at most one side of a
  * partitioned job continues. TUTTI_CONNECTION_LOST: this rank is outside the quorum, or was
@@ -415,8 +416,8 @@ TUTTI_API int32_t tutti_rank(const tutti_comm_t* comm);
 TUTTI_API int32_t tutti_size(const tutti_comm_t* comm);
 
 /* Allocates zeroed memory that the other ranks of the host can read in place, so that collectives
- * need no copy. Local. It is owned by the communicator, and is freed by tutti_free(), or with the
- * communicator. tutti_free() of NULL is allowed. TUTTI_SYSTEM if memory is exhausted. */
+ * need no copy. Local. The communicator owns the memory: tutti_free() frees it, at the latest
+ * tutti_destroy(). tutti_free() of NULL is allowed. TUTTI_SYSTEM if memory is exhausted. */
 TUTTI_API tutti_status_t tutti_alloc(tutti_comm_t* comm, size_t bytes, void** data);
 TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
 
@@ -434,29 +435,31 @@ TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
 TUTTI_API tutti_status_t tutti_register(tutti_comm_t* comm, void* data, size_t bytes);
 TUTTI_API tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data);
 
-/* Allocates uninitialized memory of this thread's current GPU, for windows; it is freed by
- * tutti_free(), or with the communicator. TUTTI_UNSUPPORTED without a usable GPU. */
+/* Allocates uninitialized memory of this thread's current GPU, for windows. tutti_free() frees it,
+ * at the latest tutti_destroy(). TUTTI_UNSUPPORTED without a usable GPU. */
 TUTTI_API tutti_status_t tutti_alloc_on_device(tutti_comm_t* comm, size_t bytes, void** data);
 
-/* Makes GPU memory, of the same size on every rank, a window: kernels of the other ranks read and
- * write it in place, so that calls need no copies if each of their buffers is at the same offset of
- * the same window on every rank. Collective; blocks. Succeeds without effect if calls do not use
+/* Makes GPU memory, of the same size on every rank, a window, which kernels of the other ranks read
+ * and write in place. A call needs no copies if each of its buffers is at the same offset of the
+ * same window on every rank. Collective; blocks. Succeeds without effect if calls do not use
  * kernels. All ranks must end a window between the same calls, with no call in flight.
  * TUTTI_UNSUPPORTED if the memory cannot be shared. */
 TUTTI_API tutti_status_t tutti_register_window(tutti_comm_t* comm, void* data, size_t bytes);
 TUTTI_API tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data);
 
-/* ---- one-sided calls: access to other ranks' memory, without calls of their own ----
+/* ---- one-sided calls: access to other ranks' memory, without matching calls by those ranks ----
  *
  * Offsets are in bytes, from the start of a rank's part. Memory that the ranks of a host share (a
- * window's own, or from tutti_alloc()) is accessed in place; otherwise messages are used, which the
- * owner serves whenever one of its threads is inside a call, and with TUTTI_PROGRESS_THREAD=1 also
- * while it computes. Requests of one rank to another are served in the order of its calls.
- * tutti_put() and tutti_accumulate() return once their source may be changed; the owner's memory
- * has them after tutti_flush(). tutti_accumulate() and tutti_compare_and_swap() are atomic against
- * each other, 32 KiB at a time. A rank sees remote writes to its own part after tutti_fence(), or
- * after tutti_wait_signal() of a signal that followed them. Any thread may call, also concurrently.
- * A dead rank fails every call on the window with TUTTI_RANK_DIED (see members_may_die). */
+ * window's own, or from tutti_alloc()) is accessed in place. tutti_put() and tutti_get() of a
+ * window's own memory use network cards' remote memory access (TUTTI_RMA). All other accesses are
+ * messages. The owner serves them whenever one of its threads is inside a call, and with
+ * TUTTI_PROGRESS_THREAD=1 also while it computes. Requests of one rank to another are served in the
+ * order of its calls. tutti_put() and tutti_accumulate() return once their source may be changed;
+ * tutti_flush() waits until they have changed the owner's memory. tutti_accumulate() and
+ * tutti_compare_and_swap() are atomic against each other, 32 KiB at a time. A rank sees remote
+ * writes to its own part after tutti_fence(), or after tutti_wait_signal() of a signal that
+ * followed them. Any thread may call, also concurrently. A dead rank fails every call on the window
+ * with TUTTI_RANK_DIED (see members_may_die). */
 
 typedef struct tutti_window tutti_window_t;
 typedef struct tutti_window_options {
@@ -531,7 +534,7 @@ TUTTI_API tutti_status_t tutti_reduce_scatter(tutti_comm_t* comm, tutti_buffer_t
                                               const tutti_call_options_t* options);
 
 /* Copies n elements of the root's input to every rank's output. Other ranks' input data is not read
- * (it may be NULL); its count and dtype are those of the call. */
+ * (it may be NULL), but its count and dtype must be the same as the root's. */
 TUTTI_API tutti_status_t tutti_broadcast(tutti_comm_t* comm, tutti_buffer_t input,
                                          tutti_buffer_t output, int32_t root,
                                          const tutti_call_options_t* options);
@@ -548,8 +551,8 @@ TUTTI_API tutti_status_t tutti_gather(tutti_comm_t* comm, tutti_buffer_t input,
                                       tutti_buffer_t output, int32_t root,
                                       const tutti_call_options_t* options);
 
-/* Distributes the root's input. `input`, used at the root only, has size * n elements, those from r
- * * n on for rank r; `output` has n. */
+/* Distributes the root's input. `input`, used at the root only, has size * n elements; rank r gets
+ * the n elements from r * n on. `output` has n elements. */
 TUTTI_API tutti_status_t tutti_scatter(tutti_comm_t* comm, tutti_buffer_t input,
                                        tutti_buffer_t output, int32_t root,
                                        const tutti_call_options_t* options);
@@ -576,7 +579,7 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t* comm, const tutti_call_opti
  * TUTTI_ANY_SOURCE) that has its tag (options->tag, or TUTTI_ANY_TAG); a message goes to the oldest
  * receive that accepts it. dtypes must be equal, and counts unless options->may_be_shorter is set;
  * otherwise TUTTI_MISMATCH. Messages before the one that a receive asks for are buffered, up to
- * TUTTI_UNEXPECTED_BYTES in all. Beyond that their senders block until some of them are received,
+ * TUTTI_UNEXPECTED_BYTES in total. Beyond that their senders block until some of them are received,
  * or a thread waits for the receive, tests it or has a call follow it: such a receive is always
  * completed. */
 TUTTI_API tutti_status_t tutti_send(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t to,
@@ -655,7 +658,7 @@ TUTTI_API tutti_status_t tutti_start(tutti_comm_t* comm, const tutti_request_t* 
                                      const tutti_call_options_t* options, tutti_work_t** work);
 
 /* Plans a call once, to be started many times; one start must be complete before the next. The
- * request's buffers are those of every start. A prepared call does not keep the communicator alive:
+ * request's buffers are used by every start. A prepared call does not keep the communicator alive:
  * once the communicator is destroyed, the call cannot be started (TUTTI_INVALID_ARGUMENT).
  * TUTTI_UNSUPPORTED for device memory. */
 TUTTI_API tutti_status_t tutti_prepare(tutti_comm_t* comm, const tutti_request_t* request,
@@ -680,11 +683,11 @@ TUTTI_API tutti_status_t tutti_wait(tutti_work_t* work);
  * failure. */
 TUTTI_API tutti_status_t tutti_test(tutti_work_t* work, int* done);
 
-/* Invokes `callback` exactly once, on completion (TUTTI_OK) or failure (the status, and a text that
- * is valid during the callback, as is tutti_error_rank()), from whichever thread makes progress:
- * one that tests or waits for any call of the job, the progress thread (TUTTI_PROGRESS_THREAD), or
- * tutti_work_on_end() itself if the call has already ended. It may start calls, but must not block.
- * The work may be freed meanwhile. */
+/* Invokes `callback` exactly once: on completion with TUTTI_OK, on failure with the status and a
+ * text. The text and tutti_error_rank() are valid during the callback. The callback runs on the
+ * thread that makes progress: one that tests or waits for any call of the job, the progress thread
+ * (TUTTI_PROGRESS_THREAD), or the caller of tutti_work_on_end() if the call has already ended. It
+ * may start calls, but must not block. The work may be freed meanwhile. */
 typedef void (*tutti_end_function_t)(tutti_status_t status, const char* text, void* context);
 TUTTI_API tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callback,
                                            void* context);

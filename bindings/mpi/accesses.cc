@@ -35,7 +35,7 @@ bool is_refused_elements(const Elements& elements) {
 [[noreturn]] void refuse_range(const ServedWindow& window, const Target& target) {
   throw ClassedError(MPI_ERR_RMA_RANGE,
                      cat(target.count, " elements at displacement ", target.displacement,
-                         " are outside the window of rank ", target.rank, ", of ",
+                         " are outside the window of rank ", target.rank, ", which has ",
                          window.part(target.rank).bytes, " bytes"));
 }
 

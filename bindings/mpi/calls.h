@@ -28,8 +28,8 @@ inline Decision of_bytes(int64_t count, MPI_Datatype type) {
   return {.bytes = static_cast<uint64_t>(count) * size_of_type(type)};
 }
 
-// Returns the decision by whichever buffer is significant on this rank, for example at the root in
-// place.
+// Decides by the size of the buffer that is significant on this rank: the first one if `first`,
+// otherwise the other one.
 inline Decision of_either(bool first, int64_t count, MPI_Datatype type, int64_t other_count,
                           MPI_Datatype other_type) {
   return first ? of_bytes(count, type) : of_bytes(other_count, other_type);
@@ -238,8 +238,8 @@ inline Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, co
                              : Run(own, static_cast<uint64_t>(own_count), own_type);
 }
 
-// Returns this rank's own contribution or result in a v-call. `counts` and `displacements` are
-// those of `blocks`, and are used only if the call is in place.
+// Returns this rank's own contribution or result in a v-call. `counts` and `displacements` belong
+// to `blocks`, and are used only if the call is in place.
 template <typename Count, typename Displacement>
 Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const void* blocks, int rank,
             const Count* counts, const Displacement* displacements, MPI_Datatype type) {

@@ -1,5 +1,5 @@
-// MPICH's Fortran functions call the intercepted C functions, except those of `use mpi_f08` that
-// initialise and finalise MPI.
+// MPICH's Fortran functions call the intercepted C functions. The exceptions are the functions of
+// `use mpi_f08` that initialise and finalise MPI.
 #include <mpi.h>
 
 extern "C" {

@@ -1,7 +1,7 @@
 // Intercepts Open MPI's Fortran functions, because they do not call C functions that could be
-// intercepted. The functions of mpif.h and `use mpi` are mpi_allreduce_ and so on; those of `use
-// mpi_f08` call ompi_allreduce_f. Fortran's non-blocking calls are left to the MPI library, which
-// also waits for them.
+// intercepted. mpif.h and `use mpi` have functions mpi_allreduce_ and so on; `use mpi_f08` calls
+// ompi_allreduce_f. Fortran's non-blocking calls are left to the MPI library, which also waits for
+// them.
 #include <dlfcn.h>
 #include <mpi.h>
 

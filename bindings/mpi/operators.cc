@@ -51,8 +51,8 @@ Reduction by_elements(Combine combine) {
       std::make_shared<const UserOp>(UserOp{.combine = all, .width = sizeof(T)}));
 }
 
-// Returns the product, without C's check for infinities behind a NaN, which takes longer than the
-// product.
+// Returns the product, without C's check whether a NaN should be an infinity. That check takes
+// longer than the product.
 template <typename T>
 std::complex<T> product_of(const std::complex<T>& a, const std::complex<T>& b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
@@ -292,9 +292,9 @@ class ProgramsFunction {
   uint64_t element_;
 };
 
-// Returns the operator of the program. The thread's last result is cached, so that repeated calls
-// are planned once. A handle may have been reused, so the properties on which the function depends
-// are compared.
+// Returns the operator for a function that the program supplied. The thread's last result is
+// cached, so that repeated calls are planned once. A handle may have been reused, so the properties
+// on which the function depends are compared.
 const Reducible* programs(MPI_Datatype type, MPI_Op op) {
   struct Last {
     MPI_Datatype type = MPI_DATATYPE_NULL;

@@ -29,8 +29,9 @@ constexpr Range up_to(uint64_t bytes) { return {0, bytes}; }
 using Ranges = std::array<Range, kRangedCalls>;
 using RangesOfForms = std::array<Ranges, kForms>;
 extern const RangesOfForms kMeasured;
-// Additional ranges for reductions without a Tutti kernel: by a function of operators.cc, and by a
-// function of the program.
+// Additional ranges for reductions without a Tutti kernel. kMeasuredFunctions applies if the
+// reduction uses a function of operators.cc, kMeasuredPrograms if the program supplied the
+// function.
 extern const Range kMeasuredFunctions;
 extern const Range kMeasuredPrograms;
 

@@ -33,6 +33,7 @@ enum class Call : uint8_t {
   win_lock_all,
   win_start,
   win_post,
+  win_free,  // not counted; only errors name it
   put,
   get,
   accumulate,
@@ -45,7 +46,7 @@ enum class Call : uint8_t {
   rget_accumulate,
 };
 inline constexpr size_t kRangedCalls = 18;
-inline constexpr size_t kCalls = 33;
+inline constexpr size_t kCalls = 34;
 
 // Form of a call, for example MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init.
 enum class Form : uint8_t { blocking, starting, persistent };

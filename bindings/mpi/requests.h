@@ -4,7 +4,7 @@
 // message requests. Only the program's own threads call MPI: every test or wait on any request
 // (completion.cc) makes progress on Tutti's calls, and completes the requests of finished ones. If
 // the program makes no such call for a millisecond, because it is in a receive or computes, a
-// helper thread makes progress on Tutti's calls, because other ranks may wait for this one.
+// helper thread makes progress on Tutti's calls. Other ranks may be waiting for them.
 #pragma once
 
 #include <mpi.h>
@@ -62,8 +62,8 @@ class Requests {
   void look_after();
   // Blocks until Tutti's call behind this request has ended; returns at once if there is none.
   void wait(MPI_Request request);
-  // Suspends the helper thread while a function of the program may run, because only the program's
-  // threads may execute it.
+  // Suspends the helper thread while a function that the program supplied may run, because only the
+  // program's threads may execute it.
   void hold_helper(bool hold);
   // Ends the helper thread. It must be called before MPI_Finalize.
   void close();

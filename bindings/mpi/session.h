@@ -46,7 +46,8 @@ struct Decision {
   Fate fate = Fate::through;
   uint64_t bytes = kUnknown;
   bool by_function = false;  // true: a reduction without a Tutti kernel
-  // true: by a function of the program, which needs the program's thread.
+  // true: the reduction calls a function that the program supplied, so it must run on the program's
+  // thread.
   bool runs_program = false;
 
   // Makes the call fall through if the MPI library rejects an argument.
@@ -90,7 +91,7 @@ struct Starting {
   MPI_Request* request;
 };
 
-// Suspends the helper while a function of the program may run.
+// Suspends the helper while a function that the program supplied may run.
 class HelperHeld {
  public:
   explicit HelperHeld(bool holds) : holds_(holds) {

@@ -57,8 +57,8 @@ void in_pieces(std::byte* place, uint64_t count, MPI_Datatype type, Move move) {
 }
 
 // An address and a type of the elements there. MPI_BOTTOM, which is used with absolute addresses,
-// is null, and MPICH 4.0's MPI_Pack rejects null. Then the address is that of the first element,
-// and the type is shifted back.
+// is null, and MPICH 4.0's MPI_Pack rejects null. In that case the address of the first element is
+// used, and the type is shifted back.
 class Located {
  public:
   Located(std::byte* place, MPI_Datatype type) : place_(place), type_(type) {

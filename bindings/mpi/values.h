@@ -37,10 +37,10 @@ class TypeInUse {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-// `count` elements of a type in the caller's memory, as bytes in the order of their signature.
-// Ranks agree on these bytes, although one rank's type may have gaps that another's lacks. If the
-// type allows it the bytes are the caller's memory itself, otherwise a copy, which pack() fills and
-// unpack() stores.
+// Presents `count` elements of a type in the caller's memory as bytes, in the order of the type's
+// signature. All ranks agree on these bytes, even if only some ranks' types have gaps. If the type
+// allows it, the bytes are the caller's memory itself. Otherwise they are a copy, which pack()
+// fills and unpack() stores.
 class Run {
  public:
   Run() = default;  // has no elements
@@ -70,7 +70,8 @@ inline Run block_run(const void* data, int rank, int64_t count, MPI_Datatype typ
   return element_run(data, rank * count, count, type);
 }
 
-// One block of elements per rank, anywhere in the caller's memory, as bytes like those of Run.
+// One block of elements per rank, anywhere in the caller's memory. Like Run, it presents the
+// elements as bytes.
 class BlockRun {
  public:
   BlockRun() = default;

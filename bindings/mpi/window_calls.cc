@@ -52,7 +52,7 @@ int MPI_Win_free(MPI_Win* win) {
   try {
     window->free();
   } catch (const std::exception& error) {
-    return fail_on_window(*win, Call::win_fence, error);
+    return fail_on_window(*win, Call::win_free, error);
   }
   const std::unique_ptr<ServedWindow> last = remove_window(*win);
   return PMPI_Win_free(win);

@@ -1,9 +1,10 @@
-// MPI windows that Tutti serves: those whose memory all ranks of the window have mapped.
+// MPI windows that Tutti serves. All ranks of such a window have mapped its memory.
 //
-// Its creation decides if Tutti or the MPI library serves a window, on all ranks. For a window that
-// Tutti serves, the MPI library creates a window without memory, whose handle carries the group,
-// the attributes, the name, the info and the error handler. Tutti handles all accesses to the
-// memory, and opens, closes and completes epochs. An access is complete when its call returns.
+// The creation of a window decides, for all ranks, whether Tutti or the MPI library serves it. For
+// a window that Tutti serves, the MPI library creates a window without memory, whose handle carries
+// the group, the attributes, the name, the info and the error handler. Tutti handles all accesses
+// to the memory, and opens, closes and completes epochs. An access is complete when its call
+// returns.
 //
 //   Win_allocate    part of rank r   | the program's memory | control of rank r |
 //   Win_create      part of rank r   | the program's memory |    and a window of controls

@@ -1,4 +1,4 @@
-// Connects NCCL's proxies: listen, connect and accept, none of which blocks.
+// Connects NCCL's proxies by listen, connect and accept. None of these functions blocks.
 //
 //     receiver                                     sender
 //     Listener: a port and a key  -- handle, by NCCL -->  Connecting: one socket for each stream,

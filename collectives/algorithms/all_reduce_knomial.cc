@@ -10,7 +10,8 @@
 // 4) = 12 → 0.
 //
 // It takes 2 ceil(log_k p) rounds and 2(p-1) messages, the minimum, so it is cheapest if many ranks
-// share few processors. The program is that of reduce followed by that of broadcast (knomial.cc).
+// share few processors. The program is a k-nomial reduce followed by a k-nomial broadcast
+// (knomial.cc).
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH. IJHPCA 19(1), 2005.

@@ -1,4 +1,4 @@
-// Bruck all-to-all: the binary digits of a block's distance (destination minus source, mod p) are
+// Bruck all-to-all: the set bits of a block's distance (destination minus source, mod p) determine
 // its hops.
 //
 //   p = 6, the block from 0 to 5 (distance 5 = 101b):   0 ──→ 1 ──────────────→ 5

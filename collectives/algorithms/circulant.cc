@@ -1,6 +1,6 @@
 // Circulant-graph reduce-scatter and all-reduce: skips that halve, for any p.
 //
-//   p = 6, skips 3, 2, 1:            blocks of which rank r has a partial sum, by distance (block b
+//   p = 6, skips 3, 2, 1:            blocks summed partially on rank r, by distance (block b
 //                                    has distance b - r and ends at rank b); [] are sent
 //     round 1: r sends to r + 3      0 1 2 [3 4 5]      left: 0 1 2
 //     round 2: r sends to r + 2      0 1 [2]            left: 0 1

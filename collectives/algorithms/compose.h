@@ -11,9 +11,9 @@
 
 namespace tutti::algorithms {
 
-// Maps an inner program's ranks and chunks to those of an outer program. Size classes are
-// preserved: inner class i becomes outer classes i * scale .. i * scale + scale - 1 of the mapped
-// buffer.
+// Maps an inner program's ranks and chunks to ranks and chunks of an outer program. Size classes
+// are preserved: inner class i becomes outer classes i * scale .. i * scale + scale - 1 of the
+// mapped buffer.
 struct Embedding {
   struct Place {
     Space space;

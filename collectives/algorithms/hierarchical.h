@@ -11,10 +11,10 @@ namespace tutti {
 // Returns the composition, for instance "hierarchical(ring,recursive_doubling,ring)". `all_reduce`
 // may itself be hierarchical: it then spans the groups of the layout's outer levels, and the other
 // two phases run on the next inner level. The result is canonical if both reducing phases are
-// canonical; groups must then be equal and a power of two, so that the tree over a group is a
-// subtree of the tree over all ranks. Otherwise partial sums are rounded after the first phase, and
-// all ranks get the same bits if `all_reduce` guarantees that. Throws Error(invalid_argument) if an
-// algorithm is for another collective than its phase.
+// canonical. Then the groups must have equal sizes that are powers of two, so that the tree over a
+// group is a subtree of the tree over all ranks. Otherwise partial sums are rounded after the first
+// phase, and all ranks get the same bits if `all_reduce` guarantees that. Throws
+// Error(invalid_argument) if an algorithm is for another collective than its phase.
 Algorithm compose_hierarchical(const Algorithm& reduce_scatter, const Algorithm& all_reduce,
                                const Algorithm& all_gather);
 

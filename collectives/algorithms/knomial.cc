@@ -40,7 +40,7 @@ int32_t size_of(const Group& group) { return group.last - group.first; }
 
 Program emit_knomial_broadcast(const Shape& shape, int32_t radix) {
   const KnomialTree tree = knomial_tree(shape, radix);
-  std::vector<int32_t> children;  // those of the largest groups first
+  std::vector<int32_t> children;  // children with the largest groups first
   for (const std::vector<Group>& groups : std::views::reverse(tree.merges)) {
     for (const Group& group : groups) {
       if (group.holder != shape.rank) children.push_back(group.holder);

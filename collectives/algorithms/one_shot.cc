@@ -4,7 +4,7 @@
 //        │ ╲   ╱   │          for small buffers. If many can read one buffer (shared memory,
 //        │   ╳     │          NVLink multicast), each rank writes it once.
 //        │ ╱   ╲   │
-//        2 ─────── 3          The messages are those of naive, but every second one is reduced from
+//        2 ─────── 3          It sends naive's messages, but every second one is reduced from
 //                             its receive slot, and log2 p partial sums are stored instead of p - 1
 //                             inputs.
 //

@@ -6,8 +6,8 @@
 //        ↘  ↓  ↙                     ╲   │   ╱
 //      0 (reduces)        then      0 (one message to all)
 //
-// 2(p-1) transfers, all through rank 0, whose link is the bottleneck. It reduces in the canonical
-// order.
+// There are 2(p-1) transfers, all through rank 0, whose link is the bottleneck. Rank 0 reduces in
+// the canonical order.
 //
 // M. Li et al.: Scaling Distributed Machine Learning with the Parameter Server. OSDI 2014.
 

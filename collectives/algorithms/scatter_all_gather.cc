@@ -72,8 +72,8 @@ std::vector<Step> steps_of(const Shape& shape) {
   return steps;
 }
 
-// Returns the largest number of ranks that a rank sends to. As in the tree, that is rank 0's or the
-// root's number.
+// Returns the largest number of ranks that a rank sends to. As in the tree, either rank 0 or the
+// root sends to the most ranks.
 int32_t fan_out(const Shape& shape) {
   size_t most = 1;
   for (const int32_t rank : {0, shape.root}) {

@@ -55,7 +55,7 @@ class NestedTrees {
     const int32_t first = groups_.first_of_part(stage, shape_.rank, part);
     return leader(groups_.group(stage + 1, first));
   }
-  // Returns true if these parts, a whole group of the tree, are a single rank.
+  // Returns true if `parts`, which make up a whole group of the tree, contain only one rank.
   bool is_one_rank(int32_t stage, const KnomialTree::Group& parts) const {
     const int32_t last = groups_.first_of_part(stage, shape_.rank, parts.last - 1);
     return parts.last - parts.first == 1 && groups_.group(stage + 1, last).size == 1;

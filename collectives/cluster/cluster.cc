@@ -353,7 +353,7 @@ Cluster parse_cluster_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     if (json.at("format") != kFormat) {
-      refuse(cat("its format is ", json.at("format").dump(), ", not ", kFormat),
+      refuse(cat("the format is ", json.at("format").dump(), ", not ", kFormat),
              "fit it again with this version: tutti tune --fit");
     }
     Cluster cluster{.name = json.at("name").get<std::string>(),

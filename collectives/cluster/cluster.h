@@ -29,8 +29,8 @@ inline constexpr std::array kMessageProtocols = {MessageProtocol::ll, MessagePro
 std::string_view name(MessageProtocol protocol);
 
 struct ClusterLink {
-  // Bandwidth that collectives reach, in 1e9 bytes/s and direction: of a GPU's link inside a host,
-  // or of all cards of a host together.
+  // Bandwidth that collectives reach, in 1e9 bytes/s per direction. Inside a host, it is the
+  // bandwidth of one GPU's link; between hosts, of all cards of a host together.
   double GBps = 0;
   // Microseconds per step of a ring or a tree, by protocol. 0: the protocol is not available.
   std::array<double, kMessageProtocols.size()> step_us = {};

@@ -208,7 +208,7 @@ class Reader {
     }
     try {
       collective_ = named_(std::string(line.substr(begin, end - begin)));
-    } catch (const Error&) {  // the name is not that of a collective
+    } catch (const Error&) {  // not the name of a collective
     }
   }
 

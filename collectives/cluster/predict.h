@@ -3,8 +3,8 @@
 //   time = launch + steps x time of a step + bytes over a link / its bandwidth
 //
 // The prediction is the minimum over the available algorithms and protocols, because NCCL chooses
-// by the minimum of such a model (src/graph/tuning.cc; this model has the same form, but the
-// cluster's numbers). For n GPUs on N hosts of g GPUs, and S bytes as nccl-tests counts them:
+// by the minimum of such a model (src/graph/tuning.cc). This model has the same form, with the
+// cluster's numbers. For n GPUs on N hosts of g GPUs, and S bytes as nccl-tests counts them:
 //
 //   ring        n - 1 steps, twice as many for all_reduce (each 1.4 times as long with simple,
 //               because they reduce); N of n steps are between hosts. Each link carries

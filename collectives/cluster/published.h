@@ -35,7 +35,7 @@ std::span<const PublishedGpu> published_gpus();
 std::span<const PublishedNetwork> published_networks();
 std::span<const PublishedSystem> published_systems();
 
-// Returns the step times of links inside a host: NVLink's, or those of PCI Express.
+// Returns the step times of a host's internal links, which are NVLink or PCI Express.
 std::array<double, kMessageProtocols.size()> steps_inside(bool nvlink);
 
 // Fixed time of a call, in microseconds.

@@ -259,7 +259,7 @@ CostModel parse_cost_model(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     if (json.at("format") != kFormat) {
-      throw Error(ErrorCode::invalid_argument, cat("its format is ", json.at("format").dump(),
+      throw Error(ErrorCode::invalid_argument, cat("the format is ", json.at("format").dump(),
                                                    "; this build reads format ", kFormat));
     }
     CostModel model;
@@ -277,7 +277,7 @@ CostModel parse_cost_model(const std::string& text) {
     }
     return model;
   } catch (const Error& error) {
-    throw Error(ErrorCode::invalid_argument, cat("it is not a cost model: ", error.what()));
+    throw Error(ErrorCode::invalid_argument, cat("the text is not a cost model: ", error.what()));
   }
 }
 

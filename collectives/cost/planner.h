@@ -42,7 +42,7 @@ struct Candidate {
 // Returns the smallest size of the size class that contains `bytes`; the choice is made for that
 // size.
 uint64_t typical_size(uint64_t bytes);
-// Returns the built-in algorithms of the collective and those of `more`.
+// Returns the built-in algorithms of the collective and the algorithms in `more`.
 std::vector<const Algorithm*> algorithms_to_choose_from(Collective collective,
                                                         std::span<const Algorithm* const> more);
 // Returns the reason why the algorithm is excluded; empty for a candidate.
@@ -72,8 +72,8 @@ class Planner {
   // Returns a rough time in seconds. It orders the candidates, and is the prediction for programs
   // that are too long to walk.
   double rough_seconds(const Algorithm& algorithm, const Wanted& wanted);
-  // Returns the first root that the same algorithms support. It stands for `root`, so that in large
-  // communicators the programs need not be walked for each root.
+  // Returns the first root that the same algorithms support as `root`. Its plan is used for `root`,
+  // so that in large communicators the programs need not be walked for each root.
   int typical_root(Collective collective, int root);
   bool is_too_wide(const Plan& plan, DType dtype) const;
   // Predicts the time as predict() does, but also for programs too long to walk.

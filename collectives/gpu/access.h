@@ -66,8 +66,9 @@ TUTTI_DEVICE Line await_line(Block& block, const Line* from, uint32_t flag) {
   }
 }
 
-// Returns the vector at byte offset `offset` (a multiple of 16) of the operand, of which `bytes`
-// are needed. `kFast`: all of them, from an operand with vector access.
+// Returns the vector at byte offset `offset` (a multiple of 16) of the operand. Only the first
+// `bytes` bytes of the vector are needed. `kFast`: all bytes are needed, and the operand has vector
+// access.
 template <bool kFast, typename Block>
 TUTTI_DEVICE Vector read(Block& block, const Access& access, uint64_t offset, uint32_t bytes) {
   if constexpr (kFast) return *reinterpret_cast<const Vector*>(access.at + offset);

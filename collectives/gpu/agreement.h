@@ -1,4 +1,4 @@
-// Makes all ranks do something, or none.
+// Makes sure that either all ranks take a step or none does.
 #pragma once
 
 #include <cstddef>

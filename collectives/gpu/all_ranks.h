@@ -1,7 +1,7 @@
 // One part of a joint step (joint_steps.h), run by all threads of a block: combines the inputs of
-// all ranks into this rank's output or into the outputs of all ranks. The switch between the GPUs
-// computes it if it supports the operation and the windows have a multicast address; otherwise each
-// rank's memory is accessed in turn.
+// all ranks into this rank's output or into the outputs of all ranks. If the NVLink switch supports
+// the operation and the windows have a multicast address, the switch does the combining. Otherwise
+// the block accesses each rank's memory in turn.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // Description of a call for a kernel, and the memory through which the ranks' kernels communicate.
 // They are plain values, identical on the host and on the device.
 //
-// Rank b has, for each other rank a and each block, a *mailbox* in its own memory, to which a
-// writes. Messages from a to b travel through its slots, in order:
+// For each other rank a and each block, rank b has a *mailbox* in b's own memory, which a writes.
+// Messages from a to b travel through the mailbox's slots, in order:
 //
 //      a's kernel, block k                            b's kernel, block k
 //                          b's mailbox of a
@@ -109,8 +109,8 @@ enum class Where : uint8_t {
 struct Operand {
   uint64_t offset = 0;  // bytes; unused for a message, whose parts are contiguous
   Where where = Where::nowhere;
-  bool widened = false;  // true: accumulators, not elements
-  bool scales = false;   // true: multiplied by this rank's factor and rounded to an element
+  bool widened = false;  // true: the operand holds accumulators, not elements
+  bool scales = false;   // true: multiply by this rank's factor, then round to an element
 };
 
 // Computes dst = a, or dst = a op b, for `length` elements (over all slices).

@@ -84,7 +84,7 @@ bool CopyCalls::connect(const Exchange& exchange) {
       signals_of_[static_cast<size_t>(peer)] = imported_.back().data();
     }
   });
-  agreement.require("it cannot access the signals of all other ranks");
+  agreement.require("cannot access the signals of all other ranks");
   signals_of_[static_cast<size_t>(rank_)] = signals_.data();
   return true;
 }

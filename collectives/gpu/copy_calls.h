@@ -76,7 +76,7 @@ class CopyCalls {
   const std::shared_ptr<Windows> windows_;
   const Meet meet_;
   const cuda::Stream own_stream_;
-  // By rank: number of calls that it has completed with this rank.
+  // By rank: number of calls that the rank has completed with this one.
   const cuda::SharedMemory signals_;
   std::vector<cuda::ImportedMemory> imported_;
   std::vector<std::byte*> signals_of_;  // by rank

@@ -29,7 +29,7 @@ inline constexpr bool kIsPair<PairOf<V, I>> = true;
 // Elements per vector.
 template <typename E>
 inline constexpr int kPack = static_cast<int>(sizeof(Vector) / sizeof(typename E::Stored));
-// Number of vectors that the accumulators of a pack fill.
+// Number of vectors that a pack's accumulators occupy.
 template <typename E>
 inline constexpr int kWide = static_cast<int>(sizeof(typename E::Value) * kPack<E> /
                                               sizeof(Vector));

@@ -94,7 +94,7 @@ void Executor::connect(const Exchange& exchange) {
                      own_stream_.handle());
     cuda::synchronize(own_stream_.handle());
   });
-  agreement.require("it cannot access the memory of all other ranks");
+  agreement.require("cannot access the memory of all other ranks");
 }
 
 void Executor::reach(int peer, const cuda::ExportedMemory& theirs) {

@@ -211,9 +211,9 @@ class Sums {
   std::vector<std::set<size_t>> complete_;
 };
 
-// Returns the actions in which one action replaces those of a sum. It takes the place of the first
-// of them and comes after the sends in between; receives in between come later. Returns nullopt if
-// that would change the matching of messages or the content of memory.
+// Returns the actions after one action has replaced all actions of a sum. The new action takes the
+// place of the first of them and comes after the sends in between; receives in between come later.
+// Returns nullopt if that would change the matching of messages or the content of memory.
 std::optional<Actions> joined_from_all(const Calls& calls, int32_t rank,
                                        const std::set<size_t>& sum) {
   Actions before;

@@ -5,10 +5,10 @@
 //     lent         sender: announces it                       receiver: sender's input ──→ output
 //
 // Data in the sender's input or output can be lent unless it has to be converted or scaled on the
-// way. The sender must not overwrite it before the receiver has read it, so actions that would do
-// so wait. All ranks' orders are then walked once more, to check that they still terminate. Some do
-// not: of two ranks that exchange a chunk in place, at least one must copy (proof/rendezvous.h).
-// Such calls lend nothing.
+// way. The sender must not overwrite the data before the receiver has read it, so actions that
+// would overwrite it wait. All ranks' orders are then walked once more, to check that they still
+// terminate. Some do not: of two ranks that exchange a chunk in place, at least one must copy
+// (proof/rendezvous.h). Such calls lend nothing.
 //
 // (NCCL's "direct" primitives read peers' registered buffers in this way.)
 #pragma once

@@ -177,7 +177,7 @@ LoweredCall lower(std::span<const CompiledCall> of_ranks, int rank, std::span<co
   const CompiledCall& compiled = of_ranks[static_cast<size_t>(rank)];
   if (compiled.reduction.op == ReduceOp::user) {
     throw Error(ErrorCode::unsupported, "a user-defined operator cannot run on a GPU",
-                {.cause = "it is a host function",
+                {.cause = "the operator is a host function",
                  .remedy = "use a built-in operator, or buffers in host memory"});
   }
   Lowering lowering(of_ranks, rank);

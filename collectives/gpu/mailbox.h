@@ -83,8 +83,8 @@ struct Block {
   TUTTI_DEVICE bool stopping() const { return thread.load_shared(&shared.stopping) != 0; }
   TUTTI_DEVICE void stop() { thread.store_shared(&shared.stopping, 1); }
   // Returns true if the kernel must stop; called in each iteration of a wait. `finds_misfit()`
-  // returns true if the awaited peer is in another call. It is evaluated rarely, as is the host's
-  // stop word, because both are expensive.
+  // returns true if the awaited peer is in another call. finds_misfit() and the host's stop word
+  // are evaluated only rarely, because both are expensive.
   template <typename FindsMisfit>
   TUTTI_DEVICE bool must_stop(const FindsMisfit& finds_misfit) {
     thread.pause();
@@ -239,7 +239,7 @@ TUTTI_DEVICE void begin_send(B& block, const DeviceStep& step, Port& port, Turn&
   *reinterpret_cast<uint64_t*>(turn.send_at) = signature_of(launch, step);
 }
 
-// Waits until the loans have been read whose memory the step overwrites.
+// Waits until all loans of memory that the step overwrites have been read.
 template <typename B>
 TUTTI_DEVICE void await_awaited(B& block, const DeviceStep& step) {
   for (uint32_t i = 0; i < step.awaited; ++i) {

@@ -2,10 +2,10 @@
 //
 // The queues of a plan progress independently (program/queue_walk.h), but a block of threads runs
 // one step after another. So the plans of all ranks are walked here once, with the same room for
-// messages as at run time, and the order in which the walk begins each rank's steps is recorded.
-// This order is safe for any timing: ranks that run steps in a fixed order and wait only for
-// messages and for room form a deterministic network with a single outcome, and the walk has shown
-// that it terminates.
+// messages as at run time. The order in which the walk begins each rank's steps is recorded. This
+// order is safe for any timing. Ranks that run steps in a fixed order and wait only for messages
+// and for room form a deterministic network with a single outcome, and the walk has shown that this
+// network terminates.
 //
 // If a received result is forwarded at once, the receive is fused with the send, so that the result
 // is not read again. The fused order is walked once more, because such a receive also waits for

@@ -136,7 +136,7 @@ uint64_t Windows::add(void* data, size_t bytes, const Exchange& exchange) {
   agreement.require("its memory cannot be shared");
   const std::vector<Window::Told> all = exchanged(window->told(), exchange);
   agreement.attempt([&] { window->reach(all); });
-  agreement.require("it cannot access the windows of all other ranks");
+  agreement.require("cannot access the windows of all other ranks");
   window->make_multicast(all, exchange);
   const std::lock_guard lock(mutex_);
   windows_.emplace_back(++added_, std::move(window));

@@ -36,8 +36,8 @@ class Window {
   // cannot access another rank's memory.
   void reach(std::span<const Told> all);
 
-  // Creates multicast addresses, each of which stands for the memory of all ranks, if `all` support
-  // them. Collective.
+  // Creates multicast addresses, if `all` support them. Each address stands for the memory of all
+  // ranks. Collective.
   void make_multicast(std::span<const Told> all, const Exchange& exchange);
 
   // Returns the start of rank `peer`'s window as mapped by this rank.

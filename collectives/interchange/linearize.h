@@ -2,10 +2,10 @@
 //
 // A gpu's threadblocks run side by side, with one queue per channel and peer. A program has one
 // list of steps and one queue per peer. So all gpus are executed symbolically here, with at most
-// one message in flight between two gpus in each direction, and each rank's steps are recorded in
-// the order in which they ran: that order also works for programs. A message is sent when its
-// receiver can take it at once. If nothing can progress that way, a message is sent earlier; if
-// that does not help either, it is received into scratch until its turn.
+// one message in flight between two gpus in each direction. Each rank's steps are recorded in the
+// order in which they ran, because that order also works for programs. A message is sent when its
+// receiver can take it at once. If nothing can progress that way, a message is sent earlier. If
+// that does not help either, a message is received into scratch until its turn.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Linearized {
 };
 
 // Converts the algorithm. Throws Error(invalid_argument) that names the location if the algorithm
-// makes no progress, reads an unwritten chunk, mixes different parts of the data, or leaves out a
+// makes no progress, reads an unwritten chunk, mixes different parts of the data, or omits a
 // result.
 Linearized linearize(const MscclAlgorithm& algorithm);
 

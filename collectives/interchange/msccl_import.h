@@ -1,5 +1,5 @@
-// Imports files into the catalogue: reads them, converts them to programs and proves these. It
-// supports MSCCL's files, and files with rings found on a machine (rings.h).
+// Imports files into the catalogue: reads them, converts them to programs and proves the programs.
+// Supports MSCCL's files, and files with rings found on a machine (rings.h).
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct Imported {
 Imported read_msccl(std::string_view xml, const std::string& file);
 Imported read_found_rings(std::string_view json, const std::string& file);
 
-// Imports the algorithm in a file and adds it to the catalogue; it supports only the number of
-// ranks that the file states. A file is read once, and again after its contents have changed.
-// Throws as the readers do, and Error(system) if the file cannot be read. Thread-safe.
+// Imports the algorithm in a file and adds it to the catalogue. The algorithm supports only the
+// number of ranks that the file states. A file is read once, and again after its contents have
+// changed. Throws as the readers do, and Error(system) if the file cannot be read. Thread-safe.
 const Algorithm& import_algorithm(const std::string& path);
 // Imports a text with the contents of such a file, in the same way.
 const Algorithm& import_text(const std::string& text, const std::string& path);

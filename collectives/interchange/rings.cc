@@ -38,7 +38,7 @@ std::vector<std::vector<int32_t>> parse(std::string_view text, const std::string
   } catch (const Error& error) {
     refuse(error.what());
   }
-  if (rings.empty() || rings.front().empty()) refuse("it has no rings");
+  if (rings.empty() || rings.front().empty()) refuse("the file has no rings");
   if (rings.size() > kMostRings) refuse(cat(rings.size(), " rings are too many"));
   if (rings.front().size() > kMostRanks) refuse(cat("over ", kMostRanks, " ranks are too many"));
   for (size_t ring = 0; ring < rings.size(); ++ring) {

@@ -45,7 +45,7 @@ struct Threadblock {
 };
 
 // Splits the threadblock's steps into actions. `passing`: number of cells in use for values inside
-// fused steps; it is increased.
+// fused steps, which this function increases.
 std::vector<Action> actions_of(const MscclThreadblock& threadblock, int32_t& passing);
 MscclRange passing_range(int32_t& passing, int32_t count);
 

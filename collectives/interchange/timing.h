@@ -16,7 +16,8 @@ struct TimedMessage {
   int32_t to = 0;
   int32_t send_step = 0;  // step number at the sender
   int32_t recv_step = 0;  // step number at the receiver
-  // Number of the round at whose start it is sent; it arrives at the end of that round.
+  // Number of the round at whose start the message is sent. The message arrives at the end of that
+  // round.
   int32_t sent = 0;
   int32_t taken = 0;  // number of the round at whose start the receiver has consumed it
 };

@@ -32,15 +32,13 @@ void keep_until_sent(Work work, std::shared_ptr<const std::vector<std::byte>> me
 
 }  // namespace
 
-Channel::Channel(Communicator requests, Communicator replies, int source,
-                 std::shared_ptr<OwnPart> part)
+Channel::Channel(Communicator ranks, int source, std::shared_ptr<OwnPart> part)
     : part_(std::move(part)),
       source_(source),
       request_(kMessage),
-      added_(static_cast<size_t>(requests.size())),
-      requests_(std::move(requests)),
-      replies_(std::move(replies)),
-      abort_(&internal::abort_of(requests_)) {}
+      added_(static_cast<size_t>(ranks.size())),
+      ranks_(std::move(ranks)),
+      abort_(&internal::abort_of(ranks_)) {}
 
 // --- This rank's own requests ---
 
@@ -50,8 +48,8 @@ std::optional<Work> Channel::dispatch(int rank) {
   Bytes& added = added_[static_cast<size_t>(rank)];
   if (added.empty()) return std::nullopt;
   auto message = std::make_shared<Bytes>(std::exchange(added, {}));
-  Work work = requests_.send_async(as_const_buffer(message->data(), message->size()), rank,
-                                   {.tag = kRequestTag});
+  Work work = ranks_.send_async(as_const_buffer(message->data(), message->size()), rank,
+                                {.tag = kRequestTag});
   keep_until_sent(work, std::move(message));
   return work;
 }
@@ -82,18 +80,18 @@ void Channel::send_added(int rank) {
 }
 
 void Channel::send_added() {
-  for (int rank = 0; rank < requests_.size(); ++rank) send_added(rank);
+  for (int rank = 0; rank < ranks_.size(); ++rank) send_added(rank);
 }
 
 void Channel::send_data(int rank, const Header& header, const void* data) {
   const std::scoped_lock lock(data_mutex_);  // the next data message must be this request's
   send(rank, header);
-  requests_.send(as_const_buffer(data, header.bytes), rank, {.tag = kDataTag});
+  ranks_.send(as_const_buffer(data, header.bytes), rank, {.tag = kDataTag});
 }
 
 void Channel::ask(int rank, Header header, void* answer, uint64_t bytes) {
   header.reply_tag = next_tag();
-  Work work = replies_.recv_async(as_buffer(answer, bytes), rank, {.tag = header.reply_tag});
+  Work work = ranks_.recv_async(as_buffer(answer, bytes), rank, {.tag = header.reply_tag});
   send(rank, header);
   work.wait();
 }
@@ -130,10 +128,7 @@ void Channel::stop() {
   stopped_ = true;
 }
 
-void Channel::end(const std::string& why) {
-  requests_.abort(why);
-  replies_.abort(why);
-}
+void Channel::end(const std::string& why) { ranks_.abort(why); }
 
 Work Channel::current() {
   const std::scoped_lock lock(service_mutex_);
@@ -177,7 +172,7 @@ void Channel::fail(const Error& error) {
 }
 
 void Channel::receive_message() {
-  follow(requests_.recv_async(
+  follow(ranks_.recv_async(
              as_buffer(request_.data(), request_.size()), source_,
              {.timeout = std::chrono::nanoseconds{0}, .tag = kRequestTag, .may_be_shorter = true}),
          &Channel::on_message);
@@ -228,8 +223,8 @@ void Channel::serve_message() {
     request_at_ += sizeof(header) + (carries ? padded(header.bytes) : 0);
     if (header.kind == Kind::put_data) {
       return follow(
-          requests_.recv_async(as_buffer(part_->memory().data() + header.offset, header.bytes),
-                               request_source_, {.tag = kDataTag}),
+          ranks_.recv_async(as_buffer(part_->memory().data() + header.offset, header.bytes),
+                            request_source_, {.tag = kDataTag}),
           &Channel::serve_message);
     }
     serve_request(header, payload);
@@ -266,7 +261,7 @@ void Channel::answer(int to, int tag, const void* data, uint64_t bytes) {
   const auto* const from = static_cast<const std::byte*>(data);
   auto message = std::make_shared<Bytes>(from, from + bytes);
   Work work =
-      replies_.send_async(as_const_buffer(message->data(), message->size()), to, {.tag = tag});
+      ranks_.send_async(as_const_buffer(message->data(), message->size()), to, {.tag = tag});
   keep_until_sent(std::move(work), std::move(message));
 }
 
@@ -276,8 +271,8 @@ void Channel::answer_with_memory(int to, const Header& header) {
     part_->read(header.offset, copy.data(), header.bytes);
     return answer(to, header.reply_tag, copy.data(), copy.size());
   }
-  replies_.send_async(as_const_buffer(part_->memory().data() + header.offset, header.bytes), to,
-                      {.tag = header.reply_tag});
+  ranks_.send_async(as_const_buffer(part_->memory().data() + header.offset, header.bytes), to,
+                    {.tag = header.reply_tag});
 }
 
 }  // namespace tutti::one_sided

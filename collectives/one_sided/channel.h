@@ -20,15 +20,15 @@
 
 namespace tutti::one_sided {
 
-// A channel. Ranks are those of its communicators. Thread-safe.
+// A channel. Ranks are numbered as in its communicator. Thread-safe.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  // Creates the channel. `requests` and `replies` connect the same ranks and are used only by this
-  // channel. Requests are accepted from `source`, which may be kAnySource. `part` outlives the
-  // channel.
-  Channel(Communicator requests, Communicator replies, int source, std::shared_ptr<OwnPart> part);
+  // Creates the channel. `ranks` connects the ranks and is used only by this channel. Requests are
+  // accepted from `source`, which may be kAnySource. `part` outlives the channel.
+  Channel(Communicator ranks, int source, std::shared_ptr<OwnPart> part);
 
-  Communicator& replies() { return replies_; }
+  // Waits until all ranks of the channel have called it.
+  void meet() { ranks_.barrier(); }
 
   // Sends a request. Blocks while too many messages are in flight.
   void send(int rank, const Header& header);
@@ -79,9 +79,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void send_added(int rank);
   std::optional<Work> dispatch(int rank);
   void hold_back(std::optional<Work> work);
-  int next_tag() { return static_cast<int>(tags_.fetch_add(1) % (kLargestTag + 1U)); }
+  int next_tag() {
+    constexpr uint32_t kTags = kLargestTag - kFirstAnswerTag + 1;
+    return kFirstAnswerTag + static_cast<int>(tags_.fetch_add(1) % kTags);
+  }
 
-  // The communicators are destroyed first, because messages in flight use the members above them.
+  // The communicator is destroyed first, because messages in flight use the members above it.
   const std::shared_ptr<OwnPart> part_;
   const int source_;
   Bytes request_;
@@ -101,9 +104,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool stopped_ = false;
   Work current_;
   std::optional<Error> failure_;
-  Communicator requests_;
-  Communicator replies_;
-  const AbortState* abort_;  // abort state of requests_
+  Communicator ranks_;
+  const AbortState* abort_;  // of ranks_
 };
 
 }  // namespace tutti::one_sided

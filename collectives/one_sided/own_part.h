@@ -24,8 +24,8 @@ uint64_t swap(std::byte* at, uint64_t bytes, uint64_t expected, uint64_t desired
 // A part. Thread-safe.
 class OwnPart {
  public:
-  // Creates the part. `shared`: the view shared within the host; it may be empty. `check`: passed
-  // to SharedPart::lock().
+  // Creates the part. `shared`: the view shared within the host, which may be empty. `check`:
+  // passed to SharedPart::lock().
   OwnPart(std::span<std::byte> memory, SharedPart shared, std::function<bool(int holder)> check);
 
   std::span<std::byte> memory() const { return memory_; }

@@ -39,8 +39,9 @@ struct Header {
 };
 static_assert(sizeof(Header) == 40);
 
-// Tags on the communicator of requests.
+// Tags of messages. Answers have all other tags in turn.
 inline constexpr int kRequestTag = 0;
 inline constexpr int kDataTag = 1;
+inline constexpr int kFirstAnswerTag = 2;
 
 }  // namespace tutti::one_sided

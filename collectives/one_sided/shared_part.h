@@ -72,18 +72,20 @@ class SharedPart {
   std::byte* data() const { return data_.get(); }
   PartControl& control() const { return *control_; }
 
-  bool is_closed() const {
-    return control_->closed.load(light_fences_ ? std::memory_order_acquire
-                                               : std::memory_order_seq_cst) != 0;
-  }
+  bool is_closed() const { return control_->closed.load(std::memory_order_seq_cst) != 0; }
   enum class Entered : uint8_t { no, first, other };
   // Begins an access. Returns `no` if the part is closed; otherwise the caller must call leave().
   Entered enter() const {
     PartControl::Entry& entry = *entry_;
     const bool is_first = is_first_thread();
     if (is_first) {
-      entry.of_first.store(1,
-                           light_fences_ ? std::memory_order_relaxed : std::memory_order_seq_cst);
+      // The two stores are separate: of an order that is not constant the compiler takes the
+      // strongest.
+      if (light_fences_) [[likely]] {
+        entry.of_first.store(1, std::memory_order_relaxed);
+      } else {
+        entry.of_first.store(1, std::memory_order_seq_cst);
+      }
       light_fence();
     } else {
       entry.of_others.fetch_add(1, std::memory_order_seq_cst);

@@ -30,13 +30,23 @@ namespace {
   throw Error(ErrorCode::invalid_argument, what, {.where = "one-sided call", .remedy = remedy});
 }
 
-uint64_t bytes_in(const ConstBuffer& buffer) {
-  if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) [[unlikely]] {
-    refuse("the buffer has no known dtype", "use a value of DType");
-  }
+// What refuses is apart from the checks, so that those are inlined.
+[[noreturn, gnu::noinline]] void refuse_dtype() {
+  refuse("the buffer has no known dtype", "use a value of DType");
+}
+[[noreturn, gnu::noinline]] void refuse_count(uint64_t count) {
+  refuse(cat(count, " elements exceed the address space"), "use a smaller count");
+}
+[[noreturn, gnu::noinline]] void refuse_freed() {
+  refuse("the window was freed", "make no calls after free()");
+}
+
+inline uint64_t bytes_in(const ConstBuffer& buffer) {
+  if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) [[unlikely]]
+    refuse_dtype();
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(buffer.count, size_of(buffer.dtype), &bytes)) [[unlikely]] {
-    refuse(cat(buffer.count, " elements exceed the address space"), "use a smaller count");
+    refuse_count(buffer.count);
   }
   return bytes;
 }
@@ -75,8 +85,9 @@ Window Window::allocate(Communicator world, uint64_t bytes, Members members) {
   return Window(std::make_shared<State>(world, std::span(memory.get(), bytes), memory, members));
 }
 
-Window::State& Window::state() const {
-  if (state_ == nullptr) refuse("the window was freed", "make no calls after free()");
+inline Window::State& Window::state() const {
+  if (state_ == nullptr) [[unlikely]]
+    refuse_freed();
   return *state_;
 }
 
@@ -122,11 +133,18 @@ void Window::put(ConstBuffer from, int rank, uint64_t offset) {
   }
   if (bytes == 0) return;
   if (rank == s.rank()) return s.own().write(offset, from.data, bytes);
+  if (to.may_access()) {
+    to.channel->check();
+    to.remote->put(offset, {static_cast<const std::byte*>(from.data), bytes});
+    return s.make_progress_at_times();
+  }
   const bool is_short = bytes <= kSegment;
   const Header header{
       .kind = is_short ? Kind::put : Kind::put_data, .offset = offset, .bytes = bytes};
-  if (is_short) return to.channel->add(to.there, header, from.data, bytes);
-  to.channel->send_data(to.there, header, from.data);
+  to.send_in_order([&] {
+    if (is_short) return to.channel->add(to.there, header, from.data, bytes);
+    to.channel->send_data(to.there, header, from.data);
+  });
 }
 
 void Window::get(Buffer into, int rank, uint64_t offset) {
@@ -144,8 +162,11 @@ void Window::get(Buffer into, int rank, uint64_t offset) {
     s.make_progress();
     return s.own().read(offset, into.data, bytes);
   }
-  to.channel->ask(to.there, {.kind = Kind::get, .offset = offset, .bytes = bytes}, into.data,
-                  bytes);
+  if (to.may_access()) {
+    to.channel->check();
+    return to.remote->get(offset, {static_cast<std::byte*>(into.data), bytes});
+  }
+  to.ask({.kind = Kind::get, .offset = offset, .bytes = bytes}, into.data, bytes);
 }
 
 void Window::accumulate(ConstBuffer from, int rank, uint64_t offset, ReduceOp op) {
@@ -184,7 +205,7 @@ void Window::accumulate_segment(State& s, int rank, const Header& header, const 
   if (rank == s.rank()) {
     return s.own().combine(header.offset, data, header.bytes, header.dtype, header.op);
   }
-  to.channel->add(to.there, header, data, header.bytes);
+  to.send_in_order([&] { to.channel->add(to.there, header, data, header.bytes); });
 }
 
 uint64_t Window::compare_and_swap(DType type, uint64_t expected, uint64_t desired, int rank,
@@ -208,13 +229,12 @@ uint64_t Window::compare_and_swap(DType type, uint64_t expected, uint64_t desire
     return s.own().swap(offset, bytes, expected, desired);
   }
   uint64_t found = 0;
-  to.channel->ask(to.there,
-                  {.kind = Kind::swap,
-                   .offset = offset,
-                   .bytes = bytes,
-                   .expected = expected,
-                   .desired = desired},
-                  &found, sizeof(found));
+  to.ask({.kind = Kind::swap,
+          .offset = offset,
+          .bytes = bytes,
+          .expected = expected,
+          .desired = desired},
+         &found, sizeof(found));
   return found;
 }
 
@@ -242,7 +262,7 @@ void Window::signal(int rank, int slot, uint64_t count) {
     if (control.sleepers.load(std::memory_order_seq_cst) == 0) return;
     header.bytes = 0;  // only wakes the waiting thread
   }
-  to.channel->send(to.there, header);
+  to.send_in_order([&] { to.channel->send(to.there, header); });
 }
 
 void Window::wait_signal(int slot, uint64_t count) {
@@ -279,7 +299,12 @@ void Window::flush(int rank) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return s.make_progress_at_times();
   }
-  to.channel->ask(to.there, {.kind = Kind::flush}, nullptr, 0);
+  if (to.may_access()) {
+    to.channel->check();
+    to.remote->flush();
+    return s.make_progress_at_times();
+  }
+  to.ask({.kind = Kind::flush}, nullptr, 0);
 }
 
 void Window::flush_all() {

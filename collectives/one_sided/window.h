@@ -9,10 +9,11 @@
 //   window.signal(2, /*slot=*/0);    // after them: rank 2 may wait_signal(0, 1)
 //
 // Memory shared by the ranks of a host (allocate(), or memory from Communicator::allocate() and
-// register_memory()) is accessed in place without help from its owner. All other accesses are
-// messages, which any transport carries. The owner serves them whenever one of its threads is
-// inside a call or a wait of the job, and with TUTTI_PROGRESS_THREAD=1 also while all its threads
-// compute.
+// register_memory()) is accessed in place without help from its owner. Over UCX and libfabric,
+// put() and get() of memory from Window::allocate() use the network cards' remote memory access
+// (TUTTI_RMA), also without help. All other accesses are messages, which any transport carries. The
+// owner serves them whenever one of its threads is inside a call or a wait of the job, and with
+// TUTTI_PROGRESS_THREAD=1 also while all its threads compute.
 //
 // Order and completion:
 //   - Requests of one rank to another are served in the order of its calls.
@@ -30,9 +31,10 @@
 //
 // Errors: a failure of the window's communicator (a dead rank: Error(rank_died)) fails every call
 // on the window and stops its service. With Members::may_die only calls to the dead rank fail, with
-// an error that names it. Once an owner has ended its part, calls to that part fail.
-// Error(invalid_argument) is thrown for ranks, ranges, types and operators that do not fit; nothing
-// is sent then.
+// an error that names it. Once an owner has ended its part, calls to that part fail; those by
+// remote memory access may succeed without effect until the owner has left the job, which keeps the
+// part's memory until then. Error(invalid_argument) is thrown for ranks, ranges, types and
+// operators that do not fit; nothing is sent then.
 //
 // Threads: any thread may call; several may call concurrently.
 #pragma once
@@ -57,7 +59,7 @@ class SharedPart;  // defined in shared_part.h
 // Effect of a member's death on the others.
 enum class Members : uint8_t {
   end_together,  // the window fails on all ranks
-  may_die,       // calls to the dead rank fail; costs two communicators per pair of ranks
+  may_die,       // calls to the dead rank fail; costs a communicator per pair of ranks
 };
 
 class Window {

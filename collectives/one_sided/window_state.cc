@@ -17,6 +17,7 @@
 namespace tutti {
 
 using one_sided::Channel;
+using one_sided::Header;
 using one_sided::OwnPart;
 using one_sided::PartControl;
 using one_sided::PartPlace;
@@ -35,6 +36,7 @@ constexpr std::chrono::milliseconds kLookAgain{50};
 Window::State::State(Communicator& world, std::span<std::byte> memory, std::shared_ptr<void> owner,
                      Members members)
     : rank_(world.rank()),
+      size_(world.size()),
       owner_(std::move(owner)),
       links_(static_cast<size_t>(world.size())),
       process_(::getpid()),
@@ -42,6 +44,7 @@ Window::State::State(Communicator& world, std::span<std::byte> memory, std::shar
   try {
     share(world, memory);
     open_channels(world, members);
+    expose(world);
     world.barrier();  // waits until every rank serves requests
   } catch (...) {
     shut_down();
@@ -82,29 +85,65 @@ void Window::State::share(Communicator& world, std::span<std::byte> memory) {
 // Opens one channel for all ranks, or one per other rank. Two ranks at a time create such a
 // channel; all ranks follow the same order of pairs.
 void Window::State::open_channels(Communicator& world, Members members) {
-  const auto add = [this](Communicator requests, Communicator replies, int source) {
-    channels_.push_back(
-        std::make_shared<Channel>(std::move(requests), std::move(replies), source, own_));
+  const auto add = [this](Communicator ranks, int source) {
+    channels_.push_back(std::make_shared<Channel>(std::move(ranks), source, own_));
     return channels_.back();
   };
   if (members == Members::end_together) {
-    const std::shared_ptr<Channel> all = add(world.duplicate(), world.duplicate(), kAnySource);
+    const std::shared_ptr<Channel> all = add(world.duplicate(), kAnySource);
     for (int rank = 0; rank < size(); ++rank) {
       links_[static_cast<size_t>(rank)].channel = all;
       links_[static_cast<size_t>(rank)].there = rank;
     }
   } else {
-    constexpr int kRequests = kLargestTag - 1;
-    constexpr int kReplies = kLargestTag;
     for (int other = 0; other < size(); ++other) {
       if (other == rank_) continue;
       const std::array pair = {std::min(rank_, other), std::max(rank_, other)};
       Link& to = links_[static_cast<size_t>(other)];
       to.there = other > rank_ ? 1 : 0;
-      to.channel = add(world.create(pair, kRequests), world.create(pair, kReplies), to.there);
+      to.channel = add(world.create(pair, kLargestTag), to.there);
     }
   }
   for (const std::shared_ptr<Channel>& channel : channels_) channel->serve();
+}
+
+// The ranks exchange the keys of memory that fabrics may access. Only memory that the window owns
+// is exposed: if it ends on this rank alone, its memory must outlive accesses in flight.
+void Window::State::expose(Communicator& world) {
+  Paths* const paths = internal::paths_of(world);
+  if (paths == nullptr || paths->far() == PathClass::tcp) return;
+  struct Key {
+    uint64_t bytes = 0;
+    std::array<char, ExposedMemory::kLongestKey> text = {};
+  };
+  Key own;
+  if (owner_ != nullptr) exposed_ = paths->expose(own_->memory());
+  if (exposed_ != nullptr) own.bytes = exposed_->key().copy(own.text.data(), own.text.size());
+  std::vector<Key> keys(links_.size());
+  world.all_gather({&own, sizeof(Key), DType::u8},
+                   {keys.data(), sizeof(Key) * keys.size(), DType::u8});
+  for (int rank = 0; rank < size(); ++rank) {
+    const Key& key = keys[static_cast<size_t>(rank)];
+    Link& to = links_[static_cast<size_t>(rank)];
+    if (rank == rank_ || to.part || key.bytes == 0 || key.bytes > key.text.size()) continue;
+    std::unique_ptr<RemoteMemory> memory = paths->reach(rank, {key.text.data(), key.bytes});
+    if (memory == nullptr) continue;
+    to.remote =
+        std::make_unique<one_sided::RemotePart>(std::move(memory), rank, [this, &to](bool sleeps) {
+          to.channel->check();
+          if (!sleeps) return make_progress();
+          std::optional<Work> handle;
+          to.channel->wait_for_request(handle, kTurn);
+        });
+  }
+}
+
+void Window::State::Link::ask(const Header& header, void* answer, uint64_t bytes) const {
+  if (remote == nullptr) return channel->ask(there, header, answer, bytes);
+  remote->flush();
+  const uint64_t messages = remote->messages();
+  channel->ask(there, header, answer, bytes);
+  remote->set_served(messages);
 }
 
 Window::State::~State() {
@@ -122,6 +161,9 @@ void Window::State::shut_down() {
       channel->end(cat("rank ", rank_, " has freed its part of the window"));
     }
   }
+  for (Link& to : links_) to.remote.reset();
+  if (exposed_ != nullptr && !freed_) exposed_->keep(owner_);
+  exposed_.reset();
   if (own_ == nullptr || !own_->shared()) return;
   std::optional<Deadline> end;
   const bool is_empty = own_->shared().close(size(), [&](int rank) {
@@ -203,7 +245,7 @@ bool Window::State::is_gone(int rank) const {
 }
 
 void Window::State::meet() {
-  if (together_) return channels_.front()->replies().barrier();
+  if (together_) return channels_.front()->meet();
   ++fences_;
   for (const Link& to : links_) {
     if (to.channel == nullptr || to.channel->failed()) continue;

@@ -11,6 +11,7 @@
 
 #include "collectives/one_sided/channel.h"
 #include "collectives/one_sided/own_part.h"
+#include "collectives/one_sided/remote_part.h"
 #include "collectives/one_sided/shared_part.h"
 #include "collectives/one_sided/window.h"
 
@@ -26,7 +27,7 @@ class Window::State {
   State& operator=(const State&) = delete;
 
   int rank() const { return rank_; }
-  int size() const { return static_cast<int>(links_.size()); }
+  int size() const { return size_; }
   uint64_t bytes_of(int rank) const { return links_[static_cast<size_t>(rank)].bytes; }
   one_sided::OwnPart& own() { return *own_; }
   // Throws Error(invalid_argument) if these bytes are not within the rank's part.
@@ -36,16 +37,32 @@ class Window::State {
     if (!is_rank || offset > all || bytes > all - offset) refuse_range(rank, offset, bytes);
   }
 
-  // How this rank accesses a part: in place if `part` is shared, otherwise by a channel.
+  // How this rank accesses a part: in place if `part` is shared, otherwise by `remote`, if the
+  // fabric has remote memory access, and by a channel.
   struct Link {
     uint64_t bytes = 0;
     one_sided::SharedPart part;
     std::shared_ptr<one_sided::Channel> channel;
     int there = 0;  // the rank's number in the channel
+    std::unique_ptr<one_sided::RemotePart> remote;
+
+    // Returns true if an access by `remote` would be in order.
+    bool may_access() const { return remote != nullptr && remote->may_access(); }
+    // Calls `send`, which sends a message to the owner, in order with accesses.
+    template <typename Send>
+    void send_in_order(const Send& send) const {
+      if (remote == nullptr) return send();
+      remote->flush();
+      send();
+      remote->count_message();
+    }
+    // Calls Channel::ask() in order with accesses.
+    void ask(const one_sided::Header& header, void* answer, uint64_t bytes) const;
   };
   const Link& link(int rank) const { return links_[static_cast<size_t>(rank)]; }
 
-  // Returns a rank's part (possibly this rank's) in shared memory; it may be empty.
+  // Returns a rank's part (possibly this rank's) in shared memory. The part is empty if it is not
+  // shared.
   const one_sided::SharedPart& shared_part(int rank) const {
     return rank == rank_ ? own_->shared() : link(rank).part;
   }
@@ -111,9 +128,9 @@ class Window::State {
   // Returns true for a dead rank, if the window continues without it.
   bool is_gone(int rank) const;
   bool goes_on() const { return !together_; }
-  // Waits until all surviving ranks have called it.
+  // Waits until all surviving ranks have called meet().
   void meet();
-  // Records that all ranks end the window now.
+  // Marks the window as freed by all ranks.
   void set_freed() { freed_ = true; }
   void abort(const std::string& reason);
 
@@ -122,11 +139,14 @@ class Window::State {
   [[noreturn]] void refuse_access(int rank) const;
   void shut_down();
   void share(Communicator& world, std::span<std::byte> memory);
+  void expose(Communicator& world);
   void open_channels(Communicator& world, Members members);
 
   const int rank_;
+  const int size_;
   const std::shared_ptr<void> owner_;
   std::shared_ptr<one_sided::OwnPart> own_;
+  std::unique_ptr<ExposedMemory> exposed_;                     // null: no memory is exposed
   std::vector<Link> links_;                                    // links to the parts, by rank
   std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // distinct channels of links_
   const int64_t process_;                                      // a fork()ed child only has a copy

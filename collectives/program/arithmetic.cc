@@ -108,8 +108,8 @@ Program with_means(Means means, Collective collective, const Shape& shape, Progr
   return program;
 }
 
-// Adds the factor to steps that read input. Input that was copied to its own location in the output
-// was scaled by that copy; it is read from there, because in place the unscaled input no longer
+// Adds the factor to steps that read input. If input was copied to its own location in the output,
+// the copy scaled it. Later steps read the copy, because in place the unscaled input no longer
 // exists.
 Program with_scaled_inputs(Collective collective, const Shape& shape, Program program) {
   const int32_t shift = shift_in_place(collective, shape, program);

@@ -93,8 +93,8 @@ class Dependencies {
   }
 
   Plan& plan_;
-  // Location of the first output chunk: in place that of an input chunk, otherwise behind the
-  // input.
+  // Location of the first output chunk. In place it is the location of an input chunk; otherwise it
+  // is behind the input.
   int64_t output_ = 0;
   int64_t scratch_ = 0;  // location of the first scratch chunk, behind all others
   std::vector<int64_t> cuts_;

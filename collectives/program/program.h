@@ -4,8 +4,8 @@
 // For one rank of p, a program is a short list of steps on numbered chunks. It depends only on rank
 // numbers: it has no byte counts, no dtypes, no clock and no sockets.
 //
-//   Input, Output    the call's buffers, cut into chunks; sizes come from the call, and uneven and
-//                    zero are normal
+//   Input, Output    the call's buffers, cut into chunks; sizes come from the call, and may
+//                    be uneven or zero
 //   Scratch          private chunks
 //
 // Chunks of one size class have equal length; chunks of different classes need not (size_class()).

@@ -35,9 +35,9 @@ class SymbolicRun {
   // written, handles a wrong chunk, or combines a contribution twice.
   void to_the_end();
 
-  // Return results after to_the_end(). result() returns the content of an output chunk (in place, a
-  // chunk that is not written keeps its former content); known() returns the ranks that this rank
-  // knows to have entered the call.
+  // Return results after to_the_end(). result() returns the content of an output chunk. In place, a
+  // chunk that is not written keeps its former content. known() returns the ranks that `rank` knows
+  // to have entered the call.
   const Cell& result(int32_t rank, int32_t chunk) const;
   std::vector<bool> known(int32_t rank) const;
 
@@ -77,13 +77,13 @@ class SymbolicRun {
   std::vector<Id> read(int32_t rank, int32_t number, const RangeList& ranges);
   // Returns the content of an input chunk after the step's scaling.
   Id scaled(int32_t rank, int32_t number, Id value) const;
-  // Writes values to chunks. Output holds elements: a value written to it is divided if the step
-  // divides, and rounded.
+  // Writes values to chunks, divided if the step divides. Values written to the output are also
+  // rounded, because the output holds elements.
   void write(int32_t rank, int32_t number, const RangeList& ranges, const std::vector<Id>& values);
   std::vector<Id> combine(int32_t rank, int32_t number, const std::vector<Id>& left,
                           const std::vector<Id>& right);
-  // Returns the ranks that this rank certainly knows to have entered the call when its step `end`
-  // starts. Only receives before that step count.
+  // Returns the ranks that, as this rank knows when its step `end` starts, have entered the call.
+  // This rank learns it only from receive steps before `end`.
   std::vector<bool> knowledge(int32_t rank, int32_t end) const;
 
   [[noreturn]] void refuse(int32_t rank, int32_t number, const std::string& problem) const;

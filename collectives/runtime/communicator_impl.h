@@ -261,7 +261,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   Predecessors following_;  // predecessors of the call about to start
   uint32_t splits_made_ = 0;
   std::map<uint64_t, uint64_t> groups_made_;  // number of communicators made, by members and tag
-  OperationQueue collectives_;  // collectives in flight, the first of which runs; owned by pool_
+  OperationQueue collectives_;  // collectives in flight; the first one runs; owned by pool_
   Execution execution_;
   PointToPoint messages_;
   OperationPool pool_;

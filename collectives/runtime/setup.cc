@@ -226,8 +226,10 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> 
 
 void CommunicatorImpl::check_group(std::span<const int> ranks, int tag) const {
   const auto refuse = [](const std::string& problem) {
-    throw Error(ErrorCode::invalid_argument, "create: " + problem,
-                {.remedy = "call create() on exactly the members, with the same list"});
+    throw Error(
+        ErrorCode::invalid_argument, "create: " + problem,
+        {.remedy =
+             "call create() with the same list on every rank in the list, and on no other rank"});
   };
   if (tag < 0 || tag > kLargestTag) {
     throw Error(ErrorCode::invalid_argument,

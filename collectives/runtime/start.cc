@@ -20,8 +20,8 @@ namespace {
 
 [[noreturn]] void refuse_shorter_message() {
   throw Error(ErrorCode::unsupported,
-              "a receive of a shorter message supports neither a reduction nor a wire format",
-              {.cause = "blocks do not carry their number of elements",
+              "a receive with may_be_shorter supports neither a reduction nor a wire format",
+              {.cause = "blocks do not say how many elements they contain",
                .remedy = "receive exactly as many elements as are sent"});
 }
 

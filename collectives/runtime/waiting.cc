@@ -203,10 +203,10 @@ void CommunicatorImpl::check_answers(const Operation& operation) {
   }
 }
 
-// Fails the call if it needs a peer that makes no more calls, because that peer has destroyed its
-// communicator or left the job. The peer's last bytes may still be in the network, so the check is
-// made only when they have arrived. If several ranks wait for a rank that has left, the first of
-// them to detect that reports it.
+// Fails the call if it needs a peer that makes no more calls, which has destroyed its communicator
+// or left the job. The peer's last bytes may still be in the network, so the check is made only
+// when they have arrived. If several ranks wait for a rank that has left, the first of them to
+// detect that reports it.
 void CommunicatorImpl::check_gone(const Operation& operation) {
   std::map<int, std::string_view> gone;
   for (const int peer : missing(operation)) {

@@ -57,7 +57,7 @@ void FairSharing::end(Flow flow) {
   free_.push_back(flow);
 }
 
-// Gives a flow its rate if it affects no other flow: its narrowest link is used by no other flow,
+// Gives a flow its rate if the flow affects no other: its narrowest link is used by no other flow,
 // and its other links have enough bandwidth left.
 bool FairSharing::take_alone(Flow flow) {
   State& state = flows_[flow];

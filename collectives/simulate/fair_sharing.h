@@ -20,7 +20,8 @@ class FairSharing {
   explicit FairSharing(std::vector<double> capacities);
 
   // Begins a flow over at least one link. Its rate is 0 until settle(). A link listed twice is used
-  // twice, so several identical transfers may be one flow, whose rate is that of each transfer.
+  // twice, so one flow may represent several identical transfers. Its rate is then the rate of each
+  // transfer.
   Flow begin(std::span<const int> links);
   void end(Flow flow);
   // Recomputes rates after changes. Calls changed(flow) for each flow whose rate has changed.

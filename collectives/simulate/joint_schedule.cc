@@ -39,7 +39,7 @@ std::vector<std::pair<JointSchedule::Step, JointSchedule::Step>> JointSchedule::
     const Schedule& its, double bytes, std::span<const int32_t> members) {
   const auto rank_of = [&](int32_t member) { return members[static_cast<size_t>(member)]; };
   std::vector<std::pair<Step, Step>> ends;
-  // By walked member: added to a step's number in `its`, gives the number here.
+  // By walked member: difference between a step's number here and its number in `its`.
   std::vector<Step> offsets;
   for (int32_t walked = 0; walked < its.walked(); ++walked) {
     const int32_t rank = rank_of(walked * its.alike);

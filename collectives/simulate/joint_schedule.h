@@ -6,7 +6,7 @@
 //   rank 1               [recv]──[compute]                          connect ranks
 //
 // If the ranks of a host behave alike (Symmetry), only the first rank of each host is added, and
-// its steps represent those of all ranks of the host.
+// its steps represent the steps of all ranks of the host.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ class JointSchedule {
   // Adds a message. Returns the sender's step and the receiver's step, which ends when the message
   // arrives.
   std::pair<Step, Step> message(int32_t from, int32_t to, double bytes);
-  // Adds a collective. `members` are its ranks 0, 1, ... (all of them, walked or not). It has this
-  // schedule's symmetry, and ranks that are alike here are alike in it. Returns two steps for each
-  // walked member, in order: a step to place after its prerequisites, and a step that ends with its
-  // part; both take no time.
+  // Adds a collective. `members` are its ranks 0, 1, ... (all of them, walked or not). The
+  // collective has this schedule's symmetry: ranks that are alike here are alike in the collective.
+  // Returns two steps for each walked member, in order: a step to place after its prerequisites,
+  // and a step that ends with its part; both take no time.
   std::vector<std::pair<Step, Step>> collective(const Schedule& its, double bytes,
                                                 std::span<const int32_t> members);
   // Makes `later` begin after `earlier` has ended.

@@ -3,7 +3,8 @@
 //
 // Ranks that do the same at the same time may be walked as one. Suppose that hosts are alike, and
 // that on each host rank i does what rank 0 does with all partners shifted by i. Then the schedule
-// has only rank 0 of each host, and each of its messages stands for those of all ranks of the host.
+// has only rank 0 of each host, and each message in it represents one message of every rank of the
+// host.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,11 @@ namespace tutti {
 // How the partners of rank i are shifted: to (position + i) mod size, or to position xor i.
 enum class Symmetry : uint8_t { none, rotation, exclusive_or };
 
-// A schedule. Its plans are those of the walked ranks: rank 0's, then rank `alike`'s, and so on.
+// A schedule. It has the plans of the walked ranks: rank 0's, then rank `alike`'s, and so on.
 struct Schedule : StepGraph {
   int32_t ranks = 0;
   Symmetry symmetry = Symmetry::none;
-  int32_t alike = 1;            // number of ranks walked as one: those of a host
+  int32_t alike = 1;            // number of ranks walked as one: all of a host
   std::vector<StepKind> kinds;  // by step
   std::vector<int32_t> chunks;  // by step: number of chunks sent, received or computed
   // Only in a schedule composed of several (joint_schedule.h): bytes by step, which replace chunks,

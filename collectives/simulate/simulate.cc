@@ -287,7 +287,7 @@ class Simulation {
       send_next(number, now);
       return;
     }
-    // The parts of a message form one flow, whose rate is that of the slowest.
+    // The parts of a message form one flow, which has the rate of the slowest part.
     const double part = bytes / spread.ways;
     for (const Arc arc : arcs_) traffic_[static_cast<size_t>(arc)] += part;
     const Flow flow = sharing_.begin(arcs_);

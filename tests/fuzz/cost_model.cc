@@ -5,7 +5,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tutti;
-  fuzz::take("it is not a cost model", [&] {
+  fuzz::take("the text is not a cost model", [&] {
     const CostModel model = parse_cost_model(std::string(fuzz::text_of(data, size)));
     const std::string text = to_json(model);
     fuzz::require(to_json(parse_cost_model(text)) == text, "a model is read as it was written");

@@ -275,7 +275,7 @@ TEST_F(OnTheWire, AConnectionThatIsLedElsewhereIsRefused) {
     const std::string text = client->wait_for_abort().what();
     if (job.rank == 1) told = text;
   });
-  EXPECT_THAT(told, HasSubstr("it is not in this job"));
+  EXPECT_THAT(told, HasSubstr("the process at that address is not in this job"));
 }
 
 }  // namespace

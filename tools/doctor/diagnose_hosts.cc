@@ -119,11 +119,12 @@ void compare_setting(const Hosts& hosts, const SettingInfo& info, Findings& find
     return value == host.settings.end() ? std::string(info.default_value) : value->second;
   });
   if (found.size() < 2) return;
-  findings.push_back({check::kSettings, info.wire ? Severity::error : Severity::warning,
-                      cat(name, " is ", who_has_what(found)), minority(found),
-                      "it is set in the shell environment there (profile, container image)",
-                      cat("remove it there, or set it here: `tutti run` passes the settings of "
-                          "this shell to all hosts")});
+  findings.push_back(
+      {check::kSettings, info.wire ? Severity::error : Severity::warning,
+       cat(name, " is ", who_has_what(found)), minority(found),
+       "the setting comes from the shell environment there (profile, container image)",
+       cat("remove it there, or set it here: `tutti run` passes the settings of "
+           "this shell to all hosts")});
 }
 
 void check_settings(const Hosts& hosts, Findings& findings) {
@@ -134,7 +135,7 @@ void check_settings(const Hosts& hosts, Findings& findings) {
     }
     for (const std::string& warning : host.setting_warnings) {
       findings.push_back({check::kSettings, Severity::warning, warning, host.name,
-                          "it has no effect", "correct it, or remove it"});
+                          "the setting has no effect", "correct or remove the setting"});
     }
   }
   if (!hosts.empty() && !hosts.front().tune_problem.empty()) {
@@ -152,7 +153,7 @@ void check_settings(const Hosts& hosts, Findings& findings) {
   for (const HostFacts& host : hosts) {
     if (!host.settings.contains("TUTTI_FAULT")) continue;
     findings.push_back({check::kSettings, Severity::error, "TUTTI_FAULT injects faults into ranks",
-                        host.name, "it is left over from a test", "unset TUTTI_FAULT"});
+                        host.name, "the variable is left over from a test", "unset TUTTI_FAULT"});
   }
 }
 
@@ -188,7 +189,7 @@ void check_tokens(const Hosts& hosts, const TokenFacts& here, Findings& findings
     findings.push_back({check::kToken, Severity::error,
                         cat("not all hosts have the same token: ", text),
                         tie ? cat(names(found[0].hosts), ", ", minority(found)) : minority(found),
-                        "a stale token: that of another job, or an old copy of the file",
+                        "a stale token, from another job or from an old copy of the file",
                         "copy the file to all hosts, or unset both settings there: `tutti run` "
                         "passes a token to all its ranks, other launchers do not"});
   } else if (hosts_with_token > 0 && hosts_with_token < hosts.size() && here.source.empty()) {

@@ -159,8 +159,8 @@ class Network {
             reach.connect_error == 0 ? "the answer is not the doctor's"
                                      : std::strerror(reach.connect_error));
     if (is_loopback(reach.address)) {
-      finding.cause =
-          cat("it is the loopback address of ", to(reach).name, ", which no other host can reach");
+      finding.cause = cat("the address is the loopback address of ", to(reach).name,
+                          ", which no other host can reach");
     } else {
       finding.cause = reach.route_error != 0 ? why_no_route(reach) : why_no_connection(reach);
     }

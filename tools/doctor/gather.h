@@ -1,5 +1,5 @@
 // Starts `tutti doctor-host` on every host, asks it for its facts, and tests whether hosts reach
-// each other. If a host does not answer in time, this is reported as a fact.
+// each other. The facts say if a host did not answer in time.
 #pragma once
 
 #include <sys/types.h>

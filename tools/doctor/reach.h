@@ -13,12 +13,14 @@
 
 namespace tutti::tool {
 
-// Length of the nonce in hexadecimal digits; it serves as the secret among the hosts of one doctor.
+// Length in hexadecimal digits of the nonce, which is the secret that the hosts of one `tutti
+// doctor` share.
 inline constexpr size_t kNonceBytes = 32;
 
-// Returns the numeric addresses on which ranks of this host would listen: those of TUTTI_INTERFACE
-// or, if it is not set, the one that routes to rank 0's host (`towards`). Rank 0's host uses an
-// address to which `host` resolves. Throws Error if there is none.
+// Returns the numeric addresses on which ranks of this host would listen: the addresses of
+// TUTTI_INTERFACE or, if that is not set, the address from which packets to rank 0's host
+// (`towards`) are sent. Rank 0's host uses an address to which `host` resolves. Throws Error if
+// there is no such address.
 std::vector<std::string> addresses_of_ranks(const std::string& host, const std::string& towards);
 
 // Listens and answers in a separate thread while the object exists.

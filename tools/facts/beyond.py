@@ -99,7 +99,7 @@ FACTS = [
                lambda out: out.number(r"time over floor's: geometric mean ([\d.]+)"), most=4, small=False, needs="floor_peer")]),
     Fact(BEYOND, "An authenticated bootstrap", "strangers cannot join", [
         Figure("a rank with another token is refused, and told so", STRANGER,
-               lambda out: int("refused this rank: it uses another token" in out.text), want=1)]),
+               lambda out: int("refused this rank: the two have different tokens" in out.text), want=1)]),
     Fact(BEYOND, "Survivors go on after a death", "the losses of an undisturbed run", [
         Figure("largest relative difference of losses after rank 2 of 3 is killed",
                f"{SURVIVE} --json whole.jsonl; TUTTI_FAULT=kill:2:60 {SURVIVE} --min-ranks 2 --json hurt.jsonl",

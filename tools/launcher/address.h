@@ -18,10 +18,11 @@ struct Listener {
 // Listens on `address`, on a port chosen by the system. Throws Error if that fails.
 Listener listen_on(const std::string& address);
 
-// Returns the numeric address at which other hosts reach this machine. The first of these that
-// exists: that of `interface` (a network interface or an address), if given; the one to which
-// `host` resolves, if it belongs to this machine and is not loopback; that of the default route;
-// the first global address of an interface that is up. Throws Error if there is none.
+// Returns the numeric address at which other hosts reach this machine. This is the first of these
+// addresses that exists: the address of `interface` (a network interface or an address), if given;
+// the address to which `host` resolves, if that address belongs to this machine and is not
+// loopback; the address of the default route; the first global address of an interface that is up.
+// Throws Error if none exists.
 std::string reachable_address(const std::string& host, const std::string& interface);
 
 }  // namespace tutti::tool

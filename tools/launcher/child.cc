@@ -137,12 +137,12 @@ StartError explain(const ChildSpec& spec, const StartFailure& failure) {
               .remedy = "correct its #! line"};
   } else if (failure.error == ENOENT) {
     detail.remedy = is_path ? "check the path" : "check the name, or use a path (./PROGRAM)";
-    if (!is_path) detail.cause = "it is not in PATH";
+    if (!is_path) detail.cause = "the program is not in PATH";
   } else if (failure.error == ENOEXEC) {
-    detail = {.cause = "it is damaged or built for another processor architecture",
+    detail = {.cause = "the program is damaged or built for another processor architecture",
               .remedy = "build it for this architecture"};
   } else if (failure.error == EACCES) {
-    detail = {.cause = "it is a directory or not executable",
+    detail = {.cause = "the program is a directory or not executable",
               .remedy = cat("chmod +x ", program, ", or put its interpreter in front")};
   }
   return StartError(cat("cannot run '", program, "': ", words), detail,

@@ -35,7 +35,7 @@ struct ChildSpec {
   std::vector<int> inherited;    // descriptors to keep open under the same number
   bool die_with_parent = false;  // true: the process is killed when the calling thread ends
   const Guard* guard = nullptr;  // kills the process group if this process dies; null: nothing does
-  // Limit of open files of the program; nothing: that of this process.
+  // Limit of open files of the program; nothing: the same limit as for this process.
   std::optional<rlimit> open_files;
 };
 

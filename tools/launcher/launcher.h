@@ -19,10 +19,10 @@ struct LaunchOptions {
   MapBy map = MapBy::slot;
   std::vector<std::string> command;  // program and arguments
   // True: prefix each output line with "[rank] " and collapse identical lines of several ranks into
-  // one. False: pass output through (for programs of which only rank 0 prints).
+  // one. False: pass output through (for programs in which only rank 0 prints).
   bool prefix_lines = true;
   // The job continues after failures while at least `min_ranks` ranks survive, spares included.
-  // Nothing: no failure is tolerated; with spares: `ranks`.
+  // Nothing: the value is `ranks` with spares; without spares no failure is tolerated.
   std::optional<int> min_ranks;
   // Maximum number of restarts of a failed job, unless a signal ended it. Ranks find the number of
   // restarts so far in TORCHELASTIC_RESTART_COUNT, as with torchrun.

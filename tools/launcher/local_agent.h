@@ -33,8 +33,8 @@ class LocalAgent : public Agent {
   bool finished() override;
 
  private:
-  // A rank of this host. One that has ended stays unreaped until the end of the job, so that its
-  // process id, which is also that of its process group, is not reused.
+  // A rank of this host. A process that has ended stays unreaped until the end of the job, so that
+  // its process id is not reused. The id is also the id of the process group.
   struct Rank {
     int number = 0;
     pid_t pid = -1;

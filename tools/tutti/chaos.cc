@@ -254,8 +254,8 @@ int run(ChaosOptions options) {
 void add_demands(Command command, ChaosOptions& options) {
   command
       .add_option("--within", options.within,
-                  "seconds within which the command must end after the last fault, in addition to "
-                  "its run time without faults")
+                  "time in seconds within which the command must end after the last fault, in "
+                  "addition to the command's run time without faults")
       .between(0.1, 1e6)
       .show_default();
   command.add_flag("--survives", options.demands.survives,
@@ -279,7 +279,8 @@ void add_chaos(CommandLine& line) {
       line.add("chaos", "inject faults into the ranks of a command and check how it reacts");
   command
       .add_option("--plan", options->plan,
-                  "fault plan: random, or a file from --write-plan or from a failure in --json")
+                  "fault plan: random (draw a plan for each trial), or a file with a plan that "
+                  "--write-plan wrote or that --json reported for a failure")
       .type_name("random|FILE")
       .show_default();
   command
@@ -320,7 +321,7 @@ void add_chaos(CommandLine& line) {
       .type_name("NAMESPACE,...");
   command
       .add_option("--from", options->draw.from_ms,
-                  "milliseconds after the start of all ranks before the first timed fault, for "
+                  "time in milliseconds from the start of all ranks to the first timed fault, for "
                   "programs that cannot lose a rank during initialization")
       .between(0, 1e9)
       .show_default();
@@ -332,7 +333,8 @@ void add_chaos(CommandLine& line) {
       .show_default();
   command
       .add_option("--messages", options->draw.messages,
-                  "number of initial messages of a rank among which a fault may strike")
+                  "number of messages of each rank, from the first on, during which a fault may "
+                  "strike")
       .between(1, 1e9)
       .show_default();
   add_demands(command, *options);

@@ -79,8 +79,8 @@ FirstHost first_host(const Graph& graph) {
 }
 
 // Returns the cluster as text. `part`: fraction of the nominal bandwidth of a GPU's links that the
-// topology gives. GPUs without such links in the topology get those of their data sheet, because
-// files leave them to NCCL.
+// topology gives. GPUs without such links in the topology get the links of their data sheet,
+// because topology files omit links that NCCL detects itself.
 std::string cluster_line(const FirstHost& host, int hosts, const std::string& gpu, double part) {
   std::string line = cat(host.gpus, 'x', gpu, " x ", hosts);
   if (host.fast_GBps > 0) line += cat(", ", host.fast, ' ', host.fast_GBps / part);

@@ -136,14 +136,15 @@ void add_data(CommandLine& line) {
       .type_name("COUNT");
   command.add_option(
       "--data-weights", options->weights,
-      "sampling weight of each data set, as for `tutti train` (default: proportional to its size)");
+      "sampling weight of each data set, as in `tutti train` (default: proportional to its size)");
   constexpr auto kGroup = "Epoch check";
   const Option check =
       command
-          .add_flag("--epoch-check", options->epoch_check,
-                    "check that in each epoch exactly one rank takes each sample, in another order "
-                    "than in other epochs, and that this holds after resuming on another number of "
-                    "ranks")
+          .add_flag(
+              "--epoch-check", options->epoch_check,
+              "check that in each epoch exactly one rank takes each sample, that the order of "
+              "samples differs between epochs, and that both hold after resuming on another "
+              "number of ranks")
           .group(kGroup);
   const auto add = [&](const char* option, auto& value, const char* meaning) {
     return command.add_option(option, value, meaning).group(kGroup).needs(check).show_default();

@@ -125,15 +125,17 @@ void add_doctor(CommandLine& line) {
   Command command = line.add("doctor", "diagnose hosts, network and settings");
   command
       .add_option("-n,--ranks", options->ranks,
-                  "total number of ranks of the planned job (default: the slots of all hosts; "
-                  "without slots, for each host the number of cores that this process may use)")
+                  "total number of ranks of the planned job (default: the total of all hosts' "
+                  "slots; if no slots are given, the number of hosts times the number of cores "
+                  "that this process may use here)")
       .between(1, 1 << 20);
   add_host_options(command, options->places);
   command
       .add_option("--json", options->json,
                   "write the report as JSON to this file (- for standard output)")
       .type_name("FILE");
-  command.add_option("--patience", options->patience, "seconds to wait for a host's answer")
+  command
+      .add_option("--patience", options->patience, "time to wait for a host's answer, in seconds")
       .between(1, 3600)
       .show_default();
   command.footer(

@@ -171,18 +171,21 @@ void add_evaluate(CommandLine& line) {
       .type_name("PATH");
   command.add_option(
       "--tokenizer", options->tokenizer,
-      "tokenizer of text files: a tokenizer.json, or a directory with one or with the GPT-2 "
-      "vocabulary files (default: the model's tokenizer; without one, every byte is a token)");
+      "tokenizer of text files: a tokenizer.json, or a directory that contains tokenizer.json or "
+      "GPT-2's vocabulary files (default: the model's tokenizer; if the model has none, every byte "
+      "is a token)");
   command.add_option("--context", options->context,
-                     "context length in tokens (default: that of training)");
+                     "context length in tokens (default: the context length of training)");
   command.add_option("--precision", options->precision, "data type of parameters and activations")
       .one_of({"f32", "float32", "fp32", "bf16", "bfloat16", "f16", "fp16", "float16"})
       .type_name("NAME")
       .show_default();
   command
-      .add_option("--weights", options->weights,
-                  "keep matrices in blocks of few bits: q8_0, q4_0 (llama.cpp's 8 and 4 bits, "
-                  "blocks of 32) or nf4 (bitsandbytes' 4 bits, blocks of 64)")
+      .add_option(
+          "--weights", options->weights,
+          "format in which matrices are kept in memory: none (not quantized), q8_0 or q4_0 "
+          "(llama.cpp's 8 or 4 bits, blocks of 32), or nf4 (bitsandbytes' 4 bits, blocks of "
+          "64)")
       .one_of({"none", "q8_0", "q4_0", "nf4"})
       .type_name("FORMAT")
       .show_default();

@@ -258,9 +258,9 @@ void add_explain(CommandLine& line) {
                    "use only deterministic (canonical) algorithms");
   command
       .add_option("--gpu", o->gpu,
-                  "GPU class, for one GPU per rank on one host: a100, h100, b200 (NVLink switch), "
-                  "mi300x (full mesh), pcie3 to pcie5, or auto (this host's GPUs). Without "
-                  "--bytes, show the choices from 8 bytes to 1 GiB")
+                  "type of GPU: a100, h100, b200 (NVLink switch), mi300x (full mesh), pcie3 to "
+                  "pcie5, or auto (this host's GPUs). Assumes one host with one GPU per rank. "
+                  "Without --bytes, shows the choices for 8 bytes to 1 GiB")
       .type_name("CLASS");
   command
       .add_option(

@@ -55,8 +55,8 @@ void add_export(CommandLine& line) {
       .type_name("RUN_DIR");
   command
       .add_option("target", options->target,
-                  "output: a Hugging Face model directory, or FILE.safetensors for the tensors "
-                  "alone, with Tutti's names")
+                  "output: a Hugging Face model directory, or FILE.safetensors for a file that "
+                  "contains only the tensors, with Tutti's names")
       .required()
       .type_name("HF_DIR|FILE.safetensors");
   command

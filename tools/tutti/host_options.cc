@@ -12,10 +12,12 @@ namespace tutti::tool {
 
 void add_host_options(Command& command, HostOptions& options) {
   command
-      .add_option("--hosts", options.hosts,
-                  "hosts to run on, reached through TUTTI_RSH, each with its number of slots "
-                  "(maximum ranks); without slots the ranks are divided equally (default: the "
-                  "hosts of the current Slurm, LSF or PBS job, or this host)")
+      .add_option(
+          "--hosts", options.hosts,
+          "hosts to run on, which are reached through TUTTI_RSH. N is the host's number of "
+          "slots (maximum number of ranks); without slots the ranks are divided equally "
+          "over the hosts (default: the hosts of the current Slurm, LSF or PBS job, or this "
+          "host)")
       .separated_by_commas()
       .type_name("A[:N],B[:N],...");
   command

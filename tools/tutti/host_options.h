@@ -17,13 +17,13 @@ struct HostOptions {
 // Adds --hosts and --hostfile.
 void add_host_options(Command& command, HostOptions& options);
 
-// Returns the named hosts or, if none are named, those that a batch system allocated, and then uses
-// its remote shell. An empty result means this host. Throws Error(invalid_argument) for invalid
-// options.
+// Returns the named hosts. If none are named, returns the hosts that a batch system allocated, and
+// sets TUTTI_RSH to the batch system's remote shell unless it is set. An empty result means this
+// host. Throws Error(invalid_argument) for invalid options.
 std::vector<Host> find_hosts(const HostOptions& options);
 
-// Returns `asked` or, if that is 0, the slots of all hosts. Without slots, counts for each host the
-// number of cores that this process may use.
+// Returns `asked` or, if that is 0, the total of all hosts' slots. If no slots are given, returns
+// the number of hosts (at least 1) times the number of cores that this process may use.
 int ranks_of_job(int asked, const std::vector<Host>& hosts);
 
 }  // namespace tutti::tool

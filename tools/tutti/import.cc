@@ -33,9 +33,10 @@ void add_import(CommandLine& line) {
   const auto options = std::make_shared<ImportOptions>();
   Command command = line.add("import", "create a run directory from a Hugging Face model");
   command
-      .add_option(
-          "from", options->from,
-          "directory with config.json and model.safetensors, or with its shards and their index")
+      .add_option("from", options->from,
+                  "Hugging Face model directory, which contains config.json and either "
+                  "model.safetensors or "
+                  "its shards and their index")
       .required()
       .type_name("HF_DIR");
   command.add_option("run", options->run, "run directory to create")

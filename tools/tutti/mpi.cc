@@ -123,11 +123,12 @@ const MpiLibrary& find_mpi(const std::string& name, const std::vector<std::strin
   }
   if (launcher != nullptr) return *launcher;
   if (linked != nullptr) return *linked;
-  throw Error(ErrorCode::invalid_argument,
-              cat("cannot detect which MPI library '", command.front(), "' uses"),
-              {.cause = "it is not mpirun of Open MPI or MPICH, and no program in the command is "
-                        "linked to libmpi.so.40, libmpich.so.12 or libmpi_abi.so.1",
-               .remedy = "add --mpi openmpi, mpich or mpi_abi"});
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("cannot detect which MPI library '", command.front(), "' uses"),
+      {.cause = "the command is not mpirun of Open MPI or MPICH, and no program in the command is "
+                "linked to libmpi.so.40, libmpich.so.12 or libmpi_abi.so.1",
+       .remedy = "add --mpi openmpi, mpich or mpi_abi"});
 }
 
 // Returns the interposer's path: beside this program's folder if it is installed, in the build tree
@@ -188,8 +189,8 @@ void add_mpi(CommandLine& line) {
   Command command = line.add("mpi", "run an MPI program with Tutti's collectives");
   command
       .add_option("--mpi", options->mpi,
-                  "MPI library of the program (default: that of the launcher, or the one that the "
-                  "program is linked to)")
+                  "MPI library that the program uses (default: the library of the launcher, or the "
+                  "library to which the program is linked)")
       .one_of({"openmpi", "mpich", "mpi_abi"});
   command.add_option("command", options->command, "launcher, program and arguments, after --")
       .required()

@@ -282,7 +282,8 @@ void add_cluster(Command command, PartitionOptions& options) {
       .between(0, kSlowest)
       .show_default();
   add("--parameter-memory", options.memory,
-      "memory per rank for parameters, in bytes; leave room for gradients and optimizer state")
+      "maximum size of the parameters on a rank, in bytes; subtract the memory that gradients and "
+      "optimizer state need (default: no limit)")
       .type_name("SIZE");
 }
 
@@ -293,7 +294,7 @@ void add_profiling(Command command, PartitionOptions& options) {
                   "samples per forward and backward pass (default: 32; gpt2 and unet: 8; resnet, "
                   "perceptron and convnet: 64)")
       .between(1, 1 << 20);
-  command.add_option("--runs", options.runs, "timed runs per layer; the median is used")
+  command.add_option("--runs", options.runs, "number of timed runs per layer; the median is used")
       .between(1, 1000)
       .show_default();
   training::add_model_flags(command, options.told.said);

@@ -83,7 +83,7 @@ LossCurves read_run(const std::string& path) {
     take("validation_loss", run.validation);
   }
   if (!run.training.empty() || !run.validation.empty()) return run;
-  throw Error(ErrorCode::invalid_argument, "it contains no losses",
+  throw Error(ErrorCode::invalid_argument, "the file contains no losses",
               {.where = path, .remedy = "use files written by `tutti train --json`"});
 }
 

@@ -69,8 +69,9 @@ void add_run(CommandLine& line) {
       line.add("run", "start the ranks of a job on this host or on several hosts");
   run_command
       .add_option("-n,--ranks", options->ranks,
-                  "total number of ranks (default: the slots of all hosts; without slots, for each "
-                  "host the number of cores that this process may use)")
+                  "total number of ranks (default: the total of all hosts' slots; if no slots are "
+                  "given, the number of hosts times the number of cores that this process may use "
+                  "here)")
       .between(1, 1 << 20);
   add_host_options(run_command, options->places);
   run_command
@@ -82,16 +83,18 @@ void add_run(CommandLine& line) {
   run_command.add_flag("--no-prefix", options->no_prefix, "do not prefix output lines with [rank]");
   run_command
       .add_option("--min-ranks", options->min_ranks,
-                  "continue after failures of ranks or hosts while at least N ranks survive; "
-                  "programs continue with tutti_shrink()")
+                  "continue after failures of ranks or hosts while at least N ranks survive; the "
+                  "program must then call tutti_shrink() (default: a failure ends the job)")
       .type_name("N")
       .between(1, 1 << 20);
   run_command
       .add_option("--spares", options->spares,
                   "number of additional ranks, which wait in tutti_init() until tutti_grow() adds "
-                  "them to a communicator")
+                  "them to a communicator (default: 0)")
       .between(0, 1 << 20);
-  run_command.add_option("--restarts", options->restarts, "restart a failed job at most N times")
+  run_command
+      .add_option("--restarts", options->restarts,
+                  "restart a failed job at most N times (default: 0)")
       .type_name("N")
       .between(0, 1 << 20);
   run_command

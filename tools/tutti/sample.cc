@@ -62,7 +62,7 @@ void add_sample(CommandLine& line) {
       .show_default();
   command
       .add_option("--top-k", options->generation.top_k,
-                  "sample from the K most likely tokens; 0: from all")
+                  "sample from the K most likely tokens; 0: from all tokens (default: 0)")
       .type_name("K");
   command
       .add_option("--top-p", options->generation.top_p,
@@ -74,17 +74,21 @@ void add_sample(CommandLine& line) {
       "--ignore-eos", options->generation.ignore_end,
       "continue after end-of-text tokens (those in the model's configuration, or the tokenizer's)");
   command.add_option("--context", options->context,
-                     "context length in tokens (default: that of training)");
+                     "context length in tokens (default: the context length of training)");
   command
-      .add_option("--weights", options->weights,
-                  "keep matrices in blocks of few bits: q8_0, q4_0 (llama.cpp's 8 and 4 bits, "
-                  "blocks of 32) or nf4 (bitsandbytes' 4 bits, blocks of 64)")
+      .add_option(
+          "--weights", options->weights,
+          "format in which matrices are kept in memory: none (not quantized), q8_0 or q4_0 "
+          "(llama.cpp's 8 or 4 bits, blocks of 32), or nf4 (bitsandbytes' 4 bits, blocks of "
+          "64)")
       .one_of({"none", "q8_0", "q4_0", "nf4"})
       .type_name("FORMAT")
       .show_default();
-  command.add_option("--tokenizer", options->tokenizer,
-                     "tokenizer.json, or a directory with one or with the GPT-2 vocabulary files "
-                     "(default: the model's tokenizer; without one, every byte is a token)");
+  command.add_option(
+      "--tokenizer", options->tokenizer,
+      "a tokenizer.json, or a directory that contains tokenizer.json or GPT-2's "
+      "vocabulary files (default: the model's tokenizer; if the model has none, every "
+      "byte is a token)");
   command.footer("Example:\n  tutti sample DIR --prompt \"ROMEO:\" --temperature 0.7 --top-p 0.9");
   command.runs([options] {
     if (options->model.empty()) throw UsageError("a model is required: tutti sample PATH");

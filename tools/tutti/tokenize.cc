@@ -155,8 +155,10 @@ void add_tokenize(CommandLine& line) {
   command
       .add_option(
           "--tokenizer", options->tokenizer,
-          "Hugging Face tokenizer.json, or a directory with one, or with GPT-2's encoder.json and "
-          "vocab.bpe, or vocab.json and merges.txt (default: every byte is a token)")
+          "a Hugging Face tokenizer.json, or a directory that contains tokenizer.json, GPT-2's "
+          "pair "
+          "encoder.json + vocab.bpe, or the pair vocab.json + merges.txt (default: every byte is a "
+          "token)")
       .type_name("PATH");
   command
       .add_option("--eot", options->end_of_text,

@@ -284,12 +284,13 @@ void add_tune(CommandLine& line) {
   command
       .add_option("--fit", o->fit.table,
                   "fit a cluster's parameters to this table (nccl-tests output or CSV) instead of "
-                  "measuring; they are written to the --json file or next to the table")
+                  "measuring, and write the parameters to the --json file or next to the table")
       .type_name("TABLE");
   command
       .add_option("--cluster", o->fit.cluster,
-                  "with --fit: initial cluster, as in `tutti simulate --cluster`; hosts and GPUs "
-                  "that the table does not give are taken from it")
+                  "with --fit: cluster from whose parameters the fit starts, as in `tutti simulate "
+                  "--cluster`; numbers of hosts and GPUs that the table lacks are taken from this "
+                  "cluster")
       .type_name("CLUSTER");
   command
       .add_option("--collective", o->fit.collective,
@@ -300,7 +301,8 @@ void add_tune(CommandLine& line) {
                    "compare predicted with measured times instead of calibrating");
   command
       .add_option("--device", o->device,
-                  "what to measure: host or cuda (up to 8 GPUs of this host)")
+                  "what to measure: host (this machine's processors and networks) or cuda (up to 8 "
+                  "GPUs of this host)")
       .one_of({"host", "cuda"})
       .show_default();
   command.add_flag("--thorough", o->thorough,
@@ -310,8 +312,9 @@ void add_tune(CommandLine& line) {
   command.add_option("--within", o->within, "").group("");
   command.footer(
       "Tuning takes half a minute; Ctrl-C ends it and keeps the measurements so far.\n"
-      "Rank 0 of a job reads the costs and sends them to all ranks. Without them defaults are "
-      "used.\n"
+      "Rank 0 of a job reads the costs and sends them to all ranks. Without measured costs, "
+      "default\n"
+      "costs are used.\n"
       "With two hosts, TCP, UCX and libfabric are measured between them if available, and\n"
       "TUTTI_TRANSPORT=auto then uses the fastest; all hosts of a job need the same file "
       "(TUTTI_TUNE_FILE).\n"

@@ -113,7 +113,7 @@ void TuneTurns::run(size_t i, int time) {
   try {
     const std::vector<Observation> now = measured(turn, check_, share);
     if (!found.observations.empty() && now.size() != found.observations.size()) {
-      throw Error(ErrorCode::unsupported, "it was interrupted");
+      throw Error(ErrorCode::unsupported, "the measurement was interrupted");
     }
     bench::keep_least(found.observations, now);
   } catch (const Error& error) {

@@ -76,8 +76,8 @@ Layout cyclic(int ranks, int hosts) {
   return Layout::of(places);
 }
 
-// Returns the groupings that affect the algorithm: if it requires a grouping, those that it
-// supports; otherwise none.
+// Returns the groupings to prove. If the algorithm requires a grouping, these are the groupings
+// that it supports. Otherwise returns only the layout without groups.
 std::vector<Layout> groups_for(const Algorithm& algorithm, int ranks, int root, bool sampled) {
   if (algorithm.supports({.ranks = ranks, .root = root}).empty()) return {Layout()};
   std::vector<Layout> wanted;
@@ -251,16 +251,21 @@ void add_verify(CommandLine& line) {
       "verify", "prove every algorithm: progress, results and summation order on every rank");
   command
       .add_option("--max-ranks", options->max_ranks,
-                  "prove 1 to P ranks; without this option, also samples up to 1024 ranks")
+                  "prove the algorithms for 1 to P ranks; without this option, also for selected "
+                  "rank counts up to 1024")
       .type_name("P")
       .show_default();
   command.add_switch(
       "--samples,!--no-samples", [options](bool on) { options->samples = on; },
-      "also prove samples beyond --max-ranks, up to 1024 ranks");
-  command.add_option("--collective", options->collective, "prove only this collective")
+      "also prove the algorithms for selected rank counts above --max-ranks, up to 1024 (default: "
+      "only if --max-ranks is not given)");
+  command
+      .add_option("--collective", options->collective, "prove only this collective (default: all)")
       .type_name("NAME")
       .suggest(collective_names());
-  command.add_option("--algorithm", options->algorithm, "prove only algorithms of this name")
+  command
+      .add_option("--algorithm", options->algorithm,
+                  "prove only algorithms of this name (default: all)")
       .type_name("NAME")
       .suggest(algorithm_names());
   command
@@ -272,10 +277,12 @@ void add_verify(CommandLine& line) {
       .show_default()
       .suggest(wire_names());
   command.footer(
-      "Grades: correct (every input counts once), same bits (on all ranks), canonical (the bits\n"
-      "depend only on the inputs and the number of ranks). With --wire, lossy: the number of times "
-      "that\n"
-      "an input and the partial sums containing it are rounded.\n"
+      "Grades of an algorithm: correct (every input counts once), same bits (results are bitwise\n"
+      "equal on all ranks), canonical (the bits depend only on the inputs and the number of "
+      "ranks).\n"
+      "With --wire the grade can be lossy: the table then shows how often an input and the "
+      "partial\n"
+      "sums that contain it are rounded.\n"
       "Example:\n"
       "  tutti verify --max-ranks 64 --collective all_reduce");
   command.runs([command, options] {

@@ -108,9 +108,9 @@ std::vector<TreeLevel> two_levels(int ends, int per_leaf, int up, LinkSpeed spee
   return levels;
 }
 
-// Returns the levels of a k-ary fat tree: three levels of switches with k ports, half of which lead
-// up, except on the highest level. M. Al-Fares, A. Loukissas, A. Vahdat: A Scalable, Commodity Data
-// Center Network Architecture. SIGCOMM 2008.
+// Returns the levels of a k-ary fat tree: three levels of switches with k ports. Half of a switch's
+// ports lead up, except on the highest level. M. Al-Fares, A. Loukissas, A. Vahdat: A Scalable,
+// Commodity Data Center Network Architecture. SIGCOMM 2008.
 std::vector<TreeLevel> k_ary(int k, LinkSpeed speed) {
   if (k % 2 != 0)
     refuse(cat("k=", k, " is odd"),

@@ -50,7 +50,8 @@ std::unique_ptr<Network> read_htsim(const TextFile& file);
 // links" or SimAI's "nodes gpus_per_server nvswitches switches links type", then the switches, then
 // the links.
 std::unique_ptr<Network> read_ns3(const TextFile& file);
-// Reads Slurm's topology.conf. It states no bandwidths or latencies; those of LinkSpeed are used.
+// Reads Slurm's topology.conf. The file states no bandwidths or latencies, so the values of
+// LinkSpeed are used.
 std::unique_ptr<Network> read_slurm(const TextFile& file);
 
 }  // namespace tutti

@@ -4,7 +4,7 @@
 //   switch:8,bandwidth=400GB/s;ring:4,bandwidth=50GB/s,latency=1us
 //                                                 hosts of 8 in a ring, each GPU with its own card
 //   torus:4x4x4   mesh:4x4   ring:8   full:8
-//   fat-tree:k=16                                 of switches with 16 ports: 1024 hosts
+//   fat-tree:k=16                                 switches with 16 ports, 1024 hosts
 //   fat-tree:hosts=12500,per-leaf=32,gpus=8       leaves and spines; up=N: uplinks of a leaf
 //   rail:hosts=32,gpus=8                          GPU i of every host on the i-th switch
 //   dragonfly:groups=9,routers=4,hosts=2,global=2

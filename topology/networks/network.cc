@@ -87,7 +87,7 @@ bool Network::ends_forward() const {
     return std::ranges::any_of(structure_.stages,
                                [](const auto& stage) { return stage->ends_forward(); });
   }
-  // True if the graph has no nodes besides those of the ranks.
+  // True if every node of the graph is a rank's node.
   return graph_.nodes().size() == nodes_.size();
 }
 

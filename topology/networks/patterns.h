@@ -30,7 +30,7 @@ class Pattern {
   virtual int links() const = 0;
   // Returns true if routes pass through ends.
   virtual bool ends_forward() const { return false; }
-  // Returns true if all ends are equivalent, unlike those of a line.
+  // Returns true if all ends are equivalent. The ends of a ring are; the ends of a line are not.
   virtual bool ends_are_alike() const { return true; }
   // Connects these nodes of the graph; switches that it adds have names that begin with `prefix`.
   virtual void build(Graph& graph, std::span<const int> ends, const std::string& prefix) const = 0;

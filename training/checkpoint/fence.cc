@@ -61,7 +61,7 @@ FenceMark parse(const std::string& text, const std::string& path) {
 
 [[noreturn]] void give_up(const std::string& directory) {
   throw Error(ErrorCode::invalid_argument, cat("several jobs write to ", directory),
-              {.cause = "they were started in this directory at the same time",
+              {.cause = "the jobs were started in this directory at the same time",
                .remedy = "use a separate directory for each job"});
 }
 

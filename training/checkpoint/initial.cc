@@ -98,7 +98,7 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
   const auto add = [&](const char* what, const std::vector<std::string>& names) {
     if (!names.empty()) problems += cat(problems.empty() ? "" : "; ", what, some_of(names));
   };
-  add("it lacks ", missing);
+  add("the file lacks ", missing);
   add("the model has no ", surplus);
   add("the shape differs for ", misshapen);
   if (!problems.empty()) {

@@ -19,7 +19,7 @@ std::string new_run_identity();  // Returns 128 random bits as 32 hexadecimal di
 // A step's folder, as its manifest describes it.
 struct StepSeen {
   int64_t step = 0;
-  std::string run;             // identity of the run; empty: unknown
+  std::string run;             // ID of the run; empty: unknown
   uint64_t fence = 0;          // number of the writer that published the step (fence.h); 0: unknown
   std::optional<Error> error;  // set if the manifest cannot be used
 };
@@ -40,7 +40,7 @@ struct ChosenStep {
   Checkpoint checkpoint;
   std::vector<Skipped> skipped;  // later steps that were not chosen because they are damaged
   std::vector<int64_t> own;      // steps of the same run up to this step, ascending
-  // all other steps: later ones, those of other runs, and unreadable ones
+  // all other steps: later steps, steps of other runs, and unreadable steps
   std::vector<int64_t> others;
   bool is_latest = false;  // true if the file `latest` names this step
 };

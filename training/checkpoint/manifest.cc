@@ -87,7 +87,7 @@ Manifest manifest_of(const Json& root) {
   manifest.step = root.at("step").get<int64_t>();
   manifest.model = root.at("model");
   if (!manifest.model.is_object() && !manifest.model.is_string()) {
-    throw Error(ErrorCode::invalid_argument, "its model is neither an object nor a string");
+    throw Error(ErrorCode::invalid_argument, "the model is neither an object nor a string");
   }
   manifest.state = root.at("state");
   manifest.run = root.value("run", std::string());
@@ -245,17 +245,18 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   const size_t end = std::min(text.find('\n'), text.size());
   const std::string_view rest = text.substr(std::min(end + 1, text.size()));
   if (text.substr(0, end + 1) != first_line(rest)) {
-    throw refuse("its checksum does not match its contents, so it is damaged or truncated");
+    throw refuse(
+        "the file's checksum does not match its contents, so the file is damaged or truncated");
   }
   try {
     const Json root = Json::parse(text);
     if (root.at("format") != kFormat) {
-      throw Error(ErrorCode::invalid_argument, "it has an unknown format");
+      throw Error(ErrorCode::invalid_argument, "the file has an unknown format");
     }
     const int version = root.at("version").get<int>();
     if (version < kOldest || version > kVersion) {
-      throw refuse(cat("it has version ", version, " of the format; this version of Tutti reads ",
-                       kOldest, " to ", kVersion),
+      throw refuse(cat("the file has version ", version,
+                       " of the format; this version of Tutti reads ", kOldest, " to ", kVersion),
                    ErrorCode::unsupported);
     }
     Manifest manifest = manifest_of(root);

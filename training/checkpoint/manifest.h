@@ -61,7 +61,7 @@ inline constexpr const char* kImportedFrom = "imported";
 
 struct Manifest {
   int64_t step = 0;
-  std::string run;     // identity of the run that saved the step; empty in an earlier format
+  std::string run;     // ID of the run that saved the step; empty in an earlier format
   FenceMark fence;     // the writer that saved the step; number 0 in an earlier format
   Json model = "";     // of the tensors: Model::configuration()
   Json configuration;  // configuration of the run; empty in an earlier format

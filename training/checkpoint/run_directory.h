@@ -54,7 +54,7 @@ class RunDirectory {
   static std::optional<ChosenStep> check(const std::string& directory, const RunStart& start);
 
   const std::string& path() const { return path_; }
-  const std::string& run() const { return run_; }  // Returns the identity of the run.
+  const std::string& run() const { return run_; }  // Returns the ID of the run.
   const FenceMark& fence() const { return fence_->mark(); }
   // Returns the step from which the run continues; empty for a new run.
   const std::optional<ChosenStep>& resumed() const { return resumed_; }

@@ -20,8 +20,8 @@ inline constexpr const char* kLatestFile = "latest";
 inline constexpr const char* kBestLink = "best";
 
 std::string step_name(int64_t step);  // Returns "step-00000123" for step 123.
-// Returns true if the path's name is that of the folder of one step, even if there is no such
-// folder.
+// Returns true if the last component of the path is the name of a step's folder, such as
+// step-00000123. The folder need not exist.
 bool is_step_folder(const std::string& path);
 // Removes slashes from the path's end, so that the last component of "a/step-00000001/" is
 // step-00000001.

@@ -53,7 +53,8 @@ struct DescribedPiece {
 };
 Json describe_piece(const TensorPiece& piece);
 DescribedPiece described_piece(const Json& description);
-// Adds the pieces that a rank described to those of other ranks in `tensors`, by tensor name.
+// Adds the pieces that a rank described to `tensors`, which has the pieces of other ranks by tensor
+// name.
 // Throws Error(mismatch) if the rank's shape or type of a tensor differs from the others'.
 void add_described(const Json& pieces, int rank, std::map<std::string, TensorEntry>& tensors);
 

@@ -50,7 +50,7 @@ const TensorInfo& checked_range(const TensorSource& source, const std::string& w
   if (info == nullptr) {
     const std::string close = nearest(name, source.names());
     throw Error(ErrorCode::invalid_argument, cat(where, " has no tensor ", in_quotes(name)),
-                {.cause = "it belongs to another model or another optimizer",
+                {.cause = "the file belongs to another model or another optimizer",
                  .remedy = close.empty() ? "" : cat("did you mean ", in_quotes(close), "?")});
   }
   if (out.rows != 1 || first < 0 || first > info->count() - out.cols) {

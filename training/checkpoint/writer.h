@@ -10,7 +10,7 @@
 namespace tutti::training {
 
 struct Writer {
-  std::string start;    // identity of the job's start: a random text that is the same on all ranks
+  std::string start;    // ID of the launch of the job: a random text that is the same on all ranks
   uint64_t epoch = 0;   // Communicator::membership(): increases with each change of the members
   uint64_t digest = 0;  // digest of the members
 

@@ -67,8 +67,8 @@ class ExpertLoad {
                                     static_cast<size_t>(experts_));
   }
   // Call after a step. Raises the bias of experts that were chosen less often than the mean and
-  // lowers that of the others (Wang et al.: Auxiliary-loss-free load balancing, 2024). All ranks
-  // compute the same result.
+  // lowers the bias of experts that were chosen more often (Wang et al.: Auxiliary-loss-free load
+  // balancing, 2024). All ranks compute the same result.
   void move_bias() {
     if (bias_rate_ == 0) return;
     for (int64_t layer = 0; layer < layers_; ++layer) {
@@ -81,7 +81,7 @@ class ExpertLoad {
       }
     }
   }
-  // Returns the number of choices that were dropped in all layers.
+  // Returns the number of dropped choices, summed over all layers.
   int64_t dropped() const {
     int64_t sum = 0;
     for (int64_t layer = 0; layer < layers_; ++layer) sum += of(layer, experts_);

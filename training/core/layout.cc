@@ -23,7 +23,7 @@ void check(const LayoutOptions& options) {
               {.remedy = "use at least 1 of each"});
 }
 
-// Returns true if all tensor ranks have the same number of elements.
+// Returns true if all tensor-parallel ranks have the same number of elements.
 bool is_cut_evenly(const ParameterSpec& spec) {
   if (spec.placement.owner.axes.has(Axis::tensor) && spec.mesh.size(Axis::tensor) > 1) return false;
   for (const Cut& cut : spec.placement.cuts) {

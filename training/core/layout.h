@@ -35,14 +35,14 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
 }
 
 // Groups of parameters by the axes over which their gradients are summed (Placement::summed_over).
-// The first group is that of the batch's axes.
+// The gradients of the first group are summed over the batch axes.
 struct GroupTable {
   std::vector<AxisSet> axes = {kBatchAxes};  // by group: axes over which its gradients are summed
   std::vector<int> group_of;                 // by parameter: index of its group
 };
-// Returns the groups of these parameters. Where tensor ranks have unequal parts of a model, the
-// replicated parameters form a group of their own: mixed buckets would differ in length between
-// ranks, and the order of a sum may depend on an element's offset.
+// Returns the groups of these parameters. Where tensor-parallel ranks have unequal parts of a
+// model, the replicated parameters form a group of their own: mixed buckets would differ in length
+// between ranks, and the order of a sum may depend on an element's offset.
 GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters);
 
@@ -55,8 +55,8 @@ struct LayoutOptions {
   bool bucket_per_unit = false;
   // Parameters and shards start at multiples of this many elements; a multiple of kAlignment.
   int64_t alignment = kAlignment;
-  // The parameters in the layout, ascending: those of a pipeline stage. The slots of other
-  // parameters have no elements. None: all parameters.
+  // The parameters in the layout (the parameters of a pipeline stage), ascending. The slots of
+  // other parameters have no elements. Nothing: all parameters of the model.
   std::optional<std::vector<int>> parameters;
   std::vector<int> groups;  // by parameter: its group; empty: all are in the first group
   std::vector<int> alone;   // parameters that get a bucket of their own

@@ -101,7 +101,7 @@ class Model {
   virtual int64_t attention_window() const { return 0; }
   // Returns true if the model's images may be cut over the spatial axis.
   virtual bool takes_tiles() const { return false; }
-  // Returns the number of slices of the computations that tensor ranks share (slices.h) in
+  // Returns the number of slices of the computations that tensor-parallel ranks share (slices.h) in
   // deterministic mode; otherwise 1.
   virtual int slices() const { return 1; }
   // Returns the object in which units count the tokens of their experts; null if the model has no

@@ -98,9 +98,9 @@ class ParameterTable {
   // Returns this rank's place in the mesh, from which modules learn how many ranks share a sharded
   // parameter.
   const MeshPlace& mesh() const { return mesh_; }
-  // Adds a parameter to the unit that begin_unit() named last. `shape` is that of the whole
-  // parameter. Throws Error(invalid_argument) for a name that exists already, and for an impossible
-  // shape or placement.
+  // Adds a parameter to the unit that begin_unit() named last. `shape` is the shape of the whole
+  // parameter, before sharding. Throws Error(invalid_argument) for a name that exists already, and
+  // for an impossible shape or placement.
   const Parameter* add(std::string name, std::vector<int64_t> shape, Initial initial,
                        Placement placement = {});
   // Marks the parameter that was added last (ParameterSpec::is_dense).

@@ -121,8 +121,8 @@ struct PassContext {
   bool training = true;  // true if dropout and batch statistics are on
   // Format to which dense layers round the operands of their products (modules/linear.h).
   GemmFormat gemm_format = GemmFormat::none;
-  // Deterministic mode: number of slices of the computations that tensor ranks share (slices.h);
-  // otherwise 1.
+  // Deterministic mode: number of slices of the computations that tensor-parallel ranks share
+  // (slices.h); otherwise 1.
   int slices = 1;
   // The groups of ranks that communicate inside units (parallel/mesh.h); null for a single rank.
   // All ranks of a group run the same number of micro-batches through the unit, some of them of
@@ -130,12 +130,12 @@ struct PassContext {
   Mesh* mesh = nullptr;
   // If set, and there is no mesh, collects the messages that units skip.
   std::vector<UnsentMessage>* unsent = nullptr;
-  // Keys and values of the tokens before those of the micro-batch (decoding). The micro-batch must
+  // Keys and values of the tokens that precede the micro-batch (decoding). The micro-batch must
   // then be one range of one sample, and backward is not supported.
   KeyValueCache* cache = nullptr;
   // Factors by which backward multiplies gradients. The gradient of the targets' losses starts as
-  // loss_scale * d(sum). That of each named loss is sample_scale * w * d(sum), where the unit
-  // chooses the weight w.
+  // loss_scale * d(sum). The gradient of each named loss starts as sample_scale * w * d(sum), where
+  // the unit chooses the weight w.
   double loss_scale = 1;
   double sample_scale = 1;
 

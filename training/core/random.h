@@ -1,5 +1,5 @@
 // Counter-based random numbers: a value depends on its coordinates alone, not on earlier draws.
-// Every rank can therefore draw any part of the sequence, and all machines get the same values.
+// Every rank can therefore compute any part of the sequence, and all machines get the same values.
 #pragma once
 
 #include <cstdint>

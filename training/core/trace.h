@@ -83,8 +83,8 @@ class TraceSpan {
 void write_trace(Communicator& communicator, const Trace& trace, const std::string& path);
 
 // Writes this rank's events to a file of its own beside `path` ("trace.json": "trace.rank-3.json").
-// For a failed run, in which peers may not respond: times are those of this machine's clock. Only
-// warns if writing fails.
+// For a failed run, in which peers may not respond. Times are read from this machine's clock and
+// not corrected. Only warns if writing fails.
 void write_own_trace(const Communicator& communicator, const Trace& trace,
                      const std::string& path) noexcept;
 

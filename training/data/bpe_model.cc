@@ -55,7 +55,7 @@ BpeModel::BpeModel(BpeVocabulary vocabulary) : vocabulary_(std::move(vocabulary)
   const bool may_miss = vocabulary_.alphabet == Alphabet::characters && vocabulary_.unknown;
   if (missing && !may_miss) {
     throw Error(ErrorCode::invalid_argument, cat("the vocabulary has no token for byte ", *missing),
-                {.remedy = "use a vocabulary that covers all bytes, such as that of GPT-2"});
+                {.remedy = "use a vocabulary that covers all bytes, such as GPT-2's"});
   }
   uint32_t rank = 0;
   for (const auto& [left, right, token] : vocabulary_.merges) {

@@ -63,17 +63,18 @@ Files find_files(const std::string& directory) {
       return files;
     }
   }
-  throw Error(ErrorCode::invalid_argument, cat("no tokenizer found in ", directory),
-              {.cause = "it has neither tokenizer.json, nor encoder.json and vocab.bpe, nor "
-                        "vocab.json and merges.txt",
-               .remedy = "use a tokenizer.json, or a directory with one of these"});
+  throw Error(
+      ErrorCode::invalid_argument, cat("no tokenizer found in ", directory),
+      {.cause = "the directory has neither tokenizer.json, nor encoder.json and vocab.bpe, nor "
+                "vocab.json and merges.txt",
+       .remedy = "use a tokenizer.json, or a directory with one of these"});
 }
 
 // Reads a JSON file {"token": id, ...}. Returns the bytes of each token, by id.
 std::vector<std::string> read_vocabulary(const std::string& path) {
   const Json entries = read_json(path);
   if (!entries.is_object() || entries.empty())
-    refuse_vocabulary(path, "it is not a JSON object of tokens");
+    refuse_vocabulary(path, "the file is not a JSON object of tokens");
   std::vector<std::string> texts(entries.size());
   for (const auto& [symbol, id] : entries.items()) {
     if (!id.is_natural_number() || id.get<uint64_t>() >= texts.size()) {
@@ -129,7 +130,8 @@ void refuse_other_tokenizer(const std::string& directory, const std::vector<std:
   const std::filesystem::path folder(directory);
   const auto refuse_vocabulary = [&](const char* file, const std::string& cause) {
     throw Error(
-        ErrorCode::invalid_argument, cat("the tokenizer in ", directory, " is not that of GPT-2"),
+        ErrorCode::invalid_argument,
+        cat("the tokenizer in ", directory, " is not GPT-2's tokenizer"),
         {.where = folder / file,
          .cause = cause,
          .remedy = "use its tokenizer.json, which save_pretrained() of transformers writes"});
@@ -149,8 +151,8 @@ void refuse_other_tokenizer(const std::string& directory, const std::vector<std:
   if (!added.is_object()) return;
   for (const auto& [token, id] : added.items()) {
     if (std::ranges::find(symbols, token) != symbols.end()) continue;
-    refuse_vocabulary(kAdded,
-                      cat("it has the token ", in_quotes(token), ", which no vocabulary has"));
+    refuse_vocabulary(
+        kAdded, cat("the file has the token ", in_quotes(token), ", which no vocabulary has"));
   }
 }
 
@@ -184,7 +186,7 @@ BpeDescription read_gpt2_vocabulary(const std::string& directory) {
     if (std::ranges::find(symbols, std::string(1, static_cast<char>(byte))) != symbols.end()) {
       continue;
     }
-    refuse_vocabulary(files.vocabulary, cat("it has no token for byte ", byte));
+    refuse_vocabulary(files.vocabulary, cat("the file has no token for byte ", byte));
   }
   description.vocabulary.merges = read_merges(files.merges, symbols);
   const auto end = std::ranges::find(symbols, "<|endoftext|>");

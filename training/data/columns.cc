@@ -181,7 +181,7 @@ pid_t start(const std::string& python, std::vector<std::string> arguments, Fd& p
     throw Error(ErrorCode::invalid_argument,
                 cat(path, " has no text column", wanted, " \"", fields.prompt, "\" and \"",
                     fields.completion, '"'),
-                {.cause = cat("its columns are ", rest), .remedy = "choose one: --field NAME"});
+                {.cause = cat("the columns are ", rest), .remedy = "choose one: --field NAME"});
   }
   throw Error(ErrorCode::invalid_argument, cat("cannot read ", path), {.cause = rest});
 }

@@ -136,7 +136,7 @@ class LineReader final : public DocumentReader {
         return Document{.text = completion->get<std::string>(),
                         .prompt = prompt->get<std::string>()};
       }
-      throw Error(ErrorCode::invalid_argument, cat("it has ", names_in(record)));
+      throw Error(ErrorCode::invalid_argument, cat("the line has ", names_in(record)));
     } catch (const Error& error) {
       const std::string wanted =
           cat(fields_.pairs_only ? "" : cat("the field \"", fields_.text, "\" or "),

@@ -53,19 +53,19 @@ class IdxReader {
 
 std::vector<size_t> read_dimensions(IdxReader& file, const std::string& path, size_t expected) {
   std::array<uint8_t, 4> word{};
-  if (file.read(word) < word.size()) refuse_idx(path, "it ends inside its header");
+  if (file.read(word) < word.size()) refuse_idx(path, "the file ends inside its header");
   if (word[0] != 0 || word[1] != 0)
-    refuse_idx(path, "it does not start with two zero bytes, as IDX files do");
+    refuse_idx(path, "the file does not start with two zero bytes, as IDX files do");
   if (word[2] != kUnsignedByte) {
-    refuse_idx(path, cat("its elements are of type ", int{word[2]}, ", not of type 8, bytes"));
+    refuse_idx(path, cat("the elements are of type ", int{word[2]}, ", not of type 8, bytes"));
   }
   if (word[3] != expected) {
-    refuse_idx(path, cat("it has ", int{word[3]}, word[3] == 1 ? " dimension" : " dimensions",
+    refuse_idx(path, cat("the file has ", int{word[3]}, word[3] == 1 ? " dimension" : " dimensions",
                          "; images have 3, labels 1"));
   }
   std::vector<size_t> dimensions;
   for (size_t i = 0; i < expected; ++i) {
-    if (file.read(word) < word.size()) refuse_idx(path, "it ends inside its header");
+    if (file.read(word) < word.size()) refuse_idx(path, "the file ends inside its header");
     dimensions.push_back(size_t{word[0]} << 24 | size_t{word[1]} << 16 | size_t{word[2]} << 8 |
                          word[3]);
   }
@@ -88,7 +88,8 @@ std::vector<uint8_t> read_elements(IdxReader& file, const std::string& path, siz
   }
   std::array<uint8_t, 1> more{};
   if (file.read(more) != 0)
-    refuse_idx(path, cat("it continues after the ", count, " bytes that its header specifies"));
+    refuse_idx(path,
+               cat("the file continues after the ", count, " bytes that its header specifies"));
   return elements;
 }
 

@@ -22,8 +22,10 @@ void check_sampler(const std::vector<SampledSet>& sets) {
   }
   for (size_t i = 0; i < sets.size(); ++i) {
     if (sets[i].size == 0) {
-      throw Error(ErrorCode::invalid_argument, cat("data set ", i, " has no examples"),
-                  {.remedy = "remove it, or check that its file holds a whole example"});
+      throw Error(
+          ErrorCode::invalid_argument, cat("data set ", i, " has no examples"),
+          {.remedy =
+               "remove this data set, or check that its file holds at least one whole example"});
     }
     if (!(sets[i].weight > 0) || !std::isfinite(sets[i].weight)) {
       throw Error(

@@ -34,9 +34,9 @@ Error unreadable_text(const std::string& path, int errno_value) {
 std::string_view why_no_text(const std::string& path) {
   std::string block(kTextBlock, '\0');
   block.resize(open_bytes(path)->read(block));
-  if (is_git_lfs_pointer(block)) return "it is a Git LFS pointer that was not fetched";
+  if (is_git_lfs_pointer(block)) return "the file is a Git LFS pointer that was not fetched";
   if (kind_of(path) == DocumentKind::columns) return "";
-  return block.find('\0') != block.npos ? "it has NUL bytes" : "";
+  return block.find('\0') != block.npos ? "the file has NUL bytes" : "";
 }
 
 // Returns the reason why a file in a directory is not data, judged by its name; otherwise "". Such
@@ -132,7 +132,7 @@ void add_directory(const std::string& path, std::vector<TextFile>& files,
   const std::string others = directory.left_out();
   if (directory.files().empty()) {
     throw Error(ErrorCode::invalid_argument, cat("no text found in the directory ", path),
-                {.cause = others.empty() ? "it is empty" : others,
+                {.cause = others.empty() ? "the directory is empty" : others,
                  .remedy = "use a text file or a directory of text files"});
   }
   files.insert(files.end(), directory.files().begin(), directory.files().end());
@@ -142,7 +142,7 @@ void add_directory(const std::string& path, std::vector<TextFile>& files,
 void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& files) {
   // the size is not used: special files may have 0 bytes, and cannot be read
   std::string why(why_no_text(path));
-  if (why.empty() && bytes == 0) why = "it is empty";
+  if (why.empty() && bytes == 0) why = "the file is empty";
   if (!why.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("the file ", path, " is not text"),
                 {.cause = why, .remedy = "use a text file"});
@@ -179,7 +179,7 @@ std::vector<TextFile> find_text_files(std::vector<std::string> paths,
       add_file(path, static_cast<uint64_t>(status.st_size), files);
     } else {
       throw Error(ErrorCode::invalid_argument, cat("cannot read the text ", path),
-                  {.cause = "it is neither a file nor a directory",
+                  {.cause = "the path is neither a file nor a directory",
                    .remedy = "save the text in a regular file"});
     }
   }

@@ -77,8 +77,9 @@ uint64_t check_kind(const std::string& path, const Header& header) {
 
 void check_count(const std::string& path, const Header& header, uint64_t bytes, uint64_t width) {
   if (bytes % width != 0) {
-    refuse_tokens(path, cat("it has ", bytes, " bytes after its header, not a multiple of the ",
-                            width, " bytes of a token"));
+    refuse_tokens(
+        path, cat("the file has ", bytes, " bytes after its header, not a multiple of the ", width,
+                  " bytes of a token"));
   }
   const uint64_t found = bytes / width;
   const OwnWords own = own_words(header);
@@ -126,7 +127,7 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
     throw system_error(cat("cannot read the token file ", path_), errno,
                        {.remedy = "check the path and its permissions"});
   }
-  if (!S_ISREG(status.st_mode)) refuse_tokens(path_, "it is not a regular file");
+  if (!S_ISREG(status.st_mode)) refuse_tokens(path_, "the path is not a regular file");
   const auto bytes = static_cast<uint64_t>(status.st_size);
   if (bytes < sizeof(Header)) {
     std::string text(bytes, '\0');
@@ -135,8 +136,8 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
       throw Error(ErrorCode::invalid_argument, cat(path_, " is not a token file"),
                   {.cause = kGitLfsCause, .remedy = kGitLfsRemedy});
     }
-    refuse_tokens(path_,
-                  cat("it has ", bytes, " bytes, but its header alone requires ", sizeof(Header)));
+    refuse_tokens(path_, cat("the file has ", bytes, " bytes, but its header alone requires ",
+                             sizeof(Header)));
   }
   Header header;
   read_exactly(path_, file_.get(), 0, std::as_writable_bytes(std::span(header)));
@@ -248,7 +249,7 @@ TokenWriter::TokenWriter(std::string path, const TokenFormat& format)
   struct stat status {};
   if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     throw Error(ErrorCode::invalid_argument, cat("cannot write tokens to ", path_),
-                {.cause = "it is not a regular file", .remedy = "use a regular file"});
+                {.cause = "the path is not a regular file", .remedy = "use a regular file"});
   }
   file_ = Fd(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file_) {

@@ -33,7 +33,7 @@ class Tokenizer {
   // Returns the text of tokens that begin a text. Throws Error(invalid_argument) for a token that
   // is not in the vocabulary, as text_of() does.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
-  // Returns the text that a token adds after other tokens; it may be an incomplete character.
+  // Returns the text that a token adds after other tokens. The text may end inside a character.
   virtual std::string text_of(int32_t token) const = 0;
 
   virtual size_t vocabulary_size() const = 0;  // Returns the exclusive upper bound of tokens.
@@ -50,8 +50,8 @@ class Tokenizer {
   virtual Frame frame() const { return {}; }
 
   // Returns the last position at which this text may be cut whatever text follows, or 0 if there is
-  // none. The tokens of the two parts are then together those of the whole text. For text that is
-  // read in pieces.
+  // none. Encoding the two parts separately then gives the same tokens as encoding the whole text.
+  // Used for text that is read in pieces.
   virtual size_t last_cut(std::string_view text) const = 0;
 };
 

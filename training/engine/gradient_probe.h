@@ -1,5 +1,5 @@
 // Inspects a rank's own gradients before they are summed over ranks. Checks that they are finite,
-// and measures the norm of one micro-batch's gradient. This norm and that of the whole step's
+// and measures the norm of one micro-batch's gradient. This norm and the norm of the whole step's
 // gradient yield the gradient noise scale (optimizers/noise_scale.h).
 #pragma once
 

@@ -209,9 +209,9 @@ class Replica {
   bool leads_stage() const { return first_of_model() && group_rank_ == 0; }
   void finish_values();
   void publish();
-  // buffers() returns the running statistics of this rank's units. share_buffers(), to be called
-  // before they are saved or used, replaces them by those of the stage's first rank, or by the mean
-  // if ranks have different values.
+  // buffers() returns the running statistics of this rank's units. share_buffers() replaces the
+  // statistics by those of the stage's first rank, or by the mean if ranks have different values;
+  // it must be called before the statistics are saved or used.
   std::vector<NamedBuffer> buffers();
   void share_buffers();
   // Collective. Passes all state of checkpoints to the visitor. If the visitor changes it,
@@ -225,8 +225,8 @@ class Replica {
   Communicator& group() { return group_; }
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }
-  // Returns true for the first tensor rank, which reports the losses; the other tensor ranks have
-  // copies.
+  // Returns true for the first tensor-parallel rank, which reports the losses; the other
+  // tensor-parallel ranks have copies.
   bool first_of_model() const { return mesh_.place().first_along({Axis::tensor}); }
   // Records events in `trace` from now on. The trace must outlive the replica.
   void record(Trace& trace);

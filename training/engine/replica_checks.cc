@@ -27,7 +27,8 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
            "add --untied, or use a synchronous schedule");
   }
   if (options.storage.stage == 3) {
-    refuse("ZeRO stage 3", "it does not keep whole weights, as weight versions require",
+    refuse("ZeRO stage 3",
+           "weight versions require whole weights, which ZeRO stage 3 does not keep",
            "use ZeRO stage 0, 1 or 2");
   }
   if (options.clip) {
@@ -142,17 +143,18 @@ void check_updates(const ReplicaOptions& options, const Model& model, const Opti
                  .remedy = "use --optimizer adamw"});
   }
   if (options.sync.servers > 0 && optimizer.takes_matrices()) {
-    throw Error(ErrorCode::unsupported,
-                cat(text_of(options.sync), " does not support this optimizer"),
-                {.cause = "it requires whole matrices, but dedicated servers shard them",
-                 .remedy = "use another optimizer, or let all ranks serve by removing :SERVERS"});
+    throw Error(
+        ErrorCode::unsupported, cat(text_of(options.sync), " does not support this optimizer"),
+        {.cause = "this optimizer requires whole matrices, but dedicated servers shard them",
+         .remedy = "use another optimizer, or let all ranks serve by removing :SERVERS"});
   }
   if (options.sync.kind != SyncKind::async || optimizer.is_elementwise()) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat(text_of(options.sync), " does not support this optimizer"),
-              {.cause = "it requires norms of whole parameters, but servers update their shards at "
-                        "different times",
-               .remedy = "use sgd, adam or adamw, or --sync ps or ssp:BOUND"});
+  throw Error(
+      ErrorCode::invalid_argument, cat(text_of(options.sync), " does not support this optimizer"),
+      {.cause =
+           "this optimizer requires norms of whole parameters, but servers update their shards at "
+           "different times",
+       .remedy = "use sgd, adam or adamw, or --sync ps or ssp:BOUND"});
 }
 
 bool tells_late(const ReplicaOptions& options) {
@@ -218,7 +220,7 @@ void check_compression(const ReplicaOptions& options, const pipeline::Placement&
   if (options.sync.kind != SyncKind::allreduce) {
     throw Error(ErrorCode::invalid_argument,
                 "compression requires gradients that are all-reduced over ranks",
-                {.cause = cat("with ", text_of(options.sync), " does not all-reduce them"),
+                {.cause = cat("--sync ", text_of(options.sync), " does not all-reduce gradients"),
                  .remedy = "remove --compression or --sync"});
   }
   if (!placement.has_shared_across) return;
@@ -245,7 +247,7 @@ void check_factors(const ReplicaOptions& options, Model& model,
   refuse(options.storage.stage > 1, cat("ZeRO stage ", options.storage.stage),
          "ranks keep gradient shards, but factors give whole gradients", "use --zero 0 or 1");
   refuse(options.sync.kind != SyncKind::allreduce, cat("--sync ", text_of(options.sync)),
-         "it does not all-reduce the gradients of a step", "--sync");
+         "this method does not all-reduce the gradients of a step", "--sync");
   refuse(static_cast<bool>(options.synchronizer), "a custom synchronizer",
          "the synchronizer controls what ranks send", "the synchronizer");
   refuse(options.runner.gemm_format != GemmFormat::none, "products in a narrow format",
@@ -255,7 +257,7 @@ void check_factors(const ReplicaOptions& options, Model& model,
          "products over all ranks' rows are not summed in the order of the micro-batches",
          "unset it");
   refuse(mesh.size(Axis::tensor) > 1, "tensor-parallel ranks",
-         "they hold shards of layers and of their rows", "--tp");
+         "tensor-parallel ranks hold shards of layers and of rows", "--tp");
   refuse(model.expert_load() != nullptr, "a mixture-of-experts model",
          "the number of rows of an expert is unknown before the step", "use a dense model");
   refuse(placement.holders.size() > 1, cat("the schedule ", options.pipeline.schedule),

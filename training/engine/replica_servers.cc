@@ -41,8 +41,8 @@ class Replica::ServedSteps {
   int64_t first_;
   LateSteps late_;
   std::optional<RankReducer> reducer_;
-  // Squares of gradients, by step. async: those of this worker's parts. Others: on the first
-  // server, the sum over all workers.
+  // Sums of squares of gradients, by step. async: of this worker's parts only. Other methods: of
+  // the sum over all workers; only known on the first server.
   std::vector<double> squares_;
 };
 

@@ -70,8 +70,9 @@ struct PipelineReport {
 // Runs the micro-batches of steps. All calls are collective, in the same order on all ranks.
 class StepGradients {
  public:
-  // Creates the object; all arguments must outlive it. `summed`: true if the gradients are terms of
-  // the mean over all ranks' targets, false if they are those of the mean over this rank's targets.
+  // Creates the object; all arguments must outlive it. The gradients are those of a mean loss.
+  // `summed`: true if the mean is over the targets of all ranks, so that each rank's gradients are
+  // terms of a sum; false if the mean is over this rank's targets.
   StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
                 const pipeline::Placement& placement, bool summed, const RunnerOptions& options);
 
@@ -85,7 +86,7 @@ class StepGradients {
   // Sets the sum of the counts over all ranks for the next count().
   void expect(const StepCounts& all) { expected_ = all; }
   // Returns the counts by which gradients are scaled, which are needed before backward begins.
-  // Blocks for other ranks only if gradients are summed and expect() was not called.
+  // Waits for other ranks only if gradients are summed and expect() was not called.
   std::vector<StepCounts> count(std::span<const StepBatches> steps);
   // Returns the counts of all ranks. Blocks until they are known.
   const std::vector<StepCounts>& all_counts();

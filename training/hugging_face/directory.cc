@@ -74,13 +74,13 @@ std::map<std::string, std::set<std::string>> read_index(const std::string& path)
 void check_shard(const SafetensorsFile& shard, const std::set<std::string>& wanted) {
   for (const StoredTensor& tensor : shard.tensors()) {
     if (wanted.contains(tensor.info.name)) continue;
-    refuse(shard.path(), cat("it has the tensor ", in_quotes(tensor.info.name),
+    refuse(shard.path(), cat("the file has the tensor ", in_quotes(tensor.info.name),
                              ", which the index does not assign to it"));
   }
   for (const std::string& name : wanted) {
     if (shard.find(name) == nullptr) {
       refuse(shard.path(),
-             cat("it lacks the tensor ", in_quotes(name), " that the index assigns to it"));
+             cat("the file lacks the tensor ", in_quotes(name), " that the index assigns to it"));
     }
   }
 }
@@ -201,7 +201,8 @@ void Directory::match_parameters(const Architecture& architecture) {
   add("surplus: ", surplus);
   if (problems.empty()) return;
   throw Error(ErrorCode::invalid_argument,
-              cat("the tensors in ", path_, " are not those of the model in its ", kConfigFile),
+              cat("the tensors in ", path_, " do not match the model that is described in its ",
+                  kConfigFile),
               {.where = path_, .cause = problems});
 }
 

@@ -25,9 +25,9 @@ void batch_norm(ConstTensor x, ConstTensor statistics, ConstTensor gain, ConstTe
 void batch_norm_sums(ConstTensor x, ConstTensor statistics, ConstTensor y, ConstTensor dy,
                      std::span<double> sums, Arena& arena);
 
-// Writes dx. `sums` are those of batch_norm_sums() and `count` is the number of rows that the
-// statistics cover, both summed over all ranks. If the statistics do not depend on x (running
-// statistics), `sums` is empty.
+// Writes dx. `sums` are the results of batch_norm_sums(), and `count` is the number of rows that
+// the statistics cover; both must be summed over all ranks first. If the statistics do not depend
+// on x (running statistics), `sums` is empty.
 void batch_norm_backward(ConstTensor x, ConstTensor statistics, ConstTensor gain, ConstTensor y,
                          ConstTensor dy, std::span<const double> sums, double count, Tensor dx,
                          Arena& arena);

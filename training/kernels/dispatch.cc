@@ -39,10 +39,11 @@ class Space {
     if (!known_) backend_ = backend;
     known_ = true;
     if (backend == backend_) return;
-    throw Error(ErrorCode::invalid_argument,
-                cat(kernel_, ": some of its tensors are in the memory of ",
-                    backend_of(backend_).name(), ", some in that of ", backend_of(backend).name()),
-                {.remedy = "copy or convert them to one of these memories first"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat(kernel_, ": some of the kernel's tensors are in the memory of ",
+            backend_of(backend_).name(), ", others in the memory of ", backend_of(backend).name()),
+        {.remedy = "copy or convert them to one of these memories first"});
   }
 
   const char* kernel_;
@@ -93,16 +94,16 @@ Call call(const char* kernel, const Places&... places) {
   return Call(kernel, space.kernels(), places...);
 }
 
-// Returns a call for a copy, of which one tensor may be in the host's memory and the other
-// anywhere.
+// Returns a call for a copy. One of the two tensors may be in the host's memory and the other in a
+// backend's memory.
 Call call_between(const char* kernel, ConstTensor x, ConstTensor y) {
   if (x.backend != nullptr && y.backend != nullptr) return call(kernel, x, y);
   const Backend* const backend = x.backend != nullptr ? x.backend : y.backend;
   return Call(kernel, backend_of(backend).kernels(), x, y);
 }
 
-// Returns the name of a product by its transpositions, as in BLAS: y = x W^T is nt, the gradient of
-// x nn, and that of W tn.
+// Returns the name of a product by its transpositions, as in BLAS: "nt" for y = x W^T, "nn" for the
+// gradient of x, and "tn" for the gradient of W.
 const char* name_of_product(Transpose a, Transpose b) {
   if (a == Transpose::no) return b == Transpose::no ? "gemm nn" : "gemm nt";
   return b == Transpose::no ? "gemm tn" : "gemm tt";

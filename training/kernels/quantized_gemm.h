@@ -7,9 +7,9 @@
 //   mxfp8    E4M3     32              2^e, E8M0 (base/block_format.h, mx8)   -
 //   nvfp4    E2M1     16              E4M3                       f32
 //
-// Blocks follow the dimension over which the product sums, from its first term on; the last one may
-// be shorter. Weights have one scale for a square of 128 x 128 (fp8) or 16 x 16 (nvfp4) values, so
-// that both of their products see the same values.
+// Blocks follow the dimension over which the product sums, from its first term on; the last block
+// may be shorter. Weights have one scale for a square of 128 x 128 (fp8) or 16 x 16 (nvfp4) values,
+// so that both products with the weights (output and input gradient) use the same rounded values.
 //
 // tf32 (NVIDIA: PTX ISA, cvt.rna.tf32.f32): the exponents of f32, and 10 bits of mantissa. Values
 // round to nearest, ties away from zero, and overflow to infinity. NaNs and infinities are kept.

@@ -1,7 +1,7 @@
 // Convolutions followed by fully connected layers, on images (LeCun et al.: Gradient-based learning
 // applied to document recognition, 1998; without pooling: Springenberg et al.: Striving for
-// simplicity, 2015). Over tensor ranks each layer is batch- or model-parallel, and convolutions may
-// be domain-parallel (mix.h).
+// simplicity, 2015). Over tensor-parallel ranks each layer is batch- or model-parallel, and
+// convolutions may be domain-parallel (mix.h).
 //
 //   images -> [Convolution -> ReLU] x filters -> [Linear -> ReLU] x widths -> [Linear -> loss]
 #pragma once

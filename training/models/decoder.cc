@@ -217,8 +217,8 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
   const double sum_bytes = dtype == DType::f64 ? 8 : 4;
   const double statistics = options_.norm == NormKind::layer ? 4 : 2;
   const double rows = options_.compute.sequence_parallel ? tokens / t : tokens;
-  // If key heads cannot be divided evenly, those of the first rank's queries count, or all in
-  // deterministic mode.
+  // If key heads cannot be divided evenly, a rank keeps the key heads that its queries need
+  // (counted for the first rank), or all key heads in deterministic mode.
   const double first_keys = options_.compute.slices > 1 ? keys : std::ceil(keys / t);
   const double kept_keys = std::fmod(keys, t) == 0 ? keys / t : first_keys;
   // Norms of queries and keys keep their inputs.

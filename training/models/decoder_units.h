@@ -22,7 +22,7 @@ namespace tutti::training {
 // standard deviation of initial weights, as in GPT-2
 inline constexpr double kDecoderDeviation = 0.02;
 
-// The token embedding. Each tensor rank has some rows of the table.
+// The token embedding. Each tensor-parallel rank has some rows of the table.
 class DecoderEmbedding : public Unit {
  public:
   DecoderEmbedding(ParameterTable& table, const DecoderOptions& options);
@@ -76,12 +76,12 @@ class DecoderBlock : public Unit {
     SelfAttention::Saved attention;
     StreamNorm::Saved norm_2;
     Tensor normal_2;
-    ConstTensor whole_2;  // rows of normal_2 of all tensor ranks
+    ConstTensor whole_2;  // rows of normal_2 of all tensor-parallel ranks
     FeedForward::Saved feed_forward;
   };
 
-  // Some or all of the samples. Sums over tensor ranks for one part overlap with computation on the
-  // other parts (Wang et al.: Domino, 2024).
+  // Some or all of the samples. Sums over tensor-parallel ranks for one part overlap with
+  // computation on the other parts (Wang et al.: Domino, 2024).
   struct Part {
     // Returns the part's rows of a tensor with the stream's layout.
     template <bool is_const>

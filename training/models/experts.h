@@ -30,13 +30,13 @@ class Experts {
   // One call of one expert.
   struct Job {
     size_t expert = 0;
-    Share rows;  // the rows of this call among those of all jobs
+    Share rows;  // range of this call's rows in the list of all jobs' rows
     // Indices of these rows in the source tensor; empty: the same as `rows`.
     std::span<const int32_t> indices;
     Mlp::Saved mlp = {};
   };
   struct Saved {
-    // For each token and choice: the number of its row; negative if it has none. This rank's rows
+    // By token and choice: number of the row; negative if there is none. This rank's rows
     // are sorted by expert.
     std::vector<int32_t> places;
     std::vector<int32_t> tokens;  // by row: its token

@@ -36,7 +36,8 @@ class FeedForward {
     if (mixture_) return mixture_->take(pass, type, rows, saved.mixture);
     return pass.arena.take(type, rows, mlp_->before_width());
   }
-  // These functions do what those of Mixture do; they have no effect without a mixture.
+  // These functions call the functions of Mixture with the same names. Without a mixture they have
+  // no effect.
   bool exchanges() const { return mixture_ && mixture_->exchanges(); }
   void receive(Pass& pass, ConstTensor input, Saved& saved) const {
     mixture_->receive(pass, input, saved.mixture);
@@ -62,8 +63,8 @@ class FeedForward {
     tell_all(gradient, turns);
     return gradient;
   }
-  // Returns a part of the input's gradient that every tensor rank has completely, and which the
-  // caller adds to the sum of backward's terms; empty if there is none.
+  // Returns a part of the input's gradient that is complete on every tensor-parallel rank; empty if
+  // there is none. The caller must add it after summing backward's terms over the ranks.
   ConstTensor whole_gradient(const Saved& saved) const { return saved.mixture.input_gradient; }
   // Returns true if the samples of a micro-batch depend on each other.
   bool needs_all_samples() const { return mixture_ && mixture_->needs_all_samples(); }

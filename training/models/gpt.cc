@@ -9,8 +9,8 @@ void describe(Schema& schema, GptConfig& config) {
   schema.add("width", config.width, "embedding width (hidden size)");
   schema.add("context", config.context, "context length in tokens").role(kTrainingOnly);
   schema.add("max_context", config.max_context,
-             "maximum context length that the model supports after training, in tokens; 0: "
-             "same as --context");
+             "maximum context length that the trained model supports, in tokens; 0: same as "
+             "--context");
   schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
   schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 4 x width")
       .flag("--ffn-hidden-size");

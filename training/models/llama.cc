@@ -22,10 +22,11 @@ void describe_experts(Schema& schema, LlamaConfig& config) {
       .flag("--no-renormalize", false);
   schema.add("weight_scale", router.weight_scale, "scaling factor of the expert weights")
       .flag("--router-scale");
-  schema.add("groups", router.groups, "number of expert groups").flag("--expert-groups");
+  schema.add("groups", router.groups, "number of groups into which the experts are divided")
+      .flag("--expert-groups");
   schema.add("topk_groups", router.topk_groups,
-             "number of expert groups from which a token's experts are chosen: those with "
-             "the largest sum of their two best scores");
+             "number of expert groups from which a token's experts are chosen. The chosen groups "
+             "are those with the largest sum of their two best scores");
   schema.add("shared_hidden", config.shared_hidden,
              "hidden width of the shared expert, which processes every token; 0: no shared expert");
   schema.add("shared_gate", config.shared_gate, "use a sigmoid gate on the shared expert");
@@ -56,14 +57,15 @@ void describe_experts(Schema& schema, LlamaConfig& config) {
       .role(kTrainingOnly);
   schema
       .add("capacity", router.capacity,
-           "expert capacity factor: maximum number of a sample's tokens per expert, as a "
-           "multiple of an even share; an expert drops tokens beyond it; 0: no limit")
+           "expert capacity factor: maximum number of a sample's tokens per expert, as a multiple "
+           "of an even share; an expert drops further tokens; 0: no limit")
       .role(kTrainingOnly);
   schema
-      .add("full", router.full,
-           {{"position", FullExpert::by_position}, {"score", FullExpert::by_score}},
-           "tokens that a full expert keeps: position (the first ones) or score (those with the "
-           "largest weights)")
+      .add(
+          "full", router.full,
+          {{"position", FullExpert::by_position}, {"score", FullExpert::by_score}},
+          "which tokens a full expert keeps: position (the first tokens) or score (the tokens with "
+          "the largest weights)")
       .flag("--drop-by")
       .role(kTrainingOnly);
 }
@@ -76,12 +78,12 @@ void describe(Schema& schema, LlamaConfig& config) {
   schema.add("width", config.width, "embedding width (hidden size)");
   schema.add("context", config.context, "context length in tokens").role(kTrainingOnly);
   schema.add("max_context", config.max_context,
-             "maximum context length that the model supports after training, in tokens; 0: "
-             "same as --context");
+             "maximum context length that the trained model supports, in tokens; 0: same as "
+             "--context");
   schema
       .add("window", config.window,
-           "sliding-window attention: number of tokens to which a token attends, itself "
-           "and those before it; 0: all")
+           "sliding-window attention: number of tokens to which a token attends, including itself; "
+           "0: all tokens before it")
       .flag("--attention-window");
   schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
   schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 8/3 x width")
@@ -97,7 +99,7 @@ void describe(Schema& schema, LlamaConfig& config) {
              "RoPE scaling: none, linear, dynamic or llama3");
   schema.add("rope_factor", rope.factor, "RoPE scaling factor");
   schema.add("rope_original_context", rope.original_context,
-             "dynamic and llama3 RoPE scaling: context length of pre-training, in tokens");
+             "context length of pre-training in tokens, for dynamic and llama3 RoPE scaling");
   schema.add("rope_low_turns", rope.low_turns, "Llama-3 RoPE scaling: low_freq_factor");
   schema.add("rope_high_turns", rope.high_turns, "Llama-3 RoPE scaling: high_freq_factor");
   schema.add("tied", config.tied, "do not tie input and output embeddings").flag("--untied", false);

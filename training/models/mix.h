@@ -1,6 +1,6 @@
-// Division of a network's layers over the tensor ranks, chosen for each layer (Gholami, Azad, Jin,
-// Keutzer, Buluc: Integrated model, batch, and domain parallelism in training neural networks, SPAA
-// 2018).
+// Division of a network's layers over the tensor-parallel ranks, chosen for each layer (Gholami,
+// Azad, Jin, Keutzer, Buluc: Integrated model, batch, and domain parallelism in training neural
+// networks, SPAA 2018).
 //
 //   b  batch   each rank has all weights and computes some of the samples; the weights' gradients
 //              are summed over the ranks
@@ -28,7 +28,7 @@ inline constexpr std::array<LayerSplit, kLayerSplits> kAllLayerSplits = {
 
 using Mix = std::vector<LayerSplit>;
 
-// Returns the layout of a layer's inputs, which is also that of its outputs if these are images.
+// Returns the layout of a layer's inputs. If the outputs are images, they have the same layout.
 constexpr ActivationLayout input_layout(LayerSplit split) {
   if (split == LayerSplit::model) return kReplicated;
   return split == LayerSplit::batch ? kTensorRows : kTensorPixels;
@@ -44,7 +44,7 @@ Mix parse_mix(std::string_view text, const std::string& where);
 // Returns true if the text is a list of single characters, as a mix is, and so not a file name.
 bool is_mix(std::string_view text);
 std::string to_text(const Mix& mix);
-// Returns all mixes of `layers` layers, the first `convolutions` of which are convolutions; for
+// Returns all mixes of `layers` layers. The first `convolutions` layers are convolutions. For
 // measurements and tests.
 std::vector<Mix> all_mixes(size_t layers, size_t convolutions = 0);
 

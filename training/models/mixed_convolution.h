@@ -1,6 +1,6 @@
-// A convolution that is batch-, model- or domain-parallel over the tensor ranks. It converts its
-// input from the layout of the previous layer (parallel/convert_images.h). For a micro-batch of
-// images:
+// A convolution that is batch-, model- or domain-parallel over the tensor-parallel ranks. It
+// converts its input from the layout of the previous layer (parallel/convert_images.h). For a
+// micro-batch of images:
 //
 //   layer    input on a rank       output on a rank    gradients of
 //            (after conversion)                        weights   inputs
@@ -9,7 +9,7 @@
 //   domain   a strip of each, and  a strip of each     partial   as the input, edges are sent back
 //            its neighbours' edges
 //
-// The synchronizer sums partial gradients of weights over the tensor ranks.
+// The synchronizer sums partial gradients of weights over the tensor-parallel ranks.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// A fully connected layer that is batch- or model-parallel over the tensor ranks. It converts its
-// input from the layout of the previous layer. For a micro-batch of B samples and i inputs:
+// A fully connected layer that is batch- or model-parallel over the tensor-parallel ranks. It
+// converts its input from the layout of the previous layer. For a micro-batch of B samples and i
+// inputs:
 //
 //   before \ layer   batch                          model
 //   batch (rows)     -                              forward: all-gather of B x i
@@ -11,8 +12,9 @@
 // divided (parallel/convert_images.h).
 //
 // A batch-parallel layer's weights and bias are replicated. Their gradients are partial sums over
-// the tensor ranks, which the synchronizer sums. In deterministic mode the layer sums them itself,
-// for each micro-batch, in an order that does not depend on the number of ranks (block_linear.h).
+// the tensor-parallel ranks, which the synchronizer sums. In deterministic mode the layer sums them
+// itself, for each micro-batch, in an order that does not depend on the number of ranks
+// (block_linear.h).
 #pragma once
 
 #include <cstdint>
@@ -47,7 +49,7 @@ class MixedLayer {
   MixedLayer(ParameterTable& table, const std::string& name, const ImageShape& input,
              const MixedLayerOptions& options);
 
-  // Returns the layout of the outputs; on one tensor rank they are replicated.
+  // Returns the layout of the outputs; on one tensor-parallel rank they are replicated.
   const ActivationLayout& layout() const { return layout_; }
   int64_t outputs() const { return options_.outputs; }  // outputs of the whole layer
   OutputShape output_shape() const { return {1, outputs(), layout_}; }

@@ -1,5 +1,5 @@
 // Perceptrons and convolutional networks: sequences of layers, each of which is divided over the
-// tensor ranks in its own way (mix.h): batch-parallel, model-parallel, or for convolutions
+// tensor-parallel ranks in its own way (mix.h): batch-parallel, model-parallel, or for convolutions
 // domain-parallel.
 //
 //   images -> [Convolution -> ReLU] x c -> [Linear -> ReLU] x h -> [Linear -> loss]
@@ -36,9 +36,9 @@ class MixedNetwork : public Model {
  protected:
   // Creates the part of the rank at `place`. The last layer computes the logits of the classes; all
   // convolutions come first. Throws Error(invalid_argument) for invalid sizes, for a mix with a
-  // wrong number of layers, for model-parallel layers with fewer outputs than tensor ranks, and for
-  // domain-parallel layers that are not convolutions. In deterministic mode fully connected layers
-  // are computed in slices. Convolutions are not, so their bits depend on the mix.
+  // wrong number of layers, for model-parallel layers with fewer outputs than tensor-parallel
+  // ranks, and for domain-parallel layers that are not convolutions. In deterministic mode fully
+  // connected layers are computed in slices. Convolutions are not, so their bits depend on the mix.
   MixedNetwork(const ImageShape& image, std::vector<NetworkLayer> layers,
                const ComputeOptions& compute, const MeshPlace& place);
 

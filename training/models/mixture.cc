@@ -160,7 +160,7 @@ void Mixture::add_up(Pass& pass, const Saved& saved, Tensor rows, std::span<cons
                      Tensor output) const {
   Share tokens{0, output.rows};
   if (pass.slices > 1 && place_.size(Axis::tensor) > 1) {
-    // If experts are sharded over the tensor ranks, their rows are complete on a rank.
+    // If experts are sharded over the tensor-parallel ranks, their rows are complete on a rank.
     const Tensor parts = lies_over_tensor_ranks() ? rows.row_range(0, saved.shared_rows) : rows;
     convert_layout(pass, place_, parts, {parts.rows, parts.cols}, kTensorPartial, kReplicated);
     if (lies_over_tensor_ranks()) tokens = own_tokens(output.rows);

@@ -2,14 +2,14 @@
 // each token and weights their outputs, which are summed (modules/router.h). Shared experts process
 // every token (DeepSeekMoE: Dai et al. 2024), optionally gated by a sigmoid.
 //
-// The hidden values of an expert are sharded over the tensor ranks like those of a block without
-// experts. Forward and backward return each rank's term of a sum, except for the gradient of the
-// tokens through the router, which all tensor ranks have completely.
+// The hidden values of an expert are sharded over the tensor-parallel ranks like the hidden values
+// of a block without experts. Forward and backward return each rank's term of a sum. Only the
+// gradient of the tokens through the router is complete on each tensor-parallel rank.
 //
-// With expert parallelism ranks own experts (experts.h). Tensor ranks all have the same tokens; if
-// they own whole experts, each dispatches a part of the tokens. With ranks on several hosts a token
-// is sent to each host once (parallel/host_relay.h). The shared expert computes while rows are in
-// flight.
+// With expert parallelism ranks own experts (experts.h). All tensor-parallel ranks have the same
+// tokens; if they own whole experts, each of them dispatches a part of the tokens. With ranks on
+// several hosts a token is sent to each host once (parallel/host_relay.h). The shared expert
+// computes while rows are in flight.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class Mixture {
     std::vector<double> weights;
     std::vector<double> shared_weights;
     ConstTensor input;
-    // gradient of the input through the router; complete on each tensor rank
+    // gradient of the input through the router; complete on each tensor-parallel rank
     Tensor input_gradient;
   };
 
@@ -96,7 +96,7 @@ class Mixture {
     return place_.experts.has(Axis::tensor) && place_.size(Axis::tensor) > 1;
   }
   bool relays(const Pass& pass) const;
-  // Returns the tokens that this tensor rank dispatches, or whose outputs it adds up.
+  // Returns the tokens that this tensor-parallel rank dispatches, or whose outputs it adds up.
   Share own_tokens(int64_t tokens) const;
   void route(Pass& pass, ConstTensor input, Saved& saved) const;
   void set_entries(Pass& pass, ConstTensor input, Saved& saved) const;

@@ -26,17 +26,17 @@ class OutputLayer {
     Tensor statistics;
   };
 
-  // Creates the layer. `linear` is sharded by its outputs, of which there are `vocabulary`. If
-  // `chunk` is not 0, only the logits of `chunk` rows exist at once, and backward recomputes them;
-  // if backward_weight is deferred, their gradients are kept for it.
+  // Creates the layer. `linear` has `vocabulary` outputs and is sharded by outputs. If `chunk` is
+  // not 0, only the logits of `chunk` rows are in memory at once, and backward recomputes the
+  // logits. If backward_weight is deferred, the gradients of the logits are kept until then.
   OutputLayer(const MeshPlace& place, Linear linear, int64_t vocabulary, int64_t chunk);
 
   // Sets pass.loss and returns this rank's logits (an empty tensor if they are computed in chunks)
   // if the micro-batch has targets. Otherwise returns the logits of the whole vocabulary. `input`
   // has all rows.
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // Returns the input's gradient: a term of a sum over the tensor ranks, of type_of_parts().
-  // `saved` must keep its address until the weights' gradients are computed.
+  // Returns the input's gradient: a term of a sum over the tensor-parallel ranks, of
+  // type_of_parts(). `saved` must keep its address until the weights' gradients are computed.
   Tensor backward(Pass& pass, Saved& saved, RowsInTurn* turns = nullptr) const;
 
  private:

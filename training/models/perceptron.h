@@ -1,5 +1,5 @@
-// Fully connected layers on images (Rosenblatt 1958; LeCun et al. 1998). Over tensor ranks each
-// layer is batch- or model-parallel (mix.h).
+// Fully connected layers on images (Rosenblatt 1958; LeCun et al. 1998). Over tensor-parallel ranks
+// each layer is batch- or model-parallel (mix.h).
 //
 //   images -> [Linear -> ReLU] x widths -> [Linear -> loss]
 #pragma once

@@ -1,7 +1,7 @@
 // The residual stream: the tensor that a decoder's units pass on and add to, rows of tokens x
-// width. It is replicated over tensor ranks or, with sequence parallelism, each rank has some of
-// the rows (Korthikanti et al.: Reducing activation recomputation in large transformer models,
-// 2022):
+// width. The stream is replicated over tensor-parallel ranks. With sequence parallelism, each rank
+// has some of the rows instead (Korthikanti et al.: Reducing activation recomputation in large
+// transformer models, 2022):
 //
 //   replicated:  x ----------> [layer's part] --all-reduce-----> x'
 //   rows:        x_r -gather-> [layer's part] --reduce-scatter-> x'_r     normalization and dropout
@@ -37,13 +37,13 @@ class ResidualStream {
   // Returns all rows of a tensor with the stream's layout; in the same memory if this rank has all
   // of them.
   ConstTensor whole(Pass& pass, ConstTensor own) const;
-  // Returns all columns of a tensor of which each tensor rank has an equal share.
+  // Gathers all columns of a tensor whose columns are split equally over the tensor-parallel ranks.
   ConstTensor all_columns(Pass& pass, ConstTensor own) const;
   // Returns the number of parts into which a micro-batch's samples are divided, so that sums of one
   // part overlap with computation on another.
   int64_t parts(const Pass& pass) const;
 
-  // A sum over tensor ranks that is in flight.
+  // A sum over tensor-parallel ranks that is in flight.
   struct Sum {
     SumOverRanks over_ranks;
     Tensor part;    // this rank's term

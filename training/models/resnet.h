@@ -5,9 +5,9 @@
 //          -> [head: mean of each channel, linear, loss]
 //   block:  relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x))
 //
-// The first block of each stage but the first halves height and width. In a block that changes the
-// shape, the shortcut is a 1x1 convolution with batch normalization; in all others it is x itself.
-// Names of parameters and buffers are those of torchvision's ResNets.
+// In every stage but the first, the first block halves height and width. In a block that changes
+// the shape, the shortcut is a 1x1 convolution with batch normalization; in all other blocks the
+// shortcut is x itself. Parameters and buffers have the same names as in torchvision's ResNets.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 //
 //   y = (x - mean) / sqrt(variance + epsilon) * weight + bias, then optionally ReLU
 //
-// In training, mean and variance are those of the batch, from which micro-batches of weight 0 are
-// excluded. Outside of training they are the running statistics:
+// In training, mean and variance are computed over the batch, without micro-batches of weight 0.
+// Outside of training, the running mean and variance are used:
 //   running = 0.9 running + 0.1 batch's         (variance: of samples, divided by n - 1)
 //
 // The running statistics are buffers: state of the model without gradients.

@@ -60,8 +60,8 @@ ConvolutionShape transposed_shape(const ImageShape& input, const ConvolutionOpti
           .groups = options.groups};
 }
 
-// Adds the weight. `outputs`: those of the whole convolution. The initial variance preserves the
-// variance of ReLU activations.
+// Adds the weight. `outputs`: number of output channels of the whole convolution. The initial
+// variance preserves the variance of ReLU activations.
 const Parameter* add_weight(ParameterTable& table, const std::string& name,
                             const ConvolutionShape& shape, int64_t outputs, int64_t fan_in,
                             const Placement& placement) {

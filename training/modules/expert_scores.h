@@ -17,8 +17,9 @@ std::vector<double> normalized_backward(std::span<const double> x, std::span<con
 // Returns the indices of the `count` largest values in descending order; ties are in ascending
 // order of index.
 std::vector<int32_t> largest(std::span<const double> values, int64_t count);
-// Sets all scores to -infinity except those of the best `kept` of `groups` equal groups of
-// consecutive experts. Groups are compared by the sum of their two best scores.
+// Divides the experts into `groups` equal groups of consecutive experts. Keeps the scores of the
+// best `kept` groups and sets all other scores to -infinity. Groups are compared by the sum of
+// their two best scores.
 void keep_best_groups(std::vector<double>& scores, int64_t groups, int64_t kept);
 
 }  // namespace tutti::training

@@ -85,7 +85,7 @@ struct TiledWindows {
 
   // Returns the pixels that windows of these outputs read.
   Rectangle reached(const Rectangle& outputs) const;
-  // Returns those of this rank's outputs whose windows read only its own tile, or padding.
+  // Returns the outputs of this rank whose windows read only this rank's own tile, or padding.
   Rectangle interior() const;
 };
 

@@ -15,9 +15,9 @@
 // term has the type of sums.
 //
 // With PassContext::gemm_format the operands of all three products (output, input gradient, weight
-// gradient) are rounded to that format (kernels/quantized_gemm.h), those of each slice separately.
-// In deterministic mode the rounded values are therefore the same for any cut. Otherwise blocks and
-// scales are those of a rank's part.
+// gradient) are rounded to that format (kernels/quantized_gemm.h). In deterministic mode the
+// operands of each slice are rounded separately, so the rounded values are the same for any cut.
+// Otherwise the blocks and scales depend on the part of the operands that a rank has.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,9 @@ enum class LinearCut : uint8_t {
   none,
   by_outputs,
   by_inputs,
-  // For deterministic mode: each tensor rank has the whole weight and computes all outputs, but
-  // only a term of the input's gradient, as if the weight were sharded by outputs. The parameters'
-  // gradients are complete.
+  // For deterministic mode: each tensor-parallel rank has the whole weight and computes all
+  // outputs, but only a term of the input's gradient, as if the weight were sharded by outputs. The
+  // parameters' gradients are complete.
   replicated,
 };
 
@@ -51,22 +51,22 @@ struct LinearOptions {
   // Sizes of packed outputs (queries, keys and values), each of which is sharded separately. Empty:
   // the outputs are one part.
   std::vector<int64_t> parts = {};
-  // Set instead of sharding: each tensor rank has the whole weight and computes these of its
-  // outputs, which may overlap other ranks'. The parameters' gradients are then terms of sums over
-  // these ranks.
+  // Alternative to sharding. If set, each tensor-parallel rank has the whole weight and computes
+  // this range of outputs; ranges of different ranks may overlap. The parameters' gradients are
+  // then terms of sums over the tensor-parallel ranks.
   std::optional<Share> chosen = {};
   // True: computes products in the activations' type, ignoring Pass::gemm_format; for routers and
   // output layers.
   bool keeps_precision = false;
-  // The only rank that has the parameters, if there is one. If it is one of the tensor ranks,
-  // nothing is sharded.
+  // The rank that alone has the parameters, if there is one. If this owner is one of the
+  // tensor-parallel ranks, nothing is sharded.
   SoleOwner owner = {};
 };
 
 // Returns the BitsOf of a pass's products: in deterministic mode, bits must not depend on the cut.
 BitsOf bits_of(const Pass& pass);
 
-// Returns the type of a term of a sum over tensor ranks, for activations of type `type`.
+// Returns the type of a term of a sum over tensor-parallel ranks, for activations of type `type`.
 DType type_of_parts(const Pass& pass, DType type);
 
 class Linear {
@@ -163,8 +163,8 @@ class Linear {
                 ConstTensor bias = {}) const;
   void add_weight_gradient(const Pass& pass, int64_t part, ConstTensor output_gradient,
                            ConstTensor input, Tensor gradient) const;
-  // Returns the number of this rank's output gradient if there are no slices. Tensor ranks with the
-  // same output gradient round it in the same way.
+  // Returns the number of this rank's output gradient if there are no slices. Tensor-parallel ranks
+  // with the same output gradient round it in the same way.
   int64_t own_part() const { return cut_ == LinearCut::by_outputs ? place_ : 0; }
 
   // Return the rows of the weight or of its gradient that belong to this rank's outputs, and the

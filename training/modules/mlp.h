@@ -19,8 +19,8 @@ struct MlpOptions {
   int64_t hidden = 0;
   MlpKind kind = MlpKind::gelu;
   bool bias = true;
-  // Names of the layers: those of c_fc and c_proj, or of gate, up and down. Empty: c_fc and c_proj
-  // (SwiGLU: w_gate, w_up and w_down).
+  // Names of the layers: two names (GPT-2's c_fc and c_proj), or with SwiGLU three (gate, up and
+  // down). Empty: c_fc and c_proj, or with SwiGLU w_gate, w_up and w_down.
   std::vector<std::string> names = {};
   double output_deviation = 0.02;
   SoleOwner owner = {};  // see LinearOptions::owner
@@ -30,8 +30,8 @@ struct MlpOptions {
 // (models/mixture.h).
 struct RowWeights {
   std::span<const double> weights;
-  // Backward writes the gradient of each weight here: a term of it if tensor ranks share the hidden
-  // values.
+  // Backward writes the gradient of each weight here. If tensor-parallel ranks share the hidden
+  // values, it writes only this rank's term of the gradient.
   std::span<double> gradients;
 };
 
@@ -49,8 +49,8 @@ class Mlp {
   // Adds parameters NAME.LAYER.
   Mlp(ParameterTable& table, const std::string& name, const MlpOptions& options);
 
-  // Runs the first step of forward, which has three as in SelfAttention: writes `before`, which is
-  // rows x before_width().
+  // Forward has three steps, as in SelfAttention. project() runs the first step: it writes
+  // `before`, which is rows x before_width().
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const;
   // Computes the last layer's input from `before` and sets saved.out.input.
   void activate(Pass& pass, Saved& saved) const;
@@ -62,8 +62,8 @@ class Mlp {
   // Returns the input's gradient. The input and the result of activate() must be available.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                   RowsInTurn* turns = nullptr) const;
-  // Runs backward for weighted rows, in layers without biases; `output_gradient` is that of the sum
-  // of weighted rows.
+  // Runs backward for weighted rows, in layers without biases. `output_gradient` is the gradient of
+  // the sum of the weighted rows.
   Tensor backward(Pass& pass, ConstTensor output_gradient, const RowWeights& rows,
                   Saved& saved) const;
 

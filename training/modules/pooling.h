@@ -33,7 +33,7 @@ class Pooling {
   PoolingShape shape() const;
   // Returns the pixels that this rank's windows read, from its own tile and the halo.
   ConstTensor gathered(Pass& pass, ConstTensor own) const;
-  // Returns the gradient of this rank's tile, given that of the pixels that the windows read.
+  // Returns the gradient of this rank's tile, given the gradient of the pixels that windows read.
   Tensor scattered(Pass& pass, ConstTensor needed) const;
 
   PoolingKind kind_;
@@ -50,7 +50,7 @@ class GlobalAverage {
 
   // Returns the means, samples x channels.
   Tensor forward(Pass& pass, ConstTensor input) const;
-  // Returns the input's gradient; `output_gradient` is that of the whole sum.
+  // Returns the input's gradient. `output_gradient` is the gradient of the sum over all ranks.
   Tensor backward(Pass& pass, ConstTensor output_gradient) const;
 
  private:

@@ -328,7 +328,7 @@ void Router::add_balance_gradients(Pass& pass, const Saved& saved, Tensor gradie
   });
 }
 
-// Adds the gradients of a token's chosen scores, given those of their weights.
+// Adds the gradients of a token's chosen scores, given the gradients of the experts' weights.
 void Router::add_weight_gradients(const Saved& saved, int64_t token,
                                   std::span<const double> weight_gradients,
                                   std::span<const double> scores,

@@ -89,8 +89,8 @@ class Router {
   void take(Pass& pass, int64_t rows, Saved& saved) const;
   // Chooses experts, and computes their weights, for each row of the input.
   void forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // Returns the input's gradient, given the gradients of the weights (summed over tensor ranks).
-  // The input must be available (set_input).
+  // Returns the input's gradient, given the gradients of the weights (summed over tensor-parallel
+  // ranks). The input must be available (set_input).
   Tensor backward(Pass& pass, std::span<const double> weight_gradients, Saved& saved) const;
   void set_input(Saved& saved, ConstTensor input) const { saved.gate.input = input; }
   // Returns the names of the losses that forward adds to a pass.

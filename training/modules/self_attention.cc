@@ -29,7 +29,7 @@ SelfAttentionOptions checked(SelfAttentionOptions options) {
   return options;
 }
 
-// Returns true if the key heads cannot be divided evenly over the tensor ranks.
+// Returns true if the key heads cannot be divided evenly over the tensor-parallel ranks.
 bool share_key_heads(const ParameterTable& table, const SelfAttentionOptions& options) {
   return options.key_heads % table.mesh().size(Axis::tensor) != 0;
 }

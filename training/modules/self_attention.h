@@ -77,10 +77,10 @@ class SelfAttention {
   int64_t message_bytes(const MicroBatch& batch, DType type) const;
 
   void set_input(Saved& saved, ConstTensor input) const;
-  // Function that gathers the columns of which each tensor rank has some.
+  // Function that gathers the columns, which are split over the tensor-parallel ranks.
   using Gather = std::function<ConstTensor(ConstTensor)>;
   // Returns the input's gradient. The input must be available. `gather` is called in deterministic
-  // mode if tensor ranks share key heads.
+  // mode if tensor-parallel ranks share key heads.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved, const Gather& gather = {},
                   RowsInTurn* turns = nullptr) const;
 
@@ -102,9 +102,9 @@ class SelfAttention {
   void backward_by_heads(Pass& pass, ConstTensor attended_gradient, const Saved& saved,
                          Tensor gradient, const Gather& gather) const;
 
-  SelfAttentionOptions options_;  // its numbers of heads are those on this rank
-  Share keys_;      // key heads that this rank's queries need, among those of its layers
-  int64_t group_;   // number of query heads per key head, in the whole model
+  SelfAttentionOptions options_;  // with the numbers of heads on this rank
+  Share keys_;                    // range of this rank's key heads that its queries need
+  int64_t group_;                 // number of query heads per key head, in the whole model
   int64_t before_;  // number of query heads of this rank's first key head that earlier ranks have
   std::vector<Linear> in_;
   std::vector<HeadNorm> norms_;  // norms of queries and of keys; may be empty

@@ -56,8 +56,8 @@ class TiledConvolution {
   // weights' gradient needs. Both are allocated from the arena.
   Tensor apply(Pass& pass, ConstTensor x, ConstTensor weight, ConstTensor bias,
                std::vector<Tensor>& halo) const;
-  // Returns the gradient of x, given that of y. Calls `meanwhile` while the halo's gradients are in
-  // flight.
+  // Returns the gradient of x, given dy, the gradient of y. Calls `meanwhile` while the halo's
+  // gradients are in flight.
   Tensor adjoint(Pass& pass, ConstTensor dy, ConstTensor weight,
                  const std::function<void()>& meanwhile) const;
   // Adds this rank's term of the sum over the grid to `gradient`.

@@ -20,7 +20,7 @@ inline constexpr int64_t kPieceRange = 32 * kUpdateBlock;
 struct UpdateBlock {
   const OwnedPiece& owned;
   int64_t first;                      // index in the piece of the first of these elements
-  std::span<float> values;            // fp32: those of the master, or a copy of the model's values
+  std::span<float> values;            // fp32: the master's values, or a copy of the model's values
   std::span<const float> gradients;   // fp32, before they are multiplied by gradient_factor
   std::array<float*, 2> states = {};  // the optimizer's states, in its order; null: none
 
@@ -31,8 +31,8 @@ struct UpdateBlock {
 // concurrently. `visit` may change states, unless `states` is empty.
 void read_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                  const std::function<void(const UpdateBlock&)>& visit);
-// Calls `visit` likewise, which updates the values of a block; then writes the block to the model's
-// copy.
+// Calls `visit` as read_blocks() does. `visit` updates the values of a block, which are then
+// written to the model's copy.
 void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                    const StepOptions& options,
                    const std::function<void(const UpdateBlock&)>& visit);

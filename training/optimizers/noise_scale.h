@@ -9,10 +9,11 @@
 namespace tutti::training {
 
 // McCandlish, Kaplan, Amodei et al.: An empirical model of large-batch training, 2018, appendix
-// A.1. Two squared norms are measured: that of the gradient over a small batch (one micro-batch, or
-// one rank's share), and that over the big batch that contains it. They yield unbiased estimates of
-// |G|^2, the true gradient's squared norm, and of the trace S of its covariance per sample. Both
-// estimates are smoothed over steps before they are divided. Not thread-safe.
+// A.1. Two squared norms are measured: the norm of the gradient over a small batch (one
+// micro-batch, or one rank's share), and the norm of the gradient over the big batch that contains
+// the small one. The two norms yield unbiased estimates of |G|^2, the true gradient's squared norm,
+// and of S, the trace of the gradient's covariance per sample. Both estimates are smoothed over
+// steps before they are divided. Not thread-safe.
 class NoiseScale {
  public:
   // Creates the estimator. `smoothing`: weight of the past in an average, in [0, 1); throws

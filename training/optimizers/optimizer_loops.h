@@ -69,7 +69,7 @@ struct Loops {
   // values[i] = map[codes[i]] * scale; `map` has 256 values.
   void (*dequantize)(const uint8_t* codes, const float* map, float scale, float* values, int64_t n);
   // Encodes values / scale by the table `cells` and returns the scale, which is the largest
-  // absolute value. If the scale is 0, all codes are that of 0.
+  // absolute value. If the scale is 0, all codes are the code of 0.
   float (*quantize)(const float* values, const uint32_t* cells, uint8_t* codes, int64_t n);
 
   // Rounds values to bf16; element i uses random_bits(seed, stream, first + i).

@@ -57,10 +57,10 @@ WholeStates whole_states_here(const Optimizer& optimizer, const std::vector<Para
                               int units, std::span<const OwnedPiece> pieces,
                               const MatrixExchange* exchange);
 
-// Replaces `values` by the results of `work`. `values` are those of the pieces for which
-// `is_matrix` returns true, one after the other. Collective over the exchange's owners, which must
-// pass the same parameters; without an exchange each piece is a whole matrix. The result depends
-// neither on the sharding of a matrix nor on the owner that computes it.
+// Replaces `values` by the results of `work`. `values` has the values of all pieces for which
+// `is_matrix` returns true, one piece after the other. Collective over the exchange's owners, which
+// must pass the same parameters; without an exchange each piece is a whole matrix. The result
+// depends neither on the sharding of a matrix nor on the owner that computes it.
 void compute_whole(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix,
                    std::span<float> values, MatrixExchange* exchange, const MatrixWork& work);
 

@@ -32,8 +32,8 @@ class WholeStates {
   using StatesOf = std::function<std::vector<WholeState>(const ParameterSpec& spec)>;
 
   WholeStates() = default;
-  // Computes the places. `parameters`: those of the model's `specs` that this owner computes
-  // (computed_here()).
+  // Computes the places. `parameters`: indices in `specs` of the parameters whose updates this
+  // owner computes (computed_here()).
   WholeStates(const std::vector<ParameterSpec>& specs, std::span<const int> parameters,
               const StatesOf& states_of);
 

@@ -7,7 +7,7 @@
 namespace tutti::training {
 namespace {
 
-// The images that the tensor ranks share.
+// The images that the tensor-parallel ranks share.
 class Images {
  public:
   Images(Pass& pass, const MeshPlace& place, const ImageShape& whole)

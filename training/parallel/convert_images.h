@@ -1,6 +1,6 @@
-// Converts a micro-batch's images from one layout on the tensor ranks to another. It does for
-// images what convert_layout.h does for rows and columns; a rank may also have tiles of images, or
-// some of the channels.
+// Converts a micro-batch's images from one layout on the tensor-parallel ranks to another. It does
+// for images what convert_layout.h does for rows and columns; a rank may also have tiles of images,
+// or some of the channels.
 //
 //   from \ to      replicated   rows             channels         pixels
 //   replicated     -            own images       own channels     own tiles
@@ -19,7 +19,7 @@
 
 namespace tutti::training {
 
-// Returns the tensor ranks as a grid of one column.
+// Returns the tensor-parallel ranks as a grid of one column.
 ImageGrid strips_of(const MeshPlace& place);
 
 // Returns `images`, samples x pixels x channels and contiguous, converted from layout `from` to

@@ -65,8 +65,8 @@ class CommunicationHook {
   // if finish() begins a collective.
   virtual bool test(int bucket) { return false; }
   // remembers() returns true if a step's sums depend on earlier steps. All steps' gradients must
-  // then have the same scale. states() returns the state, which may be changed between two steps;
-  // its arguments are those of start().
+  // then have the same scale. states() takes the arguments of start() and returns the state, which
+  // may be changed between two steps.
   virtual bool remembers() const { return false; }
   virtual std::vector<HookState> states(Communicator& communicator, DType gradients) { return {}; }
   // Returns the time that finish() has spent computing since construction; the rest is waiting.
@@ -79,8 +79,8 @@ class CommunicationHook {
 
 struct DataParallelOptions {
   bool overlap = true;  // false: backward waits for each bucket's sum
-  // False: a parameter that no unit's backward reached is an error that names it. True: its
-  // gradient is zero.
+  // Treatment of parameters that no unit's backward reaches. False: throws an error that names the
+  // parameter. True: the parameter's gradient is zero.
   bool allow_unused = false;
   // Parameters that another pipeline stage uses too; their gradients are complete only after
   // join(). Sums of their buckets are always deterministic, so that the copies on both stages stay

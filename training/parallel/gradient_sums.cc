@@ -37,7 +37,7 @@ void GradientTree::end_micro_batch(Tensor gradient, const Allocate& allocate) {
 }
 
 int GradientSums::sources(const ParameterSpec& spec) {
-  // Tensor ranks have the same micro-batches, so they count once.
+  // Tensor-parallel ranks have the same micro-batches, so they count once.
   return spec.mesh.ranks_along(spec.placement.owner.axes.without({Axis::tensor}));
 }
 

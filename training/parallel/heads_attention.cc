@@ -94,8 +94,8 @@ class Exchange {
     for (const uint64_t count : blocks.counts) all += count;
     return static_cast<int64_t>(all);
   }
-  // widths() returns the number of elements of each rank's columns in `rows` rows; the other
-  // function that of each rank's rows with a given number of columns.
+  // widths() returns for each rank the number of elements that its columns have in `rows` rows.
+  // heights() returns for each rank the number of elements that its rows have in `cols` columns.
   Blocks widths(int64_t rows, Share Heads::*heads) const {
     return by_rank([&](int rank) { return rows * columns(rank, heads).count; });
   }

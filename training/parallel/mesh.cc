@@ -44,13 +44,15 @@ Error no_ranks_for_experts(const MeshPlace& place, int ranks) {
     MeshPlace tried = place;
     if (place_experts(tried, number)) fitting += cat(fitting.empty() ? "" : ", ", number);
   }
-  return Error(ErrorCode::invalid_argument,
-               cat(ranks, " expert-parallel ranks do not fit tensor ", place.size(Axis::tensor),
-                   " x context ", place.size(Axis::context), " x data ", place.size(Axis::data)),
-               {.where = "--ep",
-                .cause = "they must be a subset of the data-parallel ranks, or these and all "
-                         "context- or tensor-parallel ranks",
-                .remedy = cat("use one of ", fitting)});
+  return Error(
+      ErrorCode::invalid_argument,
+      cat(ranks, " expert-parallel ranks do not fit tensor ", place.size(Axis::tensor),
+          " x context ", place.size(Axis::context), " x data ", place.size(Axis::data)),
+      {.where = "--ep",
+       .cause =
+           "expert-parallel ranks must be a subset of the data-parallel ranks, or of these and all "
+           "context- or tensor-parallel ranks",
+       .remedy = cat("use one of ", fitting)});
 }
 
 }  // namespace

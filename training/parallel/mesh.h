@@ -114,7 +114,8 @@ class Mesh {
 };
 
 // Returns the place of rank 0, with the free axis resolved. Experts are sharded over data ranks if
-// their number allows it (the axis expert), otherwise over context or tensor ranks as well:
+// their number allows it (the axis expert), otherwise over context or tensor-parallel ranks as
+// well:
 //
 //   tensor 2 x data 4   experts over 2 or 4 ranks   data 2 or 4
 //                       over 8                      tensor 2 x data 4

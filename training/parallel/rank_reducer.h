@@ -9,12 +9,12 @@
 
 namespace tutti::training {
 
-// Sums over ranks, some of which may have copies of the same parts of parameters; each part counts
+// Sums over ranks. If several ranks have copies of the same parts of parameters, each part counts
 // once.
 class RankReducer : public NormReducer {
  public:
-  // Creates the reducer. `counts`: true if this rank is the only one in `owners` that has its
-  // parts, or the first one. All calls are collective over `owners`.
+  // Creates the reducer. `counts`: true if this rank's terms count, i.e. if no earlier rank in
+  // `owners` has the same parts. All calls are collective over `owners`.
   RankReducer(Communicator owners, bool counts) : owners_(std::move(owners)), counts_(counts) {}
   void sum(std::span<int64_t> limbs) override {
     if (owners_.size() == 1) return;

@@ -169,8 +169,9 @@ void in_turns(Ring& ring, const AttentionShape& all, const Body& body) {
   }
 }
 
-// Calls body(step, keys and values) for each step, with those of rank before(step) to which this
-// rank attends, starting with this rank's. `own`: the keys and values that the other ranks receive.
+// Calls body(step, keys and values) for each step. In step 0 the keys and values are this rank's,
+// in a later step those of rank before(step) to which this rank attends. `own`: the keys and values
+// that the other ranks receive.
 template <typename Body>
 void go_round(Ring& ring, const TokenDeal& deal, const KeysAndValues& own, const Body& body) {
   const std::array<KeysAndValues, 2> buffers = {ring.take_message(own.all.dtype),

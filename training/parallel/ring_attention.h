@@ -1,14 +1,14 @@
 // Attention over tokens that are divided over the context axis: each rank's keys and values travel
-// around the ring, while ranks compute with those that they received before (Liu, Zaharia, Abbeel:
+// around the ring, while ranks compute with the keys that arrived before (Liu, Zaharia, Abbeel:
 // Ring attention with blockwise transformers, 2023).
 //
 //   step        0      1      2      3          at step j rank r has the keys of rank r - j that
 //   rank 0    own q0 | k3   | k2   | k1         its queries attend to; others are not sent
 //   rank 1    own q1 | k0   | k3   | k2
 //
-// A rank holds its own keys and those of at most two other ranks: one set in use and one in flight.
-// Partial outputs are merged by their log-sum-exps, in f32. Backward sends keys and values again,
-// and returns each part of their gradients, in f32, to the rank that owns them.
+// A rank holds its own keys and the keys of at most two other ranks: one set in use and one in
+// flight. Partial outputs are merged by their log-sum-exps, in f32. Backward sends keys and values
+// again, and returns each part of their gradients, in f32, to the rank that owns them.
 #pragma once
 
 #include "training/modules/attention_over_ranks.h"

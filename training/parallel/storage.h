@@ -68,8 +68,9 @@ struct StorageOptions {
   int64_t first_bucket_elements = 1 << 16;
   // alignment of parameters and shards, in elements (LayoutOptions)
   int64_t alignment = kAlignment;
-  // `parameters`: those of a pipeline stage, ascending; none: all. `copies`: those that another
-  // stage has too, and counts in norms and checkpoints.
+  // `parameters`: the parameters of this pipeline stage, ascending; nothing: all parameters of the
+  // model. `copies`: the parameters that another stage has too. That stage counts them in norms and
+  // checkpoints.
   std::optional<std::vector<int>> parameters;
   std::vector<int> copies;
   std::vector<int> alone;  // parameters that have their own bucket
@@ -83,8 +84,7 @@ struct StorageOptions {
 };
 
 // Memory on this rank in bytes. `padding` is the part of the other numbers that no parameter uses;
-// `gathered` is the high-water mark of pooled buckets. Numbers other than that of files exclude
-// bytes in files.
+// `gathered` is the high-water mark of pooled buckets. Only `files` includes bytes in files.
 struct StorageBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
@@ -215,8 +215,8 @@ class ParameterStorage {
 
   // Returns the pieces that this rank updates: views of its memory with stable addresses.
   const std::vector<OwnedPiece>& owned() const { return owned_; }
-  // Calls fill(piece, values), which writes fp32 values of each owned piece: initial values, or
-  // others. The caller must send them to the other ranks (data_parallel.h).
+  // Calls fill(piece, values) for each owned piece; `fill` writes the piece's fp32 values. The
+  // caller must then send the values to the other ranks (data_parallel.h).
   template <typename Fill>
   void fill_owned(Fill&& fill);
 

@@ -9,8 +9,8 @@
 namespace tutti::training {
 
 // Reduce-scatter in a fixed order. Each rank has a tensor of equal size, divided into a block per
-// rank. `own` becomes the sum of all ranks' blocks with this rank's number; it may be this rank's
-// block in the tensor. Collective and blocking. Temporaries come from the arena.
+// rank. On rank r, `own` becomes the sum of block r over all ranks' tensors. `own` may be the
+// memory of block r in `tensor`. Collective and blocking. Temporaries come from the arena.
 void sum_in_order(Arena& arena, Communicator& ranks, ConstTensor tensor, const Blocks& blocks,
                   Tensor own);
 

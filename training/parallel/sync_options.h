@@ -53,8 +53,9 @@ struct SyncOptions {
 
   std::optional<double> elasticity;  // easgd: alpha; none: 0.9 / number of ranks
 
-  // fedavg, fedprox, fedadam: fraction of the clients drawn for a round; fedprox: mu; true to mask
-  // each client's values before they are summed (averaging/secure_sum.h).
+  // fedavg, fedprox, fedadam. `fraction`: fraction of the clients that are selected for a round;
+  // `proximity`: fedprox's mu; `secure_sums`: true to mask each client's values before they are
+  // summed (averaging/secure_sum.h).
   double fraction = 1;
   double proximity = 0;
   bool secure_sums = false;

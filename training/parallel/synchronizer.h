@@ -40,12 +40,12 @@ class Synchronizer : public UnitHooks {
   // Returns true if gradients are now sums over all ranks, with the same norm on each. A rank's own
   // gradients must then be its part of the mean over all ranks' targets. If false, they must be the
   // mean over the rank's own targets, weighted before finish_gradients() by the rank's share of all
-  // targets. Each rank then has its own norm, clips by it, and continues with its own values and
-  // optimizer state, which checkpoints keep for each rank; this requires stage 0.
+  // targets. Each rank then clips by its own norm and continues with its own values and optimizer
+  // state, which checkpoints keep for each rank. This requires ZeRO stage 0.
   virtual bool sums_gradients() const { return true; }
   // If gradients are not summed: called with this rank's number of targets in the step, before
-  // finish_gradients(). Returns true if the synchronizer weights values by it when it averages
-  // them; gradients must then stay the mean over the rank's own targets.
+  // finish_gradients(). Returns true if the synchronizer weights values by the number of targets
+  // when it averages values; gradients must then stay the mean over the rank's own targets.
   virtual bool weights_values(int64_t targets) { return false; }
 
   // Called after the optimizer has updated owned values; not in a skipped step.

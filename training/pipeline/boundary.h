@@ -9,8 +9,8 @@
 //                                      +- all_gather inside the stage: |a b| on both
 //     |a b|          --b-->     |. b| -+
 //
-// If each rank has some of the rows (sequence parallelism), it sends these, and its counterpart
-// computes with them: nothing is gathered.
+// With sequence parallelism each rank has some of the rows. It sends them to the rank with the same
+// index in the other stage, which computes with them, so nothing is gathered.
 //
 // Narayanan et al.: Efficient large-scale language model training on GPU clusters using
 // Megatron-LM, 2021, section 4.1 ("scatter/gather optimization").
@@ -28,8 +28,8 @@ namespace tutti::training::pipeline {
 class Boundary {
  public:
   // Creates the boundary. `stages`: one rank of each stage, in the order of stages. `tensor_ranks`:
-  // the tensor ranks of this stage, in the same order on every stage. `layout`: that of tensors on
-  // the tensor ranks, replicated or by rows.
+  // the tensor-parallel ranks of this stage, in the same order on every stage. `layout`: layout of
+  // the sent tensors over the tensor-parallel ranks, replicated or by rows.
   Boundary(Communicator stages, Communicator tensor_ranks, const ActivationLayout& layout = {});
 
   // A tensor in flight. Only the thread of its Boundary, which must outlive it, may use it.
@@ -58,8 +58,8 @@ class Boundary {
   int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
-  // Returns the range of elements that a tensor rank sends; all of them if the tensor is not
-  // replicated.
+  // Returns the range of elements that a tensor-parallel rank sends; all of them if the tensor is
+  // not replicated.
   Share part(int64_t elements, int rank) const;
   void gather(Tensor tensor);
 

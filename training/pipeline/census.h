@@ -43,8 +43,8 @@ struct Census : Places {
   const Action& at(const Site& site) const {
     return plan.ranks[index(site.rank)].actions[index(site.index)];
   }
-  // Returns the place of the action whose result is that of `entry`: same direction, micro-batch
-  // and chunk.
+  // Returns where the action is that produces the result of `entry`, i.e. the action with the same
+  // direction, micro-batch and chunk.
   const Site& maker(const Entry& entry) const {
     return entry.kind == Kind::forward ? forward[cell(entry)] : backward[cell(entry)];
   }

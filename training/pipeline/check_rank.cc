@@ -157,9 +157,10 @@ void Walk::add_gradient() {
   last_gradient_ = entry();
   if (!has_updates()) return;
   if (update_of(entry()) != newest_) {
-    refuse_here(cat("adds its gradient to those of the update to version ", newest_ + 1,
-                    "; it belongs to the one to version ", update_of(entry()) + 1),
-                "an update is missing, or an entry comes too early");
+    refuse_here(
+        cat("adds its gradient to the update that makes version ", newest_ + 1,
+            ", but the gradient belongs to the update that makes version ", update_of(entry()) + 1),
+        "an update is missing, or an entry comes too early");
   }
   --gradients_left_[index(newest_)];
 }

@@ -6,10 +6,10 @@
 //
 // Idle, if m is a multiple of p: (p - 1) / (v m + p - 1).
 //
-// Micro-batches are processed in groups of p: a rank takes a group through its first chunk, then
-// through its second ..., then the next group; backwards likewise, from the last chunk down. 1F1B
-// is applied to these units of work, with w = (v - 1) p + 2 (p - 1 - rank) forwards first. Memory:
-// up to w + 1 chunks.
+// Micro-batches are processed in groups of p. A rank runs the forwards of a group through its first
+// chunk, then through its second chunk and so on, and then takes the next group. It runs backwards
+// in the same way, but from the last chunk to the first. 1F1B is applied to these units of work,
+// with w = (v - 1) p + 2 (p - 1 - rank) forwards first. Memory: up to w + 1 chunks.
 //
 // The paper requires m to be a multiple of p. Any m is possible by skipping the missing
 // micro-batches: the others wait for no additional entries.

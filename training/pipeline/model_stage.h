@@ -33,7 +33,7 @@ enum Sum : size_t { loss_sum, correct_sum, target_sum, first_named_sum };
 enum class StageMode : uint8_t {
   training,
   evaluation,  // forward only; keeps nothing for backward
-  // forward only, as in training, without the head: units count in advance what backward needs
+  // forward only, as in training, but without the head: units count what backward will need
   counting,
 };
 

@@ -58,7 +58,7 @@ struct Stage {
 
 struct Partition {
   std::vector<Stage> stages;
-  double time = 0;  // seconds between micro-batches: those of the slowest stage or boundary
+  double time = 0;  // seconds between micro-batches: the time of the slowest stage or boundary
 
   double throughput() const {
     return 1 / time;

@@ -4,7 +4,7 @@
 //   forward   unit 0 ... unit n-1     outputs stay in the slot's arena (checkpointed: outputs only)
 //   backward  unit n-1 ... unit 0     (checkpointed: each unit's forward once more)
 //
-// Tensor ranks may keep shards of replicated outputs between forward and backward.
+// Tensor-parallel ranks may keep shards of replicated outputs between forward and backward.
 //
 // Several micro-batches may be in flight, each in its own slot.
 //
@@ -28,7 +28,7 @@ namespace tutti::training {
 struct RunnerOptions {
   DType dtype = DType::f32;       // type of activations
   bool checkpoint_units = false;  // keep each unit's output only
-  // Keep only this tensor rank's rows of an output that is the input of a recomputed unit.
+  // Keep only this tensor-parallel rank's rows of an output that is the input of a recomputed unit.
   bool partition_checkpoints = false;
   uint64_t seed = 0;                          // seed of dropout and stochastic rounding
   GemmFormat gemm_format = GemmFormat::none;  // see PassContext
@@ -50,9 +50,9 @@ struct UnitRange {
 
 // Returns true if the unit's forward is recomputed in backward.
 bool is_checkpointed(const Model& model, const RunnerOptions& options, int unit);
-// Returns true if each tensor rank keeps only its rows of the unit's output. That requires that in
-// this part of the model the output is the input of a recomputed unit, and of no unit that keeps
-// it.
+// Returns true if each tensor-parallel rank keeps only its rows of the unit's output. That requires
+// that in this part of the model the output is the input of a recomputed unit, and of no unit that
+// keeps it.
 bool keeps_rows(const Model& model, const RunnerOptions& options, const UnitRange& part, int unit);
 
 // Factors with which backward starts (pass.h).

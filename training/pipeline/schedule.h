@@ -50,7 +50,7 @@ std::string describe(const Entry& entry);
 enum class Updates {
   flushed,  // once, after all micro-batches: synchronous training
   // After every `accumulated` micro-batches, on each rank separately. Forward uses the newest
-  // weights of its rank, and backward those of its forward (PipeDream).
+  // weights of its rank. Backward uses the weights that the micro-batch's forward used (PipeDream).
   latest,
   // The same, but micro-batches of update u use the weights after update u - 2 (u counted from 0;
   // the first two use the initial weights) on every rank (PipeDream-2BW).

@@ -51,7 +51,7 @@ enum class Knob : uint8_t {
   slowed,           // slowdown of computation while a collective runs, per time of the collective
   gathers_2021,     // fraction of a network card's bandwidth in ZeRO-3 gathers of 2021
   update,           // bytes of memory traffic of the optimizer per parameter
-  start_deepspeed,  // ms per activation sum and additional tensor rank
+  start_deepspeed,  // ms per activation sum and additional tensor-parallel rank
   // Factors relative to Megatron: time of products, then bytes of all other operators.
   time_megatron_2021,
   time_deepspeed,

@@ -56,7 +56,7 @@ double peak_of(const Job& job);
 double tokens_of(const Job& job, const Layout& layout);
 
 // Returns the number of outputs of the output layer: the vocabulary, padded so that it can be
-// divided over the tensor ranks.
+// divided over the tensor-parallel ranks.
 int64_t padded_vocabulary(const Job& job, const Layout& layout);
 
 }  // namespace tutti::training::planner

@@ -90,8 +90,8 @@ double feed_forward(const ModelShape& m, double tokens, double values, const Roo
          on.product(tokens, count(m.hidden), values);
 }
 
-// Returns the time of experts, assuming balanced routing. Tensor ranks that do not share experts
-// process different tokens.
+// Returns the time of experts, assuming balanced routing. Tensor-parallel ranks that do not share
+// experts process different tokens.
 double experts(const Job& job, const Layout& layout, const Efficiencies& e, const Roofline& on) {
   const ExpertShape& shape = job.model.experts;
   const double T = tokens_of(job, layout);

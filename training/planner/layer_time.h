@@ -13,7 +13,7 @@ struct LayerTime {
   double attention = 0;
   double bytes = 0;     // memory traffic of norms, activations, residual sums
   double launches = 0;  // lower bound of the time: kernel launches
-  double tensor = 0;    // sums over tensor ranks that do not overlap with computation
+  double tensor = 0;    // sums over tensor-parallel ranks that do not overlap with computation
   double context = 0;   // exchange of keys and values that does not overlap with computation
   double dispatch = 0;  // sending tokens to experts and back
   double computing() const { return products + attention + bytes; }

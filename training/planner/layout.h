@@ -25,7 +25,8 @@ struct Layout {
   int expert_tensor = 1;
   int virtual_stages = 1;  // number of chunks per stage, interleaved
   int zero = 1;
-  bool sequence_parallel = false;  // true: tensor ranks share the rows between their products
+  bool sequence_parallel =
+      false;  // true: tensor-parallel ranks share the rows between their products
   int64_t micro_batch = 1;
   Recompute recompute = Recompute::none;
   std::vector<int> cut;  // first unit of each chunk of a pipeline; empty: layers are divided evenly

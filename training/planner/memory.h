@@ -24,7 +24,7 @@ struct MemoryRules {
   double gradient = 4;
   double states = 12;  // bytes of optimizer states per parameter, including the master copy
   double logit = 6;    // bytes per logit: 16 bits, and another 32 for the loss
-  // true: memory was measured on the last stage, false: on the one with the largest need
+  // true: memory was measured on the last stage; false: on the stage that needs the most memory
   bool last_stage = false;
   MemoryMeasure measure = MemoryMeasure::all;
   double context = 0.1 * kGiB;  // bytes of driver context and workspaces

@@ -219,7 +219,7 @@ Interval time_interval(const Job& job, double seconds) {
 
 std::string bound_of(const StepTime& time) {
   const std::array<std::pair<double, const char*>, 8> parts = {
-      {{time.tensor, "sums of activations over tensor ranks"},
+      {{time.tensor, "sums of activations over tensor-parallel ranks"},
        {time.context, "keys and values of other context ranks"},
        {time.dispatch, "tokens on their way to experts"},
        {time.bubble, "the pipeline's bubble"},

@@ -55,8 +55,8 @@ class Feed {
   uint64_t steps() const;  // Returns the number of steps of the whole run.
   uint64_t batch() const { return options_.batch; }
   uint64_t passes() const;  // Returns the maximum number of micro-batches of a rank in any step.
-  // Returns the number of epochs of each data set after this many steps; a client counts its own
-  // part of the set.
+  // Returns how many epochs of each data set are complete, with fraction, after this many steps:
+  // samples taken / size of the set. For a client, the set is its own part of the data set.
   std::vector<double> epochs(uint64_t steps) const;
   // Returns the steps [from, steps()) in order, prepared in the background.
   std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;

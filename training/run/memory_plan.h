@@ -20,17 +20,17 @@ namespace tutti::training {
 // The estimate. It excludes memory of communication hooks.
 class MemoryPlan {
  public:
-  // Makes the estimate. `model` is that of one rank of a mesh; `batch` is a micro-batch of the run;
-  // `passes` is the maximum number of micro-batches of a data-parallel rank in a step. The model
-  // and the batch must outlive the plan. The constructor changes the parameters' views and leaves
-  // them empty. Throws as profile_model() and make_placement() do.
+  // Makes the estimate. `model` is the model of one rank of a mesh; `batch` is a micro-batch of the
+  // run; `passes` is the maximum number of micro-batches of a data-parallel rank in a step. The
+  // model and the batch must outlive the plan. The constructor changes the parameters' views and
+  // leaves them empty. Throws as profile_model() and make_placement() do.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes);
   // Makes the estimate for a model whose units have been profiled.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes,
              pipeline::Profile profile);
 
   // Returns the memory of the rank at this place. Along the axes that shard parameters, the place
-  // must be that of the model. Throws as make_layout() does.
+  // must equal the place for which the model was created. Throws as make_layout() does.
   MemoryReport of(const MeshPlace& rank) const;
   // Returns the bytes of logits in the activations of a rank of that stage, for the rows that exist
   // at once.
@@ -48,8 +48,8 @@ class MemoryPlan {
     int64_t messages = 0;  // maximum bytes of messages from and to other stages at once
   };
 
-  // Bytes of the optimizer's states: those of each elementwise state, and of all states of whole
-  // parameters.
+  // Bytes of the optimizer's states. `each`: bytes of each elementwise state; `whole`: bytes of all
+  // states of whole parameters.
   struct StateBytes {
     int64_t each = 0;
     int64_t whole = 0;

@@ -112,8 +112,8 @@ uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
   }
   if (samples == options_.samples) return steps;
   if (samples % batch != 0) {
-    refuse("its last step was shorter, at the end of the run",
-           "export it and start a new run, or resume an earlier step");
+    refuse("the last step of the saved run was shorter, because the run ended there",
+           "export the checkpoint and start a new run, or resume an earlier step");
   }
   return samples / batch;
 }

@@ -29,8 +29,8 @@ class RunOrigin {
 
   // Returns the directory on rank 0, if there is one; otherwise null.
   RunDirectory* directory() { return directory_ ? &*directory_ : nullptr; }
-  // Loads the step to resume, or the initial parameters, and begins to change the directory.
-  // `steps`: the number of steps of the run.
+  // Loads the step to resume or the initial parameters, and calls RunDirectory::begin(): from then
+  // on the run's directory may be modified. `steps`: the number of steps of the run.
   struct Begun {
     uint64_t done = 0;            // number of completed steps
     Json state = Json::object();  // the trainer's saved state; empty: a new run
@@ -48,8 +48,8 @@ class RunOrigin {
   std::string resumed_from_;  // folder of the resumed step; empty: a new run
 };
 
-// Returns the description of these ranks as the writer of a run's directory. `start`: identity of
-// this start of the job.
+// Returns the description of these ranks as the writer of a run's directory. `start`: ID of this
+// launch of the job.
 Writer writer_of(const Communicator& world, const std::string& start);
 
 // Returns true if the run starts from TrainOptions::initial, if given, because it does not resume a

@@ -24,8 +24,8 @@ std::string under_dots(const std::string& object, const Field& field) {
   return object + "." + field.key();
 }
 
-// Adds the model as one setting, and separately those of its members that only change how it
-// trains.
+// Adds the model as one setting. Members of the model that only change how it trains are added as
+// settings of their own.
 void add_model(Json& settings, const Json& model) {
   const Json whole = completed_model(model);
   const Json tensors = tensors_of_model(whole);

@@ -35,8 +35,8 @@ void describe_precision(Schema& schema, TrainOptions& options) {
               {"f16", DType::f16},
               {"fp16", DType::f16},
               {"float16", DType::f16}},
-             "data type of parameters, activations and gradients; the optimizer keeps fp32 master "
-             "weights");
+             "data type of parameters, activations and gradients: f32, bf16 or f16; the optimizer "
+             "keeps fp32 master weights");
   schema
       .add("training.gemm_format", replica.runner.gemm_format,
            {{"none", GemmFormat::none},
@@ -44,10 +44,11 @@ void describe_precision(Schema& schema, TrainOptions& options) {
             {"fp8", GemmFormat::fp8},
             {"mxfp8", GemmFormat::mxfp8},
             {"nvfp4", GemmFormat::nvfp4}},
-           "gpt2 and the llama family: emulate matrix products in a narrow format. The "
-           "dense layers of the blocks round the operands of their products, in forward "
-           "and backward, to tf32 (10 bits of mantissa), fp8 (E4M3, blocks of 128), mxfp8 "
-           "(E4M3, blocks of 32) or nvfp4 (E2M1, blocks of 16)")
+           "gpt2 and the llama family: narrow format in which matrix products are emulated: none, "
+           "tf32 (10 bits of mantissa), fp8 (E4M3, blocks of 128), mxfp8 (E4M3, blocks of 32) or "
+           "nvfp4 (E2M1, blocks of 16). "
+           "The dense layers of the blocks round the operands of their products to this format, in "
+           "forward and backward")
       .show_default();
   const auto get = [&replica]() -> Json {
     if (replica.storage.dtype != DType::f16) return "dynamic";
@@ -70,7 +71,8 @@ void describe_precision(Schema& schema, TrainOptions& options) {
   };
   schema
       .add("training.loss_scale", Field::Type::text, get, set,
-           "fp16 loss scale: dynamic, none, or an initial value")
+           "fp16 loss scale: dynamic, none (no loss scaling), or a number (dynamic, with this "
+           "initial value)")
       .show_default();
   schema.add("training.stochastic_rounding", replica.stochastic_rounding,
              "bf16 without fp32 master weights: update the parameters with stochastic rounding");
@@ -87,8 +89,8 @@ void describe_clip(Schema& schema, TrainOptions& options) {
         clip.reset();
         if (value > 0) clip = value.get<double>();
       },
-      "maximum global norm of the gradients; 0: no clipping (default: language models"
-      " 1; others 0)");
+      "maximum global norm to which gradients are clipped; 0: no clipping (default: 1 for language "
+      "models, 0 for others)");
 }
 
 struct NamedCompression {
@@ -152,10 +154,11 @@ void describe_compression(Schema& schema, TrainOptions& options) {
       .value_name("KIND")
       .show_default();
   schema.add("training.compression_warmup", options.compression_warmup,
-             "number of initial steps without compression (default: 0; onebit-adam: 100)");
+             "number of steps before gradient compression begins (default: 0; onebit-adam: 100)");
   schema
       .add("training.compression_only", options.compression_only,
-           "names of the parameters to compress, as comma-separated shell patterns")
+           "names of the parameters whose gradients are compressed, as comma-separated shell "
+           "patterns")
       .value_name("PATTERNS")
       .show_default();
 }
@@ -214,8 +217,8 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
           [&sync](const Json& value) {
             set_way(sync, text_of(averages_every(value.get<int64_t>())));
           },
-          "number of updates between averages of the parameters, as --sync local:K; 0: "
-          "--sync allreduce")
+          "number of updates between averages of the parameters: K is the same as --sync local:K, "
+          "and 0 as --sync allreduce")
       .between(0, kMostOfAnything)
       .role(kOnce);
 }
@@ -246,9 +249,9 @@ void describe_cut(Schema& schema, TrainOptions& options) {
   };
   schema
       .add("parallel.cut", Field::Type::text, get, set,
-           "partition of the model into pipeline chunks: the first unit of each chunk "
-           "(0,3,5), or a balanced partition by costs that are estimated, or measured at "
-           "the start")
+           "partition of the model into pipeline chunks: the first unit of each chunk (0,3,5), "
+           "estimated (balance estimated costs), or measured (balance costs that are measured when "
+           "the run starts)")
       .value_name("WHERE")
       .show_default();
 }
@@ -256,7 +259,9 @@ void describe_cut(Schema& schema, TrainOptions& options) {
 // Groups of settings.
 
 void describe_training(Schema& schema, TrainOptions& options) {
-  schema.add("data.weights", options.data_weights, "sampling weight of each --data source")
+  schema
+      .add("data.weights", options.data_weights,
+           "sampling weight of each --data source (default: proportional to its size)")
       .flag("--data-weights");
   schema
       .add("data.labels_per_client", options.labels_per_client,
@@ -296,9 +301,9 @@ void describe_training(Schema& schema, TrainOptions& options) {
       .show_default();
   schema
       .add("training.cut_slices", options.cut_slices,
-           "with TUTTI_DETERMINISTIC=1: number of slices in which layers of gpt2, the llama family "
-           "and perceptron are computed, so that results are bitwise independent of --tp (default: "
-           "8)")
+           "with TUTTI_DETERMINISTIC=1: number of slices into which the layers of gpt2, the llama "
+           "family and perceptron are divided for computation, so that results are bitwise "
+           "independent of --tp (default: 8)")
       .between(1, 65536);
 }
 
@@ -327,7 +332,8 @@ void describe_layout(Schema& schema, TrainOptions& options) {
       .show_default();
   schema
       .add("parallel.virtual", replica.pipeline.virtual_stages,
-           "virtual pipeline stages: model chunks per rank (default: interleaved 2)")
+           "virtual pipeline stages: number of model chunks per rank, for --schedule interleaved "
+           "(default: 2)")
       .between(1, 1024);
   schema
       .add("parallel.flush_every", options.flush_every,
@@ -352,15 +358,17 @@ void describe_layout(Schema& schema, TrainOptions& options) {
            {{"none", FactorLayers::none},
             {"auto", FactorLayers::automatic},
             {"all", FactorLayers::all}},
-           "ZeRO stages 0 and 1: send the weight gradients of dense layers as two factors,"
-           " which each rank multiplies: none, auto (layers for which this sends fewer "
+           "dense layers whose weight gradients are sent as two factors, which each rank then "
+           "multiplies (ZeRO stages 0 and 1): none, auto (layers for which this sends fewer "
            "bytes) or all")
       .show_default();
   schema
-      .add("parallel.offload", replica.storage.offload.kinds,
-           "offload state to files, which are read shortly before use: optimizer (states, "
-           "master weights, and the gradients of ZeRO stages 2 and 3), parameters (ZeRO "
-           "stage 3), activations (inputs of the blocks that --recompute full recomputes)")
+      .add(
+          "parallel.offload", replica.storage.offload.kinds,
+          "kinds of state to offload to files, which are read shortly before use: optimizer "
+          "(states, master weights, and the gradients of ZeRO stages 2 and 3), parameters (ZeRO "
+          "stage 3), activations (inputs of the blocks that --recompute full recomputes) (default: "
+          "none)")
       .value_name("KINDS")
       .by_commas();
   schema
@@ -370,7 +378,7 @@ void describe_layout(Schema& schema, TrainOptions& options) {
       .value_name("DIR");
   schema
       .add("parallel.offload_window", replica.storage.offload.window,
-           "maximum size of the optimizer's offload files in memory at once, in MiB")
+           "maximum amount of the offloaded optimizer state that is in memory at once, in MiB")
       .between(1, 1 << 20)
       .show_default();
   schema
@@ -383,17 +391,18 @@ void describe_layout(Schema& schema, TrainOptions& options) {
 void describe_output(Schema& schema, TrainOptions& options) {
   schema
       .add("output.trace", options.trace,
-           "write a timeline of all ranks for Perfetto or chrome://tracing")
+           "write a timeline of all ranks to this file, for Perfetto or chrome://tracing")
       .value_name("FILE");
   SyncOptions& sync = options.replica.sync;
   schema
       .add("output.record", sync.record,
-           "record the order in which updates of ranks are applied (--sync ps, ssp, async, adpsgd)")
+           "--sync ps, ssp, async and adpsgd: write the order in which the ranks' updates are "
+           "applied to this file")
       .value_name("FILE");
   schema
       .add("output.replay", sync.replay,
-           "apply updates in the order recorded by --record, which reproduces the recorded"
-           " run bit for bit")
+           "apply updates in the order in this file, which --record wrote; this reproduces the "
+           "recorded run bit for bit")
       .value_name("FILE");
   schema
       .add("output.validate_every", options.validate_every,
@@ -430,8 +439,8 @@ void describe_output(Schema& schema, TrainOptions& options) {
       .value_name("FILE.safetensors");
   schema
       .add("checkpoint.allow_changed", options.allow_changed,
-           "settings that may differ between a resumed run and the saved run, such as "
-           "lr,clip")
+           "names of settings that may differ between a resumed run and the saved run, such as "
+           "lr,clip (default: none)")
       .value_name("NAMES")
       .by_commas()
       .role(kOnce);

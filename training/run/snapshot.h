@@ -41,11 +41,12 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot);
 // optimizer, and as reading from a Checkpoint does.
 Json load_snapshot(Replica& replica, Model& model, const Checkpoint& checkpoint);
 
-// Collective. Loads them likewise from the copies that the ranks of an earlier run keep in memory.
+// Collective. Does what load_snapshot() does, but from the copies that the ranks of an earlier run
+// keep in memory.
 Json load_kept(Replica& replica, KeptState& kept);
 
-// Loads only the model from a source of tensors "model.NAME": its parameters, and those of its
-// buffers that the source has. `path` is the source's, for errors.
+// Loads only the model from a source of tensors "model.NAME": all parameters, and the buffers that
+// the source has. `path`: the source's path, for errors.
 void load_parameters(Replica& replica, const TensorSource& source, const std::string& path);
 
 }  // namespace tutti::training

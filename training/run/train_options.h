@@ -44,7 +44,7 @@ struct TrainOptions {
   uint64_t compression_warmup = 0;     // number of initial steps with uncompressed gradients
   std::string compression_only = "*";  // pattern of parameter names (hooks/selection.h)
 
-  // Deterministic mode: number of slices of the computations that tensor ranks share
+  // Deterministic mode: number of slices of the computations that tensor-parallel ranks share
   // (core/slices.h). None: they are not sliced.
   std::optional<int64_t> cut_slices;
 

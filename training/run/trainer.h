@@ -76,7 +76,7 @@ struct TrainResult {
   std::vector<double> epochs;     // number of epochs of each data set, over the whole run
   int checkpoints = 0;            // number of checkpoints saved in this process
   double checkpoint_seconds = 0;  // seconds for which checkpoints blocked training on this rank
-  std::string run;                // identity of the run; empty without a checkpoint directory
+  std::string run;                // ID of the run; empty without a checkpoint directory
   int stopped_by = 0;             // result of stop_requested()
 };
 

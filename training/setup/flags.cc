@@ -387,7 +387,7 @@ void refuse_members_of_other_kinds(const Json& object, const std::string& where)
     const std::string flag = flag_of(*registry.find(key));
     const std::string problem =
         cat(flag.empty() ? key : flag, " has no effect without ", registry.flag(), ' ',
-            joined(owners, " or "), "; it is ", name->words());
+            joined(owners, " or "), "; the ", registry.object, " is ", name->words());
     if (where.empty()) throw UsageError(problem);
     throw Error(ErrorCode::invalid_argument, problem, {.where = where});
   }

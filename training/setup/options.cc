@@ -53,12 +53,14 @@ void describe_rate(Schema& schema, RunOptions& options) {
              {{"none", BatchScaling::none},
               {"linear", BatchScaling::linear},
               {"sqrt", BatchScaling::sqrt}},
-             "scaling of --lr with batch / --base-batch: none, linear or sqrt");
+             "factor by which --lr is multiplied: none (1), linear (batch size / --base-batch) or "
+             "sqrt (square root of that ratio)");
   schema.add("optimizer.decay_scaling", options.decay_scaling,
              {{"none", BatchScaling::none},
               {"linear", BatchScaling::linear},
               {"sqrt", BatchScaling::sqrt}},
-             "scaling of --weight-decay with batch / --base-batch: none, linear or sqrt");
+             "factor by which --weight-decay is multiplied: none (1), linear (batch size / "
+             "--base-batch) or sqrt (square root of that ratio)");
   schema.add("optimizer.base_batch", options.base_batch, "batch size for which --lr was tuned")
       .between(0, kMostOfAnything);
 }
@@ -137,8 +139,8 @@ void describe_parallel(Schema& schema, RunOptions& options) {
              "gather it for backward");
   schema
       .add("parallel.loss_chunk", options.loss_chunk,
-           "number of tokens whose logits are in memory at a time; backward recomputes them "
-           "(default: all)")
+           "number of tokens whose logits are in memory at a time; backward recomputes the logits "
+           "(default: all tokens)")
       .between(0, kMostOfAnything);
   schema
       .add("parallel.ep", options.mesh.expert,
@@ -152,8 +154,8 @@ void describe_parallel(Schema& schema, RunOptions& options) {
       .show_default();
   schema
       .add("parallel.threads", options.threads,
-           "CPU threads per rank; results do not depend on it (default: the rank's share of the "
-           "host's cores)")
+           "CPU threads per rank; results do not depend on this number (default: the rank's share "
+           "of the host's cores)")
       .between(1, 4096);
   schema
       .add("parallel.recompute", options.recompute,

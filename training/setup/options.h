@@ -75,15 +75,15 @@ struct ToldOptions {
 // Adds --data and all other settings as options to a command. `told` receives their values and must
 // outlive it.
 void add_run_options(Command command, ToldOptions& told);
-// Adds only some of them, for other commands that build models: those of computation, --precision
-// and --recompute.
+// Adds only the options that determine how a model computes, --precision and --recompute, for other
+// commands that build models.
 void add_pass_options(Command command, ToldOptions& told);
 // Returns the options: the file (or `base`, without a file), overridden by the words. Throws
 // UsageError for settings that have no effect together with the others, and as read_options() does.
 RunOptions options_of(const ToldOptions& told, const Json& base = Json::object());
 
-// Parses options as on the command line ("--layers=2"), which override those of a configuration.
-// Throws as options_of() does.
+// Parses options as on the command line ("--layers=2"). The options override the settings of the
+// given configuration. Throws as options_of() does.
 RunOptions parse_run_options(const std::vector<std::string>& words,
                              const Json& configuration = Json::object());
 

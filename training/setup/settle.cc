@@ -163,7 +163,7 @@ void check_is_pipeline_schedule(const std::string& schedule) {
   if (schedule != "cosine" && schedule != "linear" && schedule != "constant") return;
   throw Error(ErrorCode::invalid_argument, cat("unknown pipeline schedule ", schedule),
               {.where = "--schedule",
-               .cause = "it is a learning rate schedule",
+               .cause = cat(schedule, " is a learning rate schedule"),
                .remedy = cat("use --lr-schedule ", schedule)});
 }
 
@@ -248,7 +248,7 @@ void settle_start(RunOptions& options) {
   }
 }
 
-// Throws for options and models that tensor ranks do not support.
+// Throws for options and models that tensor-parallel ranks do not support.
 void check_tensor_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.tensor == 1) return;
   if (options.training.compression != Compression::none) {
@@ -307,9 +307,10 @@ void check_gemm_format(const RunOptions& options) {
                .remedy = "remove the option, or use gpt2 or a model of the llama family"});
 }
 
-constexpr int64_t kSlices = 8;  // default, which 1, 2, 4 and 8 tensor ranks can divide
+constexpr int64_t kSlices = 8;  // default, which 1, 2, 4 and 8 tensor-parallel ranks can divide
 
-// Settles the slices, which are the leaves of a binary tree; each tensor rank has a branch of it.
+// Settles the slices, which are the leaves of a binary tree; each tensor-parallel rank has a branch
+// of it.
 void settle_slices(RunOptions& options) {
   std::optional<int64_t>& slices = options.training.cut_slices;
   const int64_t ranks = options.mesh.tensor;
@@ -328,10 +329,10 @@ void settle_slices(RunOptions& options) {
                .remedy = cat("use ", fitting)});
 }
 
-// In deterministic mode, makes context ranks compute as tensor ranks that share rows. Tokens are
-// divided between layers and gathered inside them, and each rank has a branch of every sum's tree,
-// whose bits do not depend on the number of ranks. If the model cannot be divided that way, context
-// ranks divide tokens nevertheless.
+// In deterministic mode, makes context ranks compute as tensor-parallel ranks that share rows.
+// Tokens are divided between layers and gathered inside them, and each rank has a branch of every
+// sum's tree, whose bits do not depend on the number of ranks. If the model cannot be divided that
+// way, context ranks divide tokens nevertheless.
 void settle_context(RunOptions& options, int ranks) {
   if (options.mesh.context == 1 || !settings().get_bool("TUTTI_DETERMINISTIC")) return;
   if (takes_mix(options)) return;

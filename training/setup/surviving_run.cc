@@ -169,8 +169,8 @@ SurvivingRun::Deal SurvivingRun::deal() const {
 void SurvivingRun::keep_settled(const Deal& first) {
   RunOptions all = first.options;
   settle(all, first.ranks, data_->examples());
-  // Options of the run's start are not part of `told`, but the run may have to start again, so they
-  // are added.
+  // `told` lacks the options that only concern the start of a run. They are added, because the run
+  // may have to start again.
   Json told = all.training.told;
   if (!options_.resume.empty()) set_member(told, "checkpoint.resume", options_.resume);
   RunOptions read = parse_run_options({}, told);
@@ -187,9 +187,9 @@ void SurvivingRun::keep_settled(const Deal& first) {
   settled_ = true;
 }
 
-// Collective: all ranks receive the start's identity from rank 0, and record the current members.
-// If rank 0 dies before others have received it, nothing has been written yet, and the next rank 0
-// may draw another identity.
+// Collective: all ranks receive from rank 0 the ID of this launch and record the current members.
+// If rank 0 dies before any other rank has the ID, nothing has been written, so the rank that
+// becomes rank 0 may choose a new ID.
 void SurvivingRun::name_writer() {
   if (options_.training.checkpoint.empty()) return;
   std::vector<Writer>& writers = options_.training.writers.writers;

@@ -14,7 +14,7 @@ std::vector<double> cut_into_buckets(double gradient_bytes, double bucket_bytes,
 struct Mark {
   double at = 1;  // position of the end, as a fraction of the entry's time
   bool completes_bucket = false;
-  bool sums = false;  // true if tensor ranks sum activations there
+  bool sums = false;  // true if tensor-parallel ranks sum activations there
 };
 
 // Returns the marks of an entry in ascending order, the last one at 1. Buckets are completed, and

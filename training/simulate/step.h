@@ -14,10 +14,10 @@
 // continue to compute. The step ends when all computation and messages are complete. All messages
 // share the links.
 //
-// Tensor ranks share the work of a stage: each block of layers is computed in two halves forward
-// and two backward. After each half they sum their activations and wait for the sum (Shoeybi et
-// al.: Megatron-LM, 2019). A tensor crosses a stage boundary in as many parts as there are tensor
-// ranks.
+// Tensor-parallel ranks share the work of a stage: each block of layers is computed in two halves
+// forward and two backward. After each half they sum their activations and wait for the sum
+// (Shoeybi et al.: Megatron-LM, 2019). A tensor crosses a stage boundary in as many parts as there
+// are tensor-parallel ranks.
 //
 // With ZeRO the ranks of a stage reduce-scatter their buckets, and gather the parameters of a chunk
 // from their shards (parameter_gathers.h), overlapped with earlier computation. In stage 3 a gather
@@ -88,9 +88,9 @@ struct StepSchedule {
 // ranks. The plan must have passed check(), and its schedule must be flushed. `sum` sums the
 // buckets: an all_reduce, or from ZeRO 1 on a reduce_scatter (for schedules with one holder per
 // chunk). options.alike: number of ranks per host, which are simulated as one if possible (without
-// tensor ranks); most_steps: limit on simulated steps. Throws Error(invalid_argument) for invalid
-// numbers, Error(unsupported) if the schedule is too long, or the algorithm does not support the
-// ranks.
+// tensor-parallel ranks); most_steps: limit on simulated steps. Throws Error(invalid_argument) for
+// invalid numbers, Error(unsupported) if the schedule is too long, or the algorithm does not
+// support the ranks.
 StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work,
                                 const std::vector<Place>& places, const Algorithm& sum,
                                 const ScheduleOptions& options = {});

@@ -69,7 +69,7 @@ class Builder {
     size_t sum;                      // index of its sum in schedules_
     size_t gather = 0;               // index of its gather in schedules_, with ZeRO
   };
-  // The tensor ranks that have the same place on the other axes, and the indices of their
+  // The tensor-parallel ranks that have the same place on the other axes, and the indices of their
   // schedules_.
   struct Team {
     std::vector<int32_t> members;
@@ -209,8 +209,8 @@ class Builder {
     return teams_[index(stage) * index(data_) + index(data)];
   }
 
-  // Returns the index of the input or result of an entry, in one direction, through a chunk; it is
-  // that of the first tensor rank.
+  // Returns the index, in begins_ and comes_, of an entry on the first tensor-parallel rank. The
+  // entries of the other tensor-parallel ranks follow.
   size_t cell(const Entry& entry) const {
     const int64_t direction = entry.kind == Kind::forward ? 0 : 1;
     return index(
@@ -233,8 +233,8 @@ class Builder {
     }
   }
 
-  // Makes the step at `at` wait for its input. Each tensor rank receives its part, and if rows are
-  // not shared, all ranks gather the parts.
+  // Makes the step at `at` wait for its input. Each tensor-parallel rank receives its part, and if
+  // rows are not shared, all ranks gather the parts.
   void await(const Team& team, size_t at) {
     const bool gathers = tensor_ > 1 && !work_.tensor.shares_rows;
     std::vector<std::pair<Step, Step>> all;
@@ -262,7 +262,7 @@ class Builder {
       if (action.kind != Action::Kind::compute) continue;
       backwards[index(action.entry.chunk)] += makes_weight_gradient(action.entry) ? 1 : 0;
     }
-    // By tensor rank: the last step. By peer and tensor rank: the last message.
+    // By tensor-parallel rank: the last step. By peer and tensor-parallel rank: the last message.
     std::vector<Step> last(team.members.size(), kNone);
     std::vector<std::vector<Step>> sent(index(plan_.schedule.ranks), last);
     std::vector<std::vector<Step>> ends;  // by entry: its ends
@@ -295,7 +295,8 @@ class Builder {
     }
   }
 
-  // Returns the number of sums among tensor ranks in an entry: none for a weight's gradient.
+  // Returns the number of sums among tensor-parallel ranks in an entry: none for a weight's
+  // gradient.
   int sums_in(Kind kind) const {
     return tensor_ == 1 || kind == Kind::backward_weight ? 0 : 2 * work_.tensor.blocks;
   }
@@ -403,9 +404,10 @@ class Builder {
   // bytes of a chunk's buckets; empty if its gradients are not summed
   std::vector<double> buckets_;
   JointSchedule joint_{0};
-  // by cell and tensor rank, in the current pipeline: first step of the entry
+  // by cell and tensor-parallel rank, in the current pipeline: first step of the entry
   std::vector<Step> begins_;
-  std::vector<Step> comes_;  // by cell and tensor rank: the message that brings the entry's input
+  std::vector<Step>
+      comes_;  // by cell and tensor-parallel rank: the message that brings the entry's input
   std::vector<std::vector<Made>> made_;  // by simulated rank: when its gradients are ready
   std::vector<Step> last_;               // by simulated rank: the last step before the optimizer
   ParameterGathers gathers_;
@@ -419,7 +421,7 @@ StepSchedule make_step_schedule(const Plan& plan, const StepWork& work,
   const auto stages = index(plan.schedule.ranks);
   const auto tensor = index(work.tensor.ranks);
   if (places.empty() || places.size() % (stages * tensor) != 0) {
-    const std::string each = tensor == 1 ? "" : cat(" of ", tensor, " tensor ranks");
+    const std::string each = tensor == 1 ? "" : cat(" of ", tensor, " tensor-parallel ranks");
     refuse(cat(stages, " stages", each, " do not divide ", places.size(), " ranks"),
            "use a multiple of them");
   }

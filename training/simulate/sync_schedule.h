@@ -31,9 +31,9 @@ namespace tutti::training {
 struct SyncWork {
   SyncOptions way;
   int64_t updates = 1;
-  // By rank: time of forward and backward of all micro-batches of its part of a step.
+  // By rank: time in microseconds of forward and backward of all its micro-batches of a step.
   std::vector<double> step_us;
-  double bytes = 0;   // bytes of all gradients, which equal those of all values
+  double bytes = 0;   // bytes of all gradients; all values have as many bytes
   uint64_t seed = 0;  // seed of random peers
   // Sums gradients or values over all ranks. May be null for ways without all-reduces.
   const Algorithm* all_reduce = nullptr;

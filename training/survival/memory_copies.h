@@ -53,8 +53,8 @@ class MemoryCopies {
   int64_t bytes() const;  // Returns the bytes of memory that the copies occupy.
 
  private:
-  // Sends this rank's part to the rank `distance` further, and receives that of the rank `distance`
-  // before.
+  // Sends this rank's part to rank r + distance, where r is this rank, and receives the part of
+  // rank r - distance (modulo the number of ranks).
   static void exchange(Communicator& world, int distance, const StatePart& own, StatePart& copy);
   void look_around(Communicator& world);
 

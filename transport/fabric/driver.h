@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,7 +43,29 @@ struct Arrival {
   std::array<std::byte, kSmallBytes> small;
 };
 
-// Progress of a rendezvous.
+// Memory that another rank has exposed (Driver::expose), as this driver addresses it. Must be
+// destroyed before the driver.
+class Remote {
+ public:
+  virtual ~Remote() = default;
+};
+
+// A read or write of another rank's exposed memory. It and `memory` must live until
+// Events::accessed().
+struct Access {
+  std::shared_ptr<Remote> remote;
+  int rank = 0;  // the owner
+  uint64_t offset = 0;
+  std::byte* memory = nullptr;  // at most kMessageBytes
+  size_t bytes = 0;
+  bool writes = false;
+};
+
+// Use of remote memory access for windows. automatic: if network cards perform it, because over
+// sockets it is emulated by messages of the library, which are slower.
+enum class Rma : uint8_t { automatic, on, off };
+
+// Progress of a rendezvous or an access.
 enum class Coming : uint8_t { no, under_way, here, lost };
 
 class Events {
@@ -58,6 +81,9 @@ class Events {
   // Reports that the driver no longer needs the message and its payload. `well` is false if the
   // message will not arrive.
   virtual void through(Send& send, bool well) = 0;
+  // Reports that the access has ended: `well` if the data are in this process's memory, or, of a
+  // write, visible in the owner's. Otherwise the network card may still use the memory.
+  virtual void accessed(Access& access, bool well) = 0;
   // Reports that the path to `rank` is broken. It may be called repeatedly.
   virtual void broke(int rank, const std::string& why) = 0;
 };
@@ -95,6 +121,30 @@ class Driver {
   virtual void receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) = 0;
   // Discards a payload that is no longer needed.
   virtual void drop(const Arrival& arrival) = 0;
+
+  // ---- remote memory access (RMA), for drivers that have it
+
+  struct Exposed {
+    uint64_t id = 0;
+    std::string key;  // opaque, for Driver::reach() on other ranks; empty: refused
+  };
+  // Lets other ranks access this memory until conceal(id), after which the network card refuses
+  // them.
+  virtual Exposed expose(std::span<std::byte> memory) {
+    static_cast<void>(memory);
+    return {};
+  }
+  virtual void conceal(uint64_t id) { static_cast<void>(id); }
+  // Returns that rank's memory with this key; null if it cannot be reached.
+  virtual std::unique_ptr<Remote> reach(int rank, std::string_view key) {
+    static_cast<void>(rank);
+    static_cast<void>(key);
+    return nullptr;
+  }
+  // Begins an access. May complete at once, or later (Events::accessed).
+  virtual void access(Access& access) { events().accessed(access, false); }
+
+  // ---- progress
 
   // Returns true if anything progressed.
   virtual bool progress() = 0;

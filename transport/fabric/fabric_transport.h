@@ -30,7 +30,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   // once for each.
   using Lost = std::function<void(int peer, bool sending, const std::string& text)>;
 
-  // Creates the transport. `members`: world ranks, of which this is number `rank`. `provider` must
+  // Creates the transport. `members`: world ranks; members[rank] is this rank. `provider` must
   // outlive this object.
   FabricTransport(fabric::Provider& provider, uint64_t id, std::vector<int> members, int rank,
                   Lost lost);

@@ -68,9 +68,13 @@ Provider::~Provider() {
   ranks_.address_of = [](int) { return std::string_view(); };
   ranks_.gone = [](int) { return true; };
   const Deadline deadline = Deadline::after(kTimeToConnect);
-  while (free_sends_.size() < sends_.size() && !deadline.passed()) driver_->progress();
-  if (failed_ || free_sends_.size() < sends_.size()) {
-    keep_for_good({std::move(driver_), std::move(slots_), std::move(sends_)});
+  const auto is_idle = [this] {
+    return free_sends_.size() == sends_.size() && free_accesses_.size() == accesses_.size();
+  };
+  while (!is_idle() && !deadline.passed()) driver_->progress();
+  if (failed_ || !is_idle()) {
+    keep_for_good({std::move(driver_), std::move(slots_), std::move(sends_), std::move(accesses_),
+                   std::move(kept_memory_)});
     return;
   }
   for (const auto& [communicator, arrivals] : early_) {
@@ -218,6 +222,44 @@ void Provider::through(Send& send, bool well) {
   }
   free_sends_.push_back(&sending);
   if (sending.from != nullptr) sending.from->sent(sending.connection, well);
+}
+
+// ---- remote memory access
+
+Provider::Accessing* Provider::take_access() {
+  if (free_accesses_.empty()) {
+    accesses_.push_back(std::make_unique<Accessing>());
+    free_accesses_.push_back(accesses_.back().get());
+  }
+  Accessing* const access = free_accesses_.back();
+  free_accesses_.pop_back();
+  access->slot = take_slot();
+  access->memory = access->slot->memory;
+  access->given_up = false;
+  return access;
+}
+
+void Provider::begin_access(Accessing& access) {
+  access.coming.store(Coming::under_way, std::memory_order_relaxed);
+  if (broken(access.rank)) return accessed(access, false);
+  driver_->access(access);
+}
+
+void Provider::accessed(Access& access, bool well) {
+  auto& accessing = static_cast<Accessing&>(access);
+  accessing.slot->spoiled |= !well;
+  accessing.coming.store(well ? Coming::here : Coming::lost, std::memory_order_release);
+  if (accessing.given_up) end_access(&accessing);
+}
+
+void Provider::end_access(Accessing* access) {
+  if (access->coming.load(std::memory_order_acquire) == Coming::under_way) {
+    access->given_up = true;
+    return;
+  }
+  access->remote.reset();
+  give_back(access->slot);
+  free_accesses_.push_back(access);
 }
 
 void Provider::broke(int rank, const std::string& why) {

@@ -60,8 +60,8 @@ class Provider final : private Events {
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
   // Destroys the driver; leave() must be called first. After a failure the driver and the memory
-  // that it may read are leaked on purpose: UCX 1.13 aborts the process if it destroys a worker
-  // with connections in progress.
+  // that it may read are leaked on purpose: UCX 1.13 aborts the process when a worker with
+  // connections in progress is destroyed.
   ~Provider() override;
   // Returns the number of drivers of this process that were leaked for this reason.
   static size_t drivers_kept();
@@ -102,6 +102,7 @@ class Provider final : private Events {
   bool progress_locked();
   bool broken(int rank) const { return broken_.contains(rank); }
   std::string why(int rank) const;  // why the path is broken
+  bool gone(int rank) const { return ranks_.gone(rank); }
   // Cancels everything in flight to and from `rank` (Driver::cut()).
   void cut(int rank) { driver_->cut(rank); }
   void attach(uint64_t communicator, Listener& listener);
@@ -128,6 +129,28 @@ class Provider final : private Events {
     if (arrival.data != nullptr) driver_->drop(arrival);
   }
 
+  // ---- remote memory access, also with the lock held: see Driver
+
+  using Exposed = Driver::Exposed;
+  Exposed expose(std::span<std::byte> memory) { return driver_->expose(memory); }
+  void conceal(uint64_t id) { driver_->conceal(id); }
+  // Keeps exposed memory until this object is destroyed.
+  void keep(std::shared_ptr<void> memory) { kept_memory_.push_back(std::move(memory)); }
+  std::unique_ptr<Remote> reach(int rank, std::string_view key) {
+    return broken(rank) ? nullptr : driver_->reach(rank, key);
+  }
+  // An access whose memory is a slot of the provider. `coming` becomes here or lost at its end.
+  struct Accessing : Access {
+    Slot* slot = nullptr;
+    bool given_up = false;
+    std::atomic<Coming> coming{Coming::no};
+  };
+  // Returns an access with kMessageBytes of memory; the caller sets its other members.
+  Accessing* take_access();
+  void begin_access(Accessing& access);
+  // Ends an access, or gives it up while in flight; must not be used afterwards.
+  void end_access(Accessing* access);
+
  private:
   struct Sending : Send {
     Slot* slot = nullptr;
@@ -139,6 +162,8 @@ class Provider final : private Events {
     std::unique_ptr<Driver> driver;
     std::vector<std::unique_ptr<Slot>> slots;
     std::vector<std::unique_ptr<Sending>> sends;
+    std::vector<std::unique_ptr<Accessing>> accesses;
+    std::vector<std::shared_ptr<void>> kept_memory;
   };
   struct Kept;
   // Stores the receiver of the driver's events until the process ends.
@@ -148,6 +173,7 @@ class Provider final : private Events {
   uint64_t key_of(int rank) const override;
   bool arrived(const Arrival& arrival) override;
   void through(Send& send, bool well) override;
+  void accessed(Access& access, bool well) override;
   void broke(int rank, const std::string& why) override;
   bool step();
 
@@ -173,6 +199,9 @@ class Provider final : private Events {
   std::vector<Slot*> free_slots_;
   std::vector<std::unique_ptr<Sending>> sends_;
   std::vector<Sending*> free_sends_;
+  std::vector<std::unique_ptr<Accessing>> accesses_;
+  std::vector<Accessing*> free_accesses_;
+  std::vector<std::shared_ptr<void>> kept_memory_;
 };
 
 }  // namespace tutti::fabric

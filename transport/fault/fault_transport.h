@@ -47,8 +47,8 @@ class Faults {
   void sent();
   void stall(const Fault& fault);
   bool stalled() const { return stalled_; }
-  // Returns true if any fault is a swap, which exchanges two different 16-bit words of the next
-  // payload over TCP that has such.
+  // Returns true if any fault is a swap. A swap exchanges two 16-bit words in the next payload over
+  // TCP that contains two different ones.
   bool any_swap() const;
   void swap_next(const Fault& fault) { swap_ = &fault; }
   // Exchanges two words of `payload` if a swap is due.

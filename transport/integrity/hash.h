@@ -1,6 +1,6 @@
 // XXH3 with 64 bits (Collet, https://xxhash.com), with AVX2 if available. It detects accidental
-// changes, not forgery, and exchanged words, which TCP's own 16-bit checksum misses because it is a
-// sum.
+// changes but not forgery. It also detects exchanged words, which TCP's own 16-bit checksum misses
+// because that checksum is a sum.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// libfabric, loaded at run time: a program built here runs without it, and otherwise uses the
-// cluster's own, which supports its network cards.
+// libfabric, loaded at run time. A program built here also runs on systems without libfabric. A
+// cluster's own libfabric is used if there is one, because it supports the cluster's network cards.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -19,8 +19,8 @@ struct Library {
 // The requested API version.
 inline constexpr uint32_t kVersion = FI_VERSION(1, 17);
 
-// Loads the library on first use; it stays loaded for the life of the process. Thread-safe. Throws
-// Error(unsupported) that says what to install.
+// Loads the library on first use. The library stays loaded for the life of the process.
+// Thread-safe. Throws Error(unsupported) that says what to install.
 const Library& library();
 
 // Throws Error(system) that quotes libfabric if `result` is negative. `call` is the name of the

@@ -28,8 +28,10 @@ constexpr size_t kLongestName = 512;
 
 }  // namespace
 
-OfiDriver::OfiDriver(const Near& near, const std::string& provider)
-    : fabric_(near, provider), local_(fabric_.wants(FI_MR_LOCAL)) {
+OfiDriver::OfiDriver(const Near& near, const std::string& provider, fabric::Rma rma)
+    : fabric_(near, provider),
+      local_(fabric_.wants(FI_MR_LOCAL)),
+      accesses_(rma == fabric::Rma::on || (rma == fabric::Rma::automatic && !by_sockets())) {
   const size_t most = std::max(kBufferBytes, fabric::kMessageBytes);
   if (fabric_.info->ep_attr->max_msg_size < most) {
     throw Error(ErrorCode::unsupported,
@@ -70,7 +72,7 @@ fi_addr_t OfiDriver::address_of(int rank) {
   if (address.empty()) {
     events().broke(rank, "that rank is gone");
   } else if (!address.starts_with(own)) {
-    events().broke(rank, cat("that rank uses the provider ", address.data(), ", this one ",
+    events().broke(rank, cat("that rank uses the provider ", address.data(), ", this rank uses ",
                              fabric_.provider(), "; set FI_PROVIDER to a common one"));
   } else {
     const std::string name(address.substr(own.size()));
@@ -91,7 +93,7 @@ Registration OfiDriver::registered(std::span<const std::byte> memory, uint64_t a
 }
 
 void OfiDriver::will_use(std::span<std::byte> memory) {
-  Registration registration = registered(memory, FI_READ | FI_REMOTE_READ);
+  Registration registration = registered(memory, FI_READ | FI_WRITE | FI_REMOTE_READ);
   if (registration) kept_.emplace(memory.data(), std::move(registration));
 }
 
@@ -138,6 +140,9 @@ ssize_t OfiDriver::try_to_begin(Operation& operation) {
     auto& read = static_cast<Read&>(operation);
     return ::fi_read(endpoint, read.memory, read.bytes, read.descriptor, address_of(read.rank),
                      read.from.address, read.from.key, context);
+  }
+  if (operation.what == Operation::What::access) {
+    return try_to_access(static_cast<Accessing&>(operation));
   }
   auto& buffer = static_cast<Buffer&>(operation);
   if (operation.what == Operation::What::receive) {
@@ -316,6 +321,73 @@ void OfiDriver::notify_taken(const Remote& remote) {
   begin(take_buffer_for(remote.rank, header));
 }
 
+// ---- remote memory access
+
+struct OfiDriver::Foreign final : fabric::Remote {
+  struct Key {
+    uint64_t key = 0;
+    uint64_t address = 0;  // of the memory's beginning
+  };
+  explicit Foreign(const Key& key) : key(key) {}
+  const Key key;
+};
+
+OfiDriver::Exposed OfiDriver::expose(std::span<std::byte> memory) {
+  if (!accesses_ || closed_) return {};
+  const uint64_t id = next_key_;
+  Registration registration = registered(memory, FI_REMOTE_READ | FI_REMOTE_WRITE);
+  if (!registration) return {};
+  const Foreign::Key key{registration.key(), address_in(memory.data())};
+  exposed_.emplace(id, std::move(registration));
+  return {id, std::string(reinterpret_cast<const char*>(&key), sizeof(key))};
+}
+
+std::unique_ptr<fabric::Remote> OfiDriver::reach(int rank, std::string_view key) {
+  Foreign::Key of;
+  if (!accesses_ || closed_ || key.size() != sizeof(of)) return nullptr;
+  if (address_of(rank) == FI_ADDR_NOTAVAIL) return nullptr;
+  std::memcpy(&of, key.data(), sizeof(of));
+  return std::make_unique<Foreign>(of);
+}
+
+void OfiDriver::access(fabric::Access& access) {
+  const auto idle = std::ranges::find(accessing_, nullptr, &Accessing::access);
+  Accessing& accessing = idle != accessing_.end() ? *idle : accessing_.emplace_back();
+  accessing.what = Operation::What::access;
+  accessing.rank = access.rank;
+  accessing.access = &access;
+  accessing.descriptor = nullptr;
+  if (closed_) return failed(accessing, "this process has closed its endpoint");
+  if (local_) {
+    const Registration* const region = kept(access.memory);
+    if (region == nullptr) return failed(accessing, "memory cannot be registered (ulimit -l)");
+    accessing.descriptor = region->descriptor();
+  }
+  begin(accessing);
+}
+
+ssize_t OfiDriver::try_to_access(Accessing& accessing) {
+  const fabric::Access& access = *accessing.access;
+  const Foreign::Key& key = static_cast<const Foreign&>(*access.remote).key;
+  const uint64_t address = key.address + access.offset;
+  const fi_addr_t peer = address_of(access.rank);
+  if (!access.writes) {
+    return ::fi_read(fabric_.endpoint.get(), access.memory, access.bytes, accessing.descriptor,
+                     peer, address, key.key, &accessing.context);
+  }
+  const iovec from{access.memory, access.bytes};
+  const fi_rma_iov to{address, access.bytes, key.key};
+  const fi_msg_rma message{.msg_iov = &from,
+                           .desc = &accessing.descriptor,
+                           .iov_count = 1,
+                           .addr = peer,
+                           .rma_iov = &to,
+                           .rma_iov_count = 1,
+                           .context = &accessing.context,
+                           .data = 0};
+  return ::fi_writemsg(fabric_.endpoint.get(), &message, FI_DELIVERY_COMPLETE);
+}
+
 // ---- progress
 
 bool OfiDriver::progress() {
@@ -347,6 +419,10 @@ void OfiDriver::completed(Operation& operation, size_t bytes) {
       std::exchange(read.coming, nullptr)->store(Coming::here, std::memory_order_release);
       return;
     }
+    case Operation::What::access: {
+      auto& accessing = static_cast<Accessing&>(operation);
+      return events().accessed(*std::exchange(accessing.access, nullptr), true);
+    }
   }
 }
 
@@ -373,6 +449,9 @@ void OfiDriver::failed(Operation& operation, const std::string& why) {
     auto& read = static_cast<Read&>(operation);
     read.own = {};
     std::exchange(read.coming, nullptr)->store(Coming::lost, std::memory_order_release);
+  } else if (operation.what == Operation::What::access) {
+    auto& accessing = static_cast<Accessing&>(operation);
+    events().accessed(*std::exchange(accessing.access, nullptr), false);
   } else {
     auto& buffer = static_cast<Buffer&>(operation);
     free_.push_back(&buffer);
@@ -428,13 +507,19 @@ void OfiDriver::close() {
     read.own = {};
     std::exchange(read.coming, nullptr)->store(Coming::lost, std::memory_order_release);
   }
+  for (Accessing& accessing : accessing_) {
+    if (accessing.access == nullptr) continue;
+    events().accessed(*std::exchange(accessing.access, nullptr), false);
+  }
 }
 
-// Closes the endpoint. Memory that is bound to it is released first, because it would keep it open.
+// Closes the endpoint. Memory bound to the endpoint is released first, because bound memory would
+// keep the endpoint open.
 void OfiDriver::close_endpoint() {
   if (fabric_.wants(FI_MR_ENDPOINT)) {
     for (Read& read : reads_) read.own = {};
     loans_.clear();
+    exposed_.clear();
     kept_.clear();
     block_registrations_.clear();
   }
@@ -451,6 +536,7 @@ void OfiDriver::abandon() {
   for (Registration& registration : block_registrations_) registration.abandon();
   for (auto& [id, loan] : loans_) loan.registration.abandon();
   for (Read& read : reads_) read.own.abandon();
+  for (auto& [id, registration] : exposed_) registration.abandon();
 }
 
 }  // namespace tutti::ofi

@@ -4,6 +4,8 @@
 //     small    {Header, payload} in one message, from and into buffers of this driver
 //     large    {Header, Remote}: the reader reads the payload in place (fi_read), directly to its
 //              destination, and reports completion (Kind::taken)
+//     windows  fi_read and fi_write of memory that its owner has exposed; a write completes once it
+//              is visible there (FI_DELIVERY_COMPLETE)
 //
 // Messages may arrive in any order. progress() consumes all completions, because a provider may
 // need that to make progress. Operations for which a provider has no room are queued here.
@@ -24,7 +26,8 @@ class OfiDriver final : public fabric::Driver {
  public:
   // Opens the provider and interface that choose() in cards.h selects. Throws Error: unsupported,
   // system.
-  explicit OfiDriver(const Near& near, const std::string& provider = "");
+  explicit OfiDriver(const Near& near, const std::string& provider = "",
+                     fabric::Rma rma = fabric::Rma::automatic);
   ~OfiDriver() override;
 
   std::string name() const override { return "libfabric (" + fabric_.provider() + ")"; }
@@ -35,6 +38,10 @@ class OfiDriver final : public fabric::Driver {
   void receive(const fabric::Arrival& arrival, std::byte* memory,
                std::atomic<fabric::Coming>& coming) override;
   void drop(const fabric::Arrival& arrival) override;
+  Exposed expose(std::span<std::byte> memory) override;
+  void conceal(uint64_t id) override { exposed_.erase(id); }
+  std::unique_ptr<fabric::Remote> reach(int rank, std::string_view key) override;
+  void access(fabric::Access& access) override;
   bool progress() override;
   int event_fd() const override { return closed_ ? -1 : fabric_.event_fd; }
   bool needs_polling() const override {
@@ -59,7 +66,7 @@ class OfiDriver final : public fabric::Driver {
   // An operation in flight. libfabric's context is the first member, so that a pointer to the
   // context is a pointer to the operation.
   struct Operation {
-    enum class What : uint8_t { receive, send, read };
+    enum class What : uint8_t { receive, send, read, access };
     fi_context2 context = {};
     What what;
     int rank = 0;  // the peer; unused for a receive
@@ -80,6 +87,12 @@ class OfiDriver final : public fabric::Driver {
     // Where completion is reported; null: not in use.
     std::atomic<fabric::Coming>* coming = nullptr;
   };
+  // A read or write of exposed memory.
+  struct Accessing : Operation {
+    fabric::Access* access = nullptr;  // null: not in use
+    void* descriptor = nullptr;
+  };
+  struct Foreign;
   // A payload that its receiver reads in place.
   struct Loan {
     fabric::Send* send = nullptr;
@@ -92,6 +105,7 @@ class OfiDriver final : public fabric::Driver {
   void post_receive(Buffer& buffer);
   void begin(Operation& operation);
   ssize_t try_to_begin(Operation& operation);
+  ssize_t try_to_access(Accessing& accessing);
   bool begin_waiting();
   void lend(fabric::Send& send, Buffer& buffer);
   void notify_taken(const Remote& remote);
@@ -112,7 +126,8 @@ class OfiDriver final : public fabric::Driver {
   uint64_t address_in(const std::byte* memory) const;
 
   Endpoint fabric_;
-  const bool local_;  // true: local memory must be registered, too
+  const bool local_;     // true: local memory must be registered, too
+  const bool accesses_;  // true: remote memory access is used
   Ranks ranks_;
   std::map<int, fi_addr_t> peers_;
   uint64_t next_key_ = 1;
@@ -123,6 +138,8 @@ class OfiDriver final : public fabric::Driver {
   std::deque<Buffer> buffers_;
   std::vector<Buffer*> free_;
   std::deque<Read> reads_;
+  std::deque<Accessing> accessing_;
+  std::map<uint64_t, Registration> exposed_;  // by key
   std::map<uint64_t, Loan> loans_;
   std::vector<Operation*> waiting_;  // queued until there is room
   bool closed_ = false;

@@ -15,7 +15,7 @@ std::unique_ptr<fabric::Provider> provider_of(std::unique_ptr<fabric::Driver> dr
   return driver ? std::make_unique<fabric::Provider>(std::move(driver)) : nullptr;
 }
 
-// Returns the prefix of the addresses of a fabric: in the table of ranks, its name precedes the
+// Returns the prefix of a fabric's addresses. In the table of ranks, the fabric's name precedes the
 // address.
 std::string prefix_of(std::string_view fabric) { return cat(fabric, ":"); }
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "transport/bootstrap/handshake/socket.h"
 #include "transport/ofi/ofi_driver.h"
@@ -45,16 +46,22 @@ ofi::Near place_of(const Job& job) {
   return {.address = own_address(job), .local_rank = job.local_rank.value_or(job.rank)};
 }
 
+fabric::Rma rma() {
+  const std::string chosen = settings().get_string("TUTTI_RMA");
+  if (chosen == "auto") return fabric::Rma::automatic;
+  return chosen == "on" ? fabric::Rma::on : fabric::Rma::off;
+}
+
 std::unique_ptr<fabric::Driver> open_driver(const std::string& name, const Job& job) {
-  if (name == "ucx") return std::make_unique<ucx::UcxDriver>();
-  return std::make_unique<ofi::OfiDriver>(place_of(job));
+  if (name == "ucx") return std::make_unique<ucx::UcxDriver>(rma());
+  return std::make_unique<ofi::OfiDriver>(place_of(job), "", rma());
 }
 
 // Opens a driver like open_driver(), but excludes providers over sockets, which are slower than
 // Tutti's own TCP.
 std::unique_ptr<fabric::Driver> open_card(const std::string& name, const Job& job) {
   if (name == "ucx") return open_driver(name, job);
-  auto driver = std::make_unique<ofi::OfiDriver>(place_of(job));
+  auto driver = std::make_unique<ofi::OfiDriver>(place_of(job), "", rma());
   if (!driver->by_sockets()) return driver;
   throw Error(ErrorCode::unsupported, "libfabric has no provider for the network card");
 }

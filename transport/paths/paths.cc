@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "transport/fabric/fabric_memory.h"
 #include "transport/fabric/fabric_transport.h"
 #include "transport/fault/fault_transport.h"
 #include "transport/paths/fabrics.h"
@@ -348,6 +349,16 @@ std::optional<uint64_t> Paths::place_of(std::span<const std::byte> memory) {
 std::shared_ptr<std::byte> Paths::map(uint64_t place, size_t bytes) {
   shm::PeerMemory* const others = endpoint_.heaps().others();
   return others != nullptr ? others->map_to_write({place, bytes}) : nullptr;
+}
+
+std::unique_ptr<ExposedMemory> Paths::expose(std::span<std::byte> memory) {
+  if (fabric_ == nullptr || memory.empty()) return nullptr;
+  return expose_memory(*endpoint_.fabric(), memory);
+}
+
+std::unique_ptr<RemoteMemory> Paths::reach(int member, std::string_view key) {
+  if (fabric_ == nullptr || is_near(member)) return nullptr;
+  return reach_memory(*endpoint_.fabric(), members_[static_cast<size_t>(member)], key);
 }
 
 // ---- limits

@@ -21,6 +21,7 @@
 #include "transport/limits.h"
 #include "transport/path_class.h"
 #include "transport/paths/endpoint.h"
+#include "transport/remote_memory.h"
 #include "transport/transport.h"
 
 namespace tutti {
@@ -45,10 +46,10 @@ class Paths {
     std::function<void()> abort;
   };
 
-  // Opens the paths. Collective among `members` (two or more world ranks), of which this is number
-  // `rank`. `id`: the communicator's. `throw_if_aborted` is called repeatedly while this function
-  // or wait_for_host() waits for other members. Throws Error: unsupported, timeout, system, or the
-  // error of `throw_if_aborted`.
+  // Opens the paths. Collective among `members`, which are two or more world ranks; members[rank]
+  // is this rank. `id`: the communicator's. `throw_if_aborted` is called repeatedly while this
+  // function or wait_for_host() waits for other members. Throws Error: unsupported, timeout,
+  // system, or the error of `throw_if_aborted`.
   Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events,
         std::function<void()> throw_if_aborted);
   Paths(const Paths&) = delete;
@@ -91,6 +92,12 @@ class Paths {
   // no room. The owner must keep the memory while the mapping lives.
   std::shared_ptr<std::byte> map(uint64_t place, size_t bytes);
 
+  // Lets members that are not near access this memory by the fabric's own remote memory access.
+  // Null if there is no such fabric, or it refuses the memory.
+  std::unique_ptr<ExposedMemory> expose(std::span<std::byte> memory);
+  // Memory that a member has exposed with this key; null if it cannot be reached.
+  std::unique_ptr<RemoteMemory> reach(int member, std::string_view key);
+
  private:
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_local);
   std::shared_ptr<shm::Region> region_by_descriptor(std::span<const int> host,
@@ -112,7 +119,8 @@ class Paths {
   std::string name_;
   int rails_ = 1;  // number of rails that all members have
   Limits limits_;
-  // Cleanup that returns the room of a region that this rank created; it runs after the transport.
+  // Cleanup that returns the room of a region that this rank created. It runs after the transport
+  // is destroyed.
   Cleanup room_;
   Cleanup offer_;  // withdraws the offer of that region once all members have mapped it
   std::unique_ptr<Transport> transport_;

@@ -259,8 +259,8 @@ void Heap::move_out(std::span<std::byte> pages) {
   }
 }
 
-// Ends earlier adoptions of these addresses. Memory that is adopted now was private, so the earlier
-// one has been unmapped.
+// Ends earlier adoptions of these addresses. Memory that is adopted now was private, so the memory
+// of the earlier adoption has been unmapped.
 void Heap::forget_unmapped(std::span<const std::byte> pages) {
   for (auto& [number, old] : adopted_) {
     const bool overlaps = old.pages.data() < pages.data() + pages.size() &&
@@ -273,11 +273,12 @@ uint64_t Heap::adopt(std::span<std::byte> range) {
   const std::span<std::byte> pages = whole_pages(range);
   if (pages.empty()) return 0;
   if (!is_plain_memory(pages)) {
-    throw Error(ErrorCode::invalid_argument, "the buffer cannot be registered",
-                {.cause = "it is not plain private memory: it is a file, a stack, already shared, "
-                          "locked, or not mapped",
-                 .remedy = "use memory from malloc() or new, or from the communicator; lock or pin "
-                           "it after the registration"});
+    throw Error(
+        ErrorCode::invalid_argument, "the buffer cannot be registered",
+        {.cause = "the buffer is not plain private memory: it is a file, a stack, already shared, "
+                  "locked, or not mapped",
+         .remedy = "use memory from malloc() or new, or from the communicator; lock or pin "
+                   "it after the registration"});
   }
   if (!mine()) {
     throw Error(ErrorCode::unsupported, "the communicator was created before fork()",

@@ -7,10 +7,9 @@
 //                           [segment][segment]     [seg]
 //                  (a part begins with the directory of region_table.h)
 //
-//   its owner    allocate() maps a new segment if earlier ones have no room; a segment holds
-//   several
-//                allocations. adopt() makes a segment of the caller's pages, which keep their
-//                addresses and contents
+//   its owner    allocate() maps a new segment if earlier ones have no room. A segment holds
+//                several allocations. adopt() makes a segment of the caller's pages, which keep
+//                their addresses and contents
 //
 //   a reader     maps a segment read-only when the first message in it arrives
 //

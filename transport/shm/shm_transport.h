@@ -7,7 +7,7 @@
 //           ring if the reader sleeps       payload: in the sender's slot, read in place
 //                                ◄───────    release: count up in its ack line
 //
-// The only reader of a slot also writes into each of its cache lines, right after it has read it.
+// The only reader of a slot also writes into each cache line of the slot, right after reading it.
 // The line is then in the reader's cache only, and one transfer brings it back when the sender
 // writes the slot again. Without this both caches would hold the line, and every store of the
 // sender would first have to invalidate the reader's copy: 32 KiB would take four times as long on
@@ -40,7 +40,7 @@ struct Heaps {
 
 class ShmTransport final : public Transport {
  public:
-  // Attaches to the region. `rank` is one of `ranks`, all of which map the same memory.
+  // Attaches to the region. `rank` is one of `ranks`, which all map the same memory.
   ShmTransport(int rank, std::shared_ptr<shm::Region> region, const shm::Geometry& geometry);
   ~ShmTransport() override;
 

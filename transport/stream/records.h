@@ -1,8 +1,8 @@
 // The records of TLS 1.3 (RFC 8446, section 5) with TLS_AES_128_GCM_SHA256, after the handshake.
 //
-// The records are the same as OpenSSL's. But one system call sends or receives many of them, and
-// they are encrypted from the caller's memory and decrypted into it; OpenSSL makes a system call
-// per record of 16 KiB and copies each byte twice on each side.
+// The bytes on the wire are the same as OpenSSL's. But here one system call sends or receives many
+// records, and payload is encrypted directly from the caller's memory and decrypted into it.
+// OpenSSL makes a system call per record of 16 KiB and copies each byte twice on each side.
 #pragma once
 
 #include <sys/types.h>

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kRecordBytes = Tls::kRecordBytes;
 static_assert(kRecordBytes == SSL3_RT_MAX_PLAIN_LENGTH);
-constexpr const char* kIdentity = "tutti";  // PSK identity, of which there is only one
+constexpr const char* kIdentity = "tutti";  // the only PSK identity
 
 [[noreturn]] void throw_unusable(const char* what) {
   std::array<char, 256> text{};
@@ -174,7 +174,8 @@ int Tls::shake_hands() {
   return SSL_session_reused(ssl_.get()) == 1 ? 0 : EBADMSG;
 }
 
-// Switches to bulk data. OpenSSL has not read past the handshake, and has nothing left to send.
+// Switches from OpenSSL to the record layer for bulk data. At this point OpenSSL has read nothing
+// beyond the handshake and has nothing left to send.
 void Tls::carry_much() {
   const TlsSide other = side_ == TlsSide::connects ? TlsSide::accepts : TlsSide::connects;
   writer_ = std::make_unique<RecordWriter>(secret_of(side_), bytes_per_key_);

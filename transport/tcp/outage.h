@@ -14,8 +14,9 @@ class Outage {
   // Returns true if bytes are in flight that the reader's system would confirm at once if they
   // arrived. Bytes that wait for a slow reader's window do not count.
   static bool under_way(int socket);
-  // Checks the socket; call it now and then. Returns an error text if no byte in flight has been
-  // confirmed for `longest`, otherwise an empty text. Bytes to a slow reader are confirmed too.
+  // Checks the socket; call this function from time to time. Returns an error text if no byte in
+  // flight has been confirmed for `longest`, otherwise an empty text. Bytes to a slow reader are
+  // confirmed too.
   std::string look(int socket, int64_t now_ns, std::chrono::milliseconds longest);
 
  private:

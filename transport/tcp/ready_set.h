@@ -10,7 +10,7 @@ namespace tutti {
 
 class ReadySet {
  public:
-  // The state of one connection; it must not move while it is watched.
+  // The state of one connection. It must not be moved while it is watched.
   struct Entry {
     bool watched = false;
     bool idle = false;   // set by a receiver that has received everything available

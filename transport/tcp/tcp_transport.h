@@ -1,13 +1,13 @@
 // TCP between the ranks of a communicator.
 //
-// A connection (sender, reader, lane) has one socket, which the sender opens on first use; it is
-// one FIFO. So several lanes are several TCP streams. A message is a frame, {magic, version,
-// MessageHeader, two hashes}, and the payload. Payloads that need no arithmetic are received
-// directly into the caller's memory.
+// A connection (sender, reader, lane) has one socket, which the sender opens on first use. Each
+// connection is one FIFO, so several lanes are several TCP streams. A message is a frame, {magic,
+// version, MessageHeader, two hashes}, and the payload. Payloads that need no arithmetic are
+// received directly into the caller's memory.
 //
-// A checked connection (check.cc) has hashes in its frames. The reader verifies a header before it
-// uses it, and a payload before payload() or read() returns it. A wrong hash is a permanent error:
-// the reader's system has confirmed those bytes, so they cannot be sent again.
+// A checked connection (check.cc) has hashes in its frames. The reader verifies each header before
+// using it, and each payload before payload() or read() returns it. A wrong hash is a permanent
+// error: the reader's system has confirmed those bytes, so they cannot be sent again.
 //
 // A broken connection between hosts is resumed (resume.cc): the sender keeps the bytes that the
 // reader's system has not confirmed, and opens another connection. There the reader first sends a
@@ -210,9 +210,9 @@ class TcpTransport final : public Transport {
   void enqueue(size_t connection, Outgoing message);
   void dequeue(size_t connection);
   void flush(size_t connection);
-  // Writes frame and payload, of which `sent` bytes have been sent already; updates `sent`. Returns
-  // false if the socket is full or broken. `slot`: the slot that holds the payload unchanged; null:
-  // none.
+  // Writes frame and payload, except the first `sent` bytes, which have been sent already. Updates
+  // `sent`. Returns false if the socket is full or broken. `slot`: the slot that holds the payload
+  // unchanged; null: none.
   bool push(size_t connection, Frame& frame, std::span<const std::byte> payload, Slot* slot,
             size_t& sent);
   void hand_over(bool outgoing, size_t connection, int number, ByteStream socket);

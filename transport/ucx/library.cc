@@ -28,14 +28,6 @@ void find(void* handle, const char* name, Call& call) {
   if (call == nullptr) throw absent(cat("the library lacks ", name));
 }
 
-// Returns true if UCX has a network card that reads memory. Without one a rendezvous is only more
-// messages, and takes up to twice the time.
-bool has_network_card_that_reads_memory() {
-  std::error_code problem;
-  const std::filesystem::directory_iterator cards("/sys/class/infiniband", problem);
-  return !problem && cards != std::filesystem::directory_iterator();
-}
-
 // Sets defaults that UCX reads when it is loaded. UCX would install handlers for crash signals, and
 // log failures that Tutti reports as its own errors. Over TCP it would use put instead of send,
 // which is slower, and completes only with the help of a reader that may be busy. When closing
@@ -47,7 +39,8 @@ void choose_defaults() {
   ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
   ::setenv("UCX_TCP_PUT_ENABLE", "n", 0);
   ::setenv("UCX_IB_ASYNC_EVENTS", "n", 0);
-  if (!has_network_card_that_reads_memory()) ::setenv("UCX_RNDV_THRESH", "inf", 0);
+  // Without such a card a rendezvous is only more messages, and takes up to twice the time.
+  if (!has_network_card()) ::setenv("UCX_RNDV_THRESH", "inf", 0);
 }
 
 Library load() {
@@ -63,6 +56,12 @@ Library load() {
 }
 
 }  // namespace
+
+bool has_network_card() {
+  std::error_code problem;
+  const std::filesystem::directory_iterator cards("/sys/class/infiniband", problem);
+  return !problem && cards != std::filesystem::directory_iterator();
+}
 
 const Library& library() {
   static const Library loaded = load();

@@ -22,7 +22,16 @@ constexpr std::chrono::seconds kTimeToClose(1);
 
 }  // namespace
 
-UcxDriver::UcxDriver() { worker_.on_message(kMessageId, on_message, this); }
+UcxDriver::UcxDriver(fabric::Rma rma)
+    : accesses_(rma == fabric::Rma::on || (rma == fabric::Rma::automatic && has_network_card())),
+      worker_(accesses_) {
+  worker_.on_message(kMessageId, on_message, this);
+}
+
+UcxDriver::~UcxDriver() {
+  if (abandoned_) return;
+  for (const auto& [id, memory] : exposed_) library().mem_unmap(worker_.context(), memory);
+}
 
 // ---- sending
 
@@ -123,6 +132,95 @@ void UcxDriver::on_received(void* request, ucs_status_t status, size_t, void* co
 
 void UcxDriver::drop(const Arrival& arrival) {
   library().am_data_release(worker_.get(), arrival.data);
+}
+
+// ---- remote memory access
+
+struct UcxDriver::Foreign final : fabric::Remote {
+  Foreign(UcxDriver& driver, uint64_t address, ucp_rkey_h key)
+      : driver(driver), address(address), key(key) {}
+  ~Foreign() override { library().rkey_destroy(key); }
+  UcxDriver& driver;
+  const uint64_t address;  // of the memory's beginning
+  ucp_rkey_h const key;
+};
+
+// The key: the memory's address, then UCX's own key.
+UcxDriver::Exposed UcxDriver::expose(std::span<std::byte> memory) {
+  if (!accesses_) return {};
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.address = memory.data();
+  params.length = memory.size();
+  ucp_mem_h mapped = nullptr;
+  if (library().mem_map(worker_.context(), &params, &mapped) != UCS_OK) return {};
+  void* packed = nullptr;
+  size_t bytes = 0;
+  if (library().rkey_pack(worker_.context(), mapped, &packed, &bytes) != UCS_OK) {
+    library().mem_unmap(worker_.context(), mapped);
+    return {};
+  }
+  const auto address = reinterpret_cast<uint64_t>(memory.data());
+  std::string key(reinterpret_cast<const char*>(&address), sizeof(address));
+  key.append(static_cast<const char*>(packed), bytes);
+  library().rkey_buffer_release(packed);
+  exposed_.emplace(next_exposed_, mapped);
+  return {next_exposed_++, std::move(key)};
+}
+
+void UcxDriver::conceal(uint64_t id) {
+  const auto found = exposed_.find(id);
+  if (found == exposed_.end()) return;
+  library().mem_unmap(worker_.context(), found->second);
+  exposed_.erase(found);
+}
+
+std::unique_ptr<fabric::Remote> UcxDriver::reach(int rank, std::string_view key) {
+  uint64_t address = 0;
+  if (!accesses_ || key.size() <= sizeof(address)) return nullptr;
+  ucp_ep_h const endpoint = open(rank);
+  ucp_rkey_h unpacked = nullptr;
+  std::memcpy(&address, key.data(), sizeof(address));
+  if (endpoint == nullptr ||
+      library().ep_rkey_unpack(endpoint, key.data() + sizeof(address), &unpacked) != UCS_OK) {
+    return nullptr;
+  }
+  return std::make_unique<Foreign>(*this, address, unpacked);
+}
+
+void UcxDriver::access(fabric::Access& access) {
+  const auto& there = static_cast<const Foreign&>(*access.remote);
+  ucp_ep_h const endpoint = open(access.rank);
+  if (endpoint == nullptr) return events().accessed(access, false);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = on_accessed;
+  param.user_data = &access;
+  void* request = nullptr;
+  if (access.writes) {
+    ucp_request_param_t of_put = param;
+    of_put.cb.send = on_put;
+    request = library().put_nbx(endpoint, access.memory, access.bytes,
+                                there.address + access.offset, there.key, &of_put);
+    if (!UCS_PTR_IS_ERR(request)) request = library().ep_flush_nbx(endpoint, &param);
+  } else {
+    request = library().get_nbx(endpoint, access.memory, access.bytes,
+                                there.address + access.offset, there.key, &param);
+  }
+  if (UCS_PTR_IS_PTR(request)) return;
+  const ucs_status_t status = UCS_PTR_RAW_STATUS(request);
+  if (status != UCS_OK) mark_broken(peers_[access.rank], library().status_string(status));
+  events().accessed(access, status == UCS_OK);
+}
+
+void UcxDriver::on_put(void* request, ucs_status_t, void*) { library().request_free(request); }
+
+void UcxDriver::on_accessed(void* request, ucs_status_t status, void* access) {
+  library().request_free(request);
+  auto& of = *static_cast<fabric::Access*>(access);
+  UcxDriver& driver = static_cast<Foreign&>(*of.remote).driver;
+  if (status != UCS_OK) driver.mark_broken(driver.peers_[of.rank], library().status_string(status));
+  driver.events().accessed(of, status == UCS_OK);
 }
 
 // ---- breaking

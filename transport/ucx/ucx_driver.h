@@ -1,6 +1,7 @@
 // UCX as a fabric's driver: InfiniBand, RoCE, and all other transports of UCX. A message is one
 // active message, {Header, payload}, which UCX sends eagerly or by its own rendezvous. There is one
-// worker, and one endpoint per rank that was sent to.
+// worker, and one endpoint per rank that was sent to. A write of exposed memory is a put, and
+// complete with the flush of its endpoint that follows it.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -19,7 +20,8 @@ namespace tutti::ucx {
 class UcxDriver final : public fabric::Driver {
  public:
   // Starts UCX. Throws Error: unsupported (no UCX), system.
-  UcxDriver();
+  explicit UcxDriver(fabric::Rma rma = fabric::Rma::automatic);
+  ~UcxDriver() override;
 
   std::string name() const override { return "UCX"; }
   std::string address() const override { return worker_.address(); }
@@ -28,12 +30,19 @@ class UcxDriver final : public fabric::Driver {
   void receive(const fabric::Arrival& arrival, std::byte* memory,
                std::atomic<fabric::Coming>& coming) override;
   void drop(const fabric::Arrival& arrival) override;
+  Exposed expose(std::span<std::byte> memory) override;
+  void conceal(uint64_t id) override;
+  std::unique_ptr<fabric::Remote> reach(int rank, std::string_view key) override;
+  void access(fabric::Access& access) override;
   bool progress() override { return worker_.progress(); }
   int event_fd() const override { return worker_.event_fd(); }
   bool arm() override { return worker_.arm(); }
   void cut(int rank) override;
   void cut_all() override;
-  void abandon() override { worker_.abandon(); }
+  void abandon() override {
+    abandoned_ = true;
+    worker_.abandon();
+  }
 
  private:
   struct Peer {
@@ -52,6 +61,8 @@ class UcxDriver final : public fabric::Driver {
                                  size_t bytes, const ucp_am_recv_param_t* param);
   static void on_sent(void* request, ucs_status_t status, void* under_way);
   static void on_received(void* request, ucs_status_t status, size_t bytes, void* coming);
+  static void on_put(void* request, ucs_status_t status, void* nothing);
+  static void on_accessed(void* request, ucs_status_t status, void* access);
   static void on_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
 
   ucp_ep_h open(int rank);
@@ -60,11 +71,17 @@ class UcxDriver final : public fabric::Driver {
   ucs_status_ptr_t begin_to_close(Peer& peer) const;
   void finish_closing(ucs_status_ptr_t request) const;
 
+  struct Foreign;
+
+  const bool accesses_;  // remote memory access is used
   Worker worker_;
   Ranks ranks_;
   std::map<int, Peer> peers_;
   std::deque<UnderWay> under_way_;
   std::vector<UnderWay*> free_;
+  std::map<uint64_t, ucp_mem_h> exposed_;
+  uint64_t next_exposed_ = 1;
+  bool abandoned_ = false;
 };
 
 }  // namespace tutti::ucx

@@ -9,7 +9,7 @@ namespace tutti::ucx {
 void Worker::Cleanup::operator()(ucp_context_h context) const { library().cleanup(context); }
 void Worker::Cleanup::operator()(ucp_worker_h worker) const { library().worker_destroy(worker); }
 
-Worker::Worker() {
+Worker::Worker(bool rma) {
   const Library& ucp = library();
   ucp_config_t* config = nullptr;
   require_ok(ucp.config_read(nullptr, nullptr, &config), "ucp_config_read");
@@ -18,6 +18,7 @@ Worker::Worker() {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  if (rma) params.features |= UCP_FEATURE_RMA;
   ucp_context_h context = nullptr;
   require_ok(ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context), "ucp_init");
   context_.reset(context);

@@ -12,8 +12,8 @@ namespace tutti::ucx {
 
 class Worker {
  public:
-  // Starts UCX. Throws Error: unsupported (no UCX), system.
-  Worker();
+  // Starts UCX, with remote memory access if `rma`. Throws Error: unsupported (no UCX), system.
+  explicit Worker(bool rma = false);
 
   ucp_context_h context() const { return context_.get(); }
   ucp_worker_h get() const { return worker_.get(); }

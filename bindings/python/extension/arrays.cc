@@ -123,9 +123,10 @@ Array::Array(nb::handle array, Access access, const char* role) {
   }
   if (!dtype) {
     raise(TUTTI_INVALID_ARGUMENT,
-          std::string(role) + " has elements of a type that collectives do not work on (" +
+          std::string(role) + " has elements of a type that collectives do not support (" +
               dtype_name(array) +
-              "). Convert it; booleans as array.view(numpy.uint8), complex sums as pairs of reals");
+              "). Convert the array: booleans by array.view(numpy.uint8), complex numbers to pairs "
+              "of reals (for sums only)");
   }
   buffer_ = tutti_host(memory_.data(), memory_.size(), *dtype);
 }

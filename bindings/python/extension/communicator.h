@@ -28,7 +28,7 @@ struct Call {
 };
 using Calls = std::list<Call>;
 
-// The arguments common to all calls; the defaults are those of the C interface.
+// The arguments common to all calls, with the C interface's defaults.
 struct Request {
   tutti_collective_t collective = TUTTI_BARRIER;
   nanobind::handle input;

@@ -106,10 +106,12 @@ void bind_communicator(nb::module_& module) {
 }
 
 void bind_work(nb::module_& module) {
-  nb::class_<Work>(module, "Work",
-                   "A call in flight, as the methods that end in _async return it. `await` it, or "
-                   "wait(). Its arrays\nare kept alive until it is complete, even if the Work is "
-                   "dropped, and must not be touched before.\nOne thread at a time may wait.")
+  nb::class_<Work>(
+      module, "Work",
+      "A call in flight, which the methods that end in _async return. `await` it, or "
+      "call wait(). The call's arrays\nare kept alive until the call is complete, even "
+      "if the Work is dropped, and must not be touched before.\nOne thread at a time "
+      "may wait.")
       .def("wait", &Work::wait, nb::sig("def wait(self) -> typing.Any"),
            "Blocks until the call is complete; returns its result, or raises its error. May be "
            "repeated.\nAfter a KeyboardInterrupt the call continues.")

@@ -66,9 +66,9 @@ class Communicator:
     contiguous is rejected. Numbers and lists may be passed as inputs. The result is a new array (a
     torch tensor for torch tensors, otherwise NumPy's), or `out`, which may be the input (in place).
 
-    Collectives that split or join arrays do so along the first axis: its length n is that of each
-    rank's block, in rows of any shape. With `counts`, a number of rows per rank, blocks may differ
-    in length.
+    Collectives that split or join arrays do so along the first axis. Each rank's block has n rows,
+    which may have any shape. With `counts`, a number of rows per rank, blocks may differ in
+    length.
 
     Each call NAME has a form NAME_async, which returns a Work at once: wait() for it, or `await`
     it, for the result. The arrays of a call are kept alive, and must not be touched, until it is
@@ -135,10 +135,10 @@ class Communicator:
         return None if part is None else Communicator(part)
 
     def open_queues(self, count: int) -> None:
-        """Opens queues, so that there are queues 0 to `count`. The collectives of one queue run in
-        order, those of different queues concurrently. Each queue has its own order of calls, the
-        same on all ranks; messages of different queues never match. A failure aborts the whole
-        communicator. Collective; blocks."""
+        """Opens queues, so that there are queues 0 to `count`. Collectives of one queue run in
+        order; collectives of different queues run concurrently. Each queue has its own order of
+        calls, the same on all ranks; messages of different queues never match. A failure aborts
+        the whole communicator. Collective; blocks."""
         self._handle.open_queues(count)
 
     def create(self, ranks: Sequence[int], tag: int = 0) -> Communicator:
@@ -148,9 +148,9 @@ class Communicator:
 
     def shrink(self) -> Communicator:
         """Returns a communicator of the surviving ranks, in their order, after ranks have died.
-        Collective among the survivors, any of which may die meanwhile; blocks. At most one side of
-        a partitioned job continues; on the other side the call raises CONNECTION_LOST. It raises
-        TIMEOUT if a rank did not call; then it may be repeated."""
+        Collective among the survivors; blocks. Any of them may die meanwhile. At most one side of
+        a partitioned job continues; on the other side shrink() raises CONNECTION_LOST. It raises
+        TIMEOUT if a rank did not call shrink(), which may then be repeated."""
         return Communicator(self._handle.shrink())
 
     def grow(self, count: int) -> Communicator:

@@ -1,6 +1,6 @@
 """Starts the ranks of a job: python -m tutti.run -n 4 script.py [arguments]
 
-Options before the script are those of `tutti run` (--help lists them). The script, or `-m module`,
+Options before the script are options of `tutti run` (--help lists them). The script, or `-m module`,
 runs under this interpreter; after -- any program may follow.
 """
 

@@ -145,16 +145,16 @@ _open: weakref.WeakSet[Run] = weakref.WeakSet()
 class Run(Iterator[Step]):
     """A training run, on every rank of a job.
 
-    Options are those of `tutti train` (`tutti train --help`), by their names with underscores:
+    Takes the options of `tutti train` (`tutti train --help`), written with underscores:
     layers=2, weight_decay=0.1, data=["a.txt", "b.txt"], resume=True. The same code parses them, so
     defaults and errors are the same. The program's own options --ranks, --json, --csv,
     --tensorboard, --plot and --profile are not available. `config` is a file for --config, or its
     content as a mapping: {"model": {"kind": "gpt2", "layers": 2}, "optimizer": {"lr": 0.001}};
     options override it.
 
-    The ranks are those of `communicator`, otherwise those of the job, as tutti.init() finds it:
-    under `python -m tutti.run -n 4`, torchrun, srun; without a launcher there is one. All ranks
-    must make the same calls with the same options. They get the same losses, bit for bit, so
+    The run uses the ranks of `communicator`. By default it joins the job as tutti.init() does,
+    under `python -m tutti.run -n 4`, torchrun or srun; without a launcher there is one rank. All
+    ranks must make the same calls with the same options. They get the same losses, bit for bit, so
     decisions based on them agree.
 
     Each iteration performs one step. After the last one the run is saved, if it has a directory

@@ -23,7 +23,7 @@ using Future = c10::intrusive_ptr<c10d::Work>;
 
 class Backend final : public c10d::Backend {
  public:
-  // Creates the backend. `store` is the process group's own. Ranks are those of `connection`.
+  // Creates the backend. `store` is the process group's own. Ranks are numbered as in `connection`.
   Backend(std::shared_ptr<Connection> connection, c10::intrusive_ptr<c10d::Store> store, int rank,
           int size, std::chrono::milliseconds timeout);
 

@@ -30,8 +30,8 @@ struct Task {
   std::vector<at::Tensor> inputs;       // shapes shown by a profiler
   std::vector<at::Tensor> outputs;      // the work's result()
   std::function<void()> unpack;         // called once the request is complete; may be empty
-  // The profiler's record of the call, shared between the calls of one work; it ends with the last
-  // of them.
+  // The profiler's record of the call, shared by all calls of one work. The record ends when the
+  // last of these calls ends.
   std::shared_ptr<void> event;
 };
 

@@ -2,9 +2,9 @@
 // except the addresses of its buffers.
 //
 // An entry is in one of kWays slots, starting at the slot that its key hashes to (set-associative).
-// A new entry takes the first of these slots that is empty; if none is, it replaces one of them in
-// turn. A handful of kinds of calls therefore never evict each other, and a typical look-up
-// compares one key.
+// A new entry takes the first of these slots that is empty. If none is empty, it replaces one of
+// the kWays entries in turn. A handful of kinds of calls therefore never evict each other, and a
+// typical look-up compares one key.
 #pragma once
 
 #include <array>

@@ -4,8 +4,9 @@
 //   input  f32 --encode--> elements --- the call, of these elements ---> elements --decode--> f32
 //
 // The inner call is an ordinary call of another type, so it works with every collective, algorithm
-// and transport, which slice it at whole blocks. A rank that forwards a result forwards its encoded
-// form, so all ranks decode the same bits. Each rank's block of a buffer begins with a new element.
+// and transport, which slice it at whole blocks. A rank that forwards a result forwards the
+// result's encoded form, so all ranks decode the same bits. Each rank's block of a buffer begins
+// with a new element.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +51,7 @@ class EncodedCall {
                                   WireFormat format);
   static uint64_t elements_of(const std::vector<Run>& runs, WireFormat format);
 
-  // Returns true if the format differs from that of the buffers.
+  // Returns true if the wire format differs from the buffers' format.
   bool travels() const { return element_ != dtype_; }
   void decode_into(float* output) const;
   void combine(const void* received) const;

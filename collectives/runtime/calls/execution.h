@@ -11,9 +11,9 @@
 // Older slices never wait for younger ones, so all that verify proves for one slice holds for all.
 //
 // A long point-to-point message whose buffer the receiver can access is sent by rendezvous: one
-// message names the buffer, and the receiver reads the buffer when it reaches its receive, so a
+// message names the buffer, and the receiver reads the buffer when it reaches its receive. So a
 // sender that computes does not delay the receiver. All other messages are sent in slices (eager).
-// The first message shows which of the two the sender has chosen.
+// The first message shows which of the two methods the sender has chosen.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,8 @@ namespace internal {
 struct Operation;
 }
 
-// The peer that a step waits for: for a message from it or, if `sends`, until it takes one.
+// The peer that a step waits for. The step waits for a message from the peer or, if `sends`, until
+// the peer takes one.
 struct Want {
   int peer = 0;
   int lane = 0;  // lane of the transport

@@ -119,8 +119,8 @@ void PointToPoint::send(Operation& operation) {
   Operation* const receive = taker_of(message);
   const std::span payload(operation.input, bytes_of(operation.compiled->signature));
   if (receive == nullptr) {
-    // The message is copied unless a receive waits for it, because this rank could never receive it
-    // while it blocks here.
+    // The message is copied unless a receive already waits for it: a rank that blocked here could
+    // never receive its own message.
     std::unique_ptr<std::byte[]> copy = room_for(message);
     if (copy == nullptr) return owner_.abandoned(operation);
     std::ranges::copy(payload, copy.get());
@@ -334,8 +334,8 @@ bool PointToPoint::is_awaited(const OperationQueue& receives) {
 }
 
 // Returns true if an unexpected message may be buffered. The limit `most_kept_` does not apply to
-// internal messages (they are short), to a message that arrives while no bytes are buffered, or
-// while a thread waits for a receive from this source or from any source.
+// internal messages, which are short, nor while no bytes are buffered, nor while a thread waits for
+// a receive from this source or from any source.
 bool PointToPoint::may_keep(const Incoming& in, const Message& message) const {
   const Signature signature = decode(message.signature);
   return signature.own || kept_bytes_ == 0 || kept_bytes_ + bytes_of(signature) <= most_kept_ ||

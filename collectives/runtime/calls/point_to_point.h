@@ -3,7 +3,7 @@
 // Messages between two ranks arrive in the order in which they were sent. A receive may name a
 // source and a tag; a message matches the oldest receive that accepts it. A message that no receive
 // accepts stays in the transport, which blocks its sender, until a receive with another tag needs a
-// message behind it. It is then buffered, up to TUTTI_UNEXPECTED_BYTES in all. Beyond that limit
+// message behind it. It is then buffered, up to TUTTI_UNEXPECTED_BYTES in total. Beyond that limit
 // the sender stays blocked until buffered messages have been received, or until a thread waits for
 // (or polls) a receive that may match a later message. Such a receive overrides the limit, because
 // the program may have nothing else to do.
@@ -67,7 +67,7 @@ class PointToPoint {
   // Starts a receive or a probe once the calls that it follows are complete. A probe completes as
   // soon as a matching message is there, and leaves the message in place.
   void receive(Operation& operation);
-  // Cancels a receive or probe that no message has matched; it is then done.
+  // Cancels a receive or probe that no message has matched. The operation is then done.
   void withdraw(Operation& operation);
 
   // Returns true if anything progressed.

@@ -26,7 +26,7 @@ struct Signature {
   bool operator==(const Signature&) const = default;
 };
 
-// Largest number of elements that fits; it exceeds any address space.
+// Largest number of elements that fits, which exceeds any address space.
 inline constexpr uint64_t kMostElements = (uint64_t{1} << 48) - 1;
 
 // Number of bits of a root: enough for the ranks of any job.

@@ -70,7 +70,7 @@ class DeviceRoutes {
   };
   // Blocks until all calls have ended or CUDA has failed. No call can run afterwards.
   Remains end();
-  // Terminates all calls, including those of the communicators made for the routes. Thread-safe.
+  // Terminates all calls, including calls of the communicators made for the routes. Thread-safe.
   void stop(const Error& error);
 
  private:

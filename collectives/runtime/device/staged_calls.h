@@ -7,9 +7,9 @@
 // No kernel runs and no thread blocks: the proxy thread has any number of calls in flight. A stream
 // continues after a send as soon as the message is in pinned memory.
 //
-// Pinned memory is kept for later calls. That of captured calls is kept as long as the communicator
-// lives, because there is no notification when a graph is destroyed. CUDA does not know that a
-// stream waits for a word: if there are more streams than hardware queues (8, or
+// Pinned memory is kept for later calls. Memory of captured calls is kept as long as the
+// communicator lives, because there is no notification when a graph is destroyed. CUDA does not
+// know that a stream waits for a word: if there are more streams than hardware queues (8, or
 // CUDA_DEVICE_MAX_CONNECTIONS), CUDA may queue other streams behind the waiting one.
 #pragma once
 

@@ -1,6 +1,6 @@
 // The last calls of this rank on one communicator, by number: 1 to 2^32 - 1, then again from 1. The
-// thread that makes progress writes it. Others read it at any time: the control thread, to answer
-// stalled peers, and any thread when a communicator is aborted.
+// thread that makes progress writes the record. Other threads read it at any time: the control
+// thread, to answer stalled peers, and any thread when a communicator is aborted.
 #pragma once
 
 #include <array>

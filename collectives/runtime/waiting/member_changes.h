@@ -6,10 +6,10 @@
 //                     the set shrank since agreement n: repeat with agreement n + 2
 //
 // Each agreement is among the members named by the one before. An agreement can fail on one rank
-// (timeout) and succeed on others. Only success uses up its number: a rank that calls again takes
-// part in the same agreement, with the part that it already made. If that rank restarted at
-// agreement n instead, the others would take its answer to the first question for an answer to the
-// second.
+// (timeout) and succeed on others. Only success uses up the agreement's number: a rank that calls
+// again takes part in the same agreement, with the part that it already made. If that rank
+// restarted at agreement n instead, the others would mistake its answer to the first question for
+// an answer to the second.
 #pragma once
 
 #include <cstdint>

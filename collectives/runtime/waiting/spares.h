@@ -31,12 +31,13 @@ class Spares {
     int ranks = 0;
   };
   // Raises the number of active ranks to `target.ranks` as far as spares are available, and returns
-  // the communicator of all active ranks, the newcomers last. Collective among all surviving ranks,
-  // of which some may die meanwhile. A spare calls it (with any target) to wait; it gets null if
-  // the job has ended without needing it. Throws the errors of CommunicatorImpl::shrink().
+  // the communicator of all active ranks, the newcomers last. Collective among all surviving ranks.
+  // Some of them may die meanwhile. A spare calls grow() (with any target) to wait, and gets null
+  // if the job has ended without needing the spare. Throws the errors of
+  // CommunicatorImpl::shrink().
   std::shared_ptr<CommunicatorImpl> grow(Engine& engine, const MakeTogether& make, Target target,
                                          std::chrono::nanoseconds timeout);
-  // Returns true if grow() failed after its first question; it continues when called again.
+  // Returns true if grow() failed after its first question. Calling grow() again continues it.
   bool unfinished() const { return changes_.unfinished(); }
   // Declares that grow() will not be called again.
   void abandon() { changes_.abandon(); }

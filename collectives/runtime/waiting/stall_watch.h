@@ -51,7 +51,7 @@ class StallWatch {
   // the question to each of them (Channel::way_to). Each is asked once per call, and once more if
   // `again`.
   void ask(std::vector<int> missing, uint32_t call, bool again);
-  // Records the answer of `peer`; an empty one means that it has destroyed its communicator.
+  // Records the answer of `peer`. An empty answer means that `peer` has destroyed its communicator.
   void hear(int peer, uint32_t call, std::string_view answer);
   // Publishes what this rank has exchanged in `call`, which it waits in; 0: unknown.
   void note_exchanges(uint32_t call, std::vector<Exchange> exchanges);

@@ -46,11 +46,11 @@ Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number
 void require_in(const std::vector<int>& living, const Control& control) {
   const int own = control.rank();
   if (std::ranges::find(living, own) != living.end()) return;
-  throw Error(ErrorCode::connection_lost,
-              cat("the others continue without ", control.describe(own)),
-              {.cause = "it was unreachable, or its host and another host cannot reach each other",
-               .remedy = "check the network between the hosts",
-               .rank = own});
+  throw Error(
+      ErrorCode::connection_lost, cat("the others continue without ", control.describe(own)),
+      {.cause = "that rank was unreachable, or its host and another host cannot reach each other",
+       .remedy = "check the network between the hosts",
+       .rank = own});
 }
 
 std::shared_ptr<CommunicatorImpl> MadeTogether::take(bool all_have_made_it) {

@@ -148,7 +148,7 @@ TEST_F(ClusterFile, TellsWhatIsWrong) {
   };
   EXPECT_THAT(with("\"launch_us\": 15", "\"launch_us\": -1"), HasSubstr("'launch_us' is -1"));
   EXPECT_THAT(with("\"hosts\": 2", "\"hosts\": 0"), HasSubstr("0 hosts of 8 GPUs"));
-  EXPECT_THAT(with("\"format\": 1", "\"format\": 9"), HasSubstr("its format is 9, not 1"));
+  EXPECT_THAT(with("\"format\": 1", "\"format\": 9"), HasSubstr("the format is 9, not 1"));
   EXPECT_THAT(with("\"between\"", "\"beyond\""), HasSubstr("between"));
   EXPECT_THAT(with("\"Simple\": 42", "\"Simple\": 0"),
               HasSubstr("the Simple protocol has no step time"));

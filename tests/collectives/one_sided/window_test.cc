@@ -28,30 +28,43 @@ using ::testing::HasSubstr;
 using testing::run_ranks;
 using testing::run_ranks_catching;
 
-// Parameter: how calls reach another rank, by shared memory or by messages over a transport.
+// Parameter: how calls reach another rank: in shared memory, by messages over a transport, or by a
+// fabric's remote memory access ("ucx_rma", "ofi_rma"), which only memory of the window has.
 class Windows : public ::testing::TestWithParam<std::string> {
  protected:
   Windows() {
-    if (!in_place()) settings().set("TUTTI_TRANSPORT", GetParam());
+    if (!in_place()) settings().set("TUTTI_TRANSPORT", transport());
+    if (by_rma()) settings().set("TUTTI_RMA", "on");
   }
   ~Windows() override {
     settings().set("TUTTI_TRANSPORT", "auto");
     settings().set("TUTTI_PROGRESS_THREAD", "0");
+    settings().set("TUTTI_RMA", "auto");
   }
   void SetUp() override {
-    const std::string problem = testing::lacks(in_place() ? "shm" : GetParam());
+    const std::string problem = testing::lacks(in_place() ? "shm" : transport());
     if (!problem.empty()) GTEST_SKIP() << problem;
   }
   static bool in_place() { return GetParam() == "in_place"; }
+  static bool by_rma() { return GetParam().ends_with("_rma"); }
+  static std::string transport() { return GetParam().substr(0, GetParam().find('_')); }
 
-  // A rank's part: memory shared by the ranks of the host, or plain memory.
+  // A rank's part, and the window on it: memory shared by the ranks of the host, plain memory, or
+  // memory of the window.
   template <typename T>
-  class Values : public std::span<T> {
+  class Part : public std::span<T> {
    public:
-    Values(Communicator& world, size_t count, T value = T()) : plain_(in_place() ? 0 : count) {
-      if (in_place()) shared_ = world.allocate<T>(count);
-      static_cast<std::span<T>&>(*this) = {in_place() ? shared_.get() : plain_.data(), count};
+    Part(Communicator& world, size_t count, T value = T(), Members members = Members::end_together)
+        : plain_(in_place() || by_rma() ? 0 : count),
+          shared_(in_place() ? world.allocate<T>(count) : nullptr),
+          window(by_rma() ? Window::allocate(world, count * sizeof(T), members)
+                          : Window(world,
+                                   std::as_writable_bytes(std::span<T>(
+                                       in_place() ? shared_.get() : plain_.data(), count)),
+                                   members)) {
+      static_cast<std::span<T>&>(*this) = {reinterpret_cast<T*>(window.memory().data()), count};
       std::ranges::fill(*this, value);
+      world.barrier();  // no rank accesses the part before it has its values
     }
     std::span<std::byte> bytes() const { return std::as_writable_bytes(std::span<T>(*this)); }
     std::vector<T> all() const { return {this->begin(), this->end()}; }
@@ -59,10 +72,15 @@ class Windows : public ::testing::TestWithParam<std::string> {
    private:
     std::vector<T> plain_;
     Memory<T> shared_;
+
+   public:
+    Window window;
   };
 };
 
-INSTANTIATE_TEST_SUITE_P(Ways, Windows, ::testing::Values("in_place", "shm", "tcp", "ucx", "ofi"),
+INSTANTIATE_TEST_SUITE_P(Ways, Windows,
+                         ::testing::Values("in_place", "shm", "tcp", "ucx", "ofi", "ucx_rma",
+                                           "ofi_rma"),
                          [](const auto& info) { return info.param; });
 
 // Sizes that fit one message, its limit, and larger ones, some of them odd.
@@ -71,8 +89,8 @@ TEST_P(Windows, HaveWhatWasPut) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator world = Communicator::init(job);
       constexpr uint64_t kEach = 100'000;
-      Values<uint8_t> memory(world, kEach * static_cast<uint64_t>(ranks));
-      Window window(world, memory.bytes());
+      Part<uint8_t> memory(world, kEach * static_cast<uint64_t>(ranks));
+      Window& window = memory.window;
       EXPECT_EQ(window.rank(), job.rank);
       EXPECT_EQ(window.bytes_of(ranks - 1), memory.size());
       EXPECT_EQ(window.is_shared((job.rank + 1) % ranks), in_place() || ranks == 1);
@@ -116,10 +134,11 @@ TEST_P(Windows, AccumulateEveryOperatorAndType) {
           bench::fill_pattern(dtype, op, kRanks, rank, 0, kCount, bytes.data());
           return bytes;
         };
-        Values<std::byte> memory(world, kCount * size_of(dtype));
+        Part<std::byte> memory(world, kCount * size_of(dtype));
+        Window& window = memory.window;
         std::vector<std::byte> wanted = pattern(job.rank);
         std::ranges::copy(wanted, memory.begin());
-        Window window(world, memory.bytes());
+        window.fence();
         const std::vector<std::byte> own = pattern(job.rank);
         const ConstBuffer from{own.data(), kCount, dtype};
         if (!is_possible) {
@@ -141,8 +160,8 @@ TEST_P(Windows, SumsArePreciselyThose) {
   constexpr int kRanks = 4;
   run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    Values<float> memory(world, 30'000, 1.0f);
-    Window window(world, memory.bytes());
+    Part<float> memory(world, 30'000, 1.0f);
+    Window& window = memory.window;
     std::vector<float> own(memory.size() - 1);
     std::iota(own.begin(), own.end(), static_cast<float>(job.rank));
     constexpr int kTimes = 3;
@@ -166,8 +185,8 @@ TEST_P(Windows, SwapsAreALock) {
   constexpr int kTimes = 25;
   run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    Values<uint64_t> memory(world, 2);
-    Window window(world, memory.bytes());
+    Part<uint64_t> memory(world, 2);
+    Window& window = memory.window;
     for (int time = 0; time < kTimes; ++time) {
       while (window.compare_and_swap(DType::u64, 0, 1 + static_cast<uint64_t>(job.rank), 0, 0) !=
              0) {
@@ -195,8 +214,8 @@ TEST_P(Windows, ExcludeOthersWhoCombine) {
   constexpr int kTimes = 200;
   run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    Values<uint64_t> memory(world, 4);
-    Window window(world, memory.bytes());
+    Part<uint64_t> memory(world, 4);
+    Window& window = memory.window;
     const uint64_t one = 1;
     for (int target = 0; target < kRanks; ++target) {
       if (!in_place()) {
@@ -228,8 +247,8 @@ TEST_P(Windows, SignalsFollowWhatWasPut) {
   constexpr int kRanks = 3;
   run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    Values<uint32_t> memory(world, 20'000);
-    Window window(world, memory.bytes());
+    Part<uint32_t> memory(world, 20'000);
+    Window& window = memory.window;
     const int to = (job.rank + 1) % kRanks;
     for (uint32_t round = 1; round <= 40; ++round) {
       const std::vector<uint32_t> own(round % 2 == 0 ? memory.size() : 3, round);
@@ -288,8 +307,8 @@ TEST_P(Windows, KeepUpWithAReferee) {
     const std::vector<std::vector<uint64_t>> wanted = player.wanted();
     run_ranks(ranks, [&](const Job& job) {
       Communicator world = Communicator::init(job);
-      Values<uint64_t> memory(world, player.words());
-      Window window(world, memory.bytes());
+      Part<uint64_t> memory(world, player.words());
+      Window& window = memory.window;
       player.play(
           job.rank,
           [&](int to, uint64_t at, uint64_t value) {
@@ -314,8 +333,8 @@ TEST_P(Windows, GoOnWithoutTheDead) {
     const auto dies = [](int rank) { return rank % 3 == 1; };
     run_ranks(ranks, [&](const Job& job) {
       Communicator world = Communicator::init(job);
-      Values<uint64_t> memory(world, player.words());
-      Window window(world, memory.bytes(), Members::may_die);
+      Part<uint64_t> memory(world, player.words(), {}, Members::may_die);
+      Window& window = memory.window;
       const auto tried = [&](int to, const auto& call) {
         try {
           call();
@@ -350,8 +369,8 @@ TEST_P(Windows, AreServedWhileTheirOwnerComputes) {
   std::atomic<bool> has_read = false;
   run_ranks(2, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    Values<uint32_t> memory(world, 4, 40 + static_cast<uint32_t>(job.rank));
-    Window window(world, memory.bytes());
+    Part<uint32_t> memory(world, 4, 40 + static_cast<uint32_t>(job.rank));
+    Window& window = memory.window;
     if (job.rank == 0) {
       volatile double computed = 1;
       while (!has_read) computed = computed * 1.0000001;
@@ -368,8 +387,8 @@ TEST_P(Windows, AreServedWhileTheirOwnerComputes) {
 TEST_P(Windows, RefuseWhatIsOutside) {
   run_ranks(2, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    Values<std::byte> memory(world, job.rank == 0 ? 100 : 0);
-    Window window(world, memory.bytes());
+    Part<std::byte> memory(world, job.rank == 0 ? 100 : 0);
+    Window& window = memory.window;
     std::vector<std::byte> own(101);
     const auto refused = [&](uint64_t bytes, int rank, uint64_t offset) {
       EXPECT_THROW(window.put({own.data(), bytes, DType::u8}, rank, offset), Error);
@@ -395,8 +414,8 @@ TEST_P(Windows, HearTheirOwnThreads) {
   for (const int ranks : {1, 2}) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator world = Communicator::init(job);
-      Values<uint32_t> memory(world, 4);
-      Window window(world, memory.bytes(), Members::may_die);
+      Part<uint32_t> memory(world, 4, {}, Members::may_die);
+      Window& window = memory.window;
       std::jthread waiting([&] { window.wait_signal(1, 2); });
       window.signal(job.rank, 1);
       window.signal(job.rank, 1);
@@ -410,8 +429,8 @@ TEST_P(Windows, HearTheirOwnThreads) {
 TEST_P(Windows, NameARankThatIsGone) {
   const auto errors = run_ranks_catching(3, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    Values<uint32_t> memory(world, 4);
-    Window window(world, memory.bytes());
+    Part<uint32_t> memory(world, 4);
+    Window& window = memory.window;
     if (job.rank == 2) return;
     while (true) window.flush(2);  // some may be served before it has left
   });

@@ -189,7 +189,7 @@ TEST_F(Doctor, NamesAnOwnSettingThatMakesNoSense) {
   }
   const std::string file = write("file", "no model");
   expect_finding(examine({}, {{"TUTTI_TUNE_FILE", file}}).report, "settings", "warning", "",
-                 "it is not a cost model");
+                 "the text is not a cost model");
   expect_finding(examine({}, {{"TUTTI_REPORT", path("nowhere")}}).report, "settings", "warning", "",
                  "does not exist");
 }

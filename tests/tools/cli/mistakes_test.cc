@@ -202,7 +202,7 @@ TEST_F(Initial, FitsTheModelOrIsRefusedByName) {
   expect_refused(gpt({"--data", text_, "--initial", file, "--no-bias"}),
                  {file, "the model has no ", "bias", "do not match"});
   expect_refused(gpt({"--data", text_, "--initial", file, "--untied"}),
-                 {file, "it lacks lm_head.weight"});
+                 {file, "the file lacks lm_head.weight"});
   expect_refused(gpt({"--data", text_, "--initial", file, "--vocabulary", "300"}),
                  {file, "the shape differs for wte.weight"});
   expect_refused(gpt({"--data", text_, "--initial", file}, "16"),

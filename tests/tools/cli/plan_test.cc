@@ -65,7 +65,8 @@ TEST_F(Plan, NamesTheNearestWhereNothingFits) {
   const std::string json = path("plan.json");
   const Result result = run_with(layouts("llama3-405b", "dgx-h100"), {"--json", json});
   EXPECT_NE(result.code, 0);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("no layout fits"), HasSubstr("the nearest, dp")));
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("no layout fits"), HasSubstr("the layout that comes closest, dp")));
   const Json document = Json::parse(read(json));
   EXPECT_EQ(document["fitting"], 0);
   EXPECT_FALSE(document["layouts"][0]["fits"].get<bool>());

@@ -267,14 +267,14 @@ TEST_F(TokenFile, IsReadForTheRanks) {
 TEST_F(TokenFile, ThatIsOfNoUseIsNamed) {
   expect_refusal("No such file or directory");
   write("\n");
-  expect_refusal("it is empty");
+  expect_refusal("the file is empty");
   write(std::string(1 << 20, 'x'));
   expect_refusal("more than 4096 bytes");
   write("secret", 0644);
   expect_refusal("has mode 0644");
   ::unlink(path_.c_str());
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  expect_refusal("it is not a regular file");
+  expect_refusal("the file is not a regular file");
 }
 
 TEST(Launcher, NonsenseIsRefused) {

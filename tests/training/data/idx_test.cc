@@ -53,7 +53,7 @@ TEST_F(IdxTest, SaysWhatIsWrong) {
   expect_refused(write("a", kImages.substr(0, 3)), "ends inside its header");
   expect_refused(write("a", kImages.substr(0, 15)), "ends inside its header");
   expect_refused(write("a", "text, not images"), "does not start with two zero bytes");
-  expect_refused(write("a", kLabels), "it has 1 dimension; images have 3");
+  expect_refused(write("a", kLabels), "the file has 1 dimension; images have 3");
   expect_refused(write("a", kImages.substr(0, 20)), "specifies 12 bytes, but the file has 4");
   expect_refused(write("a", kImages + "x"), "continues after the 12 bytes");
   std::string floats = kImages;

@@ -80,8 +80,8 @@ TEST_F(TokenFileTest, SaysThatAFileWasCutWhileItWasRead) {
 
 TEST_F(TokenFileTest, RefusesWhatIsMalformed) {
   const std::string good = token_file({20240520, 1, 2}, {7, 8});
-  expect_refused("", "it has 0 bytes, but its header alone requires 1024");
-  expect_refused(good.substr(0, 1023), "it has 1023 bytes");
+  expect_refused("", "the file has 0 bytes, but its header alone requires 1024");
+  expect_refused(good.substr(0, 1023), "the file has 1023 bytes");
   expect_refused(token_file({1, 1, 2}, {7, 8}), "its magic number is 1, not 20240520 or 20240801");
   expect_refused(token_file({20240801, 1, 2}, {7, 8}), "version is 1, not 7");
   expect_refused(token_file({20240801, 7, 1}, {7, 8, 9}), "6 bytes after its header");

@@ -313,8 +313,9 @@ TEST(CheckRefuses, UpdateLeftOut) {
   std::erase_if(actions(plan, 1), [](const Action& action) {
     return action.kind == Action::Kind::update && action.version == 1;
   });
-  EXPECT_THAT(refusal(plan), HasSubstr("(B2): adds its gradient to those of the update to version "
-                                       "1; it belongs to the one to version 2"));
+  EXPECT_THAT(refusal(plan),
+              HasSubstr("(B2): adds its gradient to the update that makes version 1, "
+                        "but the gradient belongs to the update that makes version 2"));
 }
 
 TEST(CheckRefuses, UpdateInAFlushedSchedule) {

@@ -452,7 +452,7 @@ TEST(Step, SaysWhatItCannotPlay) {
   EXPECT_THAT(what({.network = star(2), .shape = {4, 4}, .work = work(0)}),
               HasSubstr("4 stages do not divide 2 ranks"));
   EXPECT_THAT(what({.network = star(6), .shape = {2, 4}, .work = with_tensor(work(0), 2, 1)}),
-              HasSubstr("2 stages of 2 tensor ranks do not divide 6 ranks"));
+              HasSubstr("2 stages of 2 tensor-parallel ranks do not divide 6 ranks"));
   EXPECT_THAT(what({.network = star(4), .schedule = "pipedream", .shape = {2, 4}, .work = work(0)}),
               AllOf(HasSubstr("pipedream"), HasSubstr("flushed")));
   EXPECT_THAT(what({.network = star(4), .shape = {2, 4}, .work = work(-1)}),

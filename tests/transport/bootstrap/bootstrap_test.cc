@@ -83,8 +83,9 @@ TEST(Refusal, AnotherTokenFailsThatRankOnly) {
   Job intruder = rendezvous.job(1, 2);
   intruder.token = "something else";
   intruder.init_timeout = kShort;
-  EXPECT_THAT(failure_of(intruder), AllOf(HasSubstr(cat("rank 0 at 127.0.0.1:", rendezvous.port())),
-                                          HasSubstr("refused this rank: it uses another token")));
+  EXPECT_THAT(failure_of(intruder),
+              AllOf(HasSubstr(cat("rank 0 at 127.0.0.1:", rendezvous.port())),
+                    HasSubstr("refused this rank: the two have different tokens")));
   EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");
   EXPECT_EQ(zero.get(), "");
 }

@@ -219,7 +219,7 @@ TEST(Connector, TellsOfFailuresAndGoesOn) {
   EXPECT_THAT(opened, ::testing::ElementsAre("9 1 4"));
   EXPECT_THAT(failed, ::testing::UnorderedElementsAre(
                           HasSubstr("9 2 connect to rank 2 at 127.0.0.1:"),
-                          HasSubstr("refused this rank: it uses another token")));
+                          HasSubstr("refused this rank: the two have different tokens")));
 }
 
 // More of them than the acceptor keeps waiting, all silent. The newcomer is admitted long before

@@ -176,7 +176,7 @@ TEST(Missing, RanksOfWhichOthersCameTwiceSayIt) {
   auto one = join_in_background(rendezvous.job(1, 3));
   auto twin = join_in_background(rendezvous.job(1, 3));
   EXPECT_THAT(failure.get(), AllOf(HasSubstr("2 of 3 did not arrive"),
-                                   HasSubstr("of rank 1 more than one process was started")));
+                                   HasSubstr("more than one process was started as rank 1")));
 }
 
 // A job in which rank 0 holds only rank 1, its only child: the others wait at their own listeners.

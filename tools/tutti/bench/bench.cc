@@ -313,8 +313,9 @@ void add_bench(CommandLine& line) {
       .required()
       .suggest(collective_names());
   bench
-      .add_option("-n,--ranks", o->ranks,
-                  "number of ranks to start on this host, if no launcher started them")
+      .add_option(
+          "-n,--ranks", o->ranks,
+          "number of ranks to start on this host, if no launcher started ranks (default: 1)")
       .between(1, 1 << 20);
   bench.add_option("--min", o->min, "smallest size in bytes (K, M, G are powers of 1024)")
       .show_default();
@@ -374,12 +375,14 @@ void add_bench(CommandLine& line) {
       .between(1, 1 << 30);
   bench
       .add_option("--load", o->load,
-                  "with -n: number of busy processes that compete with the ranks for the cores")
+                  "with -n: number of busy processes that compete with the ranks for the cores "
+                  "(default: 0)")
       .between(0, 1 << 10);
   bench
-      .add_option("--quota", o->quota,
-                  "with -n: limit of the processor time of all ranks, in processors (1.5), set by "
-                  "a control group")
+      .add_option(
+          "--quota", o->quota,
+          "with -n: limit on the processor time of all ranks together, in processors (1.5), "
+          "which a control group enforces (default: no limit)")
       .between(0.01, 1 << 20);
   bench.add_flag("--beside", o->is_beside)
       .group("");  // hidden: marks the ranks, whose launcher applies --load and --quota

@@ -123,8 +123,8 @@ void add_single_steps(const std::vector<std::vector<Step>>& ranks, MeasuredPipel
   measured.bubble = median(bubbles);
 }
 
-// Measures successive steps, from the end of one step to that of the next on each rank, without the
-// first ones.
+// Measures successive steps: the time from the end of one step to the end of the next, on each
+// rank. The first steps are not measured.
 void add_successive_steps(const std::vector<std::vector<Step>>& ranks, MeasuredPipeline& measured) {
   std::vector<double> periods;
   std::vector<double> bubbles;

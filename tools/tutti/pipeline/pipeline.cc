@@ -166,13 +166,13 @@ void add_costs(Command command, Costs& costs) {
     command.add_option(name, times, what)
         .type_name("T,..")
         .separated_by_commas()
-        .group("Times (one number, or one per chunk)")
+        .group("Times in any common unit (one number, or one per chunk)")
         .show_default();
   };
   add("--forward", costs.forward, "forward time of a chunk (F)");
   add("--backward-input", costs.backward_input, "backward time for the input gradients (I)");
   add("--backward-weight", costs.backward_weight,
-      "backward time for the weight gradients (W); a full backward (B) takes I + W");
+      "backward time for the weight gradients (W); a full backward (B) takes the sum of I and W");
   add("--message", costs.message, "time of a message between neighbouring chunks");
 }
 
@@ -180,9 +180,11 @@ void add_limits(Command command, PipelineProofs& proofs) {
   const auto add = [&](const char* name, int& limit, const char* what) {
     command.add_option(name, limit, what).type_name("N").group("Limits of --prove").show_default();
   };
-  add("--max-ranks", proofs.max_ranks, "largest number of ranks");
-  add("--max-micro-batches", proofs.max_micro_batches, "largest number of micro-batches per step");
-  add("--max-virtual", proofs.max_virtual, "largest number of chunks per rank");
+  add("--max-ranks", proofs.max_ranks, "prove schedules for at most this many ranks");
+  add("--max-micro-batches", proofs.max_micro_batches,
+      "prove schedules for at most this many micro-batches per step");
+  add("--max-virtual", proofs.max_virtual,
+      "prove schedules for at most this many model chunks per rank");
 }
 
 void add_measuring(Command command, PipelineOptions& options) {
@@ -194,7 +196,7 @@ void add_measuring(Command command, PipelineOptions& options) {
       .group(kGroup);
   command
       .add_option("--sleep", options.measuring.sleep_ms,
-                  "milliseconds of sleep per unit of the times below")
+                  "how long ranks sleep, in milliseconds, for each unit of the times given below")
       .type_name("MS")
       .between(0.001, 1e6)
       .group(kGroup)

@@ -63,12 +63,12 @@ inline constexpr const char* kThisHost = "localhost";
 training::planner::Job on_this_host(training::planner::Job job, const PlanOptions& options);
 training::planner::Plans plans_on_this_host(const PlanOptions& options,
                                             const training::planner::Job& job);
-// Answers --days and --largest, and returns the exit code.
+// Runs `tutti plan --days` or `--largest` and returns the exit code.
 int answer_question(const PlanOptions& options);
 int predict_runs(const PlanOptions& options);
 int fit_runs(const PlanOptions& options);
 int plan_budget(const PlanOptions& options);
-// Answers --memory, and returns the exit code.
+// Runs `tutti plan --memory` and returns the exit code.
 int plan_memory(const PlanOptions& options);
 int fit_laws(const PlanOptions& options);
 

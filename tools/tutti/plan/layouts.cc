@@ -211,7 +211,7 @@ int plan_layouts(const PlanOptions& o) {
   if (plans.fitting == 0) {
     throw Error(
         ErrorCode::unsupported, "no layout fits",
-        {.cause = cat("the nearest, ", to_text(best.layout), ", needs ",
+        {.cause = cat("the layout that comes closest, ", to_text(best.layout), ", needs ",
                       human_bytes(static_cast<uint64_t>(best.memory.total())), " per processor",
                       o.min_mfu > 0 ? ", or no layout reaches --min-mfu" : ""),
          .remedy =

@@ -36,9 +36,9 @@ void add_layouts(Command& command, PlanOptions& o) {
                      "of `tutti train`");
   command
       .add_option("--cluster", o.cluster,
-                  "GPU cluster, given by name, description or file (see below), a topology file, "
-                  "or a network of `tutti simulate`; or localhost: ranks on this host's "
-                  "processors, with the layers timed on this host")
+                  "GPU cluster, given by name, description or file (see below), by a topology "
+                  "file, or by a network of `tutti simulate`. localhost: the ranks run on this "
+                  "host's processors, and the layers are timed on this host")
       .type_name("CLUSTER");
   command
       .add_option("-n,--gpus,--ranks", o.gpus,
@@ -52,7 +52,8 @@ void add_layouts(Command& command, PlanOptions& o) {
   command.add_option("--seq", o.sequence, "sequence length in tokens").between(1, 1 << 30);
   command
       .add_option("--precision", o.precision,
-                  "data type of matrix multiplications (default: bf16; on localhost f32)")
+                  "data type of matrix multiplications: bf16, f16, fp8 or f32 (default: bf16; on "
+                  "localhost: f32)")
       .one_of({"bf16", "f16", "fp8", "f32"});
   command
       .add_option("--software", o.software,
@@ -71,14 +72,16 @@ void add_layouts(Command& command, PlanOptions& o) {
   add("--virtual,--vp", o.constraints.virtual_stages,
       "virtual pipeline stages: model chunks per stage")
       .between(1, 1 << 20);
-  add("--zero", o.constraints.zero, "ZeRO stage").between(0, 3);
+  add("--zero", o.constraints.zero, "ZeRO stage, 0 to 3").between(0, 3);
   add("--micro-batch", o.constraints.micro_batch, "sequences per micro-batch").between(1, 1 << 20);
-  add("--recompute", o.recompute, "activation recomputation").one_of({"none", "selective", "full"});
+  add("--recompute", o.recompute, "activation recomputation: none, selective or full")
+      .one_of({"none", "selective", "full"});
   add("--max-memory", o.max_memory,
-      "largest memory use per GPU in bytes (default: 90% of its memory), or per rank on localhost "
-      "(default: its share of the free memory)")
+      "maximum memory per GPU in bytes (default: 90% of the GPU's memory); on localhost maximum "
+      "memory per rank (default: the rank's share of the host's free memory)")
       .type_name("BYTES");
-  add("--min-mfu", o.min_mfu, "smallest acceptable model FLOPs utilization, in percent")
+  add("--min-mfu", o.min_mfu,
+      "smallest acceptable model FLOPs utilization, in percent (default: 0)")
       .between(0, 100);
   constexpr const char* kQuestions = "Questions";
   command
@@ -99,9 +102,10 @@ void add_layouts(Command& command, PlanOptions& o) {
       .group(kQuestions);
   command
       .add_flag("--memory", o.memory,
-                "print the memory of the --model (which may also be a number of parameters: "
-                "7.5B) by type and kind, without a search; with -n also per rank by ZeRO stage,"
-                " with --global-batch and --seq also activations")
+                "print the memory that --model needs, by data type and kind, without searching "
+                "layouts. --model may also be a number of parameters (7.5B). With -n, also print "
+                "the memory per rank for each ZeRO stage; with --global-batch and --seq, include "
+                "activations")
       .group(kQuestions);
   command.add_option("--show", o.show, "number of layouts to print").between(1, 200).show_default();
   command.add_flag(
@@ -127,21 +131,28 @@ void add_plan(CommandLine& line) {
   Command command =
       line.add("plan", "find the fastest parallel layout for training a model on a cluster");
   add_layouts(command, *o);
-  command.add_option("--predict", o->predict, "predict the runs of this table").type_name("CSV");
+  command
+      .add_option("--predict", o->predict,
+                  "predict the step time and memory of each run in this table")
+      .type_name("CSV");
   command
       .add_option("--fit", o->fit,
-                  "fit efficiencies to the runs of this table and write them to the --json file")
+                  "fit the efficiencies that predictions use to the runs in this table, and write "
+                  "them to the --json file")
       .type_name("CSV");
-  command.add_option("--efficiencies", o->efficiencies, "efficiencies file written by --fit")
+  command
+      .add_option("--efficiencies", o->efficiencies,
+                  "read efficiencies from this file, which --fit wrote (default: built-in values)")
       .type_name("FILE");
   command
-      .add_option(
-          "--budget", o->budget,
-          "compute budget in operations; prints the optimal model size and number of tokens")
+      .add_option("--budget", o->budget,
+                  "compute budget in floating-point operations; prints the optimal model size and "
+                  "number of "
+                  "training tokens")
       .type_name("FLOPS");
   command.add_option(
       "--laws", o->laws,
-      "scaling laws for --budget: chinchilla, kaplan or a file written by --fit-laws");
+      "scaling laws that --budget uses: chinchilla, kaplan, or a file written by --fit-laws");
   command
       .add_option(
           "--fit-laws", o->fit_laws,

@@ -69,9 +69,9 @@ struct SimulateOptions {
   }
 };
 
-// Applies the option `gpu`: sets the topology to one host with `ranks` GPUs of the class and,
-// unless options set them, the other costs to those of a kernel's steps with the simple protocol.
-// Launch times are not included.
+// Applies the option `gpu`: sets the topology to one host with `ranks` GPUs of this type. Costs
+// that no option sets become the costs of a kernel's steps with the simple protocol. Launch times
+// are not included.
 void take_gpu_class(SimulateOptions& options);
 
 // A network with its faults, and options of how ranks are simulated on it.

@@ -285,7 +285,8 @@ void add_simulate(CommandLine& line) {
   command
       .add_option(
           "--gpu", o->gpu,
-          "simulate kernels on the GPUs of one host instead: a class of `tutti explain --gpu`")
+          "simulate kernels on the GPUs of one host instead of a network; type of GPU, as in "
+          "`tutti explain --gpu`")
       .type_name("CLASS");
   command
       .add_option("-n,--ranks", o->ranks,
@@ -307,8 +308,8 @@ void add_simulate(CommandLine& line) {
       .show_default();
   command
       .add_option("--fail", o->fail,
-                  "failed link (leaf0-spine1, link7), node (spine1: all its links) or rank (3); "
-                  "may be repeated")
+                  "simulate the failure of a link (leaf0-spine1, link7), of a node and all its "
+                  "links (spine1), or of a rank (3); may be repeated")
       .type_name("LINK|RANK")
       .one_each_time();
   command
@@ -317,13 +318,15 @@ void add_simulate(CommandLine& line) {
       .type_name("LINK:FACTOR")
       .one_each_time();
   command
-      .add_option("--straggler", o->stragglers,
-                  "delay the start of a rank by US microseconds; with --sync also RANK:xF, a rank "
-                  "that computes F times as long; may be repeated")
+      .add_option(
+          "--straggler", o->stragglers,
+          "delay the start of a rank by US microseconds; with --sync also RANK:xF: the rank "
+          "takes F times as long to compute; may be repeated")
       .type_name("RANK:US")
       .one_each_time();
   command
-      .add_option("--jitter", o->jitter, "largest random variation of a message's time, in percent")
+      .add_option("--jitter", o->jitter,
+                  "largest random variation of a message's time, in percent (default: 0)")
       .between(0, 100);
   command.add_option("--seed", o->seed, "seed of the jitter and of the random peers of --sync")
       .show_default();

@@ -70,8 +70,7 @@ training::pipeline::Costs costs_in(const SimulateOptions& o) {
   costs.backward_input.clear();
   for (size_t chunk = 0; chunk < whole.size(); ++chunk) {
     if (weight[chunk] > whole[chunk]) {
-      refuse(cat("of a backward of ", whole[chunk], " us, ", weight[chunk],
-                 " us are given for the weights"),
+      refuse(cat("--backward-weight-us ", weight[chunk], " exceeds --backward-us ", whole[chunk]),
              "--backward-us is the full backward, which includes --backward-weight-us");
     }
     costs.backward_input.push_back(whole[chunk] - weight[chunk]);

@@ -33,7 +33,8 @@ void add_train_options(Command command, SimulateOptions& o) {
   add("--schedule", o.schedule, "pipeline schedule: see `tutti pipeline --list`")
       .type_name("NAME")
       .show_default();
-  add("--virtual", o.virtual_stages, "model chunks per rank (default: interleaved 2)")
+  add("--virtual", o.virtual_stages,
+      "number of model chunks per rank, for --schedule interleaved (default: 2)")
       .between(1, 1024);
   add("--micro-batches", o.micro_batches, "number of micro-batches per data-parallel rank")
       .between(1, 1 << 20)
@@ -44,7 +45,8 @@ void add_train_options(Command command, SimulateOptions& o) {
       .type_name("US,..")
       .separated_by_commas();
   add("--backward-us", o.backward_us,
-      "full backward time of a micro-batch through a chunk, in microseconds")
+      "full backward time of a micro-batch through a chunk, in microseconds: one value, or one per "
+      "chunk")
       .type_name("US,..")
       .separated_by_commas();
   add("--backward-weight-us", o.backward_weight_us,
@@ -53,20 +55,24 @@ void add_train_options(Command command, SimulateOptions& o) {
       .type_name("US,..")
       .separated_by_commas();
   add("--activation-bytes", o.activation_bytes,
-      "bytes of a micro-batch's activations that are sent between two chunks")
+      "size in bytes of the activations that are sent between two chunks for each micro-batch")
       .type_name("BYTES");
-  add("--gradient-bytes", o.gradient_bytes, "bytes of the gradients of a chunk's parameters")
+  add("--gradient-bytes", o.gradient_bytes,
+      "size in bytes of the gradients of a chunk's parameters")
       .type_name("BYTES");
-  add("--bucket-bytes", o.bucket_bytes, "number of gradient bytes that are reduced in one call")
+  add("--bucket-bytes", o.bucket_bytes,
+      "size in bytes of a gradient bucket, which is reduced in one call")
       .type_name("BYTES")
       .show_default();
   add("--zero", o.zero,
-      "ZeRO stage. 1 and 2: gradients are reduce-scattered, and parameters are gathered before the "
-      "first forward of a chunk; 3: they are gathered before each forward and each backward")
+      "ZeRO stage. 0: gradients are all-reduced; 1 and 2: gradients are reduce-scattered, and "
+      "parameters are gathered before the first forward of a chunk; 3: as 2, but parameters are "
+      "gathered before each forward and each backward")
       .between(0, 3)
       .show_default();
   add("--optimizer-us", o.optimizer_us,
-      "time of a rank's optimizer after its gradients are reduced, in microseconds");
+      "time in microseconds that a rank's optimizer takes after gradients are reduced (default: "
+      "0)");
   command.add_flag("--recompute", o.recomputes, "recompute the chunk's forward in backward")
       .group(kGroup);
   add("--sync", o.sync,

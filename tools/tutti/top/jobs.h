@@ -22,8 +22,8 @@ struct JobPlace {
 std::vector<JobPlace> running_jobs();
 
 // Finds a job. `job` is "HOST:PORT" of a rank, the rendezvous address of ranks on this host, a
-// process id, or empty for the only job. The token for an address is this process's TUTTI_TOKEN if
-// set, otherwise that of a process on this host which belongs to that job. Throws
+// process id, or empty for the only job. The token for an address is this process's TUTTI_TOKEN, if
+// set; otherwise the token of a process on this host that belongs to the job. Throws
 // Error(invalid_argument) that lists the known jobs.
 JobPlace find_running_job(const std::string& job);
 

@@ -153,7 +153,7 @@ void add_top(CommandLine& line) {
       .type_name("JOB");
   command.add_flag("--json", options->json, "print one JSON object per line instead of a table");
   command.add_flag("--once", options->once, "exit after the first table");
-  command.add_option("--every", options->every, "seconds between tables")
+  command.add_option("--every", options->every, "time between tables, in seconds")
       .between(0.05, 86400)
       .show_default();
   command

@@ -16,9 +16,9 @@ struct RankView {
   double calls_per_second = 0;
   double bytes_per_second = 0;
   double waiting_share = 0;  // fraction of the time for which the rank waited
-  // Fraction of the time by which the other ranks (their median) waited longer than this rank. A
-  // late rank finds the others waiting, so it waits least; this measure needs no comparison of
-  // clocks.
+  // Difference between the other ranks' median waiting time and this rank's waiting time, as a
+  // fraction of the elapsed time. A late rank finds the others waiting, so it waits least. Clocks
+  // need not be compared.
   double late_share = 0;
   double late_seconds = 0;  // the same difference in seconds per call
 };

@@ -53,9 +53,10 @@ std::vector<int> nodes_of_ranks(const Graph& graph, int wanted) {
   const auto there = static_cast<int>(places.size());
   if (wanted == 0) return places;
   if (wanted > there) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("-n is ", wanted, ", but the topology has ", there, " places for ranks"),
-                {.remedy = "ranks of one place would share its links; add hosts with --repeat"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("-n is ", wanted, ", but the topology has ", there, " places for ranks"),
+        {.remedy = "add hosts with --repeat; several ranks at one place would share its links"});
   }
   std::vector<int> nodes;
   for (int rank = 0; rank < wanted; ++rank) {
@@ -253,8 +254,8 @@ void add_topo(CommandLine& line) {
                    "measure latency and bandwidth between ranks, on this host or on --hosts; "
                    "--json then writes the measured graph");
   command.add_flag("--tune", o->tune,
-                   "with --measure: also store the latencies and network bandwidths in the costs "
-                   "of `tutti tune` (faster than tune, but less complete)");
+                   "with --measure: also save the latencies and network bandwidths to the cost "
+                   "file that `tutti tune` writes (faster than `tutti tune`, but less complete)");
   add_host_options(command, o->places);
   command.add_flag("--measure-rank", o->is_measuring_rank, "run as a rank of --measure").group("");
   command.footer(

@@ -28,7 +28,7 @@ std::vector<std::string> take_plan(training::RunOptions& run, int ranks, bool te
   if (!best.fits) {
     throw Error(ErrorCode::unsupported, "no layout fits in memory",
                 {.where = "--plan auto",
-                 .cause = cat("the nearest, ", to_text(best.layout), ", needs ",
+                 .cause = cat("the layout that comes closest, ", to_text(best.layout), ", needs ",
                               readable_bytes(bytes), " per rank"),
                  .remedy = "train a smaller model or use fewer ranks"});
   }

@@ -362,24 +362,25 @@ void add_own_options(Command command, TrainCommandOptions& options) {
       .between(1, 65536);
   command
       .add_option("--spares", options.spares,
-                  "number of additional ranks, which replace failed ranks")
+                  "number of additional ranks, which replace failed ranks (default: 0)")
       .between(0, 65536);
   command
       .add_option("--copy-every", options.copy_every,
-                  "with --min-ranks or --spares: steps between copies of each rank's state to the "
-                  "memory of other ranks (default: 1)")
+                  "with --min-ranks or --spares: number of steps after which each rank's state is "
+                  "copied to other ranks' memory (default: 1)")
       .between(1, 1 << 30);
   command
       .add_option(
           "--copies", options.copies,
           "with --min-ranks or --spares: number of other ranks that hold a copy of each rank's "
-          "state, which is the number of simultaneous failures that training survives (default: 2)")
+          "state; training survives as many simultaneous failures (default: 2)")
       .between(1, 65535);
   command
       .add_option(
           "--plan", options.plan,
-          "auto: time the model's layers on this host, then choose the layout (all of --dp, --tp, "
-          "--pp ... that are not given) that `tutti plan` predicts to be fastest")
+          "how to choose the options of the parallel layout that are not given (such as --dp, --tp "
+          "and --pp): none (use their defaults), or auto (time the model's layers on this host, "
+          "then use the layout that `tutti plan` predicts to be fastest) (default: none)")
       .one_of({"auto", "none"});
   command
       .add_option("--json", options.files.json,
@@ -405,16 +406,16 @@ void add_own_options(Command command, TrainCommandOptions& options) {
       .group(kGroup);
   command
       .add_option("--profile", options.profile,
-                  "at the end, print time, FLOPs, bytes and fraction of measured peak on rank 0, "
-                  "by unit and kernel; with a file: also plot them")
+                  "at the end, print time, FLOPs, bytes and fraction of the measured peak on rank "
+                  "0, for each unit of the model and each kernel; with FILE.svg: also plot them")
       .type_name("FILE.svg")
       .or_alone(kProfileTable)
       .group(kGroup);
   command
       .add_flag(
           "--digest", options.digest,
-          "print a digest of each rank's parameters at the end: data-parallel ranks have equal "
-          "ones")
+          "print a digest of each rank's parameters at the end; data-parallel ranks have equal "
+          "digests")
       .group(kGroup);
   command
       .add_flag("--print-config", options.print_configuration,

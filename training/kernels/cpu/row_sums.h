@@ -16,7 +16,7 @@ namespace tutti::training {
 inline constexpr int64_t kSummedRows = 256;
 
 // Returns `width` sums of `type` (f32 or f64) in memory from the arena. Calls add(first, count,
-// sums), which adds rows [first, first + count) to `sums`; these start at zero.
+// sums), which adds rows [first, first + count) to `sums`. The sums start at zero.
 template <typename Add>
 Tensor sum_over_rows(int64_t rows, DType type, int64_t width, Arena& arena, Add&& add) {
   const int64_t chunks = rows <= kSummedRows ? 1 : (rows + kSummedRows - 1) / kSummedRows;

@@ -1,13 +1,14 @@
-// Asynchronous decentralized SGD: when a rank of one half of the ranks has computed its gradients,
-// it averages its values with those of a random rank of the other half, which continues computing
-// meanwhile. Each rank then updates its values by gradients of older values. No rank waits for a
-// straggler.
+// Asynchronous decentralized SGD. The ranks form two halves. When a rank of the first half has
+// computed its gradients, it averages its values with the values of a random rank of the second
+// half, which continues to compute meanwhile. Each rank then updates its values by gradients of
+// older values. No rank waits for a straggler.
 //
 //   rank 0 (asks)     compute | average with 1 | update | compute | average with 3 | update
 //   rank 1 (answers)  compute ........ | averaged | ....... | update | compute ...
 //
-// Even ranks ask and odd ones answer in a separate thread, so that no two ranks wait for each
-// other. Averaging preserves the sum of both ranks' values, and therefore the mean of all values.
+// Even ranks request averages. Odd ranks answer the requests in a separate thread, so that no two
+// ranks wait for each other. Averaging preserves the sum of both ranks' values, and therefore the
+// mean of all values.
 // When ranks meet to exchange losses, all averages are complete.
 //
 // A replay preserves the order of an odd rank's own updates and of the requests that it answered

@@ -1,15 +1,15 @@
-// Federated averaging: ranks are clients. A round has K updates; all clients start it with the same
-// global values x and zeroed optimizer state. Some clients are drawn for each round. The mean of
-// their values at its end, weighted by the number of targets that each processed in the round,
-// becomes the new x.
+// Federated averaging: ranks are clients. A round has K updates. All clients start the round with
+// the same global values x and zeroed optimizer state. Some clients are selected for each round. At
+// the end of the round the mean of the selected clients' values becomes the new x. A client's
+// weight in the mean is the number of targets that it processed in the round.
 //
 //   client 0   x | update ... update | 30 targets
-//   client 1   x | update ... update | not drawn       x = 3/4 (client 0's) + 1/4 (client 2's)
+//   client 1   x | update ... update | not selected    x = 3/4 (client 0's) + 1/4 (client 2's)
 //   client 2   x | update ... update | 10 targets
 //
-// The run's seed draws a given fraction of the clients, and at least one. The others train too, but
-// their work of the round is discarded. The global values are the model that is validated and
-// saved.
+// A given fraction of the clients, at least one, is selected at random with the run's seed. The
+// other clients train too, but their values of the round are discarded. The global values are the
+// model that is validated and saved.
 //
 //   fedavg    as above. With K = 1 and SGD it equals summed gradients, up to rounding
 //   fedprox   mu (own values - x) is added to each gradient
@@ -46,7 +46,7 @@ class Federated : public Centred {
  private:
   void exchange(int64_t update) override;
   void end_round(int64_t round);
-  // Replaces `row` by its sum over the clients that are drawn for this round.
+  // Replaces `row` by its sum over the clients that are selected for this round.
   void sum(std::span<float> row, const std::vector<bool>& drawn, int64_t round);
   int64_t sum_of_targets(int64_t own, const std::vector<bool>& drawn, int64_t round);
   void take_mean(std::span<const float> mean);

@@ -2,10 +2,11 @@
 // The weights of an average sum to 1 over senders and over receivers, which preserves the mean of
 // all values.
 //
-//   ring      a third of its own and of both neighbours' values
-//   exp       half of its own, half of those of the rank 1, 2, 4 ... below it
-//   random    half of its own, half of its partner's; partners are drawn for each exchange
-//   complete  the mean of all
+// Average of a rank, by graph:
+//   ring      1/3 of its own values + 1/3 of each neighbour's values
+//   exp       1/2 of its own values + 1/2 of the values of the rank that is 1, 2, 4 ... below it
+//   random    1/2 of its own values + 1/2 of its partner's; each exchange has random partners
+//   complete  the mean of all ranks' values
 //
 // Lian et al.: Can decentralized algorithms outperform centralized algorithms?, NeurIPS 2017;
 // Assran et al.: Stochastic gradient push, ICML 2019 (the exponential graph); Boyd et al.:

@@ -18,11 +18,11 @@ std::vector<int> random_targets(int ranks, uint64_t seed, int64_t exchange);
 // Returns the partner of each rank in a random pairing. If the number of ranks is odd, the rank
 // that is left over is its own partner.
 std::vector<int> random_pairs(int ranks, uint64_t seed, int64_t exchange);
-// Returns the rank that `asker`, an even rank, asks in AD-PSGD: a random odd rank. There must be at
-// least 2 ranks.
+// Returns the random odd rank with which the even rank `asker` averages its values in AD-PSGD.
+// There must be at least 2 ranks.
 int random_answerer(int ranks, uint64_t seed, int64_t exchange, int asker);
-// Draws `count` of `ranks` ranks at random. Element r of the result is true if rank r was drawn.
-// The same `seed` and `exchange` give the same ranks.
+// Selects `count` of `ranks` ranks at random. Element r of the result is true if rank r is
+// selected. The same `seed` and `exchange` give the same ranks.
 std::vector<bool> random_members(int ranks, int count, uint64_t seed, int64_t exchange);
 // Return the neighbours of a rank in the ring of all ranks; they are equal if there are 2 ranks.
 int left_of(int rank, int ranks);

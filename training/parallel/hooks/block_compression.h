@@ -8,8 +8,8 @@
 //   each owner encodes its sum; all-gather; every rank decodes all of it      finish()
 //
 // Error feedback is exact: error = M - decoded(M), rounded once, and an owner adds its sum -
-// decoded(sum). No gradient is lost: the sum of all results is that of all gradients minus the
-// ranks' current errors. An owner also decodes its own encoded sum, so all ranks have the same
+// decoded(sum). No gradient is lost: the sum of all results equals the sum of all gradients minus
+// the ranks' current errors. An owner also decodes its own encoded sum, so all ranks have the same
 // bits. Decoded parts are added in f32 in the order of ranks.
 //
 // Seide et al.: 1-bit SGD (2014); Karimireddy et al.: Error feedback fixes SignSGD (2019).

@@ -8,10 +8,10 @@ namespace tutti::training {
 
 void check_error_feedback(std::string_view what, DType gradients) {
   if (gradients == DType::f32 || gradients == DType::bf16) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat(what, " cannot compress gradients in ", name(gradients)),
-              {.cause = "it accumulates errors of the gradients, whose loss scale changes",
-               .remedy = "train in f32 or bf16, or compress to f16 instead"});
+  throw Error(
+      ErrorCode::invalid_argument, cat(what, " cannot compress gradients in ", name(gradients)),
+      {.cause = "the compression accumulates errors of the gradients, but their loss scale changes",
+       .remedy = "train in f32 or bf16, or compress to f16 instead"});
 }
 
 BucketErrors::BucketErrors(const Layout& layout, const std::vector<ParameterSpec>& specs,

@@ -1,5 +1,6 @@
-// Compresses only some parameters: those whose names match a pattern are copied from their buckets
-// and compressed; the rest of each bucket is summed uncompressed.
+// Compresses the gradients of some parameters only. Gradients of parameters whose names match a
+// pattern are copied from their buckets and compressed; the rest of each bucket is summed
+// uncompressed.
 //
 //   bucket      | wte | ln.bias | attn.weight | ln.weight |
 //   compressed  | wte | attn.weight |         plain  | ln.bias | ln.weight |

@@ -60,7 +60,7 @@ StretchOrder read_line(std::string_view line, int number, const std::string& nam
 void refuse_record(const std::string& why) {
   throw Error(ErrorCode::invalid_argument, cat("the record cannot be replayed: ", why),
               {.where = "--replay",
-               .cause = "it belongs to another run, or was changed",
+               .cause = "the record belongs to another run, or was changed",
                .remedy = "use the file and the settings of the same run"});
 }
 

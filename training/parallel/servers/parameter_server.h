@@ -1,13 +1,13 @@
-// Trains through parameter servers: each rank computes, serves, or does both (roles.h), for a
-// stretch of steps in which it waits only for the servers' answers. Between stretches all ranks
-// meet, and have the same values.
+// Trains through parameter servers. Each rank computes, serves, or does both (roles.h), for a
+// stretch of steps. During a stretch a rank waits only for the servers' replies. Between stretches
+// all ranks synchronize and then have the same values.
 //
 //   rank 0   compute | push, pull | compute | push, pull | ... |
 //   rank 1   compute .......... | push, pull | compute ....... | all have the servers' values
 //   rank 2   serve: update, answer, update, update, answer ... |
 //
-// Shards are those of ZeRO stage 1 (storage.h): the owner of a shard's masters serves it. A rank
-// that computes and serves uses a second thread for serving.
+// Parameters are sharded as in ZeRO stage 1 (storage.h): the owner of a shard's masters serves it.
+// A rank that computes and serves uses a second thread for serving.
 #pragma once
 
 #include <chrono>

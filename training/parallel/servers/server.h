@@ -48,9 +48,9 @@ using UpdateShard = std::function<void(const ShardUpdate&)>;
 // Serves this rank's shard. Only one thread may use it.
 class Server {
  public:
-  // Creates a server. Workers send to servers on `pushes`, servers to workers on `answers`; ranks
-  // are those of the storage. All three must outlive the server. On an error, the communicators are
-  // destroyed first, which ends messages in flight.
+  // Creates a server. Workers send to servers on `pushes`, and servers send to workers on
+  // `answers`. Both communicators have the ranks of the storage. They and the storage must outlive
+  // the server. On an error, the communicators are destroyed first, which ends messages in flight.
   Server(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 

@@ -23,7 +23,7 @@ using pipeline::Profile;
 struct Pass {
   double forward = 0;
   double backward = 0;
-  double tensor = 0;  // part of both that is sums over tensor ranks
+  double tensor = 0;  // part of both that is sums over tensor-parallel ranks
   double context = 0;
   double experts = 0;
 

@@ -21,13 +21,13 @@ struct LocalStep {
   std::vector<MemoryUse> memory;  // by stage: memory of a rank
 };
 
-// Predicts a step. `profile`: that of the first rank of each stage, for the run's micro-batch.
+// Predicts a step. `profile`: profile of the first rank of each stage, for the run's micro-batch.
 // `at_once`: number of ranks that compute at the same time.
 LocalStep local_step(const RunOptions& settled, const MeshPlace& place,
                      const pipeline::Profile& profile, int at_once, HostPrices& prices);
 
 // Returns the seconds of a step for each of the model's units: computation, messages, gradient sums
-// and update. For a run without a pipeline; the arguments are those of local_step().
+// and update. For a run without a pipeline. Takes the arguments of local_step().
 std::vector<double> unit_seconds(const RunOptions& settled, const MeshPlace& place,
                                  const pipeline::Profile& profile, int at_once, HostPrices& prices);
 

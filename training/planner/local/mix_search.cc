@@ -56,12 +56,12 @@ void check_can_mix(const RunOptions& run) {
                 {.where = "--mix", .remedy = "remove --mix, or use perceptron or convnet"});
   }
   if (run.mesh.tensor > 1) return;
-  throw Error(ErrorCode::unsupported, "--mix has no effect with one tensor rank",
+  throw Error(ErrorCode::unsupported, "--mix has no effect with one tensor-parallel rank",
               {.where = "--mix", .remedy = "use --tp with more than 1 rank"});
 }
 
-// Returns the seconds of each layer on the busiest rank: the last tensor rank if shares differ; for
-// strips of images with edges on both sides, the rank before it.
+// Returns the seconds of each layer on the busiest rank: the last tensor-parallel rank if shares
+// differ; for strips of images with edges on both sides, the rank before it.
 std::vector<double> seconds_of(const RunOptions& settled, int ranks, const UnitProfiles& profiles,
                                HostPrices& prices) {
   const MeshPlace first = mesh_place(settled.mesh, ranks);

@@ -11,7 +11,7 @@ namespace tutti::training::planner {
 // a layer and the previous one, and predicts their messages, gradient sums and updates as
 // local_step() does. Ignores the run's own mix. Blocks for about as long as a few dozen
 // micro-batches take. Throws Error(unsupported) for a model whose layers cannot be mixed, and for
-// too few tensor ranks.
+// too few tensor-parallel ranks.
 MixCosts measured_mix_costs(const RunOptions& run, int ranks);
 
 // Returns the run with this mix as an option.

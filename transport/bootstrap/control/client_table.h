@@ -1,10 +1,10 @@
 // The communicators of this rank, and messages that arrive before their communicator is attached.
 //
-// A message for a communicator that is not attached is kept if that communicator may still be
-// attached; otherwise it is answered as for a detached one. A communicator may still be attached
-// before the first one of the job is, and while one is being created: other ranks mention a new
-// communicator only once all members are creating it. So the table need not remember detached
-// communicators.
+// A message may name a communicator that is not attached. If that communicator may still be
+// attached, the message is kept; otherwise it is answered as for a detached communicator. A
+// communicator may still be attached until the job's first communicator is, and while this rank is
+// creating one. This is enough, because other ranks mention a new communicator only once all
+// members are creating it. So the table need not remember detached communicators.
 //
 // Thread-safe. Clients are called under the table's lock, so that detach() returns only when no
 // call is running.
@@ -68,8 +68,8 @@ class ClientTable {
   void settle_deaths(std::span<const int> ranks);
   // Returns the cause of the deaths in this job (see Control::deaths()); nullopt without deaths.
   std::optional<Error> deaths() const;
-  // Asks the communicator for its answer. Returns an empty text if it is gone, and nullopt if it
-  // may still be attached; then the question is kept.
+  // Asks the communicator for its answer. Returns an empty text if the communicator is gone.
+  // Returns nullopt if the communicator may still be attached; the question is then kept.
   std::optional<Answer> question(uint64_t communicator, int from, uint32_t call);
   void answer(uint64_t communicator, int from, uint32_t call, std::string_view text);
   // Hands a connection to its communicator, or keeps it as question() keeps questions.
@@ -98,7 +98,7 @@ class ClientTable {
 
   ControlClient* find(uint64_t communicator) const;
   bool may_come() const { return making_ > 0 || !any_attached_; }
-  // Builds the error for the known deaths, of which there must be at least one. A settled death is
+  // Builds the error for the known deaths. At least one death must be known. A settled death is
   // included if `settled_too` is true for it.
   Error explain_deaths(const std::function<bool(const Death&)>& settled_too) const;
   void keep(Kept kept);

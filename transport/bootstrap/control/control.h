@@ -5,13 +5,12 @@
 // questions to stalled peers. One thread per Control sleeps in poll() and serves the links, the
 // listener, and the unix socket through which ranks of one host get each other's shared memory.
 //
-//         0           a rank that sees a link break floods the tree with the death
-//       / | \         a question is routed by rank arithmetic
-//      1  2  3        a leaving rank says goodbye, and serves its subtree until the subtree has
-//      left
-//     / \  |          too, for two seconds at most. Ranks below a rank that has gone or died
-//     connect
-//    4   5 6          to the nearest rank above it that remains (control_relinking.cc)
+//         0           A rank that sees a link break floods the tree with the death.
+//       / | \         A question is routed by rank arithmetic.
+//      1  2  3        A leaving rank says goodbye, and serves its subtree until the subtree
+//     / \  |          has left too, for at most two seconds. The children of a rank that has
+//    4   5 6          left or died connect to their nearest remaining ancestor
+//                     (control_relinking.cc).
 //
 // Handshake (every TCP connection): the acceptor sends a nonce; the connector answers with its
 // claimed identity and an HMAC-SHA256 over both nonces and the claim, keyed by the job's token.
@@ -97,8 +96,8 @@ class Control {
   // Formats as "rank 3 (node7, pid 1234)".
   std::string describe(int rank) const;
 
-  // Exists while this rank creates a communicator: from before other members can mention the
-  // communicator, until it is attached or its creation has failed.
+  // Exists while this rank creates a communicator. Construct it before other members can mention
+  // the communicator, and destroy it once the communicator is attached or its creation has failed.
   class Making {
    public:
     explicit Making(Control& control) : control_(control) { control_.expect_communicator(); }
@@ -112,16 +111,16 @@ class Control {
 
   // Registers a communicator. `members` are world ranks. The client is notified of deaths of
   // members and of events of its own communicator. Aborts, connections and questions for an id that
-  // is not attached are kept before the job's first attach() and while a Making lives; at other
-  // times connections are closed and questions are answered with an empty text.
+  // is not attached are kept before the job's first attach() and while a Making lives. At other
+  // times such connections are closed, and such questions are answered with an empty text.
   virtual void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) = 0;
   // Removes the communicator. After return, no call to its client is running and none will follow.
   virtual void detach(uint64_t communicator) = 0;
 
-  // Returns why ranks of this job died, be they members of a communicator or not: an
-  // Error(rank_died) that names the first death and all ranks known to be killed since. The error
-  // omits ranks that exited on their own afterwards, because the first death may have made them
-  // exit; so it omits leaving peers and broken connections. Returns nullopt if no rank died.
+  // Returns an Error(rank_died) that names the first death in this job and all ranks known to be
+  // killed since, whether or not they are members of a communicator. Ranks that exited on their own
+  // after the first death are omitted, because that death may have made them exit. For the same
+  // reason leaving peers and broken connections are omitted. Returns nullopt if no rank died.
   virtual std::optional<Error> deaths() const = 0;
   // Excludes these ranks from deaths(). The other ranks have agreed to continue without them, so
   // later failures have other causes.

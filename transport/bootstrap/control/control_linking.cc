@@ -85,7 +85,7 @@ void ControlService::on_unreachable(int child, const Error& error) {
 }
 
 // Connects to the ranks below a child that died before it forwarded the table. They wait for the
-// table, and no other rank tells them. Ranks that have the table close the connection.
+// table, which no other rank sends them. Ranks that have the table close the connection.
 void ControlService::connect_cut_off(int child) {
   if (all_linked_below(child)) return;
   for (int rank = child + 1; rank < tree_.size; ++rank) {
@@ -108,7 +108,7 @@ Decision ControlService::judge(const Hello& hello) const {
       return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
     case Purpose::data:
       return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
-    case Purpose::control:  // it reports a death, of which this rank learns on its own links
+    case Purpose::control:  // it reports a death, which this rank detects on its own links
       return Decision::accept;
     case Purpose::relink:
       if (is_given_up(hello.rank)) return Decision::given_up;

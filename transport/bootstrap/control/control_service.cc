@@ -72,10 +72,10 @@ void ControlService::wait_until_linked() {
   if (failure_) throw *failure_;
   if (!told) {
     throw Error(ErrorCode::bootstrap,
-                cat("not all ranks below ", describe(rank()),
-                    " in the tree of the control channel accepted its connection within ",
+                cat(describe(rank()),
+                    ": not all of its descendants in the control channel's tree connected within ",
                     std::chrono::duration<double>(init_timeout_).count(), " s"),
-                {.cause = "those ranks are stopped, or a firewall blocks the connection",
+                {.cause = "some descendants are stopped, or a firewall blocks a connection",
                  .remedy = "open all TCP ports between the hosts, or set TUTTI_INTERFACE to a "
                            "network that connects them"});
   }

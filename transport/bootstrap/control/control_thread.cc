@@ -284,7 +284,7 @@ void ControlService::on_link_end(int neighbour) {
   const std::string how =
       is_silence(error)
           ? cat("is no longer reachable (", explain_close(error), "): host ", peer(neighbour).host,
-                " is down, or the network to it is; it has ", ranks_beside(neighbour))
+                " is down, or the network to it is; the host runs ", ranks_beside(neighbour))
           : cat("vanished: its connection broke (", explain_close(error), ")");
   if (!renew(neighbour, how)) on_break(neighbour, how);
 }
@@ -354,8 +354,8 @@ void ControlService::declare_end(const RankEnd& end) {
   record_death({end.rank, cat(describe(end.rank), " ", end.text()), end.by_itself(), true}, -1);
 }
 
-// Records and floods a death. It is sent before any consequence of it, so that along the tree the
-// cause arrives first.
+// Records and floods a death. The death is sent before any of its consequences, so that ranks of
+// the tree learn the cause first.
 void ControlService::record_death(const Death& death, int told_by) {
   if (left_[death.rank]) return relink();
   if (!clients_.rank_died(death)) return;

@@ -25,11 +25,10 @@ constexpr std::chrono::seconds kSayWhoIsMissing{10};
 constexpr std::chrono::milliseconds kTimeToTellRoot{500};
 // Time for late ranks to learn why the job will not start.
 constexpr std::chrono::seconds kTimeToHear{1};
-// Time in which a released rank must accept the connection that tells it of a failure; and number
-// of such connections at a time.
+// Time in which a released rank must accept the connection that tells it of a failure.
 constexpr std::chrono::seconds kTimeToReach{5};
 constexpr std::chrono::milliseconds kTimeToReachPerRank{1};
-constexpr int kMostTold = 64;
+constexpr int kMostTold = 64;  // maximum number of such connections at a time
 // Maximum number of ranks between handshake and arrival; others are not accepted meanwhile.
 constexpr int kMostArriving = 256;
 
@@ -254,8 +253,8 @@ class Gathering {
   std::string twice_text() const {
     if (twice_.empty()) return {};
     const std::vector<int> ranks(twice_.begin(), twice_.end());
-    return cat("; of ", ranks.size() == 1 ? "rank " : "ranks ", rank_ranges(ranks),
-               " more than one process was started");
+    return cat("; more than one process was started as ",
+               ranks.size() == 1 ? "rank " : "each of ranks ", rank_ranges(ranks));
   }
 
   [[noreturn]] void throw_missing() const {
@@ -387,7 +386,7 @@ class Gathering {
   std::map<int, Rank> ranks_;  // ranks after the handshake
   int arriving_ = 0;           // number of ranks of ranks_ that have not arrived
   int arrived_ = 0;            // number of ranks of ranks_ that have arrived
-  // Number of open first connections of arrived ranks, without those of rank 0's children.
+  // Number of open first connections of arrived ranks other than rank 0's children.
   int held_ = 0;
   int gone_ = 0;         // ranks that died or were notified of the failure
   std::set<int> twice_;  // ranks claimed by a second process

@@ -19,7 +19,7 @@ struct InitStats {
   Count sent;          // messages that this rank has sent
   Count received;
   // Only rank 0 fills this in: the messages of all ranks together, without retries, and the maximum
-  // number of first connections that it held at a time.
+  // number of first connections that rank 0 held at a time.
   Count all;
   int most_held = 0;
 };

@@ -87,7 +87,8 @@ bool port_is_torchruns(const Job& job) {
   return (agent_store && *agent_store == "True") || own_environment("TORCHELASTIC_RUN_ID");
 }
 
-// Sets the local rank, unless the launcher has started several jobs, of which the caller's is one.
+// Copies the launcher's local rank and size. Does nothing if the caller's rank or size differs from
+// the launcher's, which happens if the launcher has started several jobs.
 void find_local_rank(const FoundJob& found, Job& job) {
   if (found.rank != job.rank || (found.size != 0 && found.size != job.size)) return;
   job.local_rank = found.local_rank;
@@ -184,7 +185,7 @@ void find_place(const KnownJob& known, const std::optional<FoundJob>& found, Job
   job.token_by_rendezvous = job.token.empty();
 }
 
-// Sets the interfaces. The first one is that of the bootstrap.
+// Sets the interfaces. The bootstrap uses the first one.
 void find_interfaces(const std::string& text, Job& job) {
   std::vector<std::string> names = split(text, ',');
   if (names.size() > kMostRails) {
@@ -219,7 +220,8 @@ std::string token_in_file(const std::string& path) {
     throw refuse(cat(std::strerror(errno), " (errno ", errno, ")"),
                  "name a file of mode 0600 that holds the job's secret, or set TUTTI_TOKEN");
   }
-  if (!S_ISREG(status.st_mode)) throw refuse("it is not a regular file", "name a regular file");
+  if (!S_ISREG(status.st_mode))
+    throw refuse("the file is not a regular file", "name a regular file");
   const unsigned mode = status.st_mode & 07777;
   if (mode != 0600) {
     std::string octal = "0000";
@@ -237,9 +239,9 @@ std::string token_in_file(const std::string& path) {
       cat("write a one-line secret into it, for example by `openssl rand -hex "
           "16 > ",
           path, "`");
-  if (token.empty()) throw refuse("it is empty", write_one);
+  if (token.empty()) throw refuse("the file is empty", write_one);
   if (token.size() > kLongestToken || token.find('\0') != std::string::npos) {
-    throw refuse(cat("it has more than ", kLongestToken, " bytes, or a byte of value 0"),
+    throw refuse(cat("the file has more than ", kLongestToken, " bytes, or a byte of value 0"),
                  write_one);
   }
   return token;

@@ -28,15 +28,15 @@ struct Job {
   // true: TCP data connections are encrypted as well as the control channel.
   bool encrypts_data = false;
   std::string incarnation;  // ranks with different values never connect; not secret
-  // Rank 0: a listening socket to use (Control closes it); otherwise -1. If it no longer listens on
-  // master_port, it is ignored and the port is bound.
+  // Rank 0: a listening socket to use (Control closes it); otherwise -1. If the socket no longer
+  // listens on master_port, it is ignored and the port is bound.
   int listen_fd = -1;
   // Pipe on which the launcher reports how ranks ended, else -1. Borrowed.
   int launcher_fd = -1;
   std::chrono::nanoseconds init_timeout = std::chrono::seconds(60);  // max(): no limit
   int fanout = 32;
-  // Rank 0: number of first connections that it holds besides those of its children. Further ranks
-  // are told to wait at their own listeners.
+  // Rank 0: maximum number of first connections that rank 0 holds in addition to its children's.
+  // Further ranks are told to wait at their own listeners.
   int most_held = 256;
   int spares = 0;  // number of spares: the last ranks, which wait until they replace a dead one
   // If true, the process of a spare that is not needed exits, because its program has nothing to

@@ -94,7 +94,7 @@ class PmiClient {
     const ssize_t sent = ::send(fd_, line.data(), line.size(), MSG_NOSIGNAL);
     if (sent != static_cast<ssize_t>(line.size())) {
       throw failed(sent < 0 ? cat(std::strerror(errno), " (errno ", errno, ")")
-                            : "its buffer is full");
+                            : "the socket's buffer is full");
     }
   }
 
@@ -109,12 +109,13 @@ class PmiClient {
       pollfd polled{fd_, POLLIN, 0};
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining());
       const int ready = ::poll(&polled, 1, static_cast<int>(left.count()));
-      if (ready == 0) throw failed("it does not answer");
+      if (ready == 0) throw failed("the launcher does not answer");
       if (ready < 0 && errno == EINTR) continue;
       char buffer[1024];
       const ssize_t got = ::recv(fd_, buffer, sizeof buffer, 0);
       if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) throw failed(got < 0 ? std::strerror(errno) : "the launcher has closed it");
+      if (got <= 0)
+        throw failed(got < 0 ? std::strerror(errno) : "the launcher has closed the connection");
       pending_.append(buffer, static_cast<size_t>(got));
     }
   }

@@ -1,5 +1,5 @@
-// PMI-1, spoken by MPICH's launcher (Hydra), its derivatives, and `srun --mpi=pmi2`: lines of text
-// over the socket PMI_FD.
+// PMI-1, the protocol of MPICH's launcher (Hydra), of the launchers derived from Hydra, and of
+// `srun --mpi=pmi2`. It consists of lines of text over the socket PMI_FD.
 #pragma once
 
 #include <optional>

@@ -66,7 +66,7 @@ template <typename Call>
 void find(void* handle, const char* name, Call& call) {
   call = reinterpret_cast<Call>(::dlsym(handle, name));
   if (call == nullptr)
-    throw unusable(cat("its library lacks ", name), "the library has another version");
+    throw unusable(cat("PMIx's library lacks ", name), "the library has another version");
 }
 
 Library load() {
@@ -103,8 +103,8 @@ Proc proc_of(const std::string& name, uint32_t rank) {
   return proc;
 }
 
-// This process as a client of PMIx. There is one per process: PMIx counts its users, MPI possibly
-// among them, but cannot be initialised again after the last of them.
+// This process as a client of PMIx. There is one per process. PMIx counts its users, which may
+// include MPI, and cannot be initialised again after the last one has finalised it.
 class PmixClient {
  public:
   PmixClient() {
@@ -166,7 +166,8 @@ int PmixRendezvous::job_size() const {
   Value* value = nullptr;
   require_success(library().get(&all, "pmix.job.size", nullptr, 0, &value), "PMIx_Get");
   if (value == nullptr || value->type != kUint32 || value->data.uint32 == 0) {
-    throw unusable("it does not report the number of ranks", "the library has another version");
+    throw unusable("the server does not report the number of ranks",
+                   "the library has another version");
   }
   return static_cast<int>(value->data.uint32);
 }
@@ -184,8 +185,8 @@ void PmixRendezvous::set(const std::string& key, const std::string& value) {
   require_success(library().commit(), "PMIx_Commit");
 }
 
-// Returns the value if it has arrived. The request stays open until rank 0 has set a value. If that
-// is another key's, the request is repeated.
+// Returns the value if it has arrived. The request stays open until rank 0 has set a value. If rank
+// 0 has set another key, the request is repeated.
 std::optional<std::string> PmixRendezvous::get(const std::string& key) {
   std::shared_ptr<Answer>& answer = asked_[key];
   if (answer) {

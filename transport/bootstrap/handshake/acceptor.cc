@@ -222,17 +222,17 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
     return refusal;
   };
   if (hello.version != kWireVersion) {
-    return refuse(Refusal::wrong_version,
-                  cat("it uses wire version ", hello.version, ", this rank ", kWireVersion));
+    return refuse(Refusal::wrong_version, cat("the peer uses wire version ", hello.version,
+                                              ", this rank uses ", kWireVersion));
   }
   if (!equal(hello.proof, prove(key_for(hello), guest.challenge, hello))) {
     return refuse(Refusal::bad_token,
-                  "it does not know this job's token; likely cause: a rank of another job");
+                  "the peer does not know this job's token; likely cause: a rank of another job");
   }
   if (hello.encrypted == 0 && must_encrypt(hello)) {
     return refuse(Refusal::not_in_job,
-                  "it would continue unencrypted, although this job has a token; likely cause: it "
-                  "is not a rank of this job");
+                  "the peer would continue unencrypted, although this job has a token; likely "
+                  "cause: the peer is not a rank of this job");
   }
   // An observer knows neither the number of ranks nor the rank that it is connected to.
   const bool watches = hello.purpose == Purpose::watch;
@@ -250,9 +250,10 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
                   cat("rank ", hello.rank, " asks for rank ", hello.to, ", but this is rank ",
                       rank_, "; likely cause: something redirects connections"));
   }
-  // An attempt by a rank of which another attempt is in progress is ignored. When it is repeated,
-  // it reveals if a second process claims that rank. A replacement connection does not wait for an
-  // earlier attempt, whose network may be down.
+  // If an attempt by a rank is in progress, further attempts by that rank are ignored. They are
+  // repeated later, and then show whether a second process claims the rank. A replacement
+  // connection does not wait for an earlier attempt, because the earlier attempt's network may be
+  // down.
   ignore = !watches && hello.number == 0 && std::ranges::any_of(guests_, [&](const Guest& other) {
     return other.accepted && !other.done && other.hello.rank == hello.rank &&
            other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&

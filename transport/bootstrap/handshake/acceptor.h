@@ -53,8 +53,8 @@ class Acceptor {
   // Returns this rank's addresses, by rail, with port 0.
   std::vector<SocketAddress> own_addresses() const;
 
-  // Sets the key of all handshakes except those of the bootstrap and of observers, which use the
-  // token.
+  // Sets the key of all handshakes, except handshakes of the bootstrap and of observers, which use
+  // the token.
   void set_session_key(std::string key) { session_key_ = std::move(key); }
   // Refuses unencrypted links from now on, because the job has a token. Data connections must be
   // encrypted only if `of_data` is true: all ranks encrypt data. Descriptor connections are never

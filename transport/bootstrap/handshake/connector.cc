@@ -30,8 +30,8 @@ class Dropped : public Error {
   Dropped(const Error& error) : Error(error) {}  // NOLINT
 };
 
-// Continues to read `message`, of which `received` bytes have arrived. Returns true once it is
-// complete. Throws if the connection ended or the peer does not speak this protocol.
+// Continues to read `message`, whose first `received` bytes have arrived already. Returns true once
+// the message is complete. Throws if the connection ended or the peer does not speak this protocol.
 template <typename T>
 bool receive(int socket, T& message, size_t& received, const std::string& place) {
   auto* bytes = reinterpret_cast<char*>(&message);

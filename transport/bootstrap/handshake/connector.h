@@ -48,7 +48,7 @@ class Connector {
 
   // Adds the sockets to the set; the callbacks are called from here and from set.run(). An attempt
   // fails after 30 seconds, or later in a large world, whose ranks may share a few cores. A
-  // replacement connection is retried over one rail after the other; it fails after
+  // replacement connection is retried over one rail after the other. It fails after
   // TUTTI_NETWORK_TIMEOUT and, if it is a link, as soon as the peer's process is gone.
   void watch(PollSet& set, const Opened& opened, const Failed& failed);
 

@@ -42,7 +42,7 @@ Digest hmac(std::string_view key, const std::string& text) {
   const std::string what = cat(whom, " refused this rank: ");
   switch (verdict.refusal) {
     case Refusal::bad_token:
-      throw NotThisJob(what + "it uses another token",
+      throw NotThisJob(what + "the two have different tokens",
                        {.cause = "the address belongs to another job or to an earlier start of "
                                  "this one, or TUTTI_TOKEN differs",
                         .remedy = "give all ranks of a job the same TUTTI_TOKEN and another job "
@@ -61,13 +61,14 @@ Digest hmac(std::string_view key, const std::string& text) {
                             "same address",
                    .remedy = "give every process its own RANK and every job its own MASTER_PORT"});
     case Refusal::wrong_version:
-      throw OtherVersion(cat(what, "it does not support this rank's wire version ", kWireVersion),
-                         {.remedy = "start all ranks with the same version of Tutti"});
+      throw OtherVersion(
+          cat(what, whom, " does not support this rank's wire version ", kWireVersion),
+          {.remedy = "start all ranks with the same version of Tutti"});
     case Refusal::given_up:
       throw Error(ErrorCode::connection_lost,
                   cat(what, "this rank was unreachable, and was excluded"));
     default:
-      throw NotThisJob(what + "it is not in this job",
+      throw NotThisJob(what + "the process at that address is not in this job",
                        {.cause = "another rank or another job now uses that address",
                         .remedy = "choose another MASTER_PORT (on all ranks)"});
   }

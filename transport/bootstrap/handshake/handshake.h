@@ -145,9 +145,9 @@ Error closed_in_handshake(const std::string& place, int error);
 Error meddled_with(const std::string& place);
 
 // Performs the whole handshake on a connected socket. `hello` has rank, size, purpose and so on.
-// Returns nullopt if the other side closed the connection before its verdict, because it is not
-// ready yet or is exiting. Throws Error(bootstrap) if this rank is refused, if the other side is
-// not Tutti or does not know the token, and on timeout.
+// Returns nullopt if the other side closed the connection without a verdict, because the other side
+// is not ready yet or is exiting. Throws Error(bootstrap) if this rank is refused, if the other
+// side is not Tutti or does not know the token, and on timeout.
 ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::string& whom,
                        const Wait& wait);
 

@@ -1,9 +1,10 @@
 // The agreement protocol: the remaining members of a communicator agree on which members remain,
 // and on flags, although more of them may die meanwhile.
 //
-// The first member that has not gone is the coordinator. All members send their votes to it until
-// they learn the decision; it asks members that are silent. When it has the votes of all remaining
-// members it proposes their result. Once all of them have accepted the proposal it is decided:
+// The first member that has not gone is the coordinator. All members send their votes to the
+// coordinator until they learn the decision. The coordinator asks members that are silent. When it
+// has the votes of all remaining members it proposes their result. Once all of them have accepted
+// the proposal it is decided:
 //
 //     member       coordinator
 //       | -- vote --> |          flags, and the latest proposal that this member has accepted
@@ -14,9 +15,10 @@
 // This is single-decree Paxos (Lamport: Paxos made simple, 2001, section 2). The coordinators'
 // numbers are the rounds: a member that has voted for a coordinator ignores earlier ones. A quorum
 // must take part (quorum.h), so that at most one side of a partitioned job continues. Messages from
-// a member that has gone are ignored, because its last ones may still be in transit when members
-// that know of its end decide without it. So no two living members ever hold different decisions of
-// one agreement (tests/collectives/membership_model_test.cc).
+// a member that has gone are ignored. Otherwise its last messages could still arrive at some
+// members while other members, which know that it has gone, decide without it. So no two living
+// members ever hold different decisions of one agreement
+// (tests/collectives/membership_model_test.cc).
 //
 // A decision about a change of members also separates members that are alive but cannot reach each
 // other for data (separation.h): each vote states which members its sender reaches.

@@ -140,7 +140,7 @@ TEST(MixSearch, RefusesWhatCannotBeMixed) {
     return "";
   };
   EXPECT_THAT(error_of(run_with(kPerceptron, {"--tp=1"})),
-              HasSubstr("no effect with one tensor rank"));
+              HasSubstr("no effect with one tensor-parallel rank"));
   EXPECT_THAT(error_of(parse_run_options({"--data=none", "--model=gpt2", "--tp=2"})),
               HasSubstr("--mix does not support the model gpt2"));
 }

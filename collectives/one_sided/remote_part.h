@@ -1,0 +1,56 @@
+// Another rank's part as accessed by a fabric's remote memory access (RMA), in order with the
+// requests that are sent to its owner as messages:
+//
+//   - an access begins only if all earlier messages have been served (may_access());
+//   - a message is sent only once all earlier puts are visible in the owner's memory (flush()).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "transport/remote_memory.h"
+
+namespace tutti::one_sided {
+
+// Thread-safe: calls of several threads at a time have no order.
+class RemotePart {
+ public:
+  // Makes progress on all calls of the job, sleeping for up to a millisecond if `sleeps`. Throws
+  // the failure of the path to the owner.
+  using Progress = std::function<void(bool sleeps)>;
+
+  // `rank`: the owner, for messages.
+  RemotePart(std::unique_ptr<RemoteMemory> memory, int rank, Progress progress);
+
+  // Blocks until `from` may be reused.
+  void put(uint64_t offset, std::span<const std::byte> from);
+  // Blocks until the data have arrived.
+  void get(uint64_t offset, std::span<std::byte> into);
+  // Blocks until all puts are visible in the owner's memory.
+  void flush();
+
+  // The number of messages sent to the owner; count_message() follows each.
+  uint64_t messages() const { return messages_.load(std::memory_order_acquire); }
+  void count_message() { messages_.fetch_add(1, std::memory_order_release); }
+  // Records that the owner has served the first `messages`.
+  void set_served(uint64_t messages);
+  // True if an access would be in order.
+  bool may_access() const { return served_.load(std::memory_order_acquire) == messages(); }
+
+ private:
+  template <typename Done>
+  void wait(const Done& done);
+  [[noreturn]] void refuse(const std::string& why);
+
+  const std::unique_ptr<RemoteMemory> memory_;
+  const int rank_;
+  const Progress progress_;
+  std::atomic<uint64_t> messages_ = 0;
+  std::atomic<uint64_t> served_ = 0;
+};
+
+}  // namespace tutti::one_sided

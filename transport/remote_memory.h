@@ -1,0 +1,63 @@
+// One-sided access to other ranks' memory by a fabric's own remote memory access (RMA): no message
+// is sent, and a network card needs no help from the owner's processor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tutti {
+
+// Memory of this rank that other ranks may access, until destruction.
+class ExposedMemory {
+ public:
+  ExposedMemory() = default;
+  ExposedMemory(const ExposedMemory&) = delete;
+  ExposedMemory& operator=(const ExposedMemory&) = delete;
+  virtual ~ExposedMemory() = default;
+  // The key that other ranks need, at most kLongestKey bytes.
+  virtual const std::string& key() const = 0;
+  // Leaves the memory exposed until this process leaves the job. `owner` keeps it alive.
+  virtual void keep(std::shared_ptr<void> owner) = 0;
+
+  static constexpr size_t kLongestKey = 240;
+};
+
+// Memory that another rank has exposed. The functions do not block: a caller repeats them while it
+// makes progress (Transport::progress).
+//
+// Data pass through buffers of this process's fabric. So a caller that gives up, because the owner
+// has died, may reuse or free its memory at once.
+//
+// Threads: any, several at a time.
+class RemoteMemory {
+ public:
+  RemoteMemory() = default;
+  RemoteMemory(const RemoteMemory&) = delete;
+  RemoteMemory& operator=(const RemoteMemory&) = delete;
+  virtual ~RemoteMemory() = default;
+
+  // Begins to write a prefix of `from` at byte `offset` and returns its length, which is 0 while
+  // too many puts or an overlapping one are in flight. `from` may be reused on return.
+  virtual size_t put(uint64_t offset, std::span<const std::byte> from) = 0;
+  // Returns true once all puts are visible in the owner's memory.
+  virtual bool is_flushed() = 0;
+
+  // A read in progress. Gives up when destroyed.
+  class Get {
+   public:
+    virtual ~Get() = default;
+    // Returns true once all bytes have arrived.
+    virtual bool advance() = 0;
+  };
+  // Reads bytes at `offset` into `into`, which must live as long as the result.
+  virtual std::unique_ptr<Get> get(uint64_t offset, std::span<std::byte> into) = 0;
+
+  // Returns why accesses have failed and all later ones will, also if the owner has left the job;
+  // empty: they have not.
+  virtual std::string failure() = 0;
+};
+
+}  // namespace tutti

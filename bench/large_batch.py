@@ -40,7 +40,7 @@ def parse():
     parser.add_argument("--samples", type=int, default=16384, help="samples that each run trains on (default: 16384)")
     parser.add_argument("--ranks", type=int, default=2, help="number of ranks (default: 2)")
     parser.add_argument("--lr", default="1e-3", help="learning rate of the smallest batch (default: 1e-3)")
-    parser.add_argument("--out", help="write a graph of the losses with the last rule to this SVG file")
+    parser.add_argument("--out", help="write a graph of the losses by batch size and rule to this SVG file (needs gnuplot)")
     parser.add_argument("options", nargs="*", help="more options of tutti train, after --")
     return parser.parse_args()
 
@@ -65,11 +65,21 @@ def noise_scale(lines):
     return known[-1] if known else None
 
 
+def draw(losses, rules, critical, path):
+    """Draws a line for each rule, and a vertical one at the critical batch size."""
+    rows = "\n".join(" ".join(map(str, (batch, *ends))) for batch, ends in losses.items())
+    lines = ", ".join(f'$losses using 1:{2 + i} with linespoints title "{rule}"' for i, rule in enumerate(rules))
+    mark = "" if critical is None else f'set arrow from {critical}, graph 0 to {critical}, graph 1 nohead dashtype 2\n'
+    program = (f'$losses << E\n{rows}\nE\nset terminal svg\nset output "{path}"\nset logscale x 2\nset key left\n'
+               f'set xlabel "batch, samples (dashed: critical by the noise scale)"\nset ylabel "validation loss"\n{mark}plot {lines}\n')
+    subprocess.run(["gnuplot"], input=program, text=True, check=True)
+
+
 def main():
     options = parse()
     folder = tempfile.mkdtemp(prefix="large_batch.")
     critical = None
-    paths = []
+    losses = {}
     print(f"{'batch':>6} {'steps':>6}" + "".join(f"{rule:>12}" for rule in options.rules), flush=True)
     for batch in options.batches:
         ends = []
@@ -79,13 +89,13 @@ def main():
             ends.append(lines[-1])
             if batch == min(options.batches) and critical is None:
                 critical = noise_scale(lines)
-        paths.append(path)
+        losses[batch] = [end["validation_loss"] for end in ends]
         steps = max(1, options.samples // batch)
         print(f"{batch:6} {steps:6}" + "".join(f"{end['validation_loss']:12.4f}" for end in ends))
         print(f"{'':13}" + "".join(f"{end['validation_accuracy']:12.2%}" for end in ends), flush=True)
     print("critical batch size by the noise scale: " + ("unknown" if critical is None else f"{critical:.0f} samples"))
     if options.out:
-        subprocess.run([options.tutti, "plot", *paths, "--out", options.out, "--title", f"batches, {options.rules[-1]}"], check=True)
+        draw(losses, options.rules, critical, options.out)
 
 
 if __name__ == "__main__":

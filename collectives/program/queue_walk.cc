@@ -12,6 +12,16 @@ void QueueWalk::reset_queues() {
   left_.fill(static_cast<uint32_t>(steps));
 }
 
+uint32_t QueueWalk::begun(size_t queue) const {
+  const std::vector<int32_t>& steps = plan_->queues[queue].steps;
+  if (by_words_) {
+    return static_cast<uint32_t>(
+        std::ranges::count_if(steps, [&](int32_t step) { return (ahead_ & bit(step)) == 0; }));
+  }
+  const Cursor& cursor = cursors_[queue];
+  return cursor.turn * static_cast<uint32_t>(steps.size()) + cursor.index;
+}
+
 std::optional<QueueWalk::Next> QueueWalk::next(size_t queue) const {
   const Cursor& cursor = cursors_[queue];
   if (cursor.turn == turns_ || cursor.turn >= oldest_ + kWindow) return {};

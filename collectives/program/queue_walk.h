@@ -56,6 +56,8 @@ class QueueWalk {
   void finish(uint32_t turn, int32_t step) {
     by_words_ ? finish_in_words(step) : finish_in_queues(turn, step);
   }
+  // Returns how many steps of a queue have begun, summed over turns.
+  uint32_t begun(size_t queue) const;
   // Returns true if the step has finished. `turn` must not have ended.
   bool finished(uint32_t turn, int32_t step) const {
     return by_words_ ? (unfinished_ & bit(step)) == 0 : done_[at(turn, step)] != 0;

@@ -218,6 +218,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   void interrupt_stall(Patience& patience);
   std::vector<int> missing(const Operation& operation);
   std::vector<Want> wants(const Operation& operation);
+  void note_exchanges(const Operation& operation);
   void check_answers(const Operation& operation);
   void check_gone(const Operation& operation);
   void raise_gone(const Operation& operation, int peer, std::string_view how);

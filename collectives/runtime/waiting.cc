@@ -144,6 +144,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
   const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
   if (patience.asked_ns == 0) stall_.forget_answers();
   if (again) patience.asked_ns = waited;
+  note_exchanges(operation);
   stall_.ask(missing(operation), asked_as(operation), again);
   check_answers(operation);
   check_gone(operation);
@@ -174,6 +175,21 @@ std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
   std::vector<Want> wants;
   for (const int peer : transport_->unsent()) wants.push_back({.peer = peer, .sends = true});
   return wants;
+}
+
+// Publishes what this rank has exchanged in the call in progress. Messages between two ranks have
+// no numbers that both know, so nothing is published while one of them is waited for.
+void CommunicatorImpl::note_exchanges(const Operation& operation) {
+  uint32_t call = 0;
+  std::vector<Exchange> exchanges;
+  if (!operation.point_to_point()) {
+    const std::unique_lock lock = lock_for_call();
+    if (collectives_.empty() || !collectives_.front()->started || abort_.raised()) return;
+    if (collectives_.front()->running().plan == nullptr || transport_ == nullptr) return;
+    call = collectives_.front()->number;
+    exchanges = execution_.exchanges();
+  }
+  stall_.note_exchanges(call, std::move(exchanges));
 }
 
 std::string CommunicatorImpl::on_question(int, uint32_t call) {

@@ -27,7 +27,7 @@ constexpr int kFaulty = 1;
 struct Outcome {
   pid_t pid = 0;
   int status = 0;
-  std::string text;  // the rank's output: "ok", or its error
+  std::string text;  // the rank's output: "ok", or its error and who is to blame
 };
 
 std::string read_all(int fd) {
@@ -58,6 +58,8 @@ std::string read_all(int fd) {
     for (int i = 0; i < 3; ++i) {
       comm.all_reduce(as_const(buffer), buffer, ReduceOp::sum, {.algorithm = algorithm});
     }
+  } catch (const Error& error) {
+    text = cat(error.what(), "\nto blame: rank ", error.rank(), '.');
   } catch (const std::exception& error) {
     text = error.what();
   }
@@ -145,6 +147,9 @@ TEST_P(Fault, AtEveryMessage) {
       if (outcomes[r].text == "ok") continue;
       ++failed;
       EXPECT_THAT(outcomes[r].text, ::testing::HasSubstr(culprit));
+      if (kind == "stall") {
+        EXPECT_THAT(outcomes[r].text, ::testing::HasSubstr(cat("to blame: rank ", kFaulty, '.')));
+      }
       if (kind == "kill") {
         EXPECT_THAT(outcomes[r].text, ::testing::HasSubstr(cat("pid ", outcomes[kFaulty].pid)));
       }

@@ -83,6 +83,76 @@ TEST_F(StallWatchTest, FollowsTheChainToItsEnd) {
   EXPECT_THAT(watches_[0].waits_for(), ElementsAre(1));
 }
 
+// Both ranks wait for a message of the other, and rank 1 has not taken one that is there.
+TEST_F(StallWatchTest, OfTwoThatWaitForEachOtherTheOneThatCouldGoOnIsNamed) {
+  for (const int rank : {0, 1}) {
+    call(rank, 7);
+    watches_[rank].ask({1 - rank}, 7, true);
+  }
+  watches_[0].note_exchanges(7, {{.peer = 1, .sent = 3, .received = 2, .to_receive = true}});
+  watches_[1].note_exchanges(7, {{.peer = 0, .sent = 2, .received = 2, .to_receive = true}});
+  asked_.clear();
+  for (const int rank : {0, 1}) {
+    watches_[rank].ask({1 - rank}, 7, true);
+    answered(rank);
+    const StallWatch::Explanation found = watches_[rank].explain({1 - rank}, false);
+    EXPECT_EQ(found.culprit, 11);
+    EXPECT_THAT(found.text,
+                ::testing::EndsWith("; R11 has not taken the message that R10 has sent it: it has "
+                                    "stalled, or the connection between the two"));
+  }
+}
+
+// 0 waits for 2, 2 waits for 1, 1 waits for 0: in a ring, nobody is at the end of the chain.
+TEST_F(StallWatchTest, OfACircleTheOneThatCouldGoOnIsNamed) {
+  const auto culprits = [this](const std::vector<std::vector<Exchange>>& exchanges) {
+    for (const int rank : {0, 1, 2}) {
+      call(rank, 7);
+      watches_[rank].ask({(rank + 2) % 3}, 7, true);
+      watches_[rank].note_exchanges(7, exchanges[static_cast<size_t>(rank)]);
+    }
+    std::vector<int> found;
+    for (const int rank : {0, 1, 2}) {
+      asked_.clear();
+      for (int round = 0; round < 3; ++round) {
+        watches_[rank].ask({(rank + 2) % 3}, 7, round == 0);
+        answered(rank);
+      }
+      found.push_back(watches_[rank].explain({(rank + 2) % 3}, false).culprit);
+    }
+    return found;
+  };
+  // Each has sent a message to the next, and only rank 1 has not taken it.
+  EXPECT_THAT(culprits({{{.peer = 1, .sent = 2}, {.peer = 2, .received = 1, .to_receive = true}},
+                        {{.peer = 2, .sent = 1}, {.peer = 0, .received = 1, .to_receive = true}},
+                        {{.peer = 0, .sent = 1}, {.peer = 1, .received = 1, .to_receive = true}}}),
+              ElementsAre(11, 11, 11));
+  // Rank 2 waits for room, though rank 0 has taken all that it sent.
+  EXPECT_THAT(culprits({{{.peer = 1, .sent = 1}, {.peer = 2, .received = 1, .to_receive = true}},
+                        {{.peer = 2, .sent = 1}, {.peer = 0, .received = 1, .to_receive = true}},
+                        {{.peer = 0, .sent = 1, .to_send = true}, {.peer = 1, .received = 1}}}),
+              ElementsAre(12, 12, 12));
+  // Nothing shows who could go on: the message of rank 0 may be on its way.
+  EXPECT_THAT(culprits({{{.peer = 1, .sent = 2, .has_unsent = true},
+                         {.peer = 2, .received = 1, .to_receive = true}},
+                        {{.peer = 2, .sent = 1}, {.peer = 0, .received = 1, .to_receive = true}},
+                        {{.peer = 0, .sent = 1}, {.peer = 1, .received = 1, .to_receive = true}}}),
+              ElementsAre(11, 12, 10));
+}
+
+TEST_F(StallWatchTest, ARankInACallThatItsPeerHasFinishedIsNamed) {
+  call(0, 7);
+  call(1, 7);
+  call(1, 8);
+  recorders_[1].finished(7, ticks());
+  watches_[0].note_exchanges(7, {{.peer = 1, .received = 1, .to_receive = true}});
+  watches_[0].ask({1}, 7, true);
+  answered(0);
+  const StallWatch::Explanation found = watches_[0].explain({1}, false);
+  EXPECT_EQ(found.culprit, 10) << "this rank itself";
+  EXPECT_THAT(found.text, ::testing::HasSubstr("R10 is still in call 7, which R11 has finished"));
+}
+
 TEST_F(StallWatchTest, ARankBehindASilentOneIsNotToBlame) {
   ways_[3] = 12;
   silent_ = 2;

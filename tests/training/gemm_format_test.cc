@@ -34,10 +34,11 @@ class GemmFormats : public ::testing::TestWithParam<std::tuple<GemmFormat, std::
  protected:
   const Deterministic deterministic_;
 };
-INSTANTIATE_TEST_SUITE_P(
-    All, GemmFormats,
-    ::testing::Combine(::testing::Values(GemmFormat::fp8, GemmFormat::mxfp8, GemmFormat::nvfp4),
-                       ::testing::Values("gpt2", "llama", "few keys", "experts")));
+INSTANTIATE_TEST_SUITE_P(All, GemmFormats,
+                         ::testing::Combine(::testing::Values(GemmFormat::tf32, GemmFormat::fp8,
+                                                              GemmFormat::mxfp8, GemmFormat::nvfp4),
+                                            ::testing::Values("gpt2", "llama", "few keys",
+                                                              "experts")));
 
 TEST_P(GemmFormats, HaveTheSameBitsInAnyLayout) {
   const auto& [format, kind] = GetParam();
@@ -70,7 +71,8 @@ TEST_P(GemmFormats, GoWithMicroBatchesOnOtherRanks) {
 
 // Outside of deterministic mode blocks and scales are those of a rank's part.
 TEST(GemmFormat, TrainsInAnyLayout) {
-  for (const GemmFormat format : {GemmFormat::fp8, GemmFormat::mxfp8, GemmFormat::nvfp4}) {
+  for (const GemmFormat format :
+       {GemmFormat::tf32, GemmFormat::fp8, GemmFormat::mxfp8, GemmFormat::nvfp4}) {
     for (const char* kind : {"gpt2", "experts"}) {
       const Outcome wide = testing::train(1, run_in(GemmFormat::none, kind, {}));
       for (const Grid& grid : {Grid{}, Grid{.tensor = 2}, Grid{.tensor = 2, .sp = true},

@@ -30,7 +30,7 @@ EFFICIENCY = "; ".join(trained(name, f"-n 4 --lr 0.002 --steps {steps} --warmup 
 
 def own_values(way):
     command = trained("own", f"-n 4 --steps 40 --lr 0.003 --sync {way}")
-    return Figure(f"last loss over the first, {way}", command, falls("own.jsonl"), most=0.9)
+    return Figure(f"last loss over the first, {way}", command, falls("own.jsonl"), most=0.8)
 
 
 def rate(way):
@@ -69,7 +69,7 @@ FACTS = [
         Figure("different digests of 4 ranks' parameters", trained("digest", "-n 4 --optimizer sgd --digest"), digests, want=1),
         Figure("largest relative difference of losses, 4 ranks and 1",
                trained("one", "-n 1 --optimizer sgd") + "; " + trained("four", "-n 4 --optimizer sgd"),
-               same_losses("four.jsonl", "one.jsonl"), most=1e-5),
+               same_losses("four.jsonl", "one.jsonl"), most=1e-7),
         Figure("the same, in deterministic mode", "export TUTTI_DETERMINISTIC=1; " + trained("one", "-n 1 --optimizer sgd") + "; "
                + trained("four", "-n 4 --optimizer sgd"), same_losses("four.jsonl", "one.jsonl"), want=0)]),
     Fact(SECTION, "Buckets, summed beside backward", "measured overlap", [
@@ -78,18 +78,18 @@ FACTS = [
         for name, option in (("with overlap", ""), ("without", "--no-overlap"))]),
     Fact(SECTION, "Asynchronous, bounded staleness (DistBelief, Bosen, SSP)", "no waiting for stragglers, lower efficiency", [
         Figure("updates/s of async over allreduce, one of 16 ranks 4 times as slow", STRAGGLER,
-               lambda out: rate("async")(out) / rate("allreduce")(out), least=2),
+               lambda out: rate("async")(out) / rate("allreduce")(out), least=3),
         Figure("largest staleness of ssp:3, steps", EFFICIENCY, lambda out: max(
             worker["staleness"]["largest"] for worker in out.lines("ssp.jsonl")[-1]["workers"]), most=3),
         *(Figure(f"loss of {way} over that of synchronous training, as many updates", EFFICIENCY,
                  lambda out, way=way: out.lines(f"{way}.jsonl")[-1]["validation_loss"]
-                 / out.lines("sync.jsonl")[-1]["validation_loss"], least=0.98, most=2) for way in ("ssp", "async"))]),
+                 / out.lines("sync.jsonl")[-1]["validation_loss"], least=0.98, most=1.1) for way in ("ssp", "async"))]),
     Fact(SECTION, "Federated, local SGD, pipelined, decentralised", "options for research; convergence shown", [
         own_values(way) for way in ("local:4", "diloco:5", "gossip:ring", "fedavg:4", "easgd:4")]),
     Fact(SECTION, "Gradient accumulation", "equals the large batch", [
         Figure("largest relative difference of losses, 8 micro-batches and 1",
                trained("one", "-n 1 --micro-batch 16") + "; " + trained("eight", "-n 1 --micro-batch 2"),
-               same_losses("eight.jsonl", "one.jsonl"), most=1e-5)]),
+               same_losses("eight.jsonl", "one.jsonl"), most=1e-8)]),
     Fact(SECTION, "Distributed sampler", "disjoint, complete, reshuffled each epoch; also when resumed", [
         Figure("the check of 3 epochs of 10 000 samples fails (4 ranks, resumed on 5)",
                "tutti data 10000 --epoch-check -n 4 --batch 96", lambda out: int("\nok: each sample once" not in out.text),
@@ -97,11 +97,11 @@ FACTS = [
     Fact(SECTION, "Large batch: scaling rules, warm-up, LARS, LAMB", "loss kept as the batch grows, up to the critical size", [
         Figure("validation loss of batch 64 over that of 8, as many samples, sqrt scaling", SCALED, kept, most=1.25),
         Figure("that of batch 64 without scaling, over with it", f"{SCALED}; {PLAIN}", lambda out: out.lines(
-            "plain.jsonl")[-1]["validation_loss"] / out.lines("64.jsonl")[-1]["validation_loss"], least=1),
+            "plain.jsonl")[-1]["validation_loss"] / out.lines("64.jsonl")[-1]["validation_loss"], least=1.1),
         *(Figure(f"loss of batch {batch} by {rule} over that of batch 8", SWEEP,
                  lambda out, batch=batch, rule=rule: swept(batch, rule)(out) / swept(8, "none")(out), least=0.9, most=2.5, small=False)
           for batch in (64, 512) for rule in ("none", "linear", "sqrt", "sqrt+decay", "lars", "lamb"))],
         "partly: 8 to 512 of one small model; ImageNet in an hour takes 256 GPUs"),
     Fact(SECTION, "Critical batch size, gradient noise scale", "estimated during a run", [
-        Figure("noise scale after 40 steps, samples", trained("noise", "-n 2 --steps 40"), noise_scale, least=0)]),
+        Figure("noise scale after 40 steps, samples", trained("noise", "-n 2 --steps 40"), noise_scale, least=0.2, most=4)]),
 ]

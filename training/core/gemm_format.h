@@ -6,6 +6,6 @@
 
 namespace tutti::training {
 
-enum class GemmFormat : uint8_t { none, fp8, mxfp8, nvfp4 };
+enum class GemmFormat : uint8_t { none, tf32, fp8, mxfp8, nvfp4 };
 
 }  // namespace tutti::training

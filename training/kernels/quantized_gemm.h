@@ -2,6 +2,7 @@
 // them. This is an emulation: it gives the values of training in these formats, not the speed.
 //
 //   format   values   block           scale of a block           scale of an operand
+//   tf32     E8M10    -               -                          -
 //   fp8      E4M3     128             2^e, 2^e >= max / 448      -
 //   mxfp8    E4M3     32              2^e, E8M0 (base/block_format.h, mx8)   -
 //   nvfp4    E2M1     16              E4M3                       f32
@@ -9,6 +10,10 @@
 // Blocks follow the dimension over which the product sums, from its first term on; the last block
 // may be shorter. Weights have one scale for a square of 128 x 128 (fp8) or 16 x 16 (nvfp4) values,
 // so that both products with the weights (output and input gradient) use the same rounded values.
+//
+// tf32 (NVIDIA: PTX ISA, cvt.rna.tf32.f32): the exponents of f32, and 10 bits of mantissa. Values
+// round to nearest, ties away from zero, and overflow to infinity. NaNs and infinities are kept.
+// bf16 and f16 values are exact in tf32.
 //
 // fp8 (DeepSeek-V3, 2024, section 3.3; scales as DeepGEMM rounds them for E8M0): e is the smallest
 // exponent, but at least -127, for which max / 2^e <= 448. Values round to nearest, ties to even.
@@ -27,7 +32,8 @@
 // 1, 2, 4 and 8 apart. Terms that are missing in the last block are zeros.
 //
 // Rounded operands are exact in f32, in which they are multiplied and summed. A block with a NaN or
-// an infinity becomes NaN; the max of an operand is taken over its finite values.
+// an infinity becomes NaN (tf32 has no blocks); the max of an operand is taken over its finite
+// values.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,8 @@ class FeedQueue {
   // Begins with the step after the first `done` steps.
   FeedQueue(const Feed& feed, uint64_t done) : steps_(feed.steps_from(done)) {}
 
-  // Returns the next step's samples. Blocks until they are read, and throws what reading them threw.
+  // Returns the next step's samples. Blocks until they are read, and throws what reading them
+  // threw.
   StepFeed take();
   // Fetches the samples of the step after the one that was taken. Blocks like take(). An error must
   // not fail the step that was taken, so take() throws it.

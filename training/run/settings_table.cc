@@ -40,11 +40,13 @@ void describe_precision(Schema& schema, TrainOptions& options) {
   schema
       .add("training.gemm_format", replica.runner.gemm_format,
            {{"none", GemmFormat::none},
+            {"tf32", GemmFormat::tf32},
             {"fp8", GemmFormat::fp8},
             {"mxfp8", GemmFormat::mxfp8},
             {"nvfp4", GemmFormat::nvfp4}},
            "gpt2 and the llama family: narrow format in which matrix products are emulated: none, "
-           "fp8 (E4M3, blocks of 128), mxfp8 (E4M3, blocks of 32) or nvfp4 (E2M1, blocks of 16). "
+           "tf32 (10 bits of mantissa), fp8 (E4M3, blocks of 128), mxfp8 (E4M3, blocks of 32) or "
+           "nvfp4 (E2M1, blocks of 16). "
            "The dense layers of the blocks round the operands of their products to this format, in "
            "forward and backward")
       .show_default();

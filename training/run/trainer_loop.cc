@@ -50,7 +50,7 @@ std::string name_of_steps(uint64_t first, uint64_t last) {
 }  // namespace
 
 Trainer::Loop::Loop(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
-     const TrainOptions& options, RunConfiguration configuration)
+                    const TrainOptions& options, RunConfiguration configuration)
     : model_(model),
       options_(options),
       configuration_(std::move(configuration)),
@@ -204,7 +204,8 @@ Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last)
   }
   if (first == last) feeds_->look_ahead();
   const StepFeed* const ahead = feeds_->ahead();
-  const std::vector<MicroBatch> next_own = ahead != nullptr ? views(*ahead) : std::vector<MicroBatch>();
+  const std::vector<MicroBatch> next_own =
+      ahead != nullptr ? views(*ahead) : std::vector<MicroBatch>();
   const StepBatches next{.own = next_own};
   if (ahead != nullptr) batches.back().next = &next;
   done.results = replica_.run(batches, static_cast<int64_t>(first), rates);

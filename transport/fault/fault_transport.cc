@@ -133,6 +133,9 @@ bool FaultTransport::strike(MessageHeader& header) {
 }
 
 std::byte* FaultTransport::reserve(std::span<const int> peers, int lane, size_t bytes, int credit) {
+  const Fault* const fault = faults_.due();
+  // A stalled rank knows that it has not sent the message.
+  if (fault != nullptr && fault->kind == FaultKind::stall) faults_.stall(*fault);
   return faults_.stalled() ? nullptr : inner_->reserve(peers, lane, bytes, credit);
 }
 

@@ -17,7 +17,7 @@ namespace tutti {
 
 enum class FaultKind : uint8_t {
   kill,      // SIGKILL to this process instead of sending the message
-  stall,     // the rank makes no further progress, but its process lives
+  stall,     // the rank makes no further progress and does not send the message, but it lives
   truncate,  // the message arrives with half of its payload
   delay,     // the rank pauses after the message
   swap,      // exchanges two words of the next payload over TCP after it was hashed

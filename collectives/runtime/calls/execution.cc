@@ -1,6 +1,8 @@
 #include "collectives/runtime/calls/execution.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "collectives/runtime/calls/operation.h"
 
@@ -249,6 +251,32 @@ std::vector<Want> Execution::wants() const {
     lanes_[lane].for_each_ready([&](uint32_t, int32_t step) { add(static_cast<int>(lane), step); });
   }
   return wants;
+}
+
+std::vector<Exchange> Execution::exchanges() const {
+  std::map<std::pair<int, int>, Exchange> found;  // by peer and lane
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+    const int number = transport_lane(static_cast<int>(lane));
+    for (size_t i = 0; i < plan_->queues.size(); ++i) {
+      const Plan::Queue& queue = plan_->queues[i];
+      if (queue.kind == Plan::QueueKind::local) continue;
+      Exchange& its = found[{queue.peer, number}];
+      (queue.kind == Plan::QueueKind::send ? its.sent : its.received) += lanes_[lane].begun(i);
+    }
+  }
+  for (const Want& want : wants()) {
+    Exchange& its = found[{want.peer, want.lane}];
+    (want.sends ? its.to_send : its.to_receive) = true;
+  }
+  const std::vector<int> unsent = transport_->unsent();
+  std::vector<Exchange> all;
+  for (auto& [at, its] : found) {
+    its.peer = at.first;
+    its.lane = at.second;
+    its.has_unsent = std::ranges::find(unsent, its.peer) != unsent.end();
+    all.push_back(its);
+  }
+  return all;
 }
 
 }  // namespace tutti

@@ -27,6 +27,7 @@
 
 #include "collectives/program/queue_walk.h"
 #include "collectives/runtime/calls/compiled_call.h"
+#include "collectives/runtime/calls/exchange.h"
 #include "transport/transport.h"
 
 namespace tutti {
@@ -64,6 +65,8 @@ class Execution {
   bool done() const { return std::ranges::all_of(lanes_, &QueueWalk::ended); }
   const std::optional<Unexpected>& unexpected() const { return unexpected_; }
   std::vector<Want> wants() const;
+  // Returns the messages exchanged so far, by peer and lane.
+  std::vector<Exchange> exchanges() const;
 
  private:
   // One slice: its number in the call, and the shift of its data relative to a piece.

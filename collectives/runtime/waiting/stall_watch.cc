@@ -14,7 +14,14 @@ struct Answer {  // An answer in the format that the control channel carries
   uint32_t made_call = 0;
   std::array<uint64_t, 2> signature = {};
   std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few ranks
+  uint32_t current_call = 0;
+  uint32_t waits_in = 0;
+  uint32_t listed = 0;  // of the exchanges; more than fit if the list is incomplete
+  std::array<Exchange, 32> exchanges = {};
 };
+
+// Calls' numbers wrap around.
+bool is_before(uint32_t call, uint32_t other) { return static_cast<int32_t>(other - call) > 0; }
 
 }  // namespace
 
@@ -58,19 +65,38 @@ void StallWatch::hear(int peer, uint32_t call, std::string_view text) {
     return;
   }
   std::memcpy(&answer, text.data(), sizeof(answer));
-  state = {.made_call = answer.made_call != 0,
-           .last_call = answer.last_call,
-           .signature = decode(answer.signature),
-           .waits_for = {},
-           .destroyed = false};
+  state = {
+      .made_call = answer.made_call != 0,
+      .last_call = answer.last_call,
+      .progress = {.current = answer.current_call,
+                   .last_call = answer.last_call,
+                   .waits_in = answer.waits_in,
+                   .lists_all = answer.listed <= answer.exchanges.size(),
+                   .exchanges = {answer.exchanges.begin(),
+                                 answer.exchanges.begin() +
+                                     std::min<size_t>(answer.listed, answer.exchanges.size())}},
+      .signature = decode(answer.signature),
+      .waits_for = {},
+      .destroyed = false};
   for (const int32_t next : answer.waits_for) {
     if (next >= 0 && next < size()) state.waits_for.push_back(next);
   }
 }
 
+void StallWatch::note_exchanges(uint32_t call, std::vector<Exchange> exchanges) {
+  // Those that the rank waits for come first: answers have room for a few.
+  std::ranges::stable_partition(exchanges,
+                                [](const Exchange& its) { return its.to_receive || its.to_send; });
+  const std::lock_guard lock(mutex_);
+  waits_in_ = call;
+  exchanges_ = std::move(exchanges);
+}
+
 void StallWatch::stop_waiting() {
   const std::lock_guard lock(mutex_);
   waits_for_.clear();
+  waits_in_ = 0;
+  exchanges_.clear();
   asked_.clear();
 }
 
@@ -97,7 +123,73 @@ std::set<int> StallWatch::destroyed() const {
   return peers;
 }
 
-// Explains the stall. The culprit is the end of the chain, or a rank on the way to it.
+bool StallWatch::Progress::has_finished(uint32_t call) const {
+  return current != 0 ? is_before(call, current) : last_call != 0 && !is_before(last_call, call);
+}
+
+const Exchange* StallWatch::Progress::with(int peer, int lane) const {
+  static constexpr Exchange kNothing;
+  const auto found = std::ranges::find_if(
+      exchanges, [&](const Exchange& its) { return its.peer == peer && its.lane == lane; });
+  if (found != exchanges.end()) return &*found;
+  return lists_all ? &kNothing : nullptr;
+}
+
+StallWatch::Progress StallWatch::own_progress() const {
+  const std::optional<CallRecord> current = recorder_.current();
+  return {.current = current ? current->call : 0,
+          .last_call = recorder_.last_started(),
+          .waits_in = waits_in_,
+          .exchanges = exchanges_};
+}
+
+std::optional<StallWatch::Progress> StallWatch::progress_of(int rank) const {
+  if (rank == rank_) return own_progress();
+  const auto answer = answers_.find(rank);
+  if (answer == answers_.end() || answer->second.destroyed) return {};
+  return answer->second.progress;
+}
+
+// Says by which messages the rank could go on; empty: it waits with reason, or that is not known. A
+// send has reason to wait if one of the peers that the rank sends to has not taken everything.
+std::string StallWatch::why_stuck(int rank) const {
+  const std::optional<Progress> mine = progress_of(rank);
+  if (!mine || mine->waits_in == 0) return {};
+  const std::string self = describe_member(rank);
+  std::string sends;
+  bool may_not_send = false;
+  for (const Exchange& its : mine->exchanges) {
+    if (!its.to_receive && !its.to_send) continue;
+    const std::optional<Progress> theirs = progress_of(its.peer);
+    if (!theirs) {
+      may_not_send |= its.to_send;
+      continue;
+    }
+    const std::string peer = describe_member(its.peer);
+    if (theirs->has_finished(mine->waits_in)) {
+      return cat(self, " is still in call ", mine->waits_in, ", which ", peer, " has finished");
+    }
+    const Exchange* const other =
+        theirs->waits_in == mine->waits_in ? theirs->with(rank, its.lane) : nullptr;
+    if (other == nullptr || its.has_unsent || other->has_unsent) {
+      may_not_send |= its.to_send;
+      continue;
+    }
+    if (its.to_receive && is_before(its.received, other->sent)) {
+      return cat(self, " has not taken the message that ", peer, " has sent it");
+    }
+    if (!its.to_send) continue;
+    if (other->received != its.sent) {
+      may_not_send = true;
+    } else {
+      sends = cat(self, " sends nothing to ", peer, ", which has taken all messages");
+    }
+  }
+  return may_not_send ? std::string() : sends;
+}
+
+// Explains the stall. The culprit is the end of the chain, or a rank on the way to it, or one that
+// could go on.
 StallWatch::Explanation StallWatch::explain(std::vector<int> missing, bool point_to_point) const {
   Explanation found;
   std::vector<int>& chain = missing;
@@ -124,6 +216,15 @@ StallWatch::Explanation StallWatch::explain(std::vector<int> missing, bool point
     for (const int next : answer->second.waits_for) {
       if (next != rank_ && std::ranges::find(chain, next) == chain.end()) chain.push_back(next);
     }
+  }
+  if (point_to_point || chain.empty()) return found;
+  chain.push_back(rank_);
+  for (const int rank : chain) {
+    const std::string why = why_stuck(rank);
+    if (why.empty()) continue;
+    found.text += cat("; ", why, ": it has stalled, or the connection between the two");
+    found.culprit = members_[static_cast<size_t>(rank)];
+    break;
   }
   return found;
 }
@@ -158,6 +259,13 @@ std::string StallWatch::answer(uint32_t call) const {
     std::copy_n(waits_for.begin(), std::min(waits_for.size(), answer.waits_for.size()),
                 answer.waits_for.begin());
   }
+  const std::lock_guard lock(mutex_);
+  const Progress own = own_progress();
+  answer.current_call = own.current;
+  answer.waits_in = own.waits_in;
+  answer.listed = static_cast<uint32_t>(own.exchanges.size());
+  std::copy_n(own.exchanges.begin(), std::min(own.exchanges.size(), answer.exchanges.size()),
+              answer.exchanges.begin());
   return {reinterpret_cast<const char*>(&answer), sizeof(answer)};
 }
 

@@ -6,6 +6,10 @@
 //     explain(): "waiting for rank 1, which is at call 7, and waits for rank 3; waiting for rank 3,
 //                 which has made no call yet"; rank 3 is the culprit
 //
+// Where ranks wait for one another in a circle, the culprit is the rank that could go on: it waits
+// for a message that has been sent, for a peer that has finished the call, or for room at a peer
+// that has taken everything. Answers contain the numbers of messages that show it.
+//
 // Thread-safe. Ranks are the communicator's unless noted.
 #pragma once
 
@@ -19,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/runtime/calls/exchange.h"
 #include "collectives/runtime/calls/signature.h"
 #include "collectives/runtime/waiting/flight_recorder.h"
 #include "collectives/runtime/waiting/lateness.h"
@@ -48,6 +53,8 @@ class StallWatch {
   void ask(std::vector<int> missing, uint32_t call, bool again);
   // Records the answer of `peer`. An empty answer means that `peer` has destroyed its communicator.
   void hear(int peer, uint32_t call, std::string_view answer);
+  // Publishes what this rank has exchanged in `call`, which it waits in; 0: unknown.
+  void note_exchanges(uint32_t call, std::vector<Exchange> exchanges);
   // Records that this rank no longer waits. Recorded answers are kept.
   void stop_waiting();
   void forget_answers();
@@ -84,9 +91,22 @@ class StallWatch {
   std::optional<uint32_t> note_late(uint32_t call, int job_rank);
 
  private:
+  // How far a rank is, and what it has exchanged in the call that it waits in.
+  struct Progress {
+    uint32_t current = 0;  // the oldest unfinished call; 0: none
+    uint32_t last_call = 0;
+    uint32_t waits_in = 0;  // the call of the exchanges; 0: unknown
+    bool lists_all = true;  // peers that are not listed have exchanged nothing
+    std::vector<Exchange> exchanges;
+
+    bool has_finished(uint32_t call) const;
+    // nullptr: not known.
+    const Exchange* with(int peer, int lane) const;
+  };
   struct PeerState {
     bool made_call = false;
     uint32_t last_call = 0;
+    Progress progress;
     Signature signature;
     std::vector<int> waits_for;
     bool destroyed = false;
@@ -95,6 +115,13 @@ class StallWatch {
   int size() const { return static_cast<int>(members_.size()); }
   int member(int job_rank) const;
   std::string describe(const PeerState& peer, bool point_to_point) const;
+  std::string describe_member(int rank) const {
+    return channel_.describe(members_[static_cast<size_t>(rank)]);
+  }
+  // The caller holds the mutex.
+  Progress own_progress() const;
+  std::optional<Progress> progress_of(int rank) const;
+  std::string why_stuck(int rank) const;
 
   const int rank_;
   const std::vector<int>& members_;
@@ -102,6 +129,8 @@ class StallWatch {
   const Channel channel_;
   mutable std::mutex mutex_;    // guards everything below
   std::vector<int> waits_for_;  // ranks that this rank waits for
+  uint32_t waits_in_ = 0;       // the call of the exchanges; 0: unknown
+  std::vector<Exchange> exchanges_;
   std::set<int> asked_;
   uint32_t asked_call_ = 0;
   std::map<int, PeerState> answers_;

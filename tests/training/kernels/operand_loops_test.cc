@@ -124,6 +124,34 @@ void compare_rows(const Values& values, int64_t block, const Round& round,
   }
 }
 
+// Numbers halfway between two values of tf32 and their neighbours, of all exponents.
+Values hard_values_of_tf32() {
+  std::mt19937 random(11);
+  Values values;
+  for (uint32_t exponent = 0; exponent < 255; ++exponent) {
+    for (int i = 0; i < 64; ++i) {
+      const uint32_t kept = i == 0 ? 1023 : random() % 1024;  // all ones: a carry to the exponent
+      const uint32_t middle = exponent << 23 | kept << 13 | 1U << 12;
+      for (const uint32_t bits : {middle - 1, middle, middle + 1, middle | 1U << 31}) {
+        values.push_back(std::bit_cast<float>(bits));
+      }
+    }
+  }
+  return values;
+}
+
+TEST(OperandLoops, Tf32IsItsDefinitionOnAMillionValues) {
+  for (const Values& values : {many_values(), hard_values_of_tf32()}) {
+    compare_rows(
+        values, kernels::kTf32Block,
+        [](const Square& square, size_t) { operand_loops().tf32(square); },
+        [](const Values& row, size_t) { return tf32_values(row); });
+  }
+  Values values = {1 + 0x1p-11f, -1 - 0x1p-11f, 1 + 0x1p-11f - 0x1p-23f, 5, 0x1.ffffp127f};
+  operand_loops().tf32({.values = values.data(), .rows = 1, .cols = 5, .stride = 5});
+  expect_same(values, {1 + 0x1p-10f, -1 - 0x1p-10f, 1, 5, std::numeric_limits<float>::infinity()});
+}
+
 TEST(OperandLoops, Fp8IsItsDefinitionOnAMillionValues) {
   for (const Values& values : {many_values(), hard_values(e4m3_magnitudes(), 128)}) {
     compare_rows(

@@ -70,6 +70,22 @@ inline std::vector<float> scaled_by(int exponent, const std::vector<float>& bloc
   return rounded;
 }
 
+// Rounds to 10 bits of mantissa, ties away from zero.
+inline float tf32_value(float value) {
+  if (!std::isfinite(value) || value == 0) return value;
+  const int exponent = std::max(std::ilogb(value), -126) - 10;  // that of the last bit
+  const double rounded =
+      std::ldexp(std::round(std::ldexp(static_cast<double>(value), -exponent)), exponent);
+  const bool fits = std::abs(rounded) <= std::numeric_limits<float>::max();
+  return fits ? static_cast<float>(rounded)
+              : std::copysign(std::numeric_limits<float>::infinity(), value);
+}
+
+inline std::vector<float> tf32_values(std::vector<float> values) {
+  for (float& value : values) value = tf32_value(value);
+  return values;
+}
+
 inline std::vector<float> fp8_block(const std::vector<float>& block) {
   if (!has_only_numbers(block)) return std::vector<float>(block.size(), std::nanf(""));
   int exponent = -127;

@@ -23,7 +23,8 @@ namespace {
 using Rows = std::vector<std::vector<float>>;
 
 size_t block_of(GemmFormat format) {
-  return format == GemmFormat::fp8 ? 128 : format == GemmFormat::mxfp8 ? 32 : 16;
+  if (format == GemmFormat::mxfp8) return 32;
+  return format == GemmFormat::nvfp4 ? 16 : 128;
 }
 
 // An operand whose rows follow the terms.
@@ -85,6 +86,7 @@ class Reference {
   template <typename Index>
   std::vector<float> round(const std::vector<float>& block, OperandKind kind, float scale,
                            const Index& index) const {
+    if (product_.format == GemmFormat::tf32) return tf32_values(block);
     if (product_.format == GemmFormat::fp8) return fp8_block(block);
     if (product_.format == GemmFormat::mxfp8) return mxfp8_block(block);
     return nvfp4_block(block, scale, [&](size_t at) {
@@ -178,7 +180,8 @@ void check(const Problem& p, GemmFormat format, int64_t first_row = 0) {
 
 class Formats : public ::testing::TestWithParam<GemmFormat> {};
 INSTANTIATE_TEST_SUITE_P(All, Formats,
-                         ::testing::Values(GemmFormat::fp8, GemmFormat::mxfp8, GemmFormat::nvfp4));
+                         ::testing::Values(GemmFormat::tf32, GemmFormat::fp8, GemmFormat::mxfp8,
+                                           GemmFormat::nvfp4));
 
 TEST_P(Formats, MultiplyRoundedOperands) {
   for (const auto& [rows, inputs, outputs] :
@@ -230,7 +233,7 @@ TEST_P(Formats, ThreadsChangeNoBit) {
   }
 }
 
-// A NaN is in whatever its block is part of.
+// A NaN is in all products of its block; tf32 has no blocks.
 TEST_P(Formats, TellWhatIsNoNumber) {
   HostTensor a = random_tensor(DType::f32, 2, 256, 1);
   const HostTensor b = random_tensor(DType::f32, 4, 256, 2);
@@ -241,7 +244,8 @@ TEST_P(Formats, TellWhatIsNoNumber) {
                  GemmMode::overwrite, {}, BitsOf::strides, arena);
   for (int64_t col = 0; col < 4; ++col) {
     EXPECT_TRUE(std::isfinite(get(c, 0, col)));
-    EXPECT_TRUE(std::isnan(get(c, 1, col)));
+    EXPECT_TRUE(GetParam() == GemmFormat::tf32 ? std::isinf(get(c, 1, col))
+                                               : std::isnan(get(c, 1, col)));
   }
 }
 

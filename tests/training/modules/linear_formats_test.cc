@@ -10,11 +10,13 @@ namespace tutti::training::testing {
 namespace {
 
 class LinearFormats : public ::testing::TestWithParam<GemmFormat> {};
-INSTANTIATE_TEST_SUITE_P(All, LinearFormats, ::testing::Values(GemmFormat::fp8, GemmFormat::mxfp8));
+INSTANTIATE_TEST_SUITE_P(All, LinearFormats,
+                         ::testing::Values(GemmFormat::tf32, GemmFormat::fp8, GemmFormat::mxfp8));
 
-// 1.0625 is halfway between 1 and 1.125, and becomes 1 as an operand: each product below is 0. It
-// is 0.0625 otherwise, which all formats have: rounding it changes nothing.
+// As an operand, 1 + e becomes 1: each product below is 0. It is e otherwise, which the format has:
+// rounding it changes nothing.
 TEST_P(LinearFormats, RoundBeforeTheyMultiply) {
+  const double e = GetParam() == GemmFormat::tf32 ? 0x1p-12 : 0x1p-4;
   for (const int slices : {1, 2}) {
     SCOPED_TRACE(slices);
     TestPass test(DType::f32);
@@ -42,12 +44,12 @@ TEST_P(LinearFormats, RoundBeforeTheyMultiply) {
     };
     // y, dx and dW.
     using Found = std::vector<double>;
-    EXPECT_EQ(layer(false, 2, 1, {1.0625, -1}, {1, 1}, {1}), (Found{0, 1, 1, 1, -1}));
-    EXPECT_EQ(layer(true, 2, 1, {1.0625, -1}, {1, 1}, {1}), (Found{0.0625, 1, 1, 1.0625, -1}));
-    EXPECT_EQ(layer(false, 1, 2, {1}, {1, 1}, {1.0625, -1}), (Found{1, 1, 0, 1, -1}));
-    EXPECT_EQ(layer(true, 1, 2, {1}, {1, 1}, {1.0625, -1}), (Found{1, 1, 0.0625, 1.0625, -1}));
-    EXPECT_EQ(layer(false, 1, 1, {1, 1}, {1}, {1.0625, -1}), (Found{1, 1, 1, -1, 0}));
-    EXPECT_EQ(layer(true, 1, 1, {1, 1}, {1}, {1.0625, -1}), (Found{1, 1, 1.0625, -1, 0.0625}));
+    EXPECT_EQ(layer(false, 2, 1, {1 + e, -1}, {1, 1}, {1}), (Found{0, 1, 1, 1, -1}));
+    EXPECT_EQ(layer(true, 2, 1, {1 + e, -1}, {1, 1}, {1}), (Found{e, 1, 1, 1 + e, -1}));
+    EXPECT_EQ(layer(false, 1, 2, {1}, {1, 1}, {1 + e, -1}), (Found{1, 1, 0, 1, -1}));
+    EXPECT_EQ(layer(true, 1, 2, {1}, {1, 1}, {1 + e, -1}), (Found{1, 1, e, 1 + e, -1}));
+    EXPECT_EQ(layer(false, 1, 1, {1, 1}, {1}, {1 + e, -1}), (Found{1, 1, 1, -1, 0}));
+    EXPECT_EQ(layer(true, 1, 1, {1, 1}, {1}, {1 + e, -1}), (Found{1, 1, 1 + e, -1, e}));
   }
 }
 

@@ -6,6 +6,7 @@
 
 namespace tutti::training::kernels {
 
+inline constexpr int64_t kTf32Block = 128;  // no scale: any size gives the same values
 inline constexpr int64_t kFp8Block = 128;
 inline constexpr int64_t kMxfp8Block = 32;
 inline constexpr int64_t kNvfp4Block = 16;
@@ -29,6 +30,7 @@ struct Nvfp4Rounding {
 };
 
 struct OperandLoops {
+  void (*tf32)(const Square& square);
   void (*fp8)(const Square& square);
   void (*mxfp8)(const Square& square);
   void (*nvfp4)(const Square& square, const Nvfp4Rounding& rounding);

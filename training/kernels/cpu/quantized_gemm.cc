@@ -20,6 +20,7 @@ using kernels::OperandLoops;
 using kernels::Square;
 
 int64_t block_of(GemmFormat format) {
+  if (format == GemmFormat::tf32) return kernels::kTf32Block;
   if (format == GemmFormat::fp8) return kernels::kFp8Block;
   return format == GemmFormat::mxfp8 ? kernels::kMxfp8Block : kernels::kNvfp4Block;
 }
@@ -138,6 +139,7 @@ class Quantizer {
              int64_t terms) const {
     const OperandLoops& loops = operand_loops();
     square.is_one_block = kind == OperandKind::weight;
+    if (product_.format == GemmFormat::tf32) return loops.tf32(square);
     if (product_.format == GemmFormat::fp8) return loops.fp8(square);
     if (product_.format == GemmFormat::mxfp8) return loops.mxfp8(square);
     loops.nvfp4(square, {.scale = scale,

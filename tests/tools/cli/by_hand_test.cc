@@ -185,7 +185,7 @@ TEST_F(ByHand, ARankOfAnotherJobIsRefusedAndHarmsNobody) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port, patient_);
   Process foreign = rank(1, 2, port, {{"TUTTI_TOKEN", "a token that is theirs"}});
-  expect_failure(foreign, {cat("127.0.0.1:", port), "another token", "TUTTI_TOKEN"});
+  expect_failure(foreign, {cat("127.0.0.1:", port), "different tokens", "TUTTI_TOKEN"});
   Process second = rank(1, 2, port, patient_);
   const Result result = first.finish();
   EXPECT_EQ(result.code, 0) << result.err;

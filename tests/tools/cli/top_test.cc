@@ -154,7 +154,7 @@ TEST_F(Top, IsRefusedWithAnotherToken) {
   const Words words = {"top", "--job", there, "--once", "--json", "--every", "0.1"};
   const Result refused = run(words, {{"TUTTI_TOKEN", kOtherToken}});
   EXPECT_NE(refused.code, 0);
-  EXPECT_THAT(refused.err, HasSubstr("another token"));
+  EXPECT_THAT(refused.err, HasSubstr("different tokens"));
   EXPECT_EQ(refused.out, "");
   const Result right = run(words, {{"TUTTI_TOKEN", variable_of(rank, "TUTTI_TOKEN")}});
   EXPECT_EQ(right.code, 0) << right.err;

@@ -105,7 +105,7 @@ TEST_F(Torchrun, ARankOfAnEarlierStartIsRefused) {
                             .finish(kTorchrunsPatience);
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   expect_right(2);
-  EXPECT_THAT(read(path("old")), HasSubstr("another token"));
+  EXPECT_THAT(read(path("old")), HasSubstr("different tokens"));
 }
 
 TEST_F(Torchrun, ATrainingGoesOnFromItsCheckpoint) {

@@ -106,7 +106,7 @@ TEST(Refusal, ARankOfAnotherStartOfTheJob) {
     };
     auto zero = in_background(job(0, "second"));
     EXPECT_THAT(refused("first"), HasSubstr("an earlier start of this one"));
-    EXPECT_THAT(refused(""), HasSubstr("another token"));
+    EXPECT_THAT(refused(""), HasSubstr("different tokens"));
     EXPECT_EQ(failure_of(job(1, "second")), "");
     EXPECT_EQ(zero.get(), "");
   }
@@ -302,7 +302,7 @@ TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
   Job hasty = local_job(1, 2, file, "token");
   hasty.init_timeout = std::chrono::milliseconds(200);
   EXPECT_THAT(failure_of(hasty), AllOf(HasSubstr("did not find rank 0 within 0.2 s"),
-                                       HasSubstr("uses another token")));
+                                       HasSubstr("different tokens")));
   auto one = in_background(local_job(1, 2, file, "token"));
   EXPECT_EQ(failure_of(local_job(0, 2, file, "token")), "");
   EXPECT_EQ(one.get(), "");
@@ -369,7 +369,7 @@ TEST(Rendezvous, ThatTellsTheTokenToo) {
   guessing.rendezvous->set(bootstrap::kRankZeroKey,
                            bootstrap::rank_zero_value(bootstrap::parse_rank_zero(*told), "guess"));
   guessing.init_timeout = std::chrono::milliseconds(200);
-  EXPECT_THAT(failure_of(guessing), HasSubstr("another token"));
+  EXPECT_THAT(failure_of(guessing), HasSubstr("different tokens"));
   EXPECT_EQ(failure_of(jobs[2]), "");
   EXPECT_EQ(one.get(), "");
   EXPECT_EQ(zero.get(), "");

@@ -180,9 +180,9 @@ TEST(Address, ThatAnotherJobKeepsIsSaid) {
   job.init_timeout = std::chrono::seconds(3);
   ::testing::internal::CaptureStderr();
   EXPECT_THAT(failure_of(job), AllOf(HasSubstr("rank 1 did not find rank 0 within 3 s"),
-                                     HasSubstr("uses another token")));
+                                     HasSubstr("different tokens")));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("still looking for rank 0"), HasSubstr("another token")))
+              AllOf(HasSubstr("still looking for rank 0"), HasSubstr("different tokens")))
       << "not only at the end";
   kJoin(other.job(1, 2));
   other_zero.get();

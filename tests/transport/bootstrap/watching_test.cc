@@ -114,7 +114,7 @@ TEST(Watching, TakesTheToken) {
       ADD_FAILURE() << "a stranger watches";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::bootstrap);
-      EXPECT_THAT(error.what(), HasSubstr("another token"));
+      EXPECT_THAT(error.what(), HasSubstr("different tokens"));
     }
     EXPECT_THAT(watch_from(control, 0, job.token).look(), SizeIs(kRanks));
   });

@@ -98,7 +98,9 @@ TEST(Rounds, AreOnlyOfProgramsWhoseRoundsAreAlike) {
                                          {Collective::all_to_all, "bruck"},
                                          {Collective::broadcast, "chain"}}) {
     const Algorithm* const found = find_algorithm(collective, name);
-    if (found != nullptr) EXPECT_FALSE(rounds_of(*found, shape, 1e6)) << name;
+    if (found != nullptr) {
+      EXPECT_FALSE(rounds_of(*found, shape, 1e6)) << name;
+    }
   }
 }
 

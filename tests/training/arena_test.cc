@@ -97,7 +97,9 @@ TEST(ArenaTest, TakesOneRowOfAddressesOnAHost) {
   const std::byte* end = nullptr;
   for (const int64_t floats : {16, 4 << 20, 16, 32 << 20, 1 << 20, 64 << 20}) {
     const Tensor taken = arena.take(DType::f32, 1, floats);
-    if (end != nullptr) EXPECT_EQ(taken.data, end) << floats;
+    if (end != nullptr) {
+      EXPECT_EQ(taken.data, end) << floats;
+    }
     end = taken.data + taken.bytes();
   }
 }

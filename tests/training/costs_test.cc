@@ -136,7 +136,9 @@ TEST_P(Costs, FollowTheFormulas) {
     near(rank.memory.optimizer, expected.moments);
     // Padding beyond the formulas.
     EXPECT_LT(static_cast<double>(storage.padding), 0.01 * 16 * psi);
-    if (stage < 2) EXPECT_EQ(storage.gathered, 0);
+    if (stage < 2) {
+      EXPECT_EQ(storage.gathered, 0);
+    }
     EXPECT_LT(static_cast<double>(storage.gathered), (kind == Kind::accumulated ? 2.4 : 1.2) * psi)
         << "a few buckets of 2 to 3 MB, of sums twice that";
     const double volume = expected.sent * psi * (ranks - 1) / ranks;

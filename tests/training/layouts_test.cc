@@ -127,7 +127,9 @@ TEST_P(Layouts, TrainTheSameBits) {
   const Outcome expected = testing::train(GetParam().ranks, plain_run(GetParam()));
   ASSERT_EQ(expected.losses.size(), 20u);
   EXPECT_LT(expected.losses.back(), 0.9 * expected.losses.front()) << "it learns";
-  if (GetParam().dtype == DType::f16) EXPECT_THAT(expected.norms, Contains(0)) << "overflows";
+  if (GetParam().dtype == DType::f16) {
+    EXPECT_THAT(expected.norms, Contains(0)) << "overflows";
+  }
   for (const LayoutCase& layout : kLayouts) {
     const Outcome outcome = testing::train(GetParam().ranks, run_of(GetParam(), layout));
     EXPECT_EQ(testing::difference(outcome, expected), "") << describe(layout);

@@ -166,7 +166,9 @@ TEST(Overflow, SkipsTheStepSaysWhereAndHalvesTheScale) {
       EXPECT_TRUE(broken.skipped);
       EXPECT_EQ(broken.loss_scale, 1024);
       EXPECT_THAT(broken.overflow, HasSubstr("the gradient of w on rank 1"));
-      if (!rank.replica.owned().empty()) EXPECT_EQ(rank.value(), 1) << "nothing was updated";
+      if (!rank.replica.owned().empty()) {
+        EXPECT_EQ(rank.value(), 1) << "nothing was updated";
+      }
 
       rank.model.told = 0.25;
       const StepResult good = rank.step(2);
@@ -174,7 +176,9 @@ TEST(Overflow, SkipsTheStepSaysWhereAndHalvesTheScale) {
       EXPECT_EQ(good.loss_scale, 512);
       EXPECT_EQ(good.overflow, "");
       EXPECT_EQ(good.gradient_norm, 2) << "unscaled: sqrt(64) / 4";
-      if (!rank.replica.owned().empty()) EXPECT_EQ(rank.value(), 0.75);
+      if (!rank.replica.owned().empty()) {
+        EXPECT_EQ(rank.value(), 0.75);
+      }
     });
   }
 }

@@ -69,7 +69,9 @@ class Survivors : public Cli {
         EXPECT_GE(object["lost_after_step"].get<int>(), *from);
       } else if (object.contains("step")) {
         last = object["step"].get<int>();
-        if (from) EXPECT_EQ(last, *std::exchange(from, std::nullopt) + 1);
+        if (from) {
+          EXPECT_EQ(last, *std::exchange(from, std::nullopt) + 1);
+        }
       }
     }
     EXPECT_EQ(events, 1);

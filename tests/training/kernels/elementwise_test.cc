@@ -216,7 +216,9 @@ TEST(ElementwiseTest, DropoutAddDropsTheSameElements) {
     for (int64_t i = 0; i < 330; ++i) {
       const double kept = get(dropped, i / 33, i % 33), before = get(residual, i / 33, i % 33);
       EXPECT_NEAR(get(y, i / 33, i % 33), before + kept, tolerance_of(type) * 2) << name(type);
-      if (kept == 0) EXPECT_EQ(get(y, i / 33, i % 33), before) << name(type);
+      if (kept == 0) {
+        EXPECT_EQ(get(y, i / 33, i % 33), before) << name(type);
+      }
     }
   }
 }

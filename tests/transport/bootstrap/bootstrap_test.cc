@@ -301,8 +301,8 @@ TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
       bootstrap::rank_zero_value(bootstrap::resolve("127.0.0.1", other.port())[0]));
   Job hasty = local_job(1, 2, file, "token");
   hasty.init_timeout = std::chrono::milliseconds(200);
-  EXPECT_THAT(failure_of(hasty), AllOf(HasSubstr("did not find rank 0 within 0.2 s"),
-                                       HasSubstr("different tokens")));
+  EXPECT_THAT(failure_of(hasty),
+              AllOf(HasSubstr("did not find rank 0 within 0.2 s"), HasSubstr("different tokens")));
   auto one = in_background(local_job(1, 2, file, "token"));
   EXPECT_EQ(failure_of(local_job(0, 2, file, "token")), "");
   EXPECT_EQ(one.get(), "");

@@ -80,7 +80,7 @@ const Algorithm& Planner::choose(const Wanted& wanted) {
   Wanted typical = wanted;
   typical.bytes = typical_size(wanted.bytes);
   typical.root = typical_root(wanted.collective, wanted.root);
-  const Algorithm*& chosen = chosen_[key_of(typical)];
+  const Algorithm*& chosen = chosen_[{key_of(typical), typical.width}];
   if (chosen == nullptr) {
     chosen = &choose_anew(typical);
     drop_long_plans();
@@ -108,8 +108,9 @@ int Planner::typical_root(Collective collective, int root) {
 
 // A message must have room for one element of each of its chunks: among thousands of ranks, or with
 // blocks of values as elements, it may be too small.
-bool Planner::is_too_wide(const Plan& plan, DType dtype) const {
-  const uint64_t widest = widest_form(plan.program, size_of(dtype), accumulator_bytes(dtype));
+bool Planner::is_too_wide(const Plan& plan, const Wanted& wanted) const {
+  const uint64_t widest = widest_form(plan.program, size_of(wanted.dtype) * wanted.width,
+                                      accumulator_bytes(wanted.dtype));
   return static_cast<size_t>(plan.program.chunks_per_message) * widest >
          machine_.limits.collective_bytes();
 }
@@ -127,7 +128,7 @@ const Algorithm& Planner::choose_anew(const Wanted& wanted) {
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [rough, algorithm] : candidates) {
     const Plan& first = plans_of(*algorithm, wanted.root, false)[0];
-    if (is_too_wide(first, wanted.dtype)) continue;
+    if (is_too_wide(first, wanted)) continue;
     // If the communicator is too large to be walked, the rough order decides.
     if (!are_walked()) return *algorithm;
     if (lower_bound(first, wanted.bytes, wanted.dtype, machine_) >= least) continue;
@@ -147,7 +148,7 @@ std::vector<Candidate> Planner::explain(const Wanted& wanted) {
     Candidate candidate{
         .algorithm = algorithm, .excluded = why_not(*algorithm, shape_, wanted), .prediction = {}};
     if (candidate.excluded.empty() &&
-        is_too_wide(plans_of(*algorithm, wanted.root, false)[0], wanted.dtype)) {
+        is_too_wide(plans_of(*algorithm, wanted.root, false)[0], wanted)) {
       candidate.excluded = "a message has no room for an element of each chunk that it carries";
     }
     if (candidate.excluded.empty()) candidate.prediction = price(*algorithm, wanted);
@@ -184,7 +185,7 @@ void Planner::drop_long_plans() {
   constexpr size_t kMostStepsKept = 1000;
   std::erase_if(plans_, [](const auto& entry) {
     const std::vector<Plan>& plans = entry.second;
-    return plans.size() * plans[0].program.steps.size() > kMostStepsKept;
+    return plans.empty() || plans.size() * plans[0].program.steps.size() > kMostStepsKept;
   });
 }
 

@@ -12,7 +12,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -31,6 +30,7 @@ struct Wanted {
   DType dtype = DType::f32;
   Grade at_least = Grade::same_bits;
   bool direct = false;  // value of Algorithm::direct that the algorithm must have
+  uint64_t width = 1;   // elements that the operator combines at once
 };
 
 struct Candidate {
@@ -75,7 +75,7 @@ class Planner {
   // Returns the first root that the same algorithms support as `root`. Its plan is used for `root`,
   // so that in large communicators the programs need not be walked for each root.
   int typical_root(Collective collective, int root);
-  bool is_too_wide(const Plan& plan, DType dtype) const;
+  bool is_too_wide(const Plan& plan, const Wanted& wanted) const;
   // Predicts the time as predict() does, but also for programs too long to walk.
   Prediction price(const Algorithm& algorithm, const Wanted& wanted,
                    double give_up = std::numeric_limits<double>::infinity());
@@ -85,7 +85,7 @@ class Planner {
   Shape shape_;
   Machine machine_;
   std::vector<const Algorithm*> more_;
-  std::unordered_map<uint64_t, const Algorithm*> chosen_;
+  std::map<std::pair<uint64_t, uint64_t>, const Algorithm*> chosen_;  // by key_of() and width
   std::map<std::pair<Collective, int>, int> typical_roots_;
   // By algorithm and root: rank 0's plan, or all ranks' plans. Long ones only during a choice.
   std::map<std::pair<uint64_t, int>, std::vector<Plan>> plans_;

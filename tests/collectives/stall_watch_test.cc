@@ -153,6 +153,21 @@ TEST_F(StallWatchTest, ARankInACallThatItsPeerHasFinishedIsNamed) {
   EXPECT_THAT(found.text, ::testing::HasSubstr("R10 is still in call 7, which R11 has finished"));
 }
 
+// Rank 0 has lent a message to 1, which has read it and finished, and to 2, which makes no call.
+TEST_F(StallWatchTest, ARankThatWaitsForTheSecondReaderIsNotToBlame) {
+  call(0, 7);
+  call(1, 7);
+  recorders_[1].finished(7, ticks());
+  const Exchange done{.peer = 1, .sent = 1, .to_send = true};
+  const Exchange late{.peer = 2, .sent = 1, .to_send = true};
+  watches_[0].note_exchanges(7, std::vector<Exchange>{done, late});
+  watches_[0].ask({1, 2}, 7, true);
+  answered(0);
+  EXPECT_EQ(watches_[0].explain({2}, false).culprit, 12);
+  watches_[0].note_exchanges(7, {done});
+  EXPECT_EQ(watches_[0].explain({1}, false).culprit, 10) << "this rank itself";
+}
+
 TEST_F(StallWatchTest, ARankBehindASilentOneIsNotToBlame) {
   ways_[3] = 12;
   silent_ = 2;

@@ -28,7 +28,8 @@ Wanted wanted_of(const Request& request, int ranks, Grade at_least) {
                                                 : bytes,
           .dtype = request.dtype(),
           .at_least = at_least,
-          .direct = request.blocks_are_private()};
+          .direct = request.blocks_are_private(),
+          .width = request.op.width()};
 }
 
 // The choice of algorithms is the same on every rank, so the ranks of a process make it once.

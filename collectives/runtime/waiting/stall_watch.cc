@@ -167,7 +167,11 @@ std::string StallWatch::why_stuck(int rank) const {
     }
     const std::string peer = describe_member(its.peer);
     if (theirs->has_finished(mine->waits_in)) {
-      return cat(self, " is still in call ", mine->waits_in, ", which ", peer, " has finished");
+      const std::string why =
+          cat(self, " is still in call ", mine->waits_in, ", which ", peer, " has finished");
+      if (its.to_receive) return why;
+      sends = why;  // another reader of the same message may be the one that is late
+      continue;
     }
     const Exchange* const other =
         theirs->waits_in == mine->waits_in ? theirs->with(rank, its.lane) : nullptr;

@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(
     Cli, BenchMistake,
     ::testing::Values(
         Mistake{"NoCollective", {}, {"collective is required", "--help"}},
-        Mistake{"LoadOfOneRank", {"all_reduce", "--load", "1"}, {"--load", "-n of 2 or more"}},
+        Mistake{"LoadOfOneRank", {"all_reduce", "--load", "1"}, {"--load", "-n of at least 2"}},
         Mistake{"Collective", {"all_redcue", "-n", "2"}, {"all_redcue", "all_reduce, all_gather"}},
         Mistake{"Algorithm",
                 {"all_reduce", "-n", "2", "--algorithm", "rign"},

@@ -218,7 +218,7 @@ TEST_F(OffloadedRun, IsRefusedWhereItCannotBe) {
   offload.directory = path("nowhere");
   EXPECT_THAT(error_of(), HasSubstr("cannot create a file of"));
   offload.directory = "";
-  EXPECT_THAT(error_of(), HasSubstr("no directory"));
+  EXPECT_THAT(error_of(), HasSubstr("requires a directory for its files"));
   offload = files_of({"weights"});
   EXPECT_THAT(error_of(), HasSubstr("unknown kind of state"));
   offload = files_of({"parameters"});

@@ -162,7 +162,9 @@ void Window::State::shut_down() {
     }
   }
   for (Link& to : links_) to.remote.reset();
-  if (exposed_ != nullptr && !freed_) exposed_->keep(owner_);
+  // A rank whose channel has failed did not flush, so its puts may still be in flight.
+  const bool is_quiet = freed_ && (together_ || std::ranges::find(dead, true) == dead.end());
+  if (exposed_ != nullptr && !is_quiet) exposed_->keep(owner_);
   exposed_.reset();
   if (own_ == nullptr || !own_->shared()) return;
   std::optional<Deadline> end;

@@ -179,6 +179,7 @@ class Provider final : private Events {
 
   const pid_t process_;
   const uint64_t key_;
+  std::vector<std::shared_ptr<void>> kept_memory_;  // outlives the driver
   std::unique_ptr<Driver> driver_;
   std::string address_;
   Ranks ranks_;
@@ -201,7 +202,6 @@ class Provider final : private Events {
   std::vector<Sending*> free_sends_;
   std::vector<std::unique_ptr<Accessing>> accesses_;
   std::vector<Accessing*> free_accesses_;
-  std::vector<std::shared_ptr<void>> kept_memory_;
 };
 
 }  // namespace tutti::fabric

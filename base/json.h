@@ -103,11 +103,11 @@ class Json {
   const Json* find(std::string_view name) const;  // nullptr if there is none
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 
-  // Returns the member `name`, or `otherwise` if there is none.
+  // Returns the member `name`, or `fallback` if there is none.
   template <typename T>
-  T value(std::string_view name, T otherwise) const {
+  T value(std::string_view name, T fallback) const {
     const Json* found = find(name);
-    return found == nullptr ? otherwise : found->get<T>();
+    return found == nullptr ? fallback : found->get<T>();
   }
 
   Json& operator[](std::integral auto index) {

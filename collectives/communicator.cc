@@ -38,13 +38,13 @@ namespace {
 WorkState state_of(const internal::Operation& operation) {
   if (operation.done.load(std::memory_order_acquire)) return WorkState::complete;
   return operation.failed.load(std::memory_order_acquire) ? WorkState::failed
-                                                          : WorkState::under_way;
+                                                          : WorkState::in_flight;
 }
 
 bool outwait_destruction(const internal::Operation& operation, const Deadline& deadline) {
   constexpr std::chrono::milliseconds kLongestPause(1);
   GrowingPause pause(kLongestPause);
-  while (state_of(operation) == WorkState::under_way) {
+  while (state_of(operation) == WorkState::in_flight) {
     if (deadline.passed()) return false;
     pause.sleep();
   }
@@ -62,7 +62,7 @@ std::shared_ptr<CommunicatorImpl> Work::comm() const {
 WorkState Work::poll() {
   if (!operation_) return WorkState::complete;
   const std::shared_ptr<CommunicatorImpl> comm = this->comm();
-  return comm ? comm->poll(*operation_, patience_) : state_of(*operation_);
+  return comm ? comm->poll(*operation_, stall_state_) : state_of(*operation_);
 }
 
 bool Work::test() {
@@ -101,7 +101,7 @@ bool Work::wait_for(std::chrono::nanoseconds timeout) {
 bool Work::wait_until(const Deadline& deadline) {
   if (!operation_) return true;
   const std::shared_ptr<CommunicatorImpl> comm = this->comm();
-  return comm ? comm->wait(*operation_, deadline, patience_)
+  return comm ? comm->wait(*operation_, deadline, stall_state_)
               : outwait_destruction(*operation_, deadline);
 }
 

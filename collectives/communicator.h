@@ -75,7 +75,7 @@ class Work;
 
 namespace internal {
 // State of a wait without progress: when the wait began, and when the peers were asked.
-struct Patience {
+struct StallState {
   int64_t since_ns = 0;
   int64_t next_look_ns = 0;
   int64_t asked_ns = 0;  // duration without progress when the peers were last asked
@@ -95,7 +95,7 @@ Paths* paths_of(const Communicator& communicator);
 const Plan* plan_of(const Prepared& prepared);
 }  // namespace internal
 
-enum class WorkState : uint8_t { under_way, complete, failed };
+enum class WorkState : uint8_t { in_flight, complete, failed };
 
 // A call in flight, which completes, fails or is aborted exactly once. Copies share the call.
 // Dropping all copies does not cancel the call, and keeping one does not keep the communicator
@@ -147,7 +147,7 @@ class Work {
   std::weak_ptr<internal::CommunicatorImpl> comm_;
   internal::CommunicatorImpl* owner_ = nullptr;
   std::shared_ptr<internal::Operation> operation_;
-  internal::Patience patience_;
+  internal::StallState stall_state_;
 };
 
 // The decision of agree().

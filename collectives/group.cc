@@ -31,10 +31,10 @@ Group& group() {
 void progress_in_turn(std::vector<Work>& works) {
   constexpr std::chrono::microseconds kLongestPause{200};
   GrowingPause pause(kLongestPause);
-  const auto under_way = [](Work& work) { return work.poll() == WorkState::under_way; };
+  const auto in_flight = [](Work& work) { return work.poll() == WorkState::in_flight; };
   size_t left = works.size();
   while (left > 0) {
-    const auto still = static_cast<size_t>(std::ranges::count_if(works, under_way));
+    const auto still = static_cast<size_t>(std::ranges::count_if(works, in_flight));
     if (still < left) pause.reset();
     if (still > 0) pause.sleep();
     left = still;

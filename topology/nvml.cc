@@ -91,13 +91,13 @@ NvmlGpu gpu_of(const Library& nvml, Device device, const PciInfo& pci) {
     int is_active = 0;
     if (nvml.link_state(device, link, &is_active) != kSuccess || is_active == 0) continue;
     int type = 0;
-    const bool is_told =
+    const bool is_reported =
         nvml.link_type != nullptr && nvml.link_type(device, link, &type) == kSuccess;
     PciInfo peer{};
-    if (is_told && type == kSwitch) {
+    if (is_reported && type == kSwitch) {
       ++count[{NvmlPeer::nvlink_switch, ""}];
-    } else if ((!is_told || type == kGpu) && nvml.link_pci(device, link, &peer) == kSuccess) {
-      ++count[{is_told ? NvmlPeer::gpu : NvmlPeer::other, bus_of(peer)}];
+    } else if ((!is_reported || type == kGpu) && nvml.link_pci(device, link, &peer) == kSuccess) {
+      ++count[{is_reported ? NvmlPeer::gpu : NvmlPeer::other, bus_of(peer)}];
     }
   }
   for (const auto& [peer, links] : count) gpu.links.push_back({peer.first, peer.second, links});

@@ -77,8 +77,8 @@ void run(int64_t width, int64_t hidden, int threads) {
 }  // namespace tutti::training
 
 int main(int argc, char** argv) {
-  const auto number = [&](int index, long otherwise) {
-    return argc > index ? std::strtol(argv[index], nullptr, 10) : otherwise;
+  const auto number = [&](int index, long fallback) {
+    return argc > index ? std::strtol(argv[index], nullptr, 10) : fallback;
   };
   tutti::training::run(number(1, 256), number(2, 1024), static_cast<int>(number(3, 1)));
 }

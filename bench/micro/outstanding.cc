@@ -36,7 +36,7 @@ void run(Communicator& sender, Communicator& receiver, size_t outstanding) {
   }
   const double sending = microseconds_each(since, outstanding);
   since = now_ns();
-  while (receives.back().poll() == WorkState::under_way) sends.back().poll();
+  while (receives.back().poll() == WorkState::in_flight) sends.back().poll();
   std::printf("%8zu %12.2f %12.2f %12.2f\n", outstanding, receiving, sending,
               microseconds_each(since, outstanding));
 }

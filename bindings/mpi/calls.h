@@ -55,7 +55,7 @@ struct PlainTask {
 };
 
 // A reduction into a temporary buffer, which is copied to the program's buffer on completion.
-struct TaskAside {
+struct TaskWithTemporary {
   std::vector<std::byte> aside;
   void* out = nullptr;
   Request request;
@@ -145,7 +145,7 @@ int exscan(How how, const void* in, void* out, int64_t count, MPI_Datatype type,
 
 // Returns a task with a temporary buffer, for reduce_scatter in place. MPI's input is then the
 // whole output buffer, and the result goes to its start; Tutti would put it at the rank's block.
-inline TaskAside task_aside(const void* in, void* out, uint64_t bytes) {
+inline TaskWithTemporary task_aside(const void* in, void* out, uint64_t bytes) {
   return {.aside = std::vector<std::byte>(in == MPI_IN_PLACE ? bytes : 0), .out = out};
 }
 
@@ -156,7 +156,7 @@ int reduce_scatter_block(How how, const void* in, void* out, int64_t count, MPI_
   reduction.decision.refuse_if(are_refused_aliases(in, out, count));
   return route(
       how, Call::reduce_scatter_block, comm, reduction.decision, theirs, [&](Channel& channel) {
-        TaskAside task = task_aside(in, out, reduction.decision.bytes);
+        TaskWithTemporary task = task_aside(in, out, reduction.decision.bytes);
         void* const result = in == MPI_IN_PLACE ? task.aside.data() : out;
         task.request =
             Request::reduce_scatter(reduction.input(input_of(in, out), count * channel.size),
@@ -188,7 +188,7 @@ int reduce_scatter(How how, const void* in, void* out, const Count* counts, MPI_
     Blocks blocks{.counts = {counts, counts + size}, .displacements = {}};
     for (uint64_t& block : blocks.counts) block *= reduction.kind->op.width();
     const int64_t own = counts[channel.rank];
-    TaskAside task =
+    TaskWithTemporary task =
         task_aside(in, out, static_cast<uint64_t>(own) * reduction.kind->element_bytes());
     void* const result = in == MPI_IN_PLACE ? task.aside.data() : out;
     task.request = Request::reduce_scatterv(reduction.input(input_of(in, out), total),

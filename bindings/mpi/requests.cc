@@ -51,7 +51,7 @@ void Requests::start(std::unique_ptr<Pending> pending, MPI_Request* request) {
   call.work_ = call.start(call.channel_->communicator);
   PMPI_Grequest_start(query, release, cancel, pending.release(), &call.request_);
   *request = call.request_;
-  under_way_.fetch_add(1);
+  in_flight_.fetch_add(1);
   const std::lock_guard lock(mutex_);
   pending_.push_back(&call);
   call.work_.on_end([&call](const Error* error) {
@@ -89,7 +89,7 @@ void Requests::end(Pending& pending) {
   pending.work_ = {};
   pending.channel_.reset();
   PMPI_Grequest_complete(pending.request_);
-  under_way_.fetch_sub(1);
+  in_flight_.fetch_sub(1);
 }
 
 void Requests::wait(MPI_Request request) {

@@ -57,7 +57,7 @@ class Requests {
  public:
   // Starts a call and creates its request. Throws what the start of the call throws.
   void start(std::unique_ptr<Pending> pending, MPI_Request* request);
-  static bool any() { return under_way_.load(std::memory_order_acquire) > 0; }
+  static bool any() { return in_flight_.load(std::memory_order_acquire) > 0; }
   // Makes progress on all calls, and completes the requests of those that have ended.
   void look_after();
   // Blocks until Tutti's call behind this request has ended; returns at once if there is none.
@@ -76,7 +76,7 @@ class Requests {
   void help(const std::stop_token& stop);
   bool poll_first();
 
-  static inline std::atomic<int> under_way_{0};
+  static inline std::atomic<int> in_flight_{0};
   std::mutex mutex_;  // guards the following members
   std::vector<Pending*> pending_;
   uint64_t turns_ = 0;  // number of look_after() calls

@@ -92,14 +92,14 @@ struct Starting {
 };
 
 // Suspends the helper while a function that the program supplied may run.
-class HelperHeld {
+class HelperSuspension {
  public:
-  explicit HelperHeld(bool holds) : holds_(holds) {
+  explicit HelperSuspension(bool holds) : holds_(holds) {
     if (holds_) requests().hold_helper(true);
   }
-  HelperHeld(const HelperHeld&) = delete;
-  HelperHeld& operator=(const HelperHeld&) = delete;
-  ~HelperHeld() {
+  HelperSuspension(const HelperSuspension&) = delete;
+  HelperSuspension& operator=(const HelperSuspension&) = delete;
+  ~HelperSuspension() {
     if (holds_) requests().hold_helper(false);
   }
 
@@ -144,7 +144,7 @@ int on_channel(Form form, Call call, MPI_Comm comm, const Decision& decision, Th
 template <typename Theirs, typename Make>
 int route(Blocking, Call call, MPI_Comm comm, const Decision& decision, Theirs theirs, Make make) {
   return on_channel(Form::blocking, call, comm, decision, theirs, [&](Channel& channel) {
-    const HelperHeld held(decision.runs_program);
+    const HelperSuspension held(decision.runs_program);
     auto task = make(channel);
     channel.communicator.run(task.request);
     task.finish();

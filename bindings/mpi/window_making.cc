@@ -16,15 +16,15 @@ namespace tutti::mpi {
 namespace {
 
 // A rank's contribution to the decision. Of all ranks' fates, the largest decides.
-struct Brought {
+struct Contribution {
   int64_t bytes = 0;
   int64_t unit = 1;
   int64_t fate = 0;
 };
 
-std::vector<Brought> exchange(const Brought& own, MPI_Comm comm, int size) {
-  constexpr int kWords = sizeof(Brought) / sizeof(int64_t);
-  std::vector<Brought> all(static_cast<size_t>(size));
+std::vector<Contribution> exchange(const Contribution& own, MPI_Comm comm, int size) {
+  constexpr int kWords = sizeof(Contribution) / sizeof(int64_t);
+  std::vector<Contribution> all(static_cast<size_t>(size));
   PMPI_Allgather(&own, kWords, MPI_INT64_T, all.data(), kWords, MPI_INT64_T, comm);
   return all;
 }
@@ -56,7 +56,7 @@ class WindowMaking {
 
   // Creates the window. `program_memory`: memory of Win_create. `base`: receives the memory of
   // Win_allocate.
-  int make(const Brought& own, std::byte* program_memory, void* base) {
+  int make(const Contribution& own, std::byte* program_memory, void* base) {
     if (comm_ == MPI_COMM_NULL) return fall(Fate::argument);
     int is_inter = 0;
     PMPI_Comm_test_inter(comm_, &is_inter);
@@ -65,7 +65,7 @@ class WindowMaking {
     if (is_inter != 0 || size == 1) return fall(Fate::communicator);
     brought_ = exchange(own, comm_, size);
     const auto worst =
-        static_cast<Fate>(std::ranges::max_element(brought_, {}, &Brought::fate)->fate);
+        static_cast<Fate>(std::ranges::max_element(brought_, {}, &Contribution::fate)->fate);
     if (worst != Fate::through) return fall(worst);
     Channel* channel = nullptr;
     try {
@@ -84,12 +84,12 @@ class WindowMaking {
   }
 
   uint64_t largest() const {
-    return static_cast<uint64_t>(std::ranges::max_element(brought_, {}, &Brought::bytes)->bytes);
+    return static_cast<uint64_t>(std::ranges::max_element(brought_, {}, &Contribution::bytes)->bytes);
   }
 
   std::vector<Part> parts() const {
     std::vector<Part> parts;
-    for (const Brought& one : brought_) parts.push_back({.bytes = one.bytes, .unit = one.unit});
+    for (const Contribution& one : brought_) parts.push_back({.bytes = one.bytes, .unit = one.unit});
     return parts;
   }
 
@@ -144,12 +144,12 @@ class WindowMaking {
   const MPI_Info info_;
   MPI_Win* const win_;
   const std::function<int()>& theirs_;
-  std::vector<Brought> brought_;
+  std::vector<Contribution> brought_;
 };
 
 // Returns this rank's contribution. Only MPI 4's large-count functions accept units beyond `int`,
 // and these store them.
-Brought brought(MPI_Aint bytes, int64_t unit, Fate fate) {
+Contribution brought(MPI_Aint bytes, int64_t unit, Fate fate) {
   if (bytes < 0 || unit <= 0 || unit > INT32_MAX) fate = Fate::argument;
   return {.bytes = bytes, .unit = unit, .fate = static_cast<int64_t>(fate)};
 }

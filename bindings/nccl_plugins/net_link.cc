@@ -32,7 +32,7 @@ void set_option(int socket, int level, int option, int value) {
 
 // Enables keepalive, which detects within half a minute that a peer's host is gone, also at an end
 // that only receives. A few probes of an idle stream may be lost while others fill the network.
-void watch_over(int socket) {
+void enable_keepalive(int socket) {
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);
@@ -51,7 +51,7 @@ template <typename Stream>
 std::vector<Stream> make_streams(Streams sockets) {
   std::vector<Stream> streams;
   for (Fd& socket : sockets) {
-    watch_over(socket.get());
+    enable_keepalive(socket.get());
     streams.emplace_back(std::move(socket));
   }
   return streams;
@@ -179,15 +179,15 @@ void Sender::advance(SendStream& stream) {
       Transfer* const next = waiting_.empty() ? nullptr : waiting_.front();
       if (!begin_slice(stream)) return;
       carried = next;
-      ++carried->under_way;
+      ++carried->in_flight;
     }
     int error = 0;
     const Moved moved = stream.advance(error);
     if (moved == Moved::end) return fail_of_end(peer_, error);
     if (moved == Moved::nothing) return;
     if (!stream.idle()) continue;
-    --carried->under_way;
-    carried->is_done = carried->under_way == 0 && carried->begun == carried->bytes;
+    --carried->in_flight;
+    carried->is_done = carried->in_flight == 0 && carried->begun == carried->bytes;
   }
 }
 

@@ -37,7 +37,7 @@ struct Transfer {
   uint64_t bytes = 0;
   bool is_known = false;  // true: `bytes` is the message's size
   uint64_t begun = 0;     // send: number of bytes handed to streams
-  int under_way = 0;      // send: number of slices in flight
+  int in_flight = 0;      // send: number of slices in flight
   uint64_t arrived = 0;   // receive: number of bytes received
   bool is_done = false;
 };

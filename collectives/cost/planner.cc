@@ -82,7 +82,7 @@ const Algorithm& Planner::choose(const Wanted& wanted) {
   typical.root = typical_root(wanted.collective, wanted.root);
   const Algorithm*& chosen = chosen_[{key_of(typical), typical.width}];
   if (chosen == nullptr) {
-    chosen = &choose_anew(typical);
+    chosen = &choose_again(typical);
     drop_long_plans();
   }
   return *chosen;
@@ -117,7 +117,7 @@ bool Planner::is_too_wide(const Plan& plan, const Wanted& wanted) const {
 
 // Chooses the cheapest algorithm. The most promising candidates come first; the walk of a later one
 // ends as soon as it takes longer than the best so far.
-const Algorithm& Planner::choose_anew(const Wanted& wanted) {
+const Algorithm& Planner::choose_again(const Wanted& wanted) {
   std::vector<std::pair<double, const Algorithm*>> candidates;
   for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
     if (!why_not(*algorithm, shape_, wanted).empty()) continue;

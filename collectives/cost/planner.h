@@ -65,7 +65,7 @@ class Planner {
   const Machine& machine() const { return machine_; }
 
  private:
-  const Algorithm& choose_anew(const Wanted& wanted);
+  const Algorithm& choose_again(const Wanted& wanted);
   // Returns true if the number of ranks is small enough to generate and walk the programs of all
   // ranks.
   bool are_walked() const;

@@ -82,15 +82,15 @@ struct Block {
   TUTTI_DEVICE bool is_first() const { return thread.index() == 0; }
   TUTTI_DEVICE bool stopping() const { return thread.load_shared(&shared.stopping) != 0; }
   TUTTI_DEVICE void stop() { thread.store_shared(&shared.stopping, 1); }
-  // Returns true if the kernel must stop; called in each iteration of a wait. `finds_misfit()`
-  // returns true if the awaited peer is in another call. finds_misfit() and the host's stop word
+  // Returns true if the kernel must stop; called in each iteration of a wait. `finds_mismatch()`
+  // returns true if the awaited peer is in another call. finds_mismatch() and the host's stop word
   // are evaluated only rarely, because both are expensive.
   template <typename FindsMisfit>
-  TUTTI_DEVICE bool must_stop(const FindsMisfit& finds_misfit) {
+  TUTTI_DEVICE bool must_stop(const FindsMisfit& finds_mismatch) {
     thread.pause();
     if (stopping()) return true;
     if (++spins % Thread::kSpinsPerLook != 0) return false;
-    if (thread.load_relaxed(launch.stop) == 0 && !finds_misfit()) return false;
+    if (thread.load_relaxed(launch.stop) == 0 && !finds_mismatch()) return false;
     stop();
     return true;
   }
@@ -123,7 +123,7 @@ TUTTI_DEVICE void open_ports(B& block) {
 // Terminates this rank's kernels, because the peer's message belongs to another call, and reports
 // the peer to the host.
 template <typename B>
-TUTTI_DEVICE void report_misfit(B& block, const Port& port) {
+TUTTI_DEVICE void report_mismatch(B& block, const Port& port) {
   block.thread.store_release(block.launch.mismatch, static_cast<uint64_t>(port.peer) + 1);
   block.thread.store_release(block.launch.stop, 1);
   block.stop();
@@ -154,7 +154,7 @@ TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasCome& 
   if (!is_other) return false;
   block.thread.fence();  // messages sent before the other message are visible from here on
   if (has_come()) return false;
-  report_misfit(block, port);
+  report_mismatch(block, port);
   return true;
 }
 
@@ -196,7 +196,7 @@ TUTTI_DEVICE uint64_t signature_of(const Launch& launch, const DeviceStep& step)
 // Checks that the received message belongs to this rank's step; otherwise terminates the call.
 template <typename B>
 TUTTI_DEVICE void check_signature(B& block, const Port& port, uint64_t found, uint64_t expected) {
-  if (found != expected) report_misfit(block, port);
+  if (found != expected) report_mismatch(block, port);
 }
 
 template <typename B>
@@ -326,7 +326,7 @@ TUTTI_DEVICE bool Block<Thread, RulesOfTest>::must_stop(const Line* awaited, uin
     const Line line = thread.load_line(reinterpret_cast<const Line*>(turn.receive_at));
     const bool has_begun = line.flag0 == turn.receive_flag && line.flag1 == turn.receive_flag;
     if (!has_begun || signature_in(line) == turn.signature) return false;
-    report_misfit(*this, *turn.from);
+    report_mismatch(*this, *turn.from);
     return true;
   });
 }

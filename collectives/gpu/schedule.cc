@@ -16,19 +16,19 @@ class Connections {
  public:
   explicit Connections(uint32_t room) : room_(room) {}
 
-  bool has_room(int32_t from, int32_t to) { return under_way_[{from, to}] < room_; }
-  bool has_message(int32_t from, int32_t to) { return under_way_[{from, to}] > 0; }
-  void send(int32_t from, int32_t to) { ++under_way_[{from, to}]; }
+  bool has_room(int32_t from, int32_t to) { return in_flight_[{from, to}] < room_; }
+  bool has_message(int32_t from, int32_t to) { return in_flight_[{from, to}] > 0; }
+  void send(int32_t from, int32_t to) { ++in_flight_[{from, to}]; }
   void receive(int32_t from, int32_t to) {
-    --under_way_[{from, to}];
+    --in_flight_[{from, to}];
     ++read_[{from, to}];
   }
   uint32_t read(int32_t from, int32_t to) { return read_[{from, to}]; }
-  uint32_t sent(int32_t from, int32_t to) { return read(from, to) + under_way_[{from, to}]; }
+  uint32_t sent(int32_t from, int32_t to) { return read(from, to) + in_flight_[{from, to}]; }
 
  private:
   const uint32_t room_;
-  std::map<std::pair<int32_t, int32_t>, uint32_t> under_way_;
+  std::map<std::pair<int32_t, int32_t>, uint32_t> in_flight_;
   std::map<std::pair<int32_t, int32_t>, uint32_t> read_;
 };
 
@@ -94,7 +94,7 @@ class InOrder {
   bool end() {
     for (bool moved = true; moved;) {
       moved = false;
-      for (size_t rank = 0; rank < plans_.size(); ++rank) moved |= go_on(rank);
+      for (size_t rank = 0; rank < plans_.size(); ++rank) moved |= proceed(rank);
     }
     for (size_t rank = 0; rank < plans_.size(); ++rank) {
       if (next_[rank] < actions_[rank].size()) return false;
@@ -108,7 +108,7 @@ class InOrder {
     uint32_t messages = 0;  // number of messages sent to that peer, including this one
   };
 
-  bool go_on(size_t rank) {
+  bool proceed(size_t rank) {
     const size_t before = next_[rank];
     while (next_[rank] < actions_[rank].size() && take(rank, actions_[rank][next_[rank]])) {
       ++next_[rank];

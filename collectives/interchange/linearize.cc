@@ -22,7 +22,7 @@ struct Message {
 };
 
 // Exceptions from the normal order that let some step progress.
-enum class Effort : uint8_t { none, send_ahead, lose_input };
+enum class StepOrder : uint8_t { none, send_ahead, lose_input };
 
 class Linearizer {
  public:
@@ -46,9 +46,9 @@ class Linearizer {
         const int32_t t = awake_.front();
         awake_.pop_front();
         threadblocks_[t].awake = false;
-        while (advance(t, Effort::none)) continue;
+        while (advance(t, StepOrder::none)) continue;
       }
-    } while (advance_any(Effort::send_ahead) || advance_any(Effort::lose_input) || receive_early());
+    } while (advance_any(StepOrder::send_ahead) || advance_any(StepOrder::lose_input) || receive_early());
     refuse_if_stuck();
     finish();
     return std::move(result_);
@@ -124,16 +124,16 @@ class Linearizer {
     return is_ready(tb) && receives(*tb.head()) && tb.early.empty() && spares_inputs(tb);
   }
 
-  bool advance(int32_t t, Effort effort) {
+  bool advance(int32_t t, StepOrder effort) {
     Threadblock& tb = threadblocks_[t];
     if (!is_ready(tb)) return false;
     const Action& action = *tb.head();
     if (action.kind == StepKind::send) {
       if (!can_send(tb)) return false;
-      if (effort < Effort::send_ahead && !takes_message(threadblocks_[tb.receiver])) return false;
+      if (effort < StepOrder::send_ahead && !takes_message(threadblocks_[tb.receiver])) return false;
       execute(tb, action, [&] { send(tb, action); });
       wake(tb.receiver);
-    } else if (effort < Effort::lose_input && !spares_inputs(tb)) {
+    } else if (effort < StepOrder::lose_input && !spares_inputs(tb)) {
       return false;
     } else if (!receives(action)) {
       execute(tb, action, [&] { compute(tb, action); });
@@ -154,14 +154,14 @@ class Linearizer {
   }
 
   // Wakes the sender that waits for this receiver, which has reached its step.
-  void wake_sender(const Threadblock& tb, Effort effort) {
-    if (effort == Effort::none && tb.sender >= 0 && can_send(threadblocks_[tb.sender])) {
+  void wake_sender(const Threadblock& tb, StepOrder effort) {
+    if (effort == StepOrder::none && tb.sender >= 0 && can_send(threadblocks_[tb.sender])) {
       wake(tb.sender);
     }
   }
 
   // Runs one step of any threadblock. The search continues at the threadblock that ran last.
-  bool advance_any(Effort effort) {
+  bool advance_any(StepOrder effort) {
     const size_t all = threadblocks_.size();
     for (size_t i = 0; i < all; ++i) {
       const size_t t = (turn_ + i) % all;

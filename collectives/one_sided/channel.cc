@@ -141,13 +141,13 @@ Work Channel::current() {
 void Channel::follow(Work work, Step then) {
   current_ = work;
   work.on_end([weak = weak_from_this(), then](const Error* error) {
-    if (const std::shared_ptr<Channel> channel = weak.lock()) channel->go_on(error, then);
+    if (const std::shared_ptr<Channel> channel = weak.lock()) channel->proceed(error, then);
   });
 }
 
 // Continues after the service's call. A call that completes at once enters here from within
 // follow(); the loop below then runs its step, so that steps do not nest.
-void Channel::go_on(const Error* error, Step then) {
+void Channel::proceed(const Error* error, Step then) {
   const std::scoped_lock lock(service_mutex_);
   if (stopped_) return;
   if (error != nullptr) {

@@ -66,7 +66,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   using Step = void (Channel::*)();
 
   void follow(Work work, Step then);
-  void go_on(const Error* error, Step then);
+  void proceed(const Error* error, Step then);
   void fail(const Error& error);
   void receive_message();
   void on_message();

@@ -313,7 +313,7 @@ void Window::flush_all() {
     try {
       if (!s.is_gone(rank)) flush(rank);
     } catch (const Error&) {
-      if (!s.goes_on()) throw;
+      if (!s.continues()) throw;
     }
   }
 }

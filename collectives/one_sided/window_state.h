@@ -127,7 +127,7 @@ class Window::State {
   void wait_for_requests(std::vector<std::optional<Work>>& handles);
   // Returns true for a dead rank, if the window continues without it.
   bool is_gone(int rank) const;
-  bool goes_on() const { return !together_; }
+  bool continues() const { return !together_; }
   // Waits until all surviving ranks have called meet().
   void meet();
   // Marks the window as freed by all ranks.

@@ -129,7 +129,7 @@ bool CommunicatorImpl::progress_locked() {
     complete(operation);
     moved = true;
   }
-  if (messages_.under_way() > 0) moved |= messages_.progress();
+  if (messages_.in_flight() > 0) moved |= messages_.progress();
   return moved;
 }
 

@@ -119,10 +119,10 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   // Wait for a call. poll() reports an abort and wait() throws it only once no other thread can
   // access the call's buffers and no peer can use data read from them. `patience` is the stall
   // state of the caller's handle.
-  WorkState poll(Operation& operation, Patience& patience);
+  WorkState poll(Operation& operation, StallState& patience);
   std::optional<Error> error_of(const Operation& operation) const;
   // Waits. Returns false if `deadline` passed first.
-  bool wait(Operation& operation, const Deadline& deadline, Patience& patience);
+  bool wait(Operation& operation, const Deadline& deadline, StallState& patience);
 
   void on_end(Operation& operation, std::function<void(const Error*)> callback);
   void while_waiting(std::function<void()> hook);
@@ -132,8 +132,8 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   std::unique_lock<std::mutex> try_lock() override {
     return std::unique_lock(mutex_, std::try_to_lock);
   }
-  int calls_under_way() const override {
-    return static_cast<int>(collectives_.size()) + messages_.under_way();
+  int calls_in_flight() const override {
+    return static_cast<int>(collectives_.size()) + messages_.in_flight();
   }
   Transport* transport() override { return transport_; }
   bool stirs_locked() override {
@@ -213,9 +213,9 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
 
   // Defined in waiting.cc:
   Error end_by_abort();
-  void look_at_stall(Operation& operation, Patience& patience);
-  void end_stall(Patience& patience);
-  void interrupt_stall(Patience& patience);
+  void look_at_stall(Operation& operation, StallState& patience);
+  void end_stall(StallState& patience);
+  void interrupt_stall(StallState& patience);
   std::vector<int> missing(const Operation& operation);
   std::vector<Want> wants(const Operation& operation);
   void note_exchanges(const Operation& operation);

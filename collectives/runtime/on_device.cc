@@ -178,7 +178,7 @@ bool CommunicatorImpl::meet_all() {
   if (abort_.raised()) return false;
   try {
     const std::shared_ptr<Operation> barrier = start(Request::barrier(), {});
-    Patience patience;
+    StallState patience;
     return barrier == nullptr || wait(*barrier, Deadline::after(kPatience), patience);
   } catch (const Error&) {  // other ranks have failed
     return false;

@@ -182,7 +182,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split_off(int color, int key
   const std::shared_ptr<Operation> gathering = start(
       Request::all_gather({&mine, 2, DType::i64}, {choices.data(), 2 * choices.size(), DType::i64}),
       {});
-  Patience patience;
+  StallState patience;
   if (gathering) wait(*gathering, Deadline::never(), patience);
   if (color < 0) return nullptr;
 
@@ -252,7 +252,7 @@ void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   receive.own = send.own = true;
   const std::shared_ptr<Operation> receiving = start(receive, {.tag = tag});
   run(send, {.tag = tag});
-  Patience patience;
+  StallState patience;
   wait(*receiving, Deadline::never(), patience);
   if (theirs == id) return;
   raise_everywhere(

@@ -145,7 +145,7 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
   // Other calls may grow the pool. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const std::shared_ptr<Operation> handle = operation;
   lock.unlock();
-  Patience patience;
+  StallState patience;
   wait(*handle, Deadline::never(), patience);
 }
 

@@ -35,7 +35,7 @@ Deadline sooner(const Deadline& deadline, std::chrono::milliseconds at_most) {
 
 }  // namespace
 
-WorkState CommunicatorImpl::poll(Operation& operation, Patience& patience) {
+WorkState CommunicatorImpl::poll(Operation& operation, StallState& patience) {
   require_own_process();
   operation.awaited.store(true, std::memory_order_relaxed);
   const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
@@ -51,7 +51,7 @@ WorkState CommunicatorImpl::poll(Operation& operation, Patience& patience) {
   } else {
     look_at_stall(operation, patience);
   }
-  return WorkState::under_way;
+  return WorkState::in_flight;
 }
 
 std::optional<Error> CommunicatorImpl::error_of(const Operation& operation) const {
@@ -59,7 +59,7 @@ std::optional<Error> CommunicatorImpl::error_of(const Operation& operation) cons
   return abort_.error();
 }
 
-bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Patience& patience) {
+bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, StallState& patience) {
   constexpr uint32_t kRoundsPerLook = 1024;
   require_own_process();
   operation.awaited.store(true, std::memory_order_relaxed);
@@ -110,7 +110,7 @@ Error CommunicatorImpl::end_by_abort() {
   return error;
 }
 
-void CommunicatorImpl::end_stall(Patience& patience) {
+void CommunicatorImpl::end_stall(StallState& patience) {
   interrupt_stall(patience);
   // The answers are forgotten, because at the next stall the peers may wait for other ranks.
   if (std::exchange(patience.has_asked, false)) stall_.forget_answers();
@@ -119,14 +119,14 @@ void CommunicatorImpl::end_stall(Patience& patience) {
 // Records progress during a stall. The progress may only be that a peer gave up and closed its
 // connections. If this call fails before it asks again, the last answers are still the best
 // information.
-void CommunicatorImpl::interrupt_stall(Patience& patience) {
+void CommunicatorImpl::interrupt_stall(StallState& patience) {
   const bool has_asked = patience.has_asked || patience.asked_ns != 0;
   if (patience.asked_ns != 0) stall_.stop_waiting();
   patience = {};
   patience.has_asked = has_asked;
 }
 
-void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
+void CommunicatorImpl::look_at_stall(Operation& operation, StallState& patience) {
   const int64_t now = now_ns();
   if (patience.since_ns == 0) patience.since_ns = now;
   if (now < patience.next_look_ns) return;

@@ -18,7 +18,7 @@
 namespace tutti::testing {
 
 // Arguments for the erroneous calls, and outputs that none of them may write.
-struct Desk {
+struct ErroneousArguments {
   tutti_comm_t* comm;
   Random& random;
   std::array<std::byte, 16> bytes = {};
@@ -55,95 +55,95 @@ struct Desk {
   }
 };
 
-using Mistake = std::function<tutti_status_t(Desk&)>;
+using Mistake = std::function<tutti_status_t(ErroneousArguments&)>;
 
 inline const std::vector<Mistake>& mistakes_with_calls() {
   static const std::vector<Mistake> all = {
-      [](Desk& d) { return tutti_all_reduce(nullptr, d.buffer, d.buffer, TUTTI_SUM, nullptr); },
-      [](Desk& d) {
+      [](ErroneousArguments& d) { return tutti_all_reduce(nullptr, d.buffer, d.buffer, TUTTI_SUM, nullptr); },
+      [](ErroneousArguments& d) {
         return tutti_all_reduce_async(d.comm, d.buffer, d.buffer, TUTTI_SUM, nullptr, nullptr);
       },
-      [](Desk& d) { return tutti_barrier_async(nullptr, nullptr, &d.work); },
-      [](Desk& d) { return tutti_run(d.comm, nullptr, nullptr); },
-      [](Desk& d) { return tutti_start(d.comm, &d.request, nullptr, nullptr); },
-      [](Desk& d) { return tutti_prepare(d.comm, nullptr, nullptr, &d.prepared); },
-      [](Desk& d) { return tutti_prepare(d.comm, &d.request, nullptr, nullptr); },
-      [](Desk& d) { return tutti_prepared_start(nullptr, &d.work); },
-      [](Desk&) { return tutti_group_end(); },
-      [](Desk& d) {
+      [](ErroneousArguments& d) { return tutti_barrier_async(nullptr, nullptr, &d.work); },
+      [](ErroneousArguments& d) { return tutti_run(d.comm, nullptr, nullptr); },
+      [](ErroneousArguments& d) { return tutti_start(d.comm, &d.request, nullptr, nullptr); },
+      [](ErroneousArguments& d) { return tutti_prepare(d.comm, nullptr, nullptr, &d.prepared); },
+      [](ErroneousArguments& d) { return tutti_prepare(d.comm, &d.request, nullptr, nullptr); },
+      [](ErroneousArguments& d) { return tutti_prepared_start(nullptr, &d.work); },
+      [](ErroneousArguments&) { return tutti_group_end(); },
+      [](ErroneousArguments& d) {
         d.options.after_count = 1;  // a count without a list
         return tutti_barrier(d.comm, &d.options);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         d.options.after = &d.work;  // NULL
         d.options.after_count = 1;
         return tutti_barrier_async(d.comm, &d.options, &d.work);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         d.options.tag = d.no_tag;
         return tutti_send(d.comm, d.buffer, tutti_rank(d.comm), &d.options);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         d.options.tag = d.no_tag;
         return tutti_recv_async(d.comm, d.buffer, tutti_rank(d.comm), &d.options, &d.work);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         d.options.tag = TUTTI_ANY_TAG;
         return tutti_send(d.comm, d.buffer, tutti_rank(d.comm), &d.options);
       },
-      [](Desk& d) { return tutti_send(d.comm, d.buffer, TUTTI_ANY_SOURCE, nullptr); },
-      [](Desk& d) { return tutti_send(d.comm, d.buffer, d.no_rank, nullptr); },
-      [](Desk& d) { return tutti_recv(d.comm, d.buffer, d.no_rank, nullptr); },
-      [](Desk& d) {
+      [](ErroneousArguments& d) { return tutti_send(d.comm, d.buffer, TUTTI_ANY_SOURCE, nullptr); },
+      [](ErroneousArguments& d) { return tutti_send(d.comm, d.buffer, d.no_rank, nullptr); },
+      [](ErroneousArguments& d) { return tutti_recv(d.comm, d.buffer, d.no_rank, nullptr); },
+      [](ErroneousArguments& d) {
         return tutti_recv_message(d.comm, d.buffer, tutti_rank(d.comm), nullptr, nullptr);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         d.message.size = d.random.once_in(2) ? 9 : SIZE_MAX;
         return tutti_recv_message(d.comm, d.buffer, tutti_rank(d.comm), nullptr, &d.message);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         EXPECT_EQ(tutti_group_begin(), TUTTI_OK);
         const tutti_status_t status =
             tutti_recv_message(d.comm, d.buffer, tutti_rank(d.comm), nullptr, &d.message);
         EXPECT_EQ(tutti_group_end(), TUTTI_OK);
         return status;
       },
-      [](Desk& d) { return tutti_probe(d.comm, d.no_rank, 0, &d.message); },
-      [](Desk& d) { return tutti_probe(d.comm, TUTTI_ANY_SOURCE, d.no_tag, &d.message); },
-      [](Desk& d) { return tutti_probe(d.comm, 0, 0, nullptr); },
-      [](Desk& d) { return tutti_probe_now(d.comm, 0, 0, nullptr, &d.message); },
-      [](Desk& d) { return tutti_probe_now(d.comm, d.no_rank, 0, &d.done, &d.message); },
+      [](ErroneousArguments& d) { return tutti_probe(d.comm, d.no_rank, 0, &d.message); },
+      [](ErroneousArguments& d) { return tutti_probe(d.comm, TUTTI_ANY_SOURCE, d.no_tag, &d.message); },
+      [](ErroneousArguments& d) { return tutti_probe(d.comm, 0, 0, nullptr); },
+      [](ErroneousArguments& d) { return tutti_probe_now(d.comm, 0, 0, nullptr, &d.message); },
+      [](ErroneousArguments& d) { return tutti_probe_now(d.comm, d.no_rank, 0, &d.done, &d.message); },
   };
   return all;
 }
 
 inline const std::vector<Mistake>& mistakes_with_works() {
   static const std::vector<Mistake> all = {
-      [](Desk&) { return tutti_wait(nullptr); },
-      [](Desk& d) { return tutti_test(nullptr, &d.done); },
-      [](Desk& d) { return tutti_wait_for(nullptr, 1, &d.done); },
-      [](Desk&) { return tutti_work_abort(nullptr, nullptr); },
-      [](Desk& d) { return tutti_work_message(nullptr, &d.message); },
-      [](Desk&) {
+      [](ErroneousArguments&) { return tutti_wait(nullptr); },
+      [](ErroneousArguments& d) { return tutti_test(nullptr, &d.done); },
+      [](ErroneousArguments& d) { return tutti_wait_for(nullptr, 1, &d.done); },
+      [](ErroneousArguments&) { return tutti_work_abort(nullptr, nullptr); },
+      [](ErroneousArguments& d) { return tutti_work_message(nullptr, &d.message); },
+      [](ErroneousArguments&) {
         return tutti_work_on_end(
             nullptr, [](tutti_status_t, const char*, void*) {}, nullptr);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         return d.with_work([](tutti_work_t* work) { return tutti_test(work, nullptr); });
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         return d.with_work(
             [&](tutti_work_t* work) { return tutti_wait_for(work, d.no_time, &d.done); });
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         return d.with_work(
             [](tutti_work_t* work) { return tutti_work_on_end(work, nullptr, nullptr); });
       },
-      [](Desk& d) {  // nothing was received
+      [](ErroneousArguments& d) {  // nothing was received
         return d.with_work(
             [&](tutti_work_t* work) { return tutti_work_message(work, &d.message); });
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         return d.with_work([](tutti_work_t* work) { return tutti_work_message(work, nullptr); });
       },
   };
@@ -152,60 +152,60 @@ inline const std::vector<Mistake>& mistakes_with_works() {
 
 inline const std::vector<Mistake>& mistakes_with_memory() {
   static const std::vector<Mistake> all = {
-      [](Desk& d) { return tutti_alloc(d.comm, d.absurd, &d.memory); },
-      [](Desk& d) { return tutti_alloc(d.comm, 16, nullptr); },
-      [](Desk& d) { return tutti_alloc(nullptr, 16, &d.memory); },
-      [](Desk& d) { return tutti_free(d.comm, d.bytes.data()); },
-      [](Desk& d) { return tutti_free(nullptr, d.bytes.data()); },
-      [](Desk& d) { return tutti_register(d.comm, nullptr, 100); },
-      [](Desk& d) { return tutti_register(d.comm, d.bytes.data(), d.absurd); },
-      [](Desk& d) { return tutti_deregister(d.comm, d.bytes.data()); },
-      [](Desk& d) { return tutti_alloc_on_device(d.comm, d.absurd, &d.memory); },
-      [](Desk& d) { return tutti_alloc_on_device(d.comm, 16, nullptr); },
-      [](Desk& d) { return tutti_register_window(d.comm, nullptr, 16); },
-      [](Desk& d) { return tutti_register_window(d.comm, d.bytes.data(), 16); },
-      [](Desk& d) { return tutti_register_window(d.comm, d.bytes.data(), d.absurd); },
-      [](Desk& d) { return tutti_deregister_window(d.comm, d.bytes.data()); },
+      [](ErroneousArguments& d) { return tutti_alloc(d.comm, d.absurd, &d.memory); },
+      [](ErroneousArguments& d) { return tutti_alloc(d.comm, 16, nullptr); },
+      [](ErroneousArguments& d) { return tutti_alloc(nullptr, 16, &d.memory); },
+      [](ErroneousArguments& d) { return tutti_free(d.comm, d.bytes.data()); },
+      [](ErroneousArguments& d) { return tutti_free(nullptr, d.bytes.data()); },
+      [](ErroneousArguments& d) { return tutti_register(d.comm, nullptr, 100); },
+      [](ErroneousArguments& d) { return tutti_register(d.comm, d.bytes.data(), d.absurd); },
+      [](ErroneousArguments& d) { return tutti_deregister(d.comm, d.bytes.data()); },
+      [](ErroneousArguments& d) { return tutti_alloc_on_device(d.comm, d.absurd, &d.memory); },
+      [](ErroneousArguments& d) { return tutti_alloc_on_device(d.comm, 16, nullptr); },
+      [](ErroneousArguments& d) { return tutti_register_window(d.comm, nullptr, 16); },
+      [](ErroneousArguments& d) { return tutti_register_window(d.comm, d.bytes.data(), 16); },
+      [](ErroneousArguments& d) { return tutti_register_window(d.comm, d.bytes.data(), d.absurd); },
+      [](ErroneousArguments& d) { return tutti_deregister_window(d.comm, d.bytes.data()); },
   };
   return all;
 }
 
 inline const std::vector<Mistake>& mistakes_with_communicators() {
   static const std::vector<Mistake> all = {
-      [](Desk& d) { return tutti_split(nullptr, 0, 0, &d.other); },
-      [](Desk& d) { return tutti_split(d.comm, 0, 0, nullptr); },
-      [](Desk&) { return tutti_init(nullptr, nullptr); },
-      [](Desk& d) {
+      [](ErroneousArguments& d) { return tutti_split(nullptr, 0, 0, &d.other); },
+      [](ErroneousArguments& d) { return tutti_split(d.comm, 0, 0, nullptr); },
+      [](ErroneousArguments&) { return tutti_init(nullptr, nullptr); },
+      [](ErroneousArguments& d) {
         d.init.ranks = d.absurd % 2 == 0 ? -1 : INT32_MAX;
         return tutti_init(&d.other, &d.init);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         d.init.ranks = 2;
         d.init.rank = d.absurd % 2 == 0 ? 2 : -1;
         return tutti_init_begin(&d.joining, &d.init);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         d.init.size = SIZE_MAX;
         return tutti_init(&d.other, &d.init);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         d.init.ranks = 2;
         d.init.master_port = d.absurd % 2 == 0 ? -1 : 65536;
         return tutti_init(&d.other, &d.init);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         d.init.ranks = 2;
         d.init.timeout = d.no_time;
         return tutti_init(&d.other, &d.init);
       },
-      [](Desk& d) {  // a store without functions, or of no size
+      [](ErroneousArguments& d) {  // a store without functions, or of no size
         tutti_store_t store = TUTTI_STORE_INIT;
         if (d.random.once_in(2)) store.size = 1;
         d.init.ranks = 2;
         d.init.store = &store;
         return tutti_init_begin(&d.joining, &d.init);
       },
-      [](Desk& d) {  // one that fails
+      [](ErroneousArguments& d) {  // one that fails
         tutti_store_t store = TUTTI_STORE_INIT;
         store.set = [](const char*, const char*, void*) { return -1; };
         store.get = [](const char*, char*, size_t, void*) { return -1; };
@@ -215,34 +215,34 @@ inline const std::vector<Mistake>& mistakes_with_communicators() {
         d.init.timeout = 0.05;  // a failing get() is asked again
         return tutti_init(&d.other, &d.init);
       },
-      [](Desk& d) { return tutti_init_begin(nullptr, &d.init); },
-      [](Desk& d) { return tutti_init_end(nullptr, &d.other); },
-      [](Desk& d) {
+      [](ErroneousArguments& d) { return tutti_init_begin(nullptr, &d.init); },
+      [](ErroneousArguments& d) { return tutti_init_end(nullptr, &d.other); },
+      [](ErroneousArguments& d) {
         const std::array<int32_t, 1> self = {tutti_rank(d.comm)};
         return tutti_create(d.comm, self.data(), 1, 0, nullptr);
       },
-      [](Desk& d) { return tutti_create(nullptr, nullptr, 0, 0, &d.other); },
-      [](Desk& d) { return tutti_create(d.comm, nullptr, 1, 0, &d.other); },
-      [](Desk& d) { return tutti_create(d.comm, nullptr, 0, 0, &d.other); },
-      [](Desk& d) {
+      [](ErroneousArguments& d) { return tutti_create(nullptr, nullptr, 0, 0, &d.other); },
+      [](ErroneousArguments& d) { return tutti_create(d.comm, nullptr, 1, 0, &d.other); },
+      [](ErroneousArguments& d) { return tutti_create(d.comm, nullptr, 0, 0, &d.other); },
+      [](ErroneousArguments& d) {
         const std::array<int32_t, 1> self = {tutti_rank(d.comm)};
         return tutti_create(d.comm, self.data(), d.absurd, 0, &d.other);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         const std::array<int32_t, 1> self = {tutti_rank(d.comm)};
         return tutti_create(d.comm, self.data(), 1, d.random.once_in(2) ? -1 : d.no_tag, &d.other);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         const std::array<int32_t, 1> nobody = {d.no_rank};
         return tutti_create(d.comm, nobody.data(), 1, 0, &d.other);
       },
-      [](Desk& d) {
+      [](ErroneousArguments& d) {
         const std::array<int32_t, 2> twice = {tutti_rank(d.comm), tutti_rank(d.comm)};
         return tutti_create(d.comm, twice.data(), 2, 0, &d.other);
       },
-      [](Desk&) { return tutti_while_waiting(nullptr, nullptr, nullptr); },
-      [](Desk&) { return tutti_comm_status(nullptr); },
-      [](Desk&) { return tutti_abort(nullptr, nullptr); },
+      [](ErroneousArguments&) { return tutti_while_waiting(nullptr, nullptr, nullptr); },
+      [](ErroneousArguments&) { return tutti_comm_status(nullptr); },
+      [](ErroneousArguments&) { return tutti_abort(nullptr, nullptr); },
   };
   return all;
 }
@@ -253,7 +253,7 @@ inline void make_mistake(tutti_comm_t* comm, Random& random) {
                        &mistakes_with_communicators()};
   const uint64_t kind = random.below(kinds.size());
   const uint64_t which = random.below(kinds[kind]->size());
-  Desk desk{.comm = comm, .random = random};
+  ErroneousArguments desk{.comm = comm, .random = random};
   const tutti_status_t status = kinds[kind]->at(which)(desk);
   EXPECT_TRUE(status == TUTTI_INVALID_ARGUMENT || status == TUTTI_UNSUPPORTED ||
               status == TUTTI_SYSTEM || status == TUTTI_BOOTSTRAP)

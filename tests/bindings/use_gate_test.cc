@@ -86,12 +86,12 @@ TEST(UseGate, DoesNotAbortWhereNobodyIsInside) {
 TEST(UseGate, ALateUseWaitsForTheEnd) {
   UseGate gate;
   std::latch is_ending(1);
-  std::promise<void> go_on;
+  std::promise<void> proceed;
   std::atomic<bool> destroyed = false;
   std::jthread closer([&] {
     gate.close([&] {
       is_ending.count_down();
-      go_on.get_future().wait();
+      proceed.get_future().wait();
       destroyed = true;
     });
   });
@@ -104,7 +104,7 @@ TEST(UseGate, ALateUseWaitsForTheEnd) {
     gate.close([] { ADD_FAILURE(); });
     EXPECT_TRUE(destroyed);
   });
-  go_on.set_value();
+  proceed.set_value();
 }
 
 // The thread and address sanitizers detect uses of a destroyed object.

@@ -35,13 +35,13 @@ TEST(Completion, IsToldWithoutExceptions) {
     EXPECT_EQ(never_started.poll(), WorkState::complete);
     Work work = comm.all_reduce_async(from(values), into(values));
     WorkState state = work.poll();
-    while (state == WorkState::under_way) state = work.poll();
+    while (state == WorkState::in_flight) state = work.poll();
     EXPECT_EQ(state, WorkState::complete);
     EXPECT_FALSE(work.error());
     EXPECT_EQ(values, Values({3}));
 
     Work stuck = comm.recv_async(into(values), 1 - comm.rank());
-    EXPECT_EQ(stuck.poll(), WorkState::under_way);
+    EXPECT_EQ(stuck.poll(), WorkState::in_flight);
     both.arrive_and_wait();
     if (comm.rank() == 0) comm.abort("enough");
     while (state != WorkState::failed) state = stuck.poll();
@@ -118,7 +118,7 @@ TEST(Completion, TellsCallbacksOfFailures) {
     receive.on_end(note);
     both.arrive_and_wait();
     if (comm.rank() == 0) comm.abort("no more");
-    while (receive.poll() == WorkState::under_way) {
+    while (receive.poll() == WorkState::in_flight) {
     }
     EXPECT_EQ(calls, 1);
     ASSERT_TRUE(seen);

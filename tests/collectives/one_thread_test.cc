@@ -106,8 +106,8 @@ TEST_P(OneThread, KnowsCallsOfSeveralRanks) {
   ASSERT_EQ(works.size(), 3);
   EXPECT_TRUE(internal::of_several_ranks(works));
   EXPECT_FALSE(internal::of_several_ranks({works[0], works[1]})) << "the first is of no rank";
-  const auto under_way = [](Work& work) { return work.poll() == WorkState::under_way; };
-  while (std::ranges::count_if(works, under_way) > 0) {
+  const auto in_flight = [](Work& work) { return work.poll() == WorkState::in_flight; };
+  while (std::ranges::count_if(works, in_flight) > 0) {
   }
 }
 
@@ -133,9 +133,9 @@ TEST_P(OneThread, MayPollItsCallsInstead) {
     const Buffer buffer = buffer_of(std::span(values[r]));
     works.push_back(ranks[r].all_reduce_async(as_const(buffer), buffer));
   }
-  for (bool under_way = true; under_way;) {
-    under_way = false;
-    for (Work& work : works) under_way = work.poll() == WorkState::under_way || under_way;
+  for (bool in_flight = true; in_flight;) {
+    in_flight = false;
+    for (Work& work : works) in_flight = work.poll() == WorkState::in_flight || in_flight;
   }
   EXPECT_EQ(values[1], Values(10'000, 6));
 }

@@ -143,19 +143,19 @@ TEST(QueueWalk, WordsAndQueuesLetTheSameStepsBegin) {
         ++walked;
         Walk words(plan, 1, By::words);
         Walk queues(plan, 1, By::queues);
-        std::vector<int32_t> under_way;
+        std::vector<int32_t> in_flight;
         while (!words.ended()) {
           std::vector<std::string> ready = words.may_begin();
           ASSERT_THAT(queues.may_begin(), UnorderedElementsAreArray(ready)) << algorithm->name;
-          const bool begins = under_way.empty() || (!ready.empty() && random() % 2 == 0);
+          const bool begins = in_flight.empty() || (!ready.empty() && random() % 2 == 0);
           ASSERT_TRUE(!begins || !ready.empty()) << algorithm->name;
           if (begins) {
             const int32_t step = std::stoi(any_of(ready).substr(2));
             ASSERT_TRUE(words.begin(step) && queues.begin(step)) << algorithm->name;
-            under_way.push_back(step);
+            in_flight.push_back(step);
           } else {
-            const int32_t step = any_of(under_way);
-            std::erase(under_way, step);
+            const int32_t step = any_of(in_flight);
+            std::erase(in_flight, step);
             words.finish(0, step);
             queues.finish(0, step);
           }

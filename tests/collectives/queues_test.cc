@@ -168,7 +168,7 @@ TEST(Queues, FailTogether) {
       all.arrive_and_wait();
       if (comm.rank() == 1) receives[static_cast<size_t>(aborted)].abort("enough");
       for (Work& receive : receives) {
-        while (receive.poll() == WorkState::under_way) {
+        while (receive.poll() == WorkState::in_flight) {
         }
         ASSERT_TRUE(receive.error());
         EXPECT_THAT(receive.error()->what(), HasSubstr("enough"));

@@ -117,7 +117,7 @@ TEST_P(Waiting, ATimeoutOfZeroIsNoDeadline) {
     }
     Work work = comm.barrier_async({.timeout = milliseconds(0)});
     const Deadline deadline = Deadline::after(milliseconds(600));
-    while (!deadline.passed()) EXPECT_EQ(work.poll(), WorkState::under_way);
+    while (!deadline.passed()) EXPECT_EQ(work.poll(), WorkState::in_flight);
     waited.set_value();
     work.wait();
   });

@@ -36,17 +36,17 @@ std::string take_all(int socket) {
   return all;
 }
 
-struct Much {
+struct LargeRecords {
   bool left;
   bool right;
 };
 
 // Parameter: both kinds of records have the same wire format.
-class TlsRecords : public ::testing::TestWithParam<Much> {};
+class TlsRecords : public ::testing::TestWithParam<LargeRecords> {};
 
 INSTANTIATE_TEST_SUITE_P(Ends, TlsRecords,
-                         ::testing::Values(Much{false, false}, Much{true, false}, Much{false, true},
-                                           Much{true, true}),
+                         ::testing::Values(LargeRecords{false, false}, LargeRecords{true, false}, LargeRecords{false, true},
+                                           LargeRecords{true, true}),
                          [](const auto& info) {
                            const auto name = [](bool much) { return much ? "Much" : "Little"; };
                            return std::string(name(info.param.left)) + "To" +
@@ -82,10 +82,10 @@ class Wire {
     return said;
   }
   // After it, each end uses OpenSSL's records, or our own for large data.
-  void expect_hands_shaken(Much much) {
+  void expect_hands_shaken(LargeRecords much) {
     ASSERT_THAT(shake_hands(), ::testing::Each(0));
-    if (much.left) left.carry_much();
-    if (much.right) right.carry_much();
+    if (much.left) left.use_large_records();
+    if (much.right) right.use_large_records();
   }
 
   ByteStream left;
@@ -225,8 +225,8 @@ TEST_P(TlsRecords, KeysAreRenewed) {
   EXPECT_EQ(right.shake_hands(), EAGAIN);
   EXPECT_EQ(left.shake_hands(), 0);
   EXPECT_EQ(right.shake_hands(), 0);
-  if (GetParam().left) left.carry_much();
-  if (GetParam().right) right.carry_much();
+  if (GetParam().left) left.use_large_records();
+  if (GetParam().right) right.use_large_records();
   for (int i = 0; i < 20; ++i) {
     const std::string text(700, static_cast<char>('a' + i));
     EXPECT_EQ(left.send(std::as_bytes(std::span(text)), {}), 700);

@@ -86,7 +86,7 @@ class PipelineCheckpoints : public FolderTest {
     std::vector<double> losses;  // losses of the next steps
     std::vector<double> norms;
   };
-  static Next go_on(TinyRank& rank) {
+  static Next proceed(TinyRank& rank) {
     Next next{.validation = rank.evaluate().loss};
     for (int step = 0; step < 3; ++step) {
       const StepResult result = rank.step();
@@ -113,7 +113,7 @@ class PipelineCheckpoints : public FolderTest {
       TinyRank rank(job, at(place, run));
       while (rank.done < kSavedAt) rank.step();
       save_in(path(directory), rank, job);
-      const Next own = go_on(rank);
+      const Next own = proceed(rank);
       if (job.rank == 0) next = own;
     });
     return next;
@@ -129,7 +129,7 @@ class PipelineCheckpoints : public FolderTest {
       EXPECT_EQ(state["step"], kSavedAt);
       save_in(path(again), rank, job);
       rank.skip(kSavedAt);
-      const Next own = go_on(rank);
+      const Next own = proceed(rank);
       if (job.rank == 0) next = own;
     });
     return next;

@@ -35,22 +35,22 @@ std::vector<int32_t> random_packing(std::mt19937& random, int64_t samples, int64
   return starts;
 }
 
-TEST(TokenDeal, OfACausalSampleEachRankGetsAPieceFromEitherEnd) {
-  const auto deal = deal_tokens({.samples = 1, .positions = 64}, 4);
+TEST(TokenPartition, OfACausalSampleEachRankGetsAPieceFromEitherEnd) {
+  const auto deal = partition_tokens({.samples = 1, .positions = 64}, 4);
   EXPECT_EQ(tokens_of(deal[0]), tokens_of({{0, 8}, {56, 8}}));
   EXPECT_EQ(tokens_of(deal[1]), tokens_of({{8, 8}, {48, 8}}));
   EXPECT_EQ(tokens_of(deal[2]), tokens_of({{16, 8}, {40, 8}}));
   EXPECT_EQ(tokens_of(deal[3]), tokens_of({{24, 16}}));
 }
 
-TEST(TokenDeal, WholeSamplesStayTogetherWhereTheyCan) {
-  const auto deal = deal_tokens({.samples = 4, .positions = 10}, 2);
+TEST(TokenPartition, WholeSamplesStayTogetherWhereTheyCan) {
+  const auto deal = partition_tokens({.samples = 4, .positions = 10}, 2);
   EXPECT_EQ(tokens_of(deal[0]), tokens_of({{0, 10}, {20, 10}}));
 }
 
 // The largest area is within 3% of the mean, and ranks have equally many tokens, if each has at
 // least 64.
-TEST(TokenDeal, RanksGetAsMuchOfAnyMask) {
+TEST(TokenPartition, RanksGetAsMuchOfAnyMask) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 1000; ++trial) {
     const int ranks = 2 + static_cast<int>(random() % 7);
@@ -62,7 +62,7 @@ TEST(TokenDeal, RanksGetAsMuchOfAnyMask) {
     SCOPED_TRACE(cat("trial ", trial, ": ", ranks, " ranks, ", positions, " positions"));
     std::vector<int64_t> areas, counts;
     std::vector<bool> taken(static_cast<size_t>(mask.tokens()));
-    for (const std::vector<Share>& ranges : deal_tokens(mask, ranks)) {
+    for (const std::vector<Share>& ranges : partition_tokens(mask, ranks)) {
       const std::vector<int64_t> tokens = tokens_of(ranges);
       EXPECT_TRUE(std::ranges::is_sorted(tokens));
       counts.push_back(std::ssize(tokens));
@@ -83,7 +83,7 @@ TEST(TokenDeal, RanksGetAsMuchOfAnyMask) {
 }
 
 // Also for samples shorter than the number of ranks, some of which have nothing.
-TEST(TokenDeal, QueriesSeeWhatTheMaskSays) {
+TEST(TokenPartition, QueriesSeeWhatTheMaskSays) {
   std::mt19937 random(6);
   for (const int ranks : {1, 2, 3, 5, 7}) {
     for (const int64_t positions : {1, 2, 4, 9, 40, 150}) {
@@ -91,18 +91,18 @@ TEST(TokenDeal, QueriesSeeWhatTheMaskSays) {
         const int64_t samples = 1 + static_cast<int64_t>(random() % 3);
         const std::vector<int32_t> starts = random_packing(random, samples, positions, positions);
         const TokenMask mask{samples, positions, starts, window};
-        const auto deal = deal_tokens(mask, ranks);
+        const auto deal = partition_tokens(mask, ranks);
         for (int rank = 0; rank < ranks; ++rank) {
           SCOPED_TRACE(cat("rank ", rank, " of ", ranks, ", ", samples, " x ", positions,
                            ", window ", window));
-          const TokenDeal seen(mask, rank, ranks);
+          const TokenPartition seen(mask, rank, ranks);
           const std::vector<int64_t> queries = tokens_of(deal[static_cast<size_t>(rank)]);
           for (int other = 0; other < ranks; ++other) {
             const std::vector<int64_t> keys = tokens_of(deal[static_cast<size_t>(other)]);
             EXPECT_EQ(seen.count(other), std::ssize(keys));
             const Share needed = seen.seen_of(other);
-            EXPECT_EQ(TokenDeal(mask, other, ranks).seen_by(rank).first, needed.first);
-            EXPECT_EQ(TokenDeal(mask, other, ranks).seen_by(rank).count, needed.count);
+            EXPECT_EQ(TokenPartition(mask, other, ranks).seen_by(rank).first, needed.first);
+            EXPECT_EQ(TokenPartition(mask, other, ranks).seen_by(rank).count, needed.count);
             for (size_t q = 0; q < queries.size(); ++q) {
               for (int64_t key = 0; key < std::ssize(keys); ++key) {
                 const int64_t token = keys[static_cast<size_t>(key)];

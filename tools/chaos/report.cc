@@ -25,7 +25,7 @@ struct Counts {
   double slowest = 0;
 };
 
-void add(const Tried& tried, Counts& counts) {
+void add(const TrialRecord& tried, Counts& counts) {
   const Verdict& verdict = tried.verdict;
   counts.trials += 1;
   counts.missed += verdict.missed ? 1 : 0;
@@ -41,10 +41,10 @@ void add(const Tried& tried, Counts& counts) {
 }
 
 // Counts by class, in the order of first occurrence, then in total.
-std::vector<Counts> count(const std::vector<Tried>& trials) {
+std::vector<Counts> count(const std::vector<TrialRecord>& trials) {
   std::vector<Counts> classes;
   Counts all{.name = "all"};
-  for (const Tried& tried : trials) {
+  for (const TrialRecord& tried : trials) {
     auto found = std::ranges::find(classes, tried.plan.fault_class, &Counts::name);
     if (found == classes.end()) {
       classes.push_back({.name = tried.plan.fault_class});
@@ -59,7 +59,7 @@ std::vector<Counts> count(const std::vector<Tried>& trials) {
 
 }  // namespace
 
-std::string failure_in_words(const Tried& tried, int number) {
+std::string failure_in_words(const TrialRecord& tried, int number) {
   std::string text = cat("trial ", number, " (", tried.plan.fault_class, "):");
   for (const Fault& fault : tried.plan.faults) {
     const bool met = std::ranges::count(tried.outcome.struck, fault) > 0;
@@ -74,7 +74,7 @@ std::string failure_in_words(const Tried& tried, int number) {
   return text + cat("  plan: ", to_json({tried.plan}).dump(), '\n');
 }
 
-std::string table(const std::vector<Tried>& trials) {
+std::string table(const std::vector<TrialRecord>& trials) {
   std::string text =
       "faults    trials missed survived errors hangs wrong leaks   named slowest(s) failures\n";
   for (const Counts& c : count(trials)) {
@@ -87,7 +87,7 @@ std::string table(const std::vector<Tried>& trials) {
   return text;
 }
 
-Json to_json(const std::vector<Tried>& trials) {
+Json to_json(const std::vector<TrialRecord>& trials) {
   Json classes = Json::array();
   for (const Counts& c : count(trials)) {
     classes.push_back({{"class", c.name},
@@ -105,7 +105,7 @@ Json to_json(const std::vector<Tried>& trials) {
   }
   Json failures = Json::array();
   for (size_t i = 0; i < trials.size(); ++i) {
-    const Tried& tried = trials[i];
+    const TrialRecord& tried = trials[i];
     if (tried.verdict.problems.empty()) continue;
     failures.push_back({{"trial", i + 1},
                         {"problems", tried.verdict.problems},

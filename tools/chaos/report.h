@@ -11,17 +11,17 @@
 
 namespace tutti::tool::chaos {
 
-struct Tried {
+struct TrialRecord {
   Plan plan;
   Outcome outcome;
   Verdict verdict;
 };
 
 // Returns a description of a failed trial: its number, faults, problems, last output and plan.
-std::string failure_in_words(const Tried& tried, int number);
+std::string failure_in_words(const TrialRecord& tried, int number);
 // Returns a table of trials, outcomes and the slowest end, by class.
-std::string table(const std::vector<Tried>& trials);
+std::string table(const std::vector<TrialRecord>& trials);
 // Returns the same as JSON, with each failure's plan in the format of --plan.
-Json to_json(const std::vector<Tried>& trials);
+Json to_json(const std::vector<TrialRecord>& trials);
 
 }  // namespace tutti::tool::chaos

@@ -82,14 +82,14 @@ SilentPair::SilentPair(const std::string& one, const std::string& other)
   for (const Direction& direction : directions_) {
     const int error = set_neighbours(direction.from, direction.to, true);
     if (error == 0) continue;
-    let_talk();
+    resume_traffic();
     throw unreachable(direction.from, error);
   }
 }
 
-SilentPair::~SilentPair() { let_talk(); }
+SilentPair::~SilentPair() { resume_traffic(); }
 
-void SilentPair::let_talk() {
+void SilentPair::resume_traffic() {
   for (const Direction& direction : directions_) {
     set_neighbours(direction.from, direction.to, false);
   }

@@ -22,7 +22,7 @@ class SilentPair {
   static void require(const std::string& host);
 
  private:
-  void let_talk();
+  void resume_traffic();
 
   struct Direction {
     std::string from;

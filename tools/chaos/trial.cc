@@ -43,21 +43,21 @@ double seconds_since(Clock::time_point then) {
 }
 
 // An event of a trial: the start of a timed fault, or the end of a temporary one.
-struct Blow {
+struct FaultEvent {
   milliseconds at;
   Fault fault;
   bool begins = true;
 };
 
-std::deque<Blow> blows_of(const Plan& plan) {
-  std::deque<Blow> blows;
+std::deque<FaultEvent> blows_of(const Plan& plan) {
+  std::deque<FaultEvent> blows;
   for (const Fault& fault : plan.faults) {
     if (fault.message > 0 || fault.kind == Kind::full) continue;
     const milliseconds at(fault.at_ms);
     blows.push_back({at, fault, true});
     if (fault.for_ms > 0) blows.push_back({at + milliseconds(fault.for_ms), fault, false});
   }
-  std::ranges::stable_sort(blows, {}, &Blow::at);
+  std::ranges::stable_sort(blows, {}, &FaultEvent::at);
   return blows;
 }
 
@@ -184,14 +184,14 @@ class Trial {
     if (ended_ || !due()) return;
     const std::map<int, pid_t> ranks = rank_processes();
     for (; due(); blows_.pop_front()) {
-      const Blow& blow = blows_.front();
+      const FaultEvent& blow = blows_.front();
       if (!meets(blow, ranks)) continue;
       last_event_ = Clock::now();
       if (blow.begins) outcome_.struck.push_back(blow.fault);
     }
   }
 
-  bool meets(const Blow& blow, const std::map<int, pid_t>& ranks) {
+  bool meets(const FaultEvent& blow, const std::map<int, pid_t>& ranks) {
     switch (blow.fault.kind) {
       case Kind::cut:
         return turn_link(blow);
@@ -208,12 +208,12 @@ class Trial {
     }
   }
 
-  bool turn_link(const Blow& blow) {
+  bool turn_link(const FaultEvent& blow) {
     if (!blow.begins) return down_.erase(blow.fault.link) != 0;
     return down_.try_emplace(blow.fault.link, blow.fault.link).second;
   }
 
-  bool part(const Blow& blow) {
+  bool part(const FaultEvent& blow) {
     const std::vector<std::string>& pair = blow.fault.hosts;
     if (!blow.begins) return silent_.erase(pair) != 0;
     return silent_.try_emplace(pair, pair[0], pair[1]).second;
@@ -231,7 +231,7 @@ class Trial {
   }
 
   // Sends the signal of a fault. Returns false if the rank has ended.
-  bool signal(const Blow& blow, const std::map<int, pid_t>& ranks) const {
+  bool signal(const FaultEvent& blow, const std::map<int, pid_t>& ranks) const {
     const auto found = ranks.find(blow.fault.rank);
     if (blow.fault.rank != kLauncher && found == ranks.end()) return false;
     const pid_t pid = blow.fault.rank == kLauncher ? command_ : found->second;
@@ -279,7 +279,7 @@ class Trial {
   const Scratch scratch_;
   const std::unique_ptr<MovedClock> clock_;  // set if the plan moves the clock
   const std::set<std::string> files_before_;
-  std::deque<Blow> blows_;
+  std::deque<FaultEvent> blows_;
   std::map<std::string, DownLink> down_;                   // key: name of the interface
   std::map<std::vector<std::string>, SilentPair> silent_;  // key: names of both hosts
   pid_t command_ = -1;

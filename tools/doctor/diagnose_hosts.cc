@@ -37,22 +37,22 @@ using Findings = std::vector<Finding>;
 using Hosts = std::vector<HostFacts>;
 
 // The hosts that share a value. The most common value comes first.
-struct Camp {
+struct HostsWithValue {
   std::string value;
   std::vector<const HostFacts*> hosts;
 };
 
-std::vector<Camp> camps(const Hosts& hosts,
+std::vector<HostsWithValue> camps(const Hosts& hosts,
                         const std::function<std::string(const HostFacts&)>& value) {
-  std::vector<Camp> found;
+  std::vector<HostsWithValue> found;
   for (const HostFacts& host : hosts) {
     const std::string its = value(host);
-    auto camp = std::ranges::find(found, its, &Camp::value);
+    auto camp = std::ranges::find(found, its, &HostsWithValue::value);
     if (camp == found.end()) camp = found.insert(found.end(), {its, {}});
     camp->hosts.push_back(&host);
   }
   std::ranges::stable_sort(found, std::greater(),
-                           [](const Camp& camp) { return camp.hosts.size(); });
+                           [](const HostsWithValue& camp) { return camp.hosts.size(); });
   return found;
 }
 
@@ -63,9 +63,9 @@ std::string names(const std::vector<const HostFacts*>& hosts) {
 }
 
 // Returns a text: "1 on a, b; 2 on c".
-std::string who_has_what(const std::vector<Camp>& camps) {
+std::string who_has_what(const std::vector<HostsWithValue>& camps) {
   std::string text;
-  for (const Camp& camp : camps) {
+  for (const HostsWithValue& camp : camps) {
     text += cat(text.empty() ? "" : "; ", camp.value.empty() ? "(empty)" : camp.value, " on ",
                 names(camp.hosts));
   }
@@ -73,7 +73,7 @@ std::string who_has_what(const std::vector<Camp>& camps) {
 }
 
 // Returns the hosts that differ from the majority.
-std::string minority(const std::vector<Camp>& camps) {
+std::string minority(const std::vector<HostsWithValue>& camps) {
   std::vector<const HostFacts*> others;
   for (size_t i = 1; i < camps.size(); ++i) {
     others.insert(others.end(), camps[i].hosts.begin(), camps[i].hosts.end());
@@ -178,7 +178,7 @@ void check_tokens(const Hosts& hosts, const TokenFacts& here, Findings& findings
       camps(with_token, [](const HostFacts& host) { return host.token.fingerprint; });
   if (found.size() > 1) {
     std::string text;
-    for (const Camp& camp : found) {
+    for (const HostsWithValue& camp : found) {
       text += &camp == &found.front() ? "one on " : "; another on ";
       for (const HostFacts* host : camp.hosts) {
         text +=

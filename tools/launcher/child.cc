@@ -77,7 +77,7 @@ bool is_compiled(const char* program) {
 }
 
 // The code that runs in the new process between fork and exec: only system calls, no allocation.
-struct Launchpad {
+struct ChildStart {
   const ChildSpec& spec;
   char** arguments;
   char** variables;
@@ -167,7 +167,7 @@ pid_t start_child(const ChildSpec& spec) {
   std::vector<char*> variables = pointers(environment);
   Pipe report = make_pipe();
   const Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const Launchpad launchpad{spec,       arguments.data(), variables.data(),  cpu_set_of(spec.pus),
+  const ChildStart launchpad{spec,       arguments.data(), variables.data(),  cpu_set_of(spec.pus),
                             null.get(), ::getpid(),       report.write.get()};
   const pid_t pid = ::fork();
   if (pid < 0) {

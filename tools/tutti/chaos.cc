@@ -182,7 +182,7 @@ class TrialProgress {
 // Runs all trials and prints each failure immediately.
 void try_all(const std::vector<Plan>& plans, const Conditions& conditions,
              const Outcome& undisturbed, const chaos::Demands& demands,
-             std::vector<chaos::Tried>& trials) {
+             std::vector<chaos::TrialRecord>& trials) {
   const TrialProgress progress;
   for (const Plan& plan : plans) {
     progress.show(trials.size() + 1, plans.size());
@@ -195,7 +195,7 @@ void try_all(const std::vector<Plan>& plans, const Conditions& conditions,
 }
 
 void run_trials(const ChaosOptions& options, std::vector<Plan> plans, Conditions conditions,
-                std::vector<chaos::Tried>& trials) {
+                std::vector<chaos::TrialRecord>& trials) {
   const Outcome undisturbed = run_undisturbed(options, conditions);
   std::cout << cat("undisturbed: ", undisturbed.ranks, " ranks, ", undisturbed.seconds, " s\n");
   conditions.ranks = undisturbed.ranks;
@@ -208,13 +208,13 @@ void run_trials(const ChaosOptions& options, std::vector<Plan> plans, Conditions
   try_all(plans, conditions, undisturbed, options.demands, trials);
 }
 
-int exit_code(const std::vector<chaos::Tried>& trials) {
-  const auto missed = [](const chaos::Tried& tried) { return tried.verdict.missed; };
+int exit_code(const std::vector<chaos::TrialRecord>& trials) {
+  const auto missed = [](const chaos::TrialRecord& tried) { return tried.verdict.missed; };
   if (std::ranges::all_of(trials, missed)) {
     std::cerr << "tutti: no fault struck in any trial, so nothing was tested\n";
     return 1;
   }
-  const auto passed = [](const chaos::Tried& tried) { return tried.verdict.problems.empty(); };
+  const auto passed = [](const chaos::TrialRecord& tried) { return tried.verdict.problems.empty(); };
   return std::ranges::all_of(trials, passed) ? 0 : 1;
 }
 
@@ -236,7 +236,7 @@ int run(ChaosOptions options) {
   if (swaps && std::getenv("TUTTI_INTEGRITY") == nullptr) {
     conditions.environment["TUTTI_INTEGRITY"] = "on";
   }
-  std::vector<chaos::Tried> trials;
+  std::vector<chaos::TrialRecord> trials;
   int signal = 0;
   try {
     run_trials(options, std::move(plans), std::move(conditions), trials);

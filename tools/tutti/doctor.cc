@@ -49,10 +49,10 @@ void progress(const std::string& what) {
 std::vector<Finding> diagnose_own_settings(const std::vector<HostFacts>& hosts) {
   std::vector<Finding> findings;
   for (const SettingMistake& mistake : tolerate_setting_mistakes()) {
-    const bool is_told = std::ranges::any_of(hosts, [&](const HostFacts& host) {
+    const bool is_reported = std::ranges::any_of(hosts, [&](const HostFacts& host) {
       return std::ranges::count(host.setting_problems, mistake.why) > 0;
     });
-    if (is_told) continue;
+    if (is_reported) continue;
     findings.push_back({check::kSettings, Severity::error, mistake.why, "here", "",
                         cat("correct ", mistake.name, " in the environment, or unset it")});
   }

@@ -36,7 +36,7 @@ struct LinkOptions {
 };
 
 struct PartitionOptions {
-  training::ToldOptions told;
+  training::GivenOptions told;
   training::RunOptions train;  // the resulting run
   std::optional<int64_t> micro_batch;
   int runs = 5;
@@ -127,22 +127,22 @@ void print_stages(const Profile& profile, const Cluster& cluster, const Partitio
   }
 }
 
-struct Rival {
+struct Alternative {
   const char* key;
   const char* name;
   std::optional<Partition> partition;  // nothing: the parameters do not fit
 };
 
-void print_rivals(const Profile& profile, const std::vector<Rival>& rivals) {
+void print_alternatives(const Profile& profile, const std::vector<Alternative>& alternatives) {
   std::printf("\n%-24s %6s %12s %12s\n", "predicted", "ranks", "micro-batch", "samples/s");
-  for (const Rival& rival : rivals) {
-    if (!rival.partition) {
-      std::printf("%-24s the parameters do not fit\n", rival.name);
+  for (const Alternative& alternative : alternatives) {
+    if (!alternative.partition) {
+      std::printf("%-24s the parameters do not fit\n", alternative.name);
       continue;
     }
-    std::printf("%-24s %6d %12s %12.1f\n", rival.name, rival.partition->ranks(),
-                milliseconds(rival.partition->time).c_str(),
-                static_cast<double>(profile.samples) * rival.partition->throughput());
+    std::printf("%-24s %6d %12s %12.1f\n", alternative.name, alternative.partition->ranks(),
+                milliseconds(alternative.partition->time).c_str(),
+                static_cast<double>(profile.samples) * alternative.partition->throughput());
   }
 }
 
@@ -197,11 +197,11 @@ Json json_of(const Profile& profile, const Partition& partition) {
 }
 
 void write_json(std::ofstream& file, const std::string& path, const Profile& profile,
-                const std::vector<Rival>& rivals) {
+                const std::vector<Alternative>& alternatives) {
   if (!file.is_open()) return;
   Json document = {{"profile", Json::parse(to_json(profile))}};
-  for (const Rival& rival : rivals) {
-    document[rival.key] = rival.partition ? json_of(profile, *rival.partition) : Json();
+  for (const Alternative& alternative : alternatives) {
+    document[alternative.key] = alternative.partition ? json_of(profile, *alternative.partition) : Json();
   }
   append(file, path, document.dump(2) + '\n');
 }
@@ -240,7 +240,7 @@ int run_partition(PartitionOptions& options) {
   if (saved.is_open()) append(saved, options.save_profile, to_json(profile));
 
   const Partition plan = training::pipeline::partition(profile.layers, cluster);
-  const std::vector<Rival> rivals = {
+  const std::vector<Alternative> alternatives = {
       {"partition", "this partition", plan},
       {"data_parallel", "data-parallel",
        if_it_fits(training::pipeline::data_parallel, profile, cluster)},
@@ -250,9 +250,9 @@ int run_partition(PartitionOptions& options) {
        if_it_fits(training::pipeline::even_partition, profile, cluster)}};
   print_layers(profile);
   print_stages(profile, cluster, plan);
-  print_rivals(profile, rivals);
-  if (rivals.back().partition) print_runnable(plan, *rivals.back().partition);
-  write_json(json, options.json, profile, rivals);
+  print_alternatives(profile, alternatives);
+  if (alternatives.back().partition) print_runnable(plan, *alternatives.back().partition);
+  write_json(json, options.json, profile, alternatives);
   return 0;
 }
 

@@ -60,8 +60,8 @@ class Words {
     if (!value) return std::nullopt;
     return parse_count(*value, cat(key, " in '", text_, "'"));
   }
-  int take_count(const std::string& key, int otherwise) {
-    return take_count(key).value_or(otherwise);
+  int take_count(const std::string& key, int fallback) {
+    return take_count(key).value_or(fallback);
   }
   LinkSpeed take_speed(LinkSpeed speed, const std::string& bandwidth = "bandwidth",
                        const std::string& latency = "latency") {

@@ -18,10 +18,10 @@ constexpr std::string_view kTierWords[] = {"Downlink_speed_Gbps", "Radix_Down", 
                                            "Oversubscribed",      "Queue_Down",        "Queue_Up"};
 
 int said(const TextFile& file, const Said& tier, size_t number, const std::string& what,
-         std::optional<int> otherwise = {}) {
+         std::optional<int> fallback = {}) {
   const auto found = tier.find(what);
   if (found != tier.end()) return found->second.first;
-  if (otherwise) return *otherwise;
+  if (fallback) return *fallback;
   file.refuse(file.lines.back().number, "tier ", number, " lacks ", what);
 }
 

@@ -34,18 +34,18 @@ std::optional<int64_t> readable_latest(const std::string& directory) {
   }
 }
 
-const StepSeen* find(const std::vector<StepSeen>& steps, std::optional<int64_t> step) {
+const StepFolder* find(const std::vector<StepFolder>& steps, std::optional<int64_t> step) {
   const auto found = std::ranges::find_if(
-      steps, [&](const StepSeen& seen) { return step == seen.step && !seen.error; });
+      steps, [&](const StepFolder& seen) { return step == seen.step && !seen.error; });
   return found == steps.end() ? nullptr : &*found;
 }
 
 // Returns the run to continue.
-std::string run_of(const std::vector<StepSeen>& steps, const std::string& directory,
+std::string run_of(const std::vector<StepFolder>& steps, const std::string& directory,
                    std::optional<int64_t> named) {
-  if (const StepSeen* seen = find(steps, named)) return seen->run;
+  if (const StepFolder* seen = find(steps, named)) return seen->run;
   std::set<std::string> runs;
-  for (const StepSeen& seen : steps) {
+  for (const StepFolder& seen : steps) {
     if (!seen.run.empty()) runs.insert(seen.run);
   }
   if (runs.size() <= 1) return runs.empty() ? "" : *runs.begin();
@@ -55,17 +55,17 @@ std::string run_of(const std::vector<StepSeen>& steps, const std::string& direct
               {.remedy = "select a step of the run: --resume STEP"});
 }
 
-std::string listed(const std::vector<StepSeen>& steps) {
+std::string listed(const std::vector<StepFolder>& steps) {
   std::string text;
-  for (const StepSeen& seen : steps) text += cat(text.empty() ? "" : ", ", seen.step);
+  for (const StepFolder& seen : steps) text += cat(text.empty() ? "" : ", ", seen.step);
   return text;
 }
 
 // Returns the steps that may be resumed, in the order of preference.
-std::vector<int64_t> candidates(const std::vector<StepSeen>& steps, const std::string& run,
+std::vector<int64_t> candidates(const std::vector<StepFolder>& steps, const std::string& run,
                                 std::optional<int64_t> wanted, std::optional<int64_t> latest) {
   std::vector<int64_t> all;
-  for (const StepSeen& seen : steps) {
+  for (const StepFolder& seen : steps) {
     // Unreadable steps, whose run is unknown, are candidates, so that skipping them is reported.
     const bool own = seen.error || seen.run == run || seen.run.empty();
     if (own && seen.step <= wanted.value_or(seen.step)) all.push_back(seen.step);
@@ -91,10 +91,10 @@ std::string new_run_identity() {
   return identity;
 }
 
-std::vector<StepSeen> look_at_steps(const std::string& directory) {
-  std::vector<StepSeen> steps;
+std::vector<StepFolder> scan_steps(const std::string& directory) {
+  std::vector<StepFolder> steps;
   for (const int64_t step : steps_in(directory)) {
-    StepSeen seen{.step = step, .run = {}, .error = {}};
+    StepFolder seen{.step = step, .run = {}, .error = {}};
     try {
       const Checkpoint checkpoint = opened(directory, step);
       seen.run = checkpoint.manifest().run;
@@ -107,9 +107,9 @@ std::vector<StepSeen> look_at_steps(const std::string& directory) {
   return steps;
 }
 
-std::string describe_runs(const std::vector<StepSeen>& steps) {
+std::string describe_runs(const std::vector<StepFolder>& steps) {
   std::map<std::string, int64_t> last;
-  for (const StepSeen& seen : steps) {
+  for (const StepFolder& seen : steps) {
     const std::string name = seen.error ? "a run whose steps cannot be read"
                              : seen.run.empty()
                                  ? "a run of an earlier version of Tutti, without an identity,"
@@ -125,12 +125,12 @@ std::string describe_runs(const std::vector<StepSeen>& steps) {
 
 ChosenStep choose_step(const std::string& directory, std::optional<int64_t> wanted,
                        const StepCheck& check) {
-  const std::vector<StepSeen> steps = look_at_steps(directory);
+  const std::vector<StepFolder> steps = scan_steps(directory);
   if (steps.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("no checkpoint found in ", directory),
                 {.remedy = "use a directory that contains step-... folders"});
   }
-  if (wanted && std::ranges::find(steps, *wanted, &StepSeen::step) == steps.end()) {
+  if (wanted && std::ranges::find(steps, *wanted, &StepFolder::step) == steps.end()) {
     throw Error(ErrorCode::invalid_argument, cat("no step ", *wanted, " found in ", directory),
                 {.remedy = cat("use an existing step: ", listed(steps))});
   }
@@ -142,7 +142,7 @@ ChosenStep choose_step(const std::string& directory, std::optional<int64_t> want
       Checkpoint checkpoint = opened(directory, step);
       check(checkpoint);
       ChosenStep chosen{std::move(checkpoint), std::move(skipped), {}, {}, latest == step};
-      for (const StepSeen& seen : steps) {
+      for (const StepFolder& seen : steps) {
         const bool own = !seen.error && seen.step <= step && (seen.run == run || seen.run.empty());
         (own ? chosen.own : chosen.others).push_back(seen.step);
       }

@@ -17,7 +17,7 @@ namespace tutti::training {
 std::string new_run_identity();  // Returns 128 random bits as 32 hexadecimal digits.
 
 // A step's folder, as its manifest describes it.
-struct StepSeen {
+struct StepFolder {
   int64_t step = 0;
   std::string run;             // ID of the run; empty: unknown
   uint64_t fence = 0;          // number of the writer that published the step (fence.h); 0: unknown
@@ -25,11 +25,11 @@ struct StepSeen {
 };
 // Returns all steps in the directory, ascending. Throws Error(system) if the directory cannot be
 // listed.
-std::vector<StepSeen> look_at_steps(const std::string& directory);
+std::vector<StepFolder> scan_steps(const std::string& directory);
 
 // Describes each run among the steps for a message: "run 0f3c... (its last step is 40)". Returns ""
 // if there is none.
-std::string describe_runs(const std::vector<StepSeen>& steps);
+std::string describe_runs(const std::vector<StepFolder>& steps);
 
 struct ChosenStep {
   struct Skipped {

@@ -48,7 +48,7 @@ void make(const std::string& directory) {
 }
 
 void refuse_other_run(const std::string& directory, const std::string& run, bool resumable) {
-  const std::vector<StepSeen> steps = look_at_steps(directory);
+  const std::vector<StepFolder> steps = scan_steps(directory);
   if (steps.empty()) return;
   throw Error(
       ErrorCode::invalid_argument,
@@ -83,7 +83,7 @@ void remove_leftovers(const std::string& directory) {
 }
 
 // Creates and returns a new folder for steps set aside, a different one at each call.
-std::string make_aside(const std::string& directory) {
+std::string make_with_temporary(const std::string& directory) {
   for (int i = 1;; ++i) {
     std::string path = cat(directory, "/set-aside-", i);
     if (::mkdir(path.c_str(), 0777) == 0) return path;
@@ -95,7 +95,7 @@ std::string make_aside(const std::string& directory) {
 // been removed, or steps copied from elsewhere.
 uint64_t highest_fence_of_steps(const std::string& directory) {
   uint64_t highest = 0;
-  for (const StepSeen& seen : look_at_steps(directory)) highest = std::max(highest, seen.fence);
+  for (const StepFolder& seen : scan_steps(directory)) highest = std::max(highest, seen.fence);
   return highest;
 }
 
@@ -202,12 +202,12 @@ bool RunDirectory::may_replace(int64_t step) const {
 }
 
 void RunDirectory::set_aside(const std::vector<int64_t>& steps) {
-  if (aside_.empty()) aside_ = make_aside(path_);
+  if (aside_.empty()) aside_ = make_with_temporary(path_);
   for (const int64_t step : steps) {
     const std::string from = cat(path_, '/', step_name(step));
     std::string to = cat(aside_, '/', step_name(step));
     std::error_code error;
-    if (fs::exists(to, error)) to = cat(aside_ = make_aside(path_), '/', step_name(step));
+    if (fs::exists(to, error)) to = cat(aside_ = make_with_temporary(path_), '/', step_name(step));
     if (::rename(from.c_str(), to.c_str()) != 0) {
       throw system_error(
           cat("cannot move ", from, " to ", to), errno,

@@ -31,7 +31,7 @@ namespace tutti::training {
 
 class KeyValueCache;
 class Mesh;
-class TokenDeal;
+class TokenPartition;
 
 // Contents of a micro-batch. The data source owns the memory.
 struct MicroBatch {
@@ -56,7 +56,7 @@ struct MicroBatch {
   std::span<const Share> ranges;
   int64_t positions = 0;
   // Division of the tokens over the ranks of the context axis; null if they are not divided.
-  const TokenDeal* deal = nullptr;
+  const TokenPartition* deal = nullptr;
   // 1 for a normal micro-batch. 0 for a micro-batch without effect, which only takes part in the
   // communication inside units while other ranks still have micro-batches: its loss, gradient and
   // statistics are not counted.
@@ -141,7 +141,7 @@ struct PassContext {
 
   // Returns true for a micro-batch of weight 0.
   bool weightless() const { return batch != nullptr && batch->weight == 0; }
-  void leave_out(const UnsentMessage& message) const {
+  void record_unsent(const UnsentMessage& message) const {
     if (unsent != nullptr && message.bytes > 0) unsent->push_back(message);
   }
 };

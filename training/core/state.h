@@ -28,9 +28,9 @@ class StateVisitor {
   // Returns true if the checkpoint has such a row; always true when saving.
   virtual bool has(const std::string& row) const = 0;
   // Visits a number that is equal on all ranks ("loss_scaler.scale"). When reading a checkpoint
-  // that does not have it, sets it to `otherwise`.
-  virtual void number(const std::string& name, double& value, double otherwise) = 0;
-  virtual void number(const std::string& name, int64_t& value, int64_t otherwise) = 0;
+  // that does not have it, sets it to `fallback`.
+  virtual void number(const std::string& name, double& value, double fallback) = 0;
+  virtual void number(const std::string& name, int64_t& value, int64_t fallback) = 0;
   // Returns the 1 x count elements of an owned piece of a parameter, which belong to the tensor
   // KIND.PARAMETER.
   using ValuesOf = std::function<Tensor(const OwnedPiece&)>;

@@ -96,7 +96,7 @@ int64_t TokenMask::first_seen(int64_t token) const {
   return token - position + first;
 }
 
-std::vector<std::vector<Share>> deal_tokens(const TokenMask& mask, int ranks) {
+std::vector<std::vector<Share>> partition_tokens(const TokenMask& mask, int ranks) {
   std::vector<int64_t> areas = {0};
   for (int64_t token = 0; token < mask.tokens(); ++token) {
     areas.push_back(areas.back() + mask.area(token));
@@ -109,12 +109,12 @@ std::vector<std::vector<Share>> deal_tokens(const TokenMask& mask, int ranks) {
   }
 }
 
-TokenDeal::TokenDeal(const TokenMask& mask, int rank, int ranks)
+TokenPartition::TokenPartition(const TokenMask& mask, int rank, int ranks)
     : rank_(rank),
       document_starts_(mask.document_starts.begin(), mask.document_starts.end()),
       mask_(mask) {
   mask_.document_starts = document_starts_;
-  for (std::vector<Share>& ranges : deal_tokens(mask, ranks)) {
+  for (std::vector<Share>& ranges : partition_tokens(mask, ranks)) {
     const int64_t count = count_of(ranges);
     of_rank_.push_back({.ranges = std::move(ranges), .count = count});
   }
@@ -153,7 +153,7 @@ TokenDeal::TokenDeal(const TokenMask& mask, int rank, int ranks)
   }
 }
 
-int64_t TokenDeal::most() const {
+int64_t TokenPartition::most() const {
   int64_t most = 0;
   for (const OfRank& rank : of_rank_) most = std::max(most, rank.count);
   return most;

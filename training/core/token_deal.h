@@ -40,15 +40,15 @@ struct TokenMask {
 };
 
 // Returns the ascending ranges of tokens of each rank.
-std::vector<std::vector<Share>> deal_tokens(const TokenMask& mask, int ranks);
+std::vector<std::vector<Share>> partition_tokens(const TokenMask& mask, int ranks);
 
 // The division from the point of view of one rank. Rows are numbered in ascending order of the
 // rank's tokens.
-class TokenDeal {
+class TokenPartition {
  public:
-  TokenDeal(const TokenMask& mask, int rank, int ranks);
-  TokenDeal(const TokenDeal&) = delete;
-  TokenDeal& operator=(const TokenDeal&) = delete;
+  TokenPartition(const TokenMask& mask, int rank, int ranks);
+  TokenPartition(const TokenPartition&) = delete;
+  TokenPartition& operator=(const TokenPartition&) = delete;
 
   int rank() const { return rank_; }
   int ranks() const { return static_cast<int>(of_rank_.size()); }

@@ -138,8 +138,8 @@ class BpeTokenizer::Encoding {
     if (rewrite.empty() || text.empty()) return text;
     std::string& out = rewritten_.emplace_back(text);
     for (const auto& [from, to] : rewrite.replacements) out = replaced(out, from, to);
-    const bool goes_on = place.first && !place.begins;
-    const bool here = rewrite.only_at_the_beginning ? place.first && place.begins : !goes_on;
+    const bool continues = place.first && !place.begins;
+    const bool here = rewrite.only_at_the_beginning ? place.first && place.begins : !continues;
     if (here && !(rewrite.unless_there && out.starts_with(rewrite.prefix))) {
       out.insert(0, rewrite.prefix);
     }

@@ -28,7 +28,7 @@ void add_last(std::span<const int32_t> window, Batch& batch) {
 
 void Batch::deal_out(int64_t window, int rank, int ranks) {
   const TokenMask mask{samples, std::ssize(tokens) / samples, document_starts, window};
-  deal = std::make_shared<const TokenDeal>(mask, rank, ranks);
+  deal = std::make_shared<const TokenPartition>(mask, rank, ranks);
   for (std::vector<int32_t>* all : {&tokens, &targets, &document_starts}) {
     std::vector<int32_t> own;
     for (const Share& range : deal->ranges(rank)) {

@@ -28,7 +28,7 @@ struct Batch {
   int weight = 1;                        // 0: a copy of another rank's batch, which has no effect
   // Set if the tokens of samples are divided over ranks. The other members then contain the tokens
   // of one rank.
-  std::shared_ptr<const TokenDeal> deal;
+  std::shared_ptr<const TokenPartition> deal;
 
   // Reduces the batch to the tokens of rank `rank` of `ranks`. Each token must have a target.
   void deal_out(int64_t window, int rank, int ranks);

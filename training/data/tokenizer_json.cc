@@ -34,9 +34,9 @@ const Json* given(const Json& json, std::string_view name) {
 
 // Returns the default if the key is missing or null.
 template <typename T>
-T value_or(const Json& json, std::string_view name, T otherwise) {
+T value_or(const Json& json, std::string_view name, T fallback) {
   const Json* const found = given(json, name);
-  return found == nullptr ? otherwise : found->get<T>();
+  return found == nullptr ? fallback : found->get<T>();
 }
 
 // Throws for settings of a component that have an effect.

@@ -37,9 +37,9 @@ void Replica::LateSteps::compute(int64_t step, const StepBatches& batches,
 }
 
 void Replica::LateSteps::check(int64_t step) const {
-  const Trouble trouble = replica_.trouble();
-  if (trouble.kind == Trouble::none) return;
-  std::vector<Trouble> troubles(static_cast<size_t>(replica_.world().size()));
+  const StepFailure trouble = replica_.trouble();
+  if (trouble.kind == StepFailure::none) return;
+  std::vector<StepFailure> troubles(static_cast<size_t>(replica_.world().size()));
   troubles[static_cast<size_t>(replica_.world().rank())] = trouble;
   throw diverged(step, replica_.describe(troubles));
 }

@@ -147,10 +147,10 @@ int32_t Replica::largest_on_any_rank(int32_t value, int64_t step) {
   });
 }
 
-Replica::Trouble Replica::trouble() const {
-  if (gradients_.broken_unit()) return {Trouble::loss, *gradients_.broken_unit()};
-  if (probe_.broken()) return {Trouble::gradient, *probe_.broken()};
-  if (overweight_) return {Trouble::gradient, *overweight_};
+Replica::StepFailure Replica::trouble() const {
+  if (gradients_.broken_unit()) return {StepFailure::loss, *gradients_.broken_unit()};
+  if (probe_.broken()) return {StepFailure::gradient, *probe_.broken()};
+  if (overweight_) return {StepFailure::gradient, *overweight_};
   return {};
 }
 
@@ -205,14 +205,14 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
     synchronizer_->finish_gradients();
   }
 
-  const Trouble trouble = this->trouble();
+  const StepFailure trouble = this->trouble();
   const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
   const auto flag = [](bool set) { return set ? 1.0 : 0.0; };
   // Only the first of the ranks that have the same batches counts them.
   const bool counts_next =
       batches.next != nullptr && mesh_.place().first_along(AxisSet::all().without(kBatchAxes));
   const StepCounts next = counts_next ? gradients_.own_counts(*batches.next) : StepCounts();
-  std::array<double, 7> more = {flag(trouble.kind != Trouble::none),
+  std::array<double, 7> more = {flag(trouble.kind != StepFailure::none),
                                 square,
                                 measured,
                                 flag(batches.sign && batches.sign()),
@@ -279,20 +279,20 @@ std::vector<StepResult> Replica::run(std::span<const StepBatches> steps, int64_t
   return results;
 }
 
-std::vector<Replica::Trouble> Replica::gather(const Trouble& own) {
-  std::vector<Trouble> all(static_cast<size_t>(world().size()));
+std::vector<Replica::StepFailure> Replica::gather(const StepFailure& own) {
+  std::vector<StepFailure> all(static_cast<size_t>(world().size()));
   world().all_gather({&own, sizeof(own) / sizeof(int32_t), DType::i32},
                      {all.data(), all.size() * sizeof(own) / sizeof(int32_t), DType::i32});
   return all;
 }
 
 // Describes the first cause, because a NaN in a stage's output reaches all later stages.
-std::string Replica::describe(const std::vector<Trouble>& troubles) const {
-  const auto order = [](const Trouble& trouble) {
+std::string Replica::describe(const std::vector<StepFailure>& troubles) const {
+  const auto order = [](const StepFailure& trouble) {
     switch (trouble.kind) {
-      case Trouble::loss:
+      case StepFailure::loss:
         return std::pair(0, trouble.index);
-      case Trouble::gradient:
+      case StepFailure::gradient:
         return std::pair(1, 0);
       default:
         return std::pair(2, 0);
@@ -301,7 +301,7 @@ std::string Replica::describe(const std::vector<Trouble>& troubles) const {
   const auto first = std::ranges::min_element(troubles, {}, order);
   const auto index = static_cast<size_t>(first->index);
   const std::string where = mesh_.world().describe(static_cast<int>(first - troubles.begin()));
-  if (first->kind == Trouble::loss) {
+  if (first->kind == StepFailure::loss) {
     return cat("the output of ", model_.units()[index]->name(), " on ", where);
   }
   return cat("the gradient of ", model_.parameters().specs()[index].name, " on ", where,

@@ -144,7 +144,7 @@ void check_rounding(const ReplicaOptions& options);
 
 // Returns true if ranks do not wait for each other in each step, so that they exchange the results
 // of several steps after the last one.
-bool tells_late(const ReplicaOptions& options);
+bool reports_late(const ReplicaOptions& options);
 
 // Returns the error for a step in which `what` is not finite.
 Error diverged(int64_t step, const std::string& what, double learning_rate);
@@ -267,7 +267,7 @@ class Replica {
 
  private:
   // A failure in a step on one rank. All ranks report that of the lowest rank.
-  struct Trouble {
+  struct StepFailure {
     enum Kind : int32_t { none, loss, gradient };
     int32_t kind = none;
     int32_t index = 0;  // index of the unit, or of the parameter
@@ -275,7 +275,7 @@ class Replica {
 
   // Returns true if results are exchanged after several steps. Models with experts cannot:
   // overflows and the experts' loads need the samples of all ranks in each step.
-  bool is_late() const { return tells_late(options_) && model_.expert_load() == nullptr; }
+  bool is_late() const { return reports_late(options_) && model_.expert_load() == nullptr; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   void wrap_hooks(UnitHooks& hooks);
@@ -300,9 +300,9 @@ class Replica {
   ExactSum unflushed_update(double learning_rate);
   void weigh_own_gradients(const StepCounts& own, const StepCounts& all);
   std::optional<int> first_infinite_parameter() const;
-  Trouble trouble() const;
-  std::string describe(const std::vector<Trouble>& troubles) const;
-  std::vector<Trouble> gather(const Trouble& own);
+  StepFailure trouble() const;
+  std::string describe(const std::vector<StepFailure>& troubles) const;
+  std::vector<StepFailure> gather(const StepFailure& own);
   double update(double learning_rate);
   std::array<double, 2> micro_batch_square(const StepBatches& batches, const StepCounts& counts,
                                            double loss_scale) const;

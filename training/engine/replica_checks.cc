@@ -157,7 +157,7 @@ void check_updates(const ReplicaOptions& options, const Model& model, const Opti
        .remedy = "use sgd, adam or adamw, or --sync ps or ssp:BOUND"});
 }
 
-bool tells_late(const ReplicaOptions& options) {
+bool reports_late(const ReplicaOptions& options) {
   return options.sync.has_servers() || (options.sync.has_own_values() && !options.loss_scaling);
 }
 

@@ -39,10 +39,10 @@ const Json* ConfigReader::find(std::string_view field) const {
 }
 
 template <typename T>
-T ConfigReader::get(std::string_view field, std::optional<T> otherwise, bool good,
+T ConfigReader::get(std::string_view field, std::optional<T> fallback, bool good,
                     const char* what) const {
   const Json* const found = find(field);
-  if (found == nullptr && otherwise) return *otherwise;
+  if (found == nullptr && fallback) return *fallback;
   if (found != nullptr && good) return found->get<T>();
   throw Error(ErrorCode::invalid_argument,
               found == nullptr
@@ -51,27 +51,27 @@ T ConfigReader::get(std::string_view field, std::optional<T> otherwise, bool goo
               {.where = path_});
 }
 
-int64_t ConfigReader::whole(std::string_view field, std::optional<int64_t> otherwise) const {
+int64_t ConfigReader::whole(std::string_view field, std::optional<int64_t> fallback) const {
   constexpr int64_t kMost = int64_t{1} << 31;  // limit of sizes, so that products of two fit
   const Json* const found = find(field);
   const bool good =
       found != nullptr && found->is_natural_number() && found->get<uint64_t>() < uint64_t{kMost};
-  return get<int64_t>(field, otherwise, good, "a size");
+  return get<int64_t>(field, fallback, good, "a size");
 }
 
-double ConfigReader::number(std::string_view field, std::optional<double> otherwise) const {
+double ConfigReader::number(std::string_view field, std::optional<double> fallback) const {
   const Json* const found = find(field);
-  return get<double>(field, otherwise, found != nullptr && found->is_number(), "a number");
+  return get<double>(field, fallback, found != nullptr && found->is_number(), "a number");
 }
 
-bool ConfigReader::truth(std::string_view field, std::optional<bool> otherwise) const {
+bool ConfigReader::truth(std::string_view field, std::optional<bool> fallback) const {
   const Json* const found = find(field);
-  return get<bool>(field, otherwise, found != nullptr && found->is_boolean(), "true or false");
+  return get<bool>(field, fallback, found != nullptr && found->is_boolean(), "true or false");
 }
 
-std::string ConfigReader::text(std::string_view field, std::optional<std::string> otherwise) const {
+std::string ConfigReader::text(std::string_view field, std::optional<std::string> fallback) const {
   const Json* const found = find(field);
-  return get<std::string>(field, std::move(otherwise), found != nullptr && found->is_string(),
+  return get<std::string>(field, std::move(fallback), found != nullptr && found->is_string(),
                           "a string");
 }
 

@@ -26,10 +26,10 @@ class ConfigReader {
 
   bool has(std::string_view field) const { return find(field) != nullptr; }
   int64_t whole(std::string_view field,
-                std::optional<int64_t> otherwise = {}) const;  // the value must be at least 0
-  double number(std::string_view field, std::optional<double> otherwise = {}) const;
-  bool truth(std::string_view field, std::optional<bool> otherwise = {}) const;
-  std::string text(std::string_view field, std::optional<std::string> otherwise = {}) const;
+                std::optional<int64_t> fallback = {}) const;  // the value must be at least 0
+  double number(std::string_view field, std::optional<double> fallback = {}) const;
+  bool truth(std::string_view field, std::optional<bool> fallback = {}) const;
+  std::string text(std::string_view field, std::optional<std::string> fallback = {}) const;
   // an empty list if the field is missing
   std::vector<std::string> texts(std::string_view field) const;
   ConfigReader object(std::string_view field) const;  // an empty object if the field is missing
@@ -41,7 +41,7 @@ class ConfigReader {
  private:
   const Json* find(std::string_view field) const;
   template <typename T>
-  T get(std::string_view field, std::optional<T> otherwise, bool good, const char* what) const;
+  T get(std::string_view field, std::optional<T> fallback, bool good, const char* what) const;
 
   Json config_;
   std::string path_;

@@ -103,7 +103,7 @@ bool llama_is_transposed(std::string_view) { return false; }
 // Returns true for the frequencies of rotary positions.
 bool llama_is_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
-std::string llama_misfit(const Json& model) {
+std::string llama_mismatch(const Json& model) {
   return model.at("window") == 0 ? "" : "has no sliding attention window";
 }
 
@@ -120,7 +120,7 @@ void mistral_describe(const Json& model, Json& config) {
   config["sliding_window"] = model.at("window");
 }
 
-std::string mistral_misfit(const Json& model) {
+std::string mistral_mismatch(const Json& model) {
   const bool has_biases = model.at("attention_bias") == true || model.at("mlp_bias") == true;
   return has_biases ? "has no biases" : "";
 }
@@ -134,7 +134,7 @@ Architecture llama() {
           .prefix = "model.",
           .embedding = "embed_tokens.weight",
           .model_of = llama_model_of,
-          .misfit = llama_misfit,
+          .misfit = llama_mismatch,
           .describe = llama_describe,
           .is_transposed = llama_is_transposed,
           .is_constant = llama_is_constant};
@@ -145,7 +145,7 @@ Architecture mistral() {
   mistral.class_name = "MistralForCausalLM";
   mistral.model_type = "mistral";
   mistral.model_of = mistral_model_of;
-  mistral.misfit = mistral_misfit;
+  mistral.misfit = mistral_mismatch;
   mistral.describe = mistral_describe;
   return mistral;
 }

@@ -34,7 +34,7 @@ void describe_choice(const Json& model, Json& config) {
 }
 
 // Returns the reason why no architecture here can represent the model's routing; empty if one can.
-std::string routing_misfit(const Json& model) {
+std::string routing_mismatch(const Json& model) {
   if (model.at("scores") != "softmax") return "scores experts by softmax";
   if (model.at("weight_scale") != 1) return "does not scale the experts' weights";
   if (model.at("groups") != 1) return "has no groups of experts";
@@ -67,11 +67,11 @@ void mixtral_describe(const Json& model, Json& config) {
   describe_balance_loss(model, config);
 }
 
-std::string mixtral_misfit(const Json& model) {
+std::string mixtral_mismatch(const Json& model) {
   if (model.at("renormalize") != true) return "divides the experts' weights by their sum";
   if (model.at("shared_hidden") != 0) return "has no shared expert";
   if (model.at("attention_bias") == true) return "has no biases";
-  return routing_misfit(model);
+  return routing_mismatch(model);
 }
 
 // Reads the fields that Qwen2-MoE and Qwen3-MoE share.
@@ -115,7 +115,7 @@ std::string qwen2moe_misfit(const Json& model) {
     return "has a shared expert with a gate";
   }
   if (model.at("window") != 0) return "has no sliding attention window";
-  return routing_misfit(model);
+  return routing_mismatch(model);
 }
 
 Json qwen3moe_model_of(const ConfigReader& config) {
@@ -141,10 +141,10 @@ void olmoe_describe(const Json& model, Json& config) {
 }
 
 // Returns the reason why Qwen3-MoE or OLMoE cannot represent the model; empty if it can.
-std::string unshared_misfit(const Json& model) {
+std::string unshared_mismatch(const Json& model) {
   if (model.at("shared_hidden") != 0) return "has no shared expert";
   if (model.at("window") != 0) return "has no sliding attention window";
-  return routing_misfit(model);
+  return routing_mismatch(model);
 }
 
 // Returns Llama's architecture with these members replaced.
@@ -165,7 +165,7 @@ Architecture with_experts(const char* class_name, const char* model_type, const 
 }  // namespace
 
 Architecture mixtral() {
-  return with_experts("MixtralForCausalLM", "mixtral", "mixtral", mixtral_model_of, mixtral_misfit,
+  return with_experts("MixtralForCausalLM", "mixtral", "mixtral", mixtral_model_of, mixtral_mismatch,
                       mixtral_describe);
 }
 
@@ -176,11 +176,11 @@ Architecture qwen2moe() {
 
 Architecture qwen3moe() {
   return with_experts("Qwen3MoeForCausalLM", "qwen3_moe", "qwen3moe", qwen3moe_model_of,
-                      unshared_misfit, qwen_describe);
+                      unshared_mismatch, qwen_describe);
 }
 
 Architecture olmoe() {
-  return with_experts("OlmoeForCausalLM", "olmoe", "olmoe", olmoe_model_of, unshared_misfit,
+  return with_experts("OlmoeForCausalLM", "olmoe", "olmoe", olmoe_model_of, unshared_mismatch,
                       olmoe_describe);
 }
 

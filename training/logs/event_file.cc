@@ -84,8 +84,8 @@ uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-EventFile::EventFile(std::string directory, bool goes_on)
-    : path_(cat(directory, '/', file_name())), goes_on_(goes_on) {
+EventFile::EventFile(std::string directory, bool continues)
+    : path_(cat(directory, '/', file_name())), continues_(continues) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   int problem = error.value();
@@ -101,7 +101,7 @@ void EventFile::begin(uint64_t step) {
   if (!file_) throw tutti::system_error(cat("cannot write ", path_), errno);
   record(event_now() + bytes(3, "brain.Event:2"));
   constexpr uint64_t kStart = 1;  // value of SessionLog.status
-  if (goes_on_) record(event_now() + number(2, step) + bytes(7, number(1, kStart)));
+  if (continues_) record(event_now() + number(2, step) + bytes(7, number(1, kStart)));
 }
 
 void EventFile::write(const Scalars& scalars) {

@@ -18,10 +18,10 @@ namespace tutti::training {
 
 class EventFile {
  public:
-  // Creates `directory`; creates a new file in it when the first event is written. `goes_on`: the
+  // Creates `directory`; creates a new file in it when the first event is written. `continues`: the
   // run continues an earlier one; TensorBoard is then told to discard later steps of earlier files.
   // Throws Error(system) if the directory cannot be created or written.
-  EventFile(std::string directory, bool goes_on);
+  EventFile(std::string directory, bool continues);
 
   // Writes the numbers, converted to float; skips non-finite ones.
   void write(const Scalars& scalars);
@@ -33,7 +33,7 @@ class EventFile {
   void record(std::string_view event);
 
   std::string path_;
-  bool goes_on_;
+  bool continues_;
   std::ofstream file_;
 };
 

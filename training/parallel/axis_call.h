@@ -20,7 +20,7 @@ class AxisCall {
   ~AxisCall() {
     if (call_ == nullptr) return;
     if (alone()) {
-      pass_.leave_out({axis_, call_, sent_});
+      pass_.record_unsent({axis_, call_, sent_});
     } else {
       pass_.mesh->add_said(axis_, call_, sent_, start_);
     }

@@ -82,13 +82,13 @@ const std::vector<int>& DataParallel::buckets_of(int unit) const {
 }
 
 DataParallel::~DataParallel() {
-  const auto under_way = [this](int bucket) {
+  const auto in_flight = [this](int bucket) {
     return state(bucket).values == ValueState::gathering ||
            std::ranges::count(in_flight_, bucket) > 0;
   };
   bool aborted = false;
   for (int bucket = 0; bucket < bucket_count(); ++bucket) {
-    if (!under_way(bucket)) continue;
+    if (!in_flight(bucket)) continue;
     try {
       if (std::uncaught_exceptions() > 0 && !std::exchange(aborted, true)) {
         for (Communicator ranks : storage_.groups().ranks) {

@@ -160,7 +160,7 @@ class Exchange {
     const auto bytes =
         static_cast<double>((sent.size() - kept) * static_cast<int64_t>(size_of(sent.dtype)));
     if (pass_.mesh == nullptr) {
-      pass_.leave_out({Axis::context, "all_to_all", bytes});
+      pass_.record_unsent({Axis::context, "all_to_all", bytes});
       return zero(received);
     }
     const Clock::time_point start = Clock::now();
@@ -169,7 +169,7 @@ class Exchange {
   }
 
   Pass& pass_;
-  const TokenDeal& deal_;
+  const TokenPartition& deal_;
   const AttentionShape& shape_;
 };
 

@@ -21,7 +21,7 @@ class HeadsAttention : public AttentionOverRanks {
   void backward(Pass& pass, const AttentionShape& heads, const ConstQkv& own, ConstTensor output,
                 const Saved& saved, ConstTensor output_gradient,
                 const Qkv& gradients) const override;
-  int64_t message_bytes(const TokenDeal&, int64_t, DType) const override { return 0; }
+  int64_t message_bytes(const TokenPartition&, int64_t, DType) const override { return 0; }
 };
 
 }  // namespace tutti::training

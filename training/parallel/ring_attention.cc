@@ -36,7 +36,7 @@ struct KeysAndValues {
 };
 
 // Returns one size for all micro-batches of a shape, although their divisions differ slightly.
-int64_t rows_of_message(const TokenDeal& deal) {
+int64_t rows_of_message(const TokenPartition& deal) {
   const int64_t even = deal.mask().tokens() / deal.ranks();
   return std::max(deal.most(), even + even / 16 + 1);
 }
@@ -82,7 +82,7 @@ class Ring {
     if (rows.all.rows == 0) return {};
     const auto bytes = static_cast<double>(rows.all.bytes());
     if (pass_.mesh == nullptr) {
-      pass_.leave_out({Axis::context, "ring", bytes});
+      pass_.record_unsent({Axis::context, "ring", bytes});
       return {};
     }
     sent_ += bytes;
@@ -111,7 +111,7 @@ class Ring {
   Communicator& along() { return pass_.mesh->along(Axis::context); }
 
   Pass& pass_;
-  const TokenDeal& deal_;
+  const TokenPartition& deal_;
   int64_t width_;
   double sent_ = 0;  // bytes sent since the last wait
   std::vector<Work> in_flight_;
@@ -121,7 +121,7 @@ class Ring {
 
 // Returns the shape of attention of this rank's queries to those keys of `rank` to which they
 // attend.
-AttentionShape shape_on(const AttentionShape& heads, const TokenDeal& deal, int rank) {
+AttentionShape shape_on(const AttentionShape& heads, const TokenPartition& deal, int rank) {
   AttentionShape shape = heads;
   shape.keys = deal.seen_of(rank).count;
   shape.starts = deal.starts(rank);
@@ -173,7 +173,7 @@ void in_turns(Ring& ring, const AttentionShape& all, const Body& body) {
 // in a later step those of rank before(step) to which this rank attends. `own`: the keys and values
 // that the other ranks receive.
 template <typename Body>
-void go_round(Ring& ring, const TokenDeal& deal, const KeysAndValues& own, const Body& body) {
+void go_round(Ring& ring, const TokenPartition& deal, const KeysAndValues& own, const Body& body) {
   const std::array<KeysAndValues, 2> buffers = {ring.take_message(own.all.dtype),
                                                 ring.take_message(own.all.dtype)};
   std::vector<Work> sends;
@@ -206,7 +206,7 @@ void add_rows(ConstTensor terms, Tensor sums) {
 // keys, to which received parts are added.
 class GradientsHome {
  public:
-  GradientsHome(Ring& ring, const TokenDeal& deal, const Qkv& sums)
+  GradientsHome(Ring& ring, const TokenPartition& deal, const Qkv& sums)
       : ring_(ring),
         deal_(deal),
         sums_(sums),
@@ -241,7 +241,7 @@ class GradientsHome {
   }
 
   Ring& ring_;
-  const TokenDeal& deal_;
+  const TokenPartition& deal_;
   Qkv sums_;
   KeysAndValues received_;
   std::array<KeysAndValues, 2> parts_;
@@ -261,7 +261,7 @@ KeysAndValues pack(Ring& ring, const ConstQkv& own) {
 
 // Backward needs the most memory: keys of this rank and two others, and three parts of their
 // gradients.
-int64_t RingAttention::message_bytes(const TokenDeal& deal, int64_t key_width, DType type) const {
+int64_t RingAttention::message_bytes(const TokenPartition& deal, int64_t key_width, DType type) const {
   const int64_t rows = rows_of_message(deal);
   return static_cast<int64_t>(3 * bytes_of(rows, 2 * key_width, type) +
                               3 * bytes_of(rows, 2 * key_width, value_type(type)));
@@ -271,7 +271,7 @@ AttentionOverRanks::Saved RingAttention::forward(Pass& pass, const AttentionShap
                                                  const ConstQkv& own, Tensor output) const {
   const Tensor lse = pass.arena.take(value_type(output.dtype), heads.heads, output.rows);
   const ArenaScope scope(pass.arena);
-  const TokenDeal& deal = *pass.batch->deal;
+  const TokenPartition& deal = *pass.batch->deal;
   const DType wide = value_type(output.dtype);
   const bool is_wide = wide == output.dtype;
   Ring ring(pass, heads);
@@ -298,7 +298,7 @@ void RingAttention::backward(Pass& pass, const AttentionShape& heads, const Cons
                              ConstTensor output, const Saved& saved, ConstTensor output_gradient,
                              const Qkv& gradients) const {
   const ArenaScope scope(pass.arena);
-  const TokenDeal& deal = *pass.batch->deal;
+  const TokenPartition& deal = *pass.batch->deal;
   const DType wide = value_type(own.queries.dtype);
   const bool is_wide = wide == own.queries.dtype;
   const auto like = [&](ConstTensor other) {

@@ -156,12 +156,12 @@ std::vector<int> computing_actions(const Plan& plan, int rank) {
 
 // Checks that an entry follows its input, if that is computed on the same rank (messages: see
 // check_messages()).
-void check_input(const Census& census, const Site& site) {
-  const Entry& entry = census.at(site).entry;
-  if (!needs_input(census.plan.schedule, entry)) return;
-  const Site& input = census.maker(input_of(entry));
+void check_input(const ActionIndex& action_index, const Site& site) {
+  const Entry& entry = action_index.at(site).entry;
+  if (!needs_input(action_index.plan.schedule, entry)) return;
+  const Site& input = action_index.maker(input_of(entry));
   if (input.rank != site.rank || input.index < site.index) return;
-  refuse(census.plan, site, cat("comes before its input, ", to_string(census.plan, input)),
+  refuse(action_index.plan, site, cat("comes before its input, ", to_string(action_index.plan, input)),
          "two entries were swapped");
 }
 
@@ -209,22 +209,22 @@ void refuse(const Plan& plan, std::string_view what, std::string_view cause) {
                .remedy = "correct the schedule, or the code that changed its plan"});
 }
 
-Census take_census(const Plan& plan) {
-  Census census{find_places(plan.schedule), plan};
+ActionIndex index_actions(const Plan& plan) {
+  ActionIndex action_index{find_places(plan.schedule), plan};
   std::vector<std::vector<int>> computing;
   for (int rank = 0; rank < plan.schedule.ranks; ++rank) {
     computing.push_back(computing_actions(plan, rank));
   }
-  for (std::vector<Site>* sites : {&census.forward, &census.backward, &census.weight}) {
+  for (std::vector<Site>* sites : {&action_index.forward, &action_index.backward, &action_index.weight}) {
     for (Site& site : *sites) {
       if (site.is_there()) site.index = computing[index(site.rank)][index(site.index)];
     }
   }
-  for (const Site& site : census.forward) check_input(census, site);
-  if (census.trains) {
-    for (const Site& site : census.backward) check_input(census, site);
+  for (const Site& site : action_index.forward) check_input(action_index, site);
+  if (action_index.trains) {
+    for (const Site& site : action_index.backward) check_input(action_index, site);
   }
-  return census;
+  return action_index;
 }
 
 }  // namespace tutti::training::pipeline

@@ -36,7 +36,7 @@ struct Places {
 Places find_places(const Schedule& schedule);
 
 // The index of a plan's actions.
-struct Census : Places {
+struct ActionIndex : Places {
   const Plan& plan;
 
   size_t cell(const Entry& entry) const { return plan.schedule.cell(entry); }
@@ -60,15 +60,15 @@ std::string to_string(const Plan& plan, const Site& site);
 
 // Indexes a plan. Throws Error(invalid_argument) unless its actions are the table's entries in the
 // same order, and as find_places() does.
-Census take_census(const Plan& plan);
+ActionIndex index_actions(const Plan& plan);
 
 // The functions below are parts of check(), each in a file of its name.
 
 // Checks that each message is sent and received once, by the right ranks, in the order of its
 // channel, and that all arrive.
-void check_messages(const Census& census);
+void check_messages(const ActionIndex& action_index);
 
 // Checks the slots, versions of weights, and order of gradients of one rank.
-RankBounds check_rank(const Census& census, int rank);
+RankBounds check_rank(const ActionIndex& action_index, int rank);
 
 }  // namespace tutti::training::pipeline

@@ -20,15 +20,15 @@ void check_sizes(const Plan& plan) {
 }
 
 // Checks that the plan's holders of chunks are the ranks whose entries compute them.
-void check_holders(const Census& census) {
-  const Plan& plan = census.plan;
+void check_holders(const ActionIndex& action_index) {
+  const Plan& plan = action_index.plan;
   const size_t chunks = index(plan.schedule.chunks);
   std::vector<std::vector<bool>> lies_on(chunks, std::vector<bool>(plan.ranks.size()));
-  for (size_t cell = 0; cell < census.forward.size(); ++cell) {
-    const int rank = census.forward[cell].rank;
+  for (size_t cell = 0; cell < action_index.forward.size(); ++cell) {
+    const int rank = action_index.forward[cell].rank;
     lies_on[cell % chunks][index(rank)] = true;
-    if (plan.forward_rank.size() != census.forward.size() || plan.forward_rank[cell] != rank) {
-      refuse(plan, census.forward[cell], "the plan's forward_rank assigns this to another rank",
+    if (plan.forward_rank.size() != action_index.forward.size() || plan.forward_rank[cell] != rank) {
+      refuse(plan, action_index.forward[cell], "the plan's forward_rank assigns this to another rank",
              "the plan was changed in part");
     }
   }
@@ -43,7 +43,7 @@ void check_holders(const Census& census) {
                  "; the plan's holders differ"),
              "the plan was changed in part");
     }
-    if (plan.schedule.updates != Updates::flushed && census.trains && holders.size() > 1) {
+    if (plan.schedule.updates != Updates::flushed && action_index.trains && holders.size() > 1) {
       refuse(plan,
              cat("chunk ", chunk, " is on ranks ", list(holders),
                  ", and each updates its weights independently"),
@@ -79,13 +79,13 @@ void check_chunks(const Plan& plan, int rank) {
 
 Bounds check(const Plan& plan) {
   check_sizes(plan);
-  const Census census = take_census(plan);
-  check_holders(census);
+  const ActionIndex action_index = index_actions(plan);
+  check_holders(action_index);
   for (int rank = 0; rank < plan.schedule.ranks; ++rank) check_chunks(plan, rank);
-  check_messages(census);
+  check_messages(action_index);
   Bounds bounds;
   for (int rank = 0; rank < plan.schedule.ranks; ++rank) {
-    bounds.ranks.push_back(check_rank(census, rank));
+    bounds.ranks.push_back(check_rank(action_index, rank));
   }
   return bounds;
 }

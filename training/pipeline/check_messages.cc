@@ -16,68 +16,68 @@ struct Message {
 
 // The messages by their results: forward results by cell, then backward results.
 struct Messages {
-  const Census& census;
+  const ActionIndex& action_index;
   std::vector<Message> by_result;
 
   size_t number(const Entry& result) const {
-    const size_t cell = census.cell(result);
-    return result.kind == Kind::forward ? cell : census.forward.size() + cell;
+    const size_t cell = action_index.cell(result);
+    return result.kind == Kind::forward ? cell : action_index.forward.size() + cell;
   }
 };
 
 // Checks that this rank computes the result that the action names, in the slot of that result.
-void check_owner(const Census& census, const Site& site) {
-  const Action& action = census.at(site);
-  const Site& maker = census.maker(action.entry);
-  if (maker.rank != site.rank || census.at(maker).entry != action.entry) {
-    refuse(census.plan, site, cat("this rank does not compute the ", describe(action.entry)),
+void check_owner(const ActionIndex& action_index, const Site& site) {
+  const Action& action = action_index.at(site);
+  const Site& maker = action_index.maker(action.entry);
+  if (maker.rank != site.rank || action_index.at(maker).entry != action.entry) {
+    refuse(action_index.plan, site, cat("this rank does not compute the ", describe(action.entry)),
            "a message of another rank");
   }
-  const int slot = census.at(maker).slot;
+  const int slot = action_index.at(maker).slot;
   if (action.slot != slot) {
-    refuse(census.plan, site,
+    refuse(action_index.plan, site,
            cat("names slot ", action.slot, ", but this micro-batch is in slot ", slot),
            "slots were reassigned for only some of the actions");
   }
 }
 
-void check_peer(const Census& census, const Site& site, const Site& other) {
-  const int peer = census.at(site).peer;
+void check_peer(const ActionIndex& action_index, const Site& site, const Site& other) {
+  const int peer = action_index.at(site).peer;
   if (other.rank == site.rank) {
-    refuse(census.plan, site,
-           cat("no message is needed: ", to_string(census.plan, other), " is on the same rank"),
+    refuse(action_index.plan, site,
+           cat("no message is needed: ", to_string(action_index.plan, other), " is on the same rank"),
            "a message between chunks of one rank");
   }
   if (peer != other.rank) {
-    refuse(census.plan, site,
+    refuse(action_index.plan, site,
            cat("goes to or comes from rank ", peer, "; expected rank ", other.rank, ", for ",
-               to_string(census.plan, other)),
+               to_string(action_index.plan, other)),
            "the wrong peer");
   }
 }
 
-void record(const Census& census, Site& known, const Site& site) {
+void record(const ActionIndex& action_index, Site& known, const Site& site) {
   if (known.is_there()) {
-    refuse(census.plan, site, cat("was done already, by ", to_string(census.plan, known)),
+    refuse(action_index.plan, site, cat("was done already, by ", to_string(action_index.plan, known)),
            "a duplicate message");
   }
   known = site;
 }
 
 void add_receive(Messages& messages, const Site& site) {
-  const Census& census = messages.census;
-  const Action& action = census.at(site);
-  check_owner(census, site);
-  if (!needs_input(census.plan.schedule, action.entry)) {
-    refuse(census.plan, site, cat("the ", describe(action.entry), " needs no message"),
+  const ActionIndex& action_index = messages.action_index;
+  const Action& action = action_index.at(site);
+  check_owner(action_index, site);
+  if (!needs_input(action_index.plan.schedule, action.entry)) {
+    refuse(action_index.plan, site, cat("the ", describe(action.entry), " needs no message"),
            "a superfluous receive");
   }
   const Entry input = input_of(action.entry);
-  check_peer(census, site, census.maker(input));
-  record(census, messages.by_result[messages.number(input)].receive, site);
-  const Site& user = census.maker(action.entry);
+  check_peer(action_index, site, action_index.maker(input));
+  record(action_index, messages.by_result[messages.number(input)].receive, site);
+  const Site& user = action_index.maker(action.entry);
   if (user.index < site.index) {
-    refuse(census.plan, site, cat("is posted after its use, ", to_string(census.plan, user)),
+    refuse(action_index.plan, site, cat("is posted after its use, ", to_string(action_index.plan, user)),
            "a receive was moved");
   }
 }
@@ -85,28 +85,28 @@ void add_receive(Messages& messages, const Site& site) {
 // Adds a send. The next entry may reuse the result's memory, so the send must come before that
 // entry.
 void add_send(Messages& messages, const Site& site, int last_compute) {
-  const Census& census = messages.census;
-  const Action& action = census.at(site);
-  check_owner(census, site);
+  const ActionIndex& action_index = messages.action_index;
+  const Action& action = action_index.at(site);
+  check_owner(action_index, site);
   const bool is_forward = action.entry.kind == Kind::forward;
   Entry user = action.entry;
   user.chunk += is_forward ? 1 : -1;
-  if (user.chunk < 0 || user.chunk >= census.plan.schedule.chunks ||
+  if (user.chunk < 0 || user.chunk >= action_index.plan.schedule.chunks ||
       action.entry.kind == Kind::backward_weight) {
-    refuse(census.plan, site, cat("no rank needs the ", describe(action.entry)),
+    refuse(action_index.plan, site, cat("no rank needs the ", describe(action.entry)),
            "a superfluous send");
   }
-  check_peer(census, site, census.maker(user));
-  record(census, messages.by_result[messages.number(action.entry)].send, site);
-  const Site& maker = census.maker(action.entry);
+  check_peer(action_index, site, action_index.maker(user));
+  record(action_index, messages.by_result[messages.number(action.entry)].send, site);
+  const Site& maker = action_index.maker(action.entry);
   if (maker.index != last_compute) {
-    refuse(census.plan, site, cat("does not follow its entry, ", to_string(census.plan, maker)),
+    refuse(action_index.plan, site, cat("does not follow its entry, ", to_string(action_index.plan, maker)),
            "a send was moved: its memory is not filled yet, or is reused already");
   }
 }
 
 void add_all(Messages& messages) {
-  const Plan& plan = messages.census.plan;
+  const Plan& plan = messages.action_index.plan;
   for (Site site = {0, 0}; site.rank < plan.schedule.ranks; ++site.rank) {
     const std::vector<Action>& actions = plan.ranks[index(site.rank)].actions;
     int last_compute = -1;
@@ -121,30 +121,30 @@ void add_all(Messages& messages) {
 
 // Checks that a result which one rank computes and another needs is sent and received.
 void check_complete(const Messages& messages, const Site& user) {
-  const Census& census = messages.census;
-  const Entry& entry = census.at(user).entry;
-  if (!needs_input(census.plan.schedule, entry)) return;
+  const ActionIndex& action_index = messages.action_index;
+  const Entry& entry = action_index.at(user).entry;
+  if (!needs_input(action_index.plan.schedule, entry)) return;
   const Entry input = input_of(entry);
-  const Site& maker = census.maker(input);
+  const Site& maker = action_index.maker(input);
   if (maker.rank == user.rank) return;
   const Message& message = messages.by_result[messages.number(input)];
   if (!message.receive.is_there()) {
-    refuse(census.plan, user,
-           cat("nothing receives its input from ", to_string(census.plan, maker)),
+    refuse(action_index.plan, user,
+           cat("nothing receives its input from ", to_string(action_index.plan, maker)),
            "a receive is missing");
   }
   if (!message.send.is_there()) {
-    refuse(census.plan, maker,
-           cat("nothing sends its result, which is awaited at ", to_string(census.plan, user),
-               ", by ", to_string(census.plan, message.receive)),
+    refuse(action_index.plan, maker,
+           cat("nothing sends its result, which is awaited at ", to_string(action_index.plan, user),
+               ", by ", to_string(action_index.plan, message.receive)),
            "a send is missing");
   }
 }
 
 // Checks that messages between two ranks are received in the order in which they are sent.
 void check_order(const Messages& messages) {
-  const Census& census = messages.census;
-  const auto ranks = static_cast<size_t>(census.plan.schedule.ranks);
+  const ActionIndex& action_index = messages.action_index;
+  const auto ranks = static_cast<size_t>(action_index.plan.schedule.ranks);
   struct Channel {
     std::vector<Site> sends;
     size_t received = 0;
@@ -152,7 +152,7 @@ void check_order(const Messages& messages) {
   std::vector<Channel> channels(ranks * ranks);
   for (const bool sending : {true, false}) {
     for (Site site = {0, 0}; index(site.rank) < ranks; ++site.rank) {
-      const std::vector<Action>& actions = census.plan.ranks[index(site.rank)].actions;
+      const std::vector<Action>& actions = action_index.plan.ranks[index(site.rank)].actions;
       for (site.index = 0; index(site.index) < actions.size(); ++site.index) {
         const Action& action = actions[index(site.index)];
         if (sending && action.kind == Action::Kind::send) {
@@ -163,8 +163,8 @@ void check_order(const Messages& messages) {
         const Site& first = channel.sends[channel.received++];
         const Entry input = input_of(action.entry);
         if (messages.by_result[messages.number(input)].send == first) continue;
-        refuse(census.plan, site,
-               cat("another message comes first, ", to_string(census.plan, first)),
+        refuse(action_index.plan, site,
+               cat("another message comes first, ", to_string(action_index.plan, first)),
                "two receives or two sends were swapped");
       }
     }
@@ -172,12 +172,12 @@ void check_order(const Messages& messages) {
 }
 
 // Reports a cycle of waiting ranks, at `site` or reachable from it.
-[[noreturn]] void refuse_deadlock(const Census& census, const std::vector<Site>& next) {
+[[noreturn]] void refuse_deadlock(const ActionIndex& action_index, const std::vector<Site>& next) {
   const auto awaited = [&](const Site& site) {
-    return census.maker(input_of(census.at(site).entry)).rank;
+    return action_index.maker(input_of(action_index.at(site).entry)).rank;
   };
   const auto is_stuck = [&](const Site& site) {
-    return index(site.index) < census.plan.ranks[index(site.rank)].actions.size();
+    return index(site.index) < action_index.plan.ranks[index(site.rank)].actions.size();
   };
   Site site = *std::ranges::find_if(next, is_stuck);
   // After as many steps as there are ranks, the walk is in the cycle.
@@ -185,25 +185,25 @@ void check_order(const Messages& messages) {
   const Site first = site;
   std::string circle;
   do {
-    circle += cat(circle.empty() ? "" : ", ", to_string(census.plan, site), " waits for rank ",
+    circle += cat(circle.empty() ? "" : ", ", to_string(action_index.plan, site), " waits for rank ",
                   awaited(site));
     site = next[index(awaited(site))];
   } while (site != first);
-  refuse(census.plan, first, cat("deadlock: ", circle),
+  refuse(action_index.plan, first, cat("deadlock: ", circle),
          "an entry comes too early on one of these ranks");
 }
 
 // Advances each rank as far as possible, in turns. Only an entry waits, for its input. A message
 // has arrived once it is sent, because its receive and all earlier ones of its channel are posted.
-void check_progress(const Census& census) {
-  const Plan& plan = census.plan;
+void check_progress(const ActionIndex& action_index) {
+  const Plan& plan = action_index.plan;
   std::vector<Site> next(plan.ranks.size());
   for (size_t rank = 0; rank < next.size(); ++rank) next[rank] = {static_cast<int>(rank), 0};
   const auto has_come = [&](const Action& action) {
     if (action.kind != Action::Kind::compute || !needs_input(plan.schedule, action.entry)) {
       return true;
     }
-    const Site& maker = census.maker(input_of(action.entry));
+    const Site& maker = action_index.maker(input_of(action.entry));
     return next[index(maker.rank)].index > maker.index;
   };
   size_t done = 0;
@@ -218,20 +218,20 @@ void check_progress(const Census& census) {
       done += index(site.index) == actions.size();
     }
   }
-  if (done < next.size()) refuse_deadlock(census, next);
+  if (done < next.size()) refuse_deadlock(action_index, next);
 }
 
 }  // namespace
 
-void check_messages(const Census& census) {
-  Messages messages{census, std::vector<Message>(2 * census.forward.size())};
+void check_messages(const ActionIndex& action_index) {
+  Messages messages{action_index, std::vector<Message>(2 * action_index.forward.size())};
   add_all(messages);
-  for (const Site& user : census.forward) check_complete(messages, user);
-  if (census.trains) {
-    for (const Site& user : census.backward) check_complete(messages, user);
+  for (const Site& user : action_index.forward) check_complete(messages, user);
+  if (action_index.trains) {
+    for (const Site& user : action_index.backward) check_complete(messages, user);
   }
   check_order(messages);
-  check_progress(census);
+  check_progress(action_index);
 }
 
 }  // namespace tutti::training::pipeline

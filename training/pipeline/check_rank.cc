@@ -10,7 +10,7 @@ namespace {
 // Walks through the actions of one rank.
 class Walk {
  public:
-  Walk(const Census& census, int rank);
+  Walk(const ActionIndex& action_index, int rank);
   RankBounds run();
 
  private:
@@ -22,18 +22,18 @@ class Walk {
   void update();
   void check_end();
 
-  const Action& action() const { return census_.at(site_); }
+  const Action& action() const { return action_index_.at(site_); }
   const Entry& entry() const { return action().entry; }
   const Action& forward_of_entry() const {
-    return census_.at(census_.forward[census_.cell(entry())]);
+    return action_index_.at(action_index_.forward[action_index_.cell(entry())]);
   }
-  bool has_updates() const { return census_.trains && plan_.schedule.updates != Updates::flushed; }
+  bool has_updates() const { return action_index_.trains && plan_.schedule.updates != Updates::flushed; }
   int update_of(const Entry& entry) const { return entry.micro_batch / plan_.schedule.accumulated; }
   [[noreturn]] void refuse_here(const std::string& what, std::string_view cause) const {
     refuse(plan_, site_, what, cause);
   }
 
-  const Census& census_;
+  const ActionIndex& action_index_;
   const Plan& plan_;
   const RankPlan& rank_;
   Site site_;
@@ -52,10 +52,10 @@ class Walk {
   Entry last_gradient_{.micro_batch = -1};
 };
 
-Walk::Walk(const Census& census, int rank)
-    : census_(census), plan_(census.plan), rank_(plan_.ranks[index(rank)]), site_{rank, 0} {
+Walk::Walk(const ActionIndex& action_index, int rank)
+    : action_index_(action_index), plan_(action_index.plan), rank_(plan_.ranks[index(rank)]), site_{rank, 0} {
   const auto micro_batches = index(plan_.schedule.micro_batches);
-  if (rank_.slots < 0 || index(rank_.slots) > census.forward.size()) {
+  if (rank_.slots < 0 || index(rank_.slots) > action_index.forward.size()) {
     refuse(plan_, cat("rank ", rank, ": ", rank_.slots, " slots"),
            "the number was not counted from the schedule");
   }
@@ -96,9 +96,9 @@ void Walk::compute() {
   }
   check_version();
   if (makes_weight_gradient(entry())) add_gradient();
-  if (makes_weight_gradient(entry()) || !census_.trains) free_slot();
+  if (makes_weight_gradient(entry()) || !action_index_.trains) free_slot();
   const Schedule& schedule = plan_.schedule;
-  if (needs_input(schedule, entry()) && census_.maker(input_of(entry())).rank != site_.rank) {
+  if (needs_input(schedule, entry()) && action_index_.maker(input_of(entry())).rank != site_.rank) {
     --received_;
   }
 }
@@ -217,6 +217,6 @@ void Walk::check_end() {
 
 }  // namespace
 
-RankBounds check_rank(const Census& census, int rank) { return Walk(census, rank).run(); }
+RankBounds check_rank(const ActionIndex& action_index, int rank) { return Walk(action_index, rank).run(); }
 
 }  // namespace tutti::training::pipeline

@@ -173,7 +173,7 @@ PassResult ModelRunner::result(int index) {
   return result;
 }
 
-ConstTensor ModelRunner::input_anew(Slot& slot, Pass& pass, int index) {
+ConstTensor ModelRunner::recomputed_input(Slot& slot, Pass& pass, int index) {
   const int first = slot.units.begin;
   if (index == first) return slot.input;
   const Tensor& kept = slot.outputs[static_cast<size_t>(index - first) - 1];
@@ -189,7 +189,7 @@ Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor
   fetch_output(slot, index - 1);
   fetch_output(slot, index - 2);
   if (is_checkpointed(index)) {
-    const ConstTensor input = input_anew(slot, pass, index);
+    const ConstTensor input = recomputed_input(slot, pass, index);
     pass.recomputing = true;
     unit(index).forward(pass, input);
     pass.losses.clear();  // the first forward has reported them

@@ -155,7 +155,7 @@ class ModelRunner {
   Tensor forward_checkpointed(Slot& slot, int index, ConstTensor input);
   Tensor forward_in_scratch(Slot& slot, int index, ConstTensor input);
   ConstTensor own_rows(ConstTensor output);
-  ConstTensor input_anew(Slot& slot, Pass& pass, int index);
+  ConstTensor recomputed_input(Slot& slot, Pass& pass, int index);
   Tensor backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient, UnitHooks& hooks);
   UnitRange all() const { return {0, unit_count()}; }
   int unit_count() const { return static_cast<int>(model_.units().size()); }

@@ -96,11 +96,11 @@ const std::vector<ModelShape>& known() {
 
 // Returns the value of the first of these fields that exists.
 int64_t first_of(const ConfigReader& config, std::initializer_list<std::string_view> fields,
-                 std::optional<int64_t> otherwise = {}) {
+                 std::optional<int64_t> fallback = {}) {
   for (const std::string_view field : fields) {
     if (config.has(field)) return config.whole(field);
   }
-  return config.whole(*fields.begin(), otherwise);
+  return config.whole(*fields.begin(), fallback);
 }
 
 bool is_gated(const ConfigReader& config) {

@@ -50,9 +50,9 @@ class Row {
     if (!value || *value < 0 || *value > kMost) return std::nullopt;
     return static_cast<int64_t>(std::llround(*value));
   }
-  int64_t whole(const std::string& column, int64_t otherwise) const {
+  int64_t whole(const std::string& column, int64_t fallback) const {
     const std::optional<int64_t> value = whole(column);
-    return value && *value > 0 ? *value : otherwise;
+    return value && *value > 0 ? *value : fallback;
   }
 
  private:
@@ -170,14 +170,14 @@ Precision precision_of(const Row& row) {
   return eight ? Precision::eight : Precision::half;
 }
 
-// Returns the number of ranks of an axis, or `otherwise` if the row does not give it. Throws
+// Returns the number of ranks of an axis, or `fallback` if the row does not give it. Throws
 // Unpredictable above the limit of a cluster.
-int axis_in(const Row& row, const char* name, int otherwise) {
+int axis_in(const Row& row, const char* name, int fallback) {
   constexpr double kMost = 1 << 20;
   if (row.number(name).value_or(0) > kMost) {
     throw Unpredictable{cat(name, " is ", row.text(name))};
   }
-  return static_cast<int>(row.whole(name, otherwise));
+  return static_cast<int>(row.whole(name, fallback));
 }
 
 // Returns the row's ZeRO stage. Throws Unpredictable for one that does not exist.

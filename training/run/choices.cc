@@ -83,7 +83,7 @@ uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) 
   const std::string& schedule = options.replica.pipeline.schedule;
   const bool flushes_each =
       pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed;
-  if (flushes_each && !tells_late(options.replica)) return step;
+  if (flushes_each && !reports_late(options.replica)) return step;
   // Results of steps are exchanged at a flush; until then their data stay in memory, which limits
   // the number of steps.
   constexpr uint64_t kMostSteps = 1024;

@@ -149,7 +149,7 @@ Writer writer_of(const Communicator& world, const std::string& start) {
   return {.start = start, .epoch = members.epoch, .digest = members.digest};
 }
 
-bool starts_anew(const TrainOptions& options) {
+bool starts_over(const TrainOptions& options) {
   return !RunDirectory::resumes(options.checkpoint, run_start(options));
 }
 

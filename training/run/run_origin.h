@@ -54,7 +54,7 @@ Writer writer_of(const Communicator& world, const std::string& start);
 
 // Returns true if the run starts from TrainOptions::initial, if given, because it does not resume a
 // run.
-bool starts_anew(const TrainOptions& options);
+bool starts_over(const TrainOptions& options);
 
 // Throws what a Trainer would throw for the directory and the run in it, without ranks. Reads data
 // only if a run is to be resumed.

@@ -44,9 +44,9 @@ struct Path {
     (second.empty() ? state[first] : state[first][second]) = value;
   }
   template <typename Number>
-  Number read(const Json& state, Number otherwise) const {
-    if (second.empty()) return state.value(first, otherwise);
-    return state.contains(first) ? state.at(first).value(second, otherwise) : otherwise;
+  Number read(const Json& state, Number fallback) const {
+    if (second.empty()) return state.value(first, fallback);
+    return state.contains(first) ? state.at(first).value(second, fallback) : fallback;
   }
 
   std::string first, second;
@@ -140,11 +140,11 @@ class StateLoader : public StateVisitor {
   bool has(const std::string& row) const override {
     return source_.has(RowName(replica_, row).text);
   }
-  void number(const std::string& name, double& value, double otherwise) override {
-    value = Path(name).read(state_, otherwise);
+  void number(const std::string& name, double& value, double fallback) override {
+    value = Path(name).read(state_, fallback);
   }
-  void number(const std::string& name, int64_t& value, int64_t otherwise) override {
-    value = Path(name).read(state_, otherwise);
+  void number(const std::string& name, int64_t& value, int64_t fallback) override {
+    value = Path(name).read(state_, fallback);
   }
   void pieces(const std::string& kind, const ValuesOf& values_of) override {
     if (values_alone && kind != "model") return;

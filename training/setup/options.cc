@@ -275,7 +275,7 @@ ModelContext model_context(const RunOptions& options, const MeshPlace& place,
           .place = place};
 }
 
-void add_run_options(Command command, ToldOptions& told) {
+void add_run_options(Command command, GivenOptions& told) {
   command.add_option("--config", told.file, "JSON configuration file; options override it")
       .type_name("FILE.json");
   add_set(command, told.said);
@@ -284,13 +284,13 @@ void add_run_options(Command command, ToldOptions& told) {
   add_optimizer_flags(command, told.said);
 }
 
-void add_pass_options(Command command, ToldOptions& told) {
+void add_pass_options(Command command, GivenOptions& told) {
   add_flags(command, told.said, [](const std::string& key) {
     return key == "training.precision" || key == "parallel.recompute";
   });
 }
 
-RunOptions options_of(const ToldOptions& told, const Json& base) {
+RunOptions options_of(const GivenOptions& told, const Json& base) {
   RunOptions options;
   Json file = base;
   if (!told.file.empty()) file = read_configuration_file(told.file);
@@ -304,7 +304,7 @@ RunOptions options_of(const ToldOptions& told, const Json& base) {
 }
 
 RunOptions parse_run_options(const std::vector<std::string>& words, const Json& configuration) {
-  ToldOptions told;
+  GivenOptions told;
   RunOptions options;
   CommandLine line("", "", "");
   add_aliases(line);

@@ -71,7 +71,7 @@ class SurvivingRun {
     for (;;) {
       try {
         // more ranks may die during the agreement
-        if (death && !goes_on_after(*death)) return result_.value();
+        if (death && !continues_after(*death)) return result_.value();
         death.reset();
         result_.reset();
         result_ = session();
@@ -97,11 +97,11 @@ class SurvivingRun {
   void name_writer();
   int session();
   void has_begun();
-  bool goes_on_after(const Error& error);
+  bool continues_after(const Error& error);
   Communicator survivors();
   void note_losses();
   void find_state(const Error& error);
-  bool go_on_from_directory(bool begun);
+  bool continue_from_directory(bool begun);
   bool directory_is_newer();
   void require_progress(const Error& error, const Communicator& left, uint64_t step);
   void require_losses(const Error& error, const Communicator& left);
@@ -119,7 +119,7 @@ class SurvivingRun {
   Continuation after_;          // reason for the next session
   bool over_ = false;           // true if the run cannot continue, even if the error may be a death
   bool settled_ = false;        // true once the first session has settled options_
-  bool goes_on_ = false;
+  bool continues_ = false;
   bool was_spare_ = false;
   bool saved_ = false;         // true once the run has its own checkpoint
   int size_before_ = 0;        // number of ranks in the last session
@@ -160,7 +160,7 @@ SurvivingRun::Deal SurvivingRun::deal() const {
       settle(tried, deal.ranks, data_->examples());
       return deal;
     } catch (const Error&) {
-      if (stages == 1 || !goes_on_) throw;
+      if (stages == 1 || !continues_) throw;
     }
   }
 }
@@ -216,11 +216,11 @@ int SurvivingRun::session() {
   Session session(active, deal.options, data_);
   options_.training.writers.has_written = true;
   from_step_ = session.trainer().step();
-  if (goes_on_) tell(session);
+  if (continues_) tell(session);
   const Continuation after = after_;
   has_begun();
   try {
-    return conduct_(session, goes_on_ ? &after : nullptr);
+    return conduct_(session, continues_ ? &after : nullptr);
   } catch (...) {
     after_.last_step = session.trainer().step();
     saved_ = saved_ || session.trainer().saves() > 0;
@@ -246,7 +246,7 @@ Communicator SurvivingRun::survivors() {
 }
 
 // Returns false if all survivors have already finished.
-bool SurvivingRun::goes_on_after(const Error& error) {
+bool SurvivingRun::continues_after(const Error& error) {
   if (happened_.empty()) since_ = Clock::now();
   world_.abort(cat("the run is interrupted: ", error.what()));  // wakes spares as well
   Communicator left = survivors();
@@ -267,7 +267,7 @@ bool SurvivingRun::goes_on_after(const Error& error) {
   require_progress(error, left, step);
   happened_ += cat(happened_.empty() ? "" : "; ", error.what());
   world_ = std::move(left);
-  goes_on_ = true;
+  continues_ = true;
   note_losses();
   find_state(error);
   return true;
@@ -275,7 +275,7 @@ bool SurvivingRun::goes_on_after(const Error& error) {
 
 // Throws if the error recurs at the same step without losses, because it is then not a death.
 void SurvivingRun::require_progress(const Error& error, const Communicator& left, uint64_t step) {
-  if (goes_on_ && left.size() == world_.size() && step_before_ == step) end(error);
+  if (continues_ && left.size() == world_.size() && step_before_ == step) end(error);
   step_before_ = step;
 }
 
@@ -313,7 +313,7 @@ void SurvivingRun::find_state(const Error& error) {
   const MemoryCopies::Found found = training.copies->find(world_, was_spare_);
   going_on_ = cat(world_.size(), " of ", size_before_, " ranks continue");
   training.kept = found.state;
-  const bool has_steps = go_on_from_directory(found.begun);
+  const bool has_steps = continue_from_directory(found.begun);
   // The run must not continue from a state before a published step.
   if (training.kept && has_steps && directory_is_newer()) training.kept.reset();
   if (training.kept) {
@@ -332,7 +332,7 @@ void SurvivingRun::find_state(const Error& error) {
 }
 
 // Decides how the next session uses the directory. Returns true if there is a step of this run.
-bool SurvivingRun::go_on_from_directory(bool begun) {
+bool SurvivingRun::continue_from_directory(bool begun) {
   TrainOptions& training = options_.training;
   if (training.checkpoint.empty()) return false;
   bool& has_written = training.writers.has_written;

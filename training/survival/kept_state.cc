@@ -62,7 +62,7 @@ const std::byte* KeptState::bytes_of(const StoredPiece& piece, const std::string
 }
 
 // Collective. Returns the requests by the rank that made them.
-std::vector<std::vector<KeptState::Wanted>> KeptState::wishes_of_all() const {
+std::vector<std::vector<KeptState::Wanted>> KeptState::requests_of_all() const {
   const auto ranks = static_cast<size_t>(survivors_.size());
   const uint64_t own = wanted_.size() * sizeof(Wanted);
   std::vector<uint64_t> sizes(ranks);
@@ -71,18 +71,18 @@ std::vector<std::vector<KeptState::Wanted>> KeptState::wishes_of_all() const {
   std::vector<std::byte> all(total);
   survivors_.all_gatherv({wanted_.data(), own, DType::u8}, {all.data(), total, DType::u8},
                          Blocks::of(sizes));
-  std::vector<std::vector<Wanted>> wishes(ranks);
+  std::vector<std::vector<Wanted>> requests(ranks);
   const std::byte* from = all.data();
   for (size_t rank = 0; rank < ranks; ++rank) {
-    wishes[rank].resize(sizes[rank] / sizeof(Wanted));
-    if (sizes[rank] > 0) std::memcpy(wishes[rank].data(), from, sizes[rank]);
+    requests[rank].resize(sizes[rank] / sizeof(Wanted));
+    if (sizes[rank] > 0) std::memcpy(requests[rank].data(), from, sizes[rank]);
     from += sizes[rank];
   }
-  return wishes;
+  return requests;
 }
 
 void KeptState::fetch() {
-  const std::vector<std::vector<Wanted>> wishes = wishes_of_all();
+  const std::vector<std::vector<Wanted>> requests = requests_of_all();
   const int own = survivors_.rank();
   const auto ranks = static_cast<size_t>(survivors_.size());
   const auto holder = [this](const Wanted& wanted) {
@@ -91,7 +91,7 @@ void KeptState::fetch() {
   std::vector<uint64_t> sent(ranks);
   std::vector<std::byte> sending;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    for (const Wanted& wanted : wishes[rank]) {
+    for (const Wanted& wanted : requests[rank]) {
       if (holder(wanted) != own) continue;
       const std::byte* from =
           parts_[static_cast<size_t>(wanted.part)].kept->bytes.data() + wanted.first;

@@ -55,7 +55,7 @@ class KeptState : public PiecewiseSource {
   };
   const std::byte* bytes_of(const StoredPiece& piece, const std::string& name, size_t first,
                             size_t count) const override;
-  std::vector<std::vector<Wanted>> wishes_of_all() const;
+  std::vector<std::vector<Wanted>> requests_of_all() const;
 
   Communicator& survivors_;
   std::vector<Part> parts_;

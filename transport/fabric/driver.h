@@ -66,7 +66,7 @@ struct Access {
 enum class Rma : uint8_t { automatic, on, off };
 
 // Progress of a rendezvous or an access.
-enum class Coming : uint8_t { no, under_way, here, lost };
+enum class RendezvousState : uint8_t { no, in_flight, here, lost };
 
 class Events {
  public:
@@ -118,7 +118,7 @@ class Driver {
   virtual void send(Send& send) = 0;
   // Receives a rendezvous' payload into `memory`, and sets `coming` on completion. `memory` and
   // `coming` must stay valid until then. The arrival needs no drop().
-  virtual void receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) = 0;
+  virtual void receive(const Arrival& arrival, std::byte* memory, std::atomic<RendezvousState>& coming) = 0;
   // Discards a payload that is no longer needed.
   virtual void drop(const Arrival& arrival) = 0;
 

@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-using fabric::Coming;
+using fabric::RendezvousState;
 using fabric::Provider;
 
 namespace {
@@ -73,9 +73,9 @@ class Reached final : public RemoteMemory {
 // The caller holds the lock.
 void Reached::take_back_ended() {
   std::erase_if(puts_, [this](Provider::Accessing* put) {
-    const Coming coming = put->coming.load(std::memory_order_acquire);
-    if (coming == Coming::under_way) return false;
-    has_failed_ |= coming == Coming::lost;
+    const RendezvousState coming = put->coming.load(std::memory_order_acquire);
+    if (coming == RendezvousState::in_flight) return false;
+    has_failed_ |= coming == RendezvousState::lost;
     provider_.end_access(put);
     return true;
   });
@@ -133,15 +133,15 @@ class Reached::Reading final : public Get {
     begin_pieces();
     while (!pieces_.empty()) {
       Provider::Accessing* const oldest = pieces_.front();
-      const Coming coming = oldest->coming.load(std::memory_order_acquire);
-      if (coming == Coming::under_way) return false;
-      if (coming == Coming::here) {
+      const RendezvousState coming = oldest->coming.load(std::memory_order_acquire);
+      if (coming == RendezvousState::in_flight) return false;
+      if (coming == RendezvousState::here) {
         std::memcpy(into_.data() + arrived_, oldest->memory, oldest->bytes);
         arrived_ += oldest->bytes;
       }
       pieces_.pop_front();
       const auto lock = memory_.provider_.lock();
-      memory_.has_failed_ |= coming == Coming::lost;
+      memory_.has_failed_ |= coming == RendezvousState::lost;
       memory_.provider_.end_access(oldest);
       if (memory_.has_failed_) return false;
       if (arrived_ == into_.size()) return true;

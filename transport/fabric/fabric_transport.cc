@@ -11,7 +11,7 @@
 namespace tutti {
 
 using fabric::Arrival;
-using fabric::Coming;
+using fabric::RendezvousState;
 using fabric::Header;
 using fabric::Kind;
 
@@ -38,7 +38,7 @@ FabricTransport::FabricTransport(fabric::Provider& provider, uint64_t id, std::v
       lost_(std::move(lost)),
       out_(members_.size() * (kLanes + 1)),
       in_(out_.size()),
-      told_lost_(members_.size()) {
+      reported_lost_(members_.size()) {
   const auto lock = provider_.lock();
   provider_.attach(id_, *this);
 }
@@ -194,7 +194,7 @@ void FabricTransport::send_ends() {
 
 void FabricTransport::wait_for_readers(std::chrono::nanoseconds patience) {
   const auto lock = provider_.lock();
-  provider_.set_patience(patience);
+  provider_.set_send_timeout(patience);
 }
 
 void FabricTransport::forget_readers() {
@@ -267,11 +267,11 @@ void FabricTransport::begin(Cell& cell, std::byte* destination) {
 // Returns true if the payload has arrived; reports a lost one, because not every driver reports a
 // broken path when it loses a payload.
 bool FabricTransport::is_here(int peer, const Cell& cell) {
-  const Coming coming = cell.coming.load(std::memory_order_acquire);
-  if (coming == Coming::lost && !std::exchange(told_lost_[static_cast<size_t>(peer)][0], true)) {
+  const RendezvousState coming = cell.coming.load(std::memory_order_acquire);
+  if (coming == RendezvousState::lost && !std::exchange(reported_lost_[static_cast<size_t>(peer)][0], true)) {
     lost_(peer, false, "a payload was lost in transit");
   }
-  return coming == Coming::here;
+  return coming == RendezvousState::here;
 }
 
 const std::byte* FabricTransport::payload(int peer, int lane) {
@@ -280,7 +280,7 @@ const std::byte* FabricTransport::payload(int peer, int lane) {
     return oldest.arrival.data != nullptr ? static_cast<const std::byte*>(oldest.arrival.data)
                                           : oldest.arrival.small.data();
   }
-  if (oldest.coming.load(std::memory_order_acquire) == Coming::no) {
+  if (oldest.coming.load(std::memory_order_acquire) == RendezvousState::no) {
     const auto lock = provider_.lock();
     oldest.slot = provider_.take_slot();
     begin(oldest, oldest.slot->memory);
@@ -292,7 +292,7 @@ bool FabricTransport::read(int peer, int lane, std::span<std::byte> destination,
   if (destination.empty()) return true;
   Cell& oldest = cell(in(peer, lane));
   if (oldest.arrival.rendezvous) {
-    if (oldest.coming.load(std::memory_order_acquire) == Coming::no) {
+    if (oldest.coming.load(std::memory_order_acquire) == RendezvousState::no) {
       const auto lock = provider_.lock();
       begin(oldest, destination.data());
     }
@@ -317,7 +317,7 @@ bool FabricTransport::release(int peer, int lane) {
     oldest.arrival.data = nullptr;
     if (oldest.slot != nullptr) provider_.give_back(std::exchange(oldest.slot, nullptr));
     std::erase(receiving_, &oldest);
-    oldest.coming.store(Coming::no, std::memory_order_relaxed);
+    oldest.coming.store(RendezvousState::no, std::memory_order_relaxed);
   }
   const uint32_t taken = connection.taken.load(std::memory_order_relaxed) + 1;
   connection.taken.store(taken, std::memory_order_release);
@@ -343,10 +343,10 @@ void FabricTransport::revoke() {
     }
   }
   const Deadline deadline = Deadline::after(kTimeToEnd);
-  while (any_under_way() && !deadline.passed()) provider_.progress_locked();
+  while (any_in_flight() && !deadline.passed()) provider_.progress_locked();
   const auto cut = [this](int peer) { provider_.cut(members_[static_cast<size_t>(peer)]); };
   for (const Cell* const cell : receiving_) {
-    if (is_under_way(*cell)) cut(cell->arrival.header.sender);
+    if (is_in_flight(*cell)) cut(cell->arrival.header.sender);
   }
   for (const auto& loan : loans_) {
     for (const int peer : loan->peers) {
@@ -362,8 +362,8 @@ bool FabricTransport::holds_any(int peer) const {
   return std::ranges::any_of(lanes, [](const Out& connection) { return connection.held > 0; });
 }
 
-bool FabricTransport::any_under_way() const {
-  return std::ranges::any_of(receiving_, [](const Cell* cell) { return is_under_way(*cell); }) ||
+bool FabricTransport::any_in_flight() const {
+  return std::ranges::any_of(receiving_, [](const Cell* cell) { return is_in_flight(*cell); }) ||
          std::ranges::any_of(loans_, [](const auto& loan) { return loan->slot.sends > 0; });
 }
 
@@ -419,7 +419,7 @@ void FabricTransport::look_for_breaks() {
     }
   }
   for (const auto& [peer, sending, why] : found) {
-    if (!std::exchange(told_lost_[peer][sending ? 1 : 0], true)) lost_(peer, sending, why);
+    if (!std::exchange(reported_lost_[peer][sending ? 1 : 0], true)) lost_(peer, sending, why);
   }
 }
 

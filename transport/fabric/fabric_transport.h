@@ -90,13 +90,13 @@ class FabricTransport final : public Transport, private fabric::Listener {
   // it until it releases the message.
   struct Cell {
     std::atomic<uint32_t> sequence{0};
-    std::atomic<fabric::Coming> coming{fabric::Coming::no};
+    std::atomic<fabric::RendezvousState> coming{fabric::RendezvousState::no};
     fabric::Arrival arrival;
     fabric::Slot* slot = nullptr;  // memory for a rendezvous' payload that is read in place
   };
 
-  static bool is_under_way(const Cell& cell) {
-    return cell.coming.load(std::memory_order_acquire) == fabric::Coming::under_way;
+  static bool is_in_flight(const Cell& cell) {
+    return cell.coming.load(std::memory_order_acquire) == fabric::RendezvousState::in_flight;
   }
 
   struct In {
@@ -128,7 +128,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   void begin(Cell& cell, std::byte* destination);
   void send(std::span<const int> peers, int lane, const MessageHeader& header, fabric::Slot& slot);
   bool is_here(int peer, const Cell& cell);
-  bool any_under_way() const;
+  bool any_in_flight() const;
   bool holds_any(int peer) const;
   void send_ends();
   void look_for_breaks();
@@ -153,7 +153,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   bool ends_sent_ = false;
 
   // true: reported as lost; by peer, for receiving and sending.
-  std::vector<std::array<bool, 2>> told_lost_;
+  std::vector<std::array<bool, 2>> reported_lost_;
   uint32_t breaks_seen_ = 0;
   std::atomic<bool> any_failed_{false};
 };

@@ -109,7 +109,7 @@ size_t Provider::drivers_kept() {
 
 void Provider::leave() {
   const auto give_up = [&] {
-    return patience_.count() == 0 ? Deadline::never() : Deadline::after(patience_);
+    return stall_state_.count() == 0 ? Deadline::never() : Deadline::after(stall_state_);
   };
   Deadline silence = give_up();
   for (GrowingPause pause(kLongestPause);; pause.sleep()) {
@@ -240,7 +240,7 @@ Provider::Accessing* Provider::take_access() {
 }
 
 void Provider::begin_access(Accessing& access) {
-  access.coming.store(Coming::under_way, std::memory_order_relaxed);
+  access.coming.store(RendezvousState::in_flight, std::memory_order_relaxed);
   if (broken(access.rank)) return accessed(access, false);
   driver_->access(access);
 }
@@ -248,12 +248,12 @@ void Provider::begin_access(Accessing& access) {
 void Provider::accessed(Access& access, bool well) {
   auto& accessing = static_cast<Accessing&>(access);
   accessing.slot->spoiled |= !well;
-  accessing.coming.store(well ? Coming::here : Coming::lost, std::memory_order_release);
+  accessing.coming.store(well ? RendezvousState::here : RendezvousState::lost, std::memory_order_release);
   if (accessing.given_up) end_access(&accessing);
 }
 
 void Provider::end_access(Accessing* access) {
-  if (access->coming.load(std::memory_order_acquire) == Coming::under_way) {
+  if (access->coming.load(std::memory_order_acquire) == RendezvousState::in_flight) {
     access->given_up = true;
     return;
   }

@@ -81,7 +81,7 @@ class Provider final : private Events {
   // Joins the job. Arrivals wake `wait_set`. Must be called before the first attach().
   void join(Ranks ranks, WaitSet& wait_set);
   // Waits until all ends are acknowledged by ranks that are not gone; gives up when no
-  // acknowledgement arrives for the time of set_patience().
+  // acknowledgement arrives for the time of set_send_timeout().
   void leave();
 
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
@@ -117,11 +117,11 @@ class Provider final : private Events {
   // Sends an end as send() does. leave() waits for its acknowledgement.
   void send_end(int to, Header header);
   // Sets how long leave() waits without an acknowledgement; 0: no limit.
-  void set_patience(std::chrono::nanoseconds patience) { patience_ = patience; }
+  void set_send_timeout(std::chrono::nanoseconds patience) { stall_state_ = patience; }
   // Stops waiting for acknowledgements of this communicator's ends: it was aborted.
   void forget_ends(uint64_t communicator);
   // Receives a rendezvous' payload (Driver::receive()).
-  void receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) {
+  void receive(const Arrival& arrival, std::byte* memory, std::atomic<RendezvousState>& coming) {
     driver_->receive(arrival, memory, coming);
   }
   // Discards a payload that is no longer needed.
@@ -143,7 +143,7 @@ class Provider final : private Events {
   struct Accessing : Access {
     Slot* slot = nullptr;
     bool given_up = false;
-    std::atomic<Coming> coming{Coming::no};
+    std::atomic<RendezvousState> coming{RendezvousState::no};
   };
   // Returns an access with kMessageBytes of memory; the caller sets its other members.
   Accessing* take_access();
@@ -189,7 +189,7 @@ class Provider final : private Events {
   std::mutex mutex_;                   // guards the driver and the following members
   std::map<int, std::string> broken_;  // ranks with a broken path, and the reason
   bool failed_ = false;                // true: messages to or from some rank may be lost
-  std::chrono::nanoseconds patience_{0};
+  std::chrono::nanoseconds stall_state_{0};
   std::unordered_map<uint64_t, Listener*> listeners_;
   std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // by communicator not attached yet
   std::deque<uint64_t> detached_;                             // communicators detached latest

@@ -12,7 +12,7 @@
 namespace tutti::ofi {
 
 using fabric::Arrival;
-using fabric::Coming;
+using fabric::RendezvousState;
 using fabric::Header;
 using fabric::Kind;
 using fabric::Send;
@@ -280,7 +280,7 @@ Buffer& buffer_of(const Arrival& arrival) {
 
 }  // namespace
 
-void OfiDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) {
+void OfiDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<RendezvousState>& coming) {
   const auto idle = std::ranges::find(reads_, nullptr, &Read::coming);
   Read& read = idle != reads_.end() ? *idle : reads_.emplace_back();
   read.what = Operation::What::read;
@@ -290,7 +290,7 @@ void OfiDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<C
   read.memory = memory;
   read.bytes = arrival.header.message.bytes;
   read.coming = &coming;
-  coming.store(Coming::under_way, std::memory_order_relaxed);
+  coming.store(RendezvousState::in_flight, std::memory_order_relaxed);
   if (closed_ || read.rank < 0 || read.rank >= ranks_.count) {
     return failed(read, "that rank's memory cannot be read");
   }
@@ -416,7 +416,7 @@ void OfiDriver::completed(Operation& operation, size_t bytes) {
       auto& read = static_cast<Read&>(operation);
       read.own = {};
       notify_taken(read.from);
-      std::exchange(read.coming, nullptr)->store(Coming::here, std::memory_order_release);
+      std::exchange(read.coming, nullptr)->store(RendezvousState::here, std::memory_order_release);
       return;
     }
     case Operation::What::access: {
@@ -448,7 +448,7 @@ void OfiDriver::failed(Operation& operation, const std::string& why) {
   if (operation.what == Operation::What::read) {
     auto& read = static_cast<Read&>(operation);
     read.own = {};
-    std::exchange(read.coming, nullptr)->store(Coming::lost, std::memory_order_release);
+    std::exchange(read.coming, nullptr)->store(RendezvousState::lost, std::memory_order_release);
   } else if (operation.what == Operation::What::access) {
     auto& accessing = static_cast<Accessing&>(operation);
     events().accessed(*std::exchange(accessing.access, nullptr), false);
@@ -505,7 +505,7 @@ void OfiDriver::close() {
   for (Read& read : reads_) {
     if (read.coming == nullptr) continue;
     read.own = {};
-    std::exchange(read.coming, nullptr)->store(Coming::lost, std::memory_order_release);
+    std::exchange(read.coming, nullptr)->store(RendezvousState::lost, std::memory_order_release);
   }
   for (Accessing& accessing : accessing_) {
     if (accessing.access == nullptr) continue;

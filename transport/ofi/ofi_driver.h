@@ -36,7 +36,7 @@ class OfiDriver final : public fabric::Driver {
   void will_use(std::span<std::byte> memory) override;
   void send(fabric::Send& send) override;
   void receive(const fabric::Arrival& arrival, std::byte* memory,
-               std::atomic<fabric::Coming>& coming) override;
+               std::atomic<fabric::RendezvousState>& coming) override;
   void drop(const fabric::Arrival& arrival) override;
   Exposed expose(std::span<std::byte> memory) override;
   void conceal(uint64_t id) override { exposed_.erase(id); }
@@ -85,7 +85,7 @@ class OfiDriver final : public fabric::Driver {
     Registration own;
     void* descriptor = nullptr;
     // Where completion is reported; null: not in use.
-    std::atomic<fabric::Coming>* coming = nullptr;
+    std::atomic<fabric::RendezvousState>* coming = nullptr;
   };
   // A read or write of exposed memory.
   struct Accessing : Operation {

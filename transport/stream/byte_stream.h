@@ -40,8 +40,8 @@ class ByteStream {
   // Optimises for bulk data; must be called before any data is sent or received. receive() may then
   // buffer bytes beyond those requested, so a caller may wait for readability only after a short
   // receive().
-  void carry_much() {
-    if (tls_) tls_->carry_much();
+  void use_large_records() {
+    if (tls_) tls_->use_large_records();
   }
 
   // Receive and send as ::recv() and ::send() do; fail with EBADMSG if the bytes are not those that

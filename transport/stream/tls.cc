@@ -176,7 +176,7 @@ int Tls::shake_hands() {
 
 // Switches from OpenSSL to the record layer for bulk data. At this point OpenSSL has read nothing
 // beyond the handshake and has nothing left to send.
-void Tls::carry_much() {
+void Tls::use_large_records() {
   const TlsSide other = side_ == TlsSide::connects ? TlsSide::accepts : TlsSide::connects;
   writer_ = std::make_unique<RecordWriter>(secret_of(side_), bytes_per_key_);
   reader_ = std::make_unique<RecordReader>(secret_of(other));

@@ -32,7 +32,7 @@ class Tls {
 
   // Does the next step of the handshake; see ByteStream.
   int shake_hands();
-  void carry_much();
+  void use_large_records();
   ssize_t receive(void* into, size_t limit);
   ssize_t send(std::span<const std::byte> head, std::span<const std::byte> rest);
 
@@ -40,7 +40,7 @@ class Tls {
   ssize_t receive_raw(char* into, size_t limit);
   ssize_t send_raw(const char* bytes, size_t size);
   const TlsKey& key() const { return key_; }
-  // Returns true if a record of carry_much() mode may be partly sent.
+  // Returns true if a record of use_large_records() mode may be partly sent.
   bool is_in_a_record() const { return writer_ && writer_->holds_sealed(); }
   // Stores the traffic secret of one side.
   void keep(TlsSide side, const TrafficSecret& secret) { secret_of(side) = secret; }

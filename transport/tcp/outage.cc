@@ -29,7 +29,7 @@ std::optional<tcp_info> info_of_busy(int socket) {
 
 }  // namespace
 
-bool Outage::under_way(int socket) { return info_of_busy(socket).has_value(); }
+bool Outage::in_flight(int socket) { return info_of_busy(socket).has_value(); }
 
 std::string Outage::look(int socket, int64_t now_ns, std::chrono::milliseconds longest) {
   const std::optional<tcp_info> info = info_of_busy(socket);

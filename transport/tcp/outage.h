@@ -13,7 +13,7 @@ class Outage {
  public:
   // Returns true if bytes are in flight that the reader's system would confirm at once if they
   // arrived. Bytes that wait for a slow reader's window do not count.
-  static bool under_way(int socket);
+  static bool in_flight(int socket);
   // Checks the socket; call this function from time to time. Returns an error text if no byte in
   // flight has been confirmed for `longest`, otherwise an empty text. Bytes to a slow reader are
   // confirmed too.

@@ -54,8 +54,8 @@ void TcpTransport::keep(Out& connection, std::span<const std::byte> frame,
 
 void TcpTransport::confirm(Out& connection) {
   Unconfirmed& unconfirmed = *connection.unconfirmed;
-  const size_t under_way = connection.socket.unconfirmed();
-  if (under_way < unconfirmed.sent()) unconfirmed.confirm(unconfirmed.sent() - under_way);
+  const size_t in_flight = connection.socket.unconfirmed();
+  if (in_flight < unconfirmed.sent()) unconfirmed.confirm(unconfirmed.sent() - in_flight);
   connection.look_at_bytes = unconfirmed.bytes() + kKeptBetweenLooks;
 }
 
@@ -173,7 +173,7 @@ bool TcpTransport::settled() {
   return std::ranges::none_of(out_.used(), [this](size_t i) {
     const Out& connection = out(i);
     return connection.unconfirmed && !connection.broken && connection.socket &&
-           connection.socket.unconfirmed() > 0 && Outage::under_way(connection.socket.get());
+           connection.socket.unconfirmed() > 0 && Outage::in_flight(connection.socket.get());
   });
 }
 

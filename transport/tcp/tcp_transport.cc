@@ -62,7 +62,7 @@ void TcpTransport::take_handed_over() {
   if (!has_handed_over_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(handed_over_mutex_);
   for (auto& [outgoing, connection, number, socket] : handed_over_) {
-    socket.carry_much();
+    socket.use_large_records();
     bool& checked = outgoing ? out(connection).checked : in(connection).checked;
     checked = checked && !socket.encrypted();  // TLS authenticates every record
     if (outgoing) {

@@ -10,7 +10,7 @@
 namespace tutti::ucx {
 
 using fabric::Arrival;
-using fabric::Coming;
+using fabric::RendezvousState;
 using fabric::Header;
 using fabric::Send;
 
@@ -61,31 +61,31 @@ ucp_ep_h UcxDriver::open(int rank) {
 }
 
 void UcxDriver::send(Send& send) {
-  if (free_.empty()) free_.push_back(&under_way_.emplace_back(UnderWay{this, nullptr}));
-  UnderWay& under_way = *free_.back();
+  if (free_.empty()) free_.push_back(&in_flight_.emplace_back(InFlight{this, nullptr}));
+  InFlight& in_flight = *free_.back();
   free_.pop_back();
-  under_way.send = &send;
+  in_flight.send = &send;
   ucp_ep_h const endpoint = open(send.to);
-  if (endpoint == nullptr) return end(under_way, UCS_ERR_UNREACHABLE);
+  if (endpoint == nullptr) return end(in_flight, UCS_ERR_UNREACHABLE);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = on_sent;
-  param.user_data = &under_way;
+  param.user_data = &in_flight;
   void* const request =
       library().am_send_nbx(endpoint, kMessageId, &send.header, sizeof(Header),
                             send.bytes > 0 ? send.payload : nullptr, send.bytes, &param);
-  if (!UCS_PTR_IS_PTR(request)) end(under_way, UCS_PTR_RAW_STATUS(request));
+  if (!UCS_PTR_IS_PTR(request)) end(in_flight, UCS_PTR_RAW_STATUS(request));
 }
 
-void UcxDriver::on_sent(void* request, ucs_status_t status, void* under_way) {
+void UcxDriver::on_sent(void* request, ucs_status_t status, void* in_flight) {
   library().request_free(request);
-  auto& of = *static_cast<UnderWay*>(under_way);
+  auto& of = *static_cast<InFlight*>(in_flight);
   of.driver->end(of, status);
 }
 
-void UcxDriver::end(UnderWay& under_way, ucs_status_t status) {
-  Send& send = *std::exchange(under_way.send, nullptr);
-  free_.push_back(&under_way);
+void UcxDriver::end(InFlight& in_flight, ucs_status_t status) {
+  Send& send = *std::exchange(in_flight.send, nullptr);
+  free_.push_back(&in_flight);
   if (status != UCS_OK) mark_broken(peers_[send.to], library().status_string(status));
   events().through(send, status == UCS_OK);
 }
@@ -111,8 +111,8 @@ ucs_status_t UcxDriver::on_message(void* driver, const void* header, size_t head
   return events.arrived(arrival) && arrival.data != nullptr ? UCS_INPROGRESS : UCS_OK;
 }
 
-void UcxDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) {
-  coming.store(Coming::under_way, std::memory_order_relaxed);
+void UcxDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<RendezvousState>& coming) {
+  coming.store(RendezvousState::in_flight, std::memory_order_relaxed);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.recv_am = on_received;
@@ -120,13 +120,13 @@ void UcxDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<C
   void* const request = library().am_recv_data_nbx(worker_.get(), arrival.data, memory,
                                                    arrival.header.message.bytes, &param);
   if (UCS_PTR_IS_PTR(request)) return;
-  coming.store(request == nullptr ? Coming::here : Coming::lost, std::memory_order_relaxed);
+  coming.store(request == nullptr ? RendezvousState::here : RendezvousState::lost, std::memory_order_relaxed);
 }
 
 // Completes a receive. It accesses `coming` last, because the receiver may then free it.
 void UcxDriver::on_received(void* request, ucs_status_t status, size_t, void* coming) {
   library().request_free(request);
-  static_cast<std::atomic<Coming>*>(coming)->store(status == UCS_OK ? Coming::here : Coming::lost,
+  static_cast<std::atomic<RendezvousState>*>(coming)->store(status == UCS_OK ? RendezvousState::here : RendezvousState::lost,
                                                    std::memory_order_release);
 }
 

@@ -28,7 +28,7 @@ class UcxDriver final : public fabric::Driver {
   void join(Ranks ranks) override { ranks_ = std::move(ranks); }
   void send(fabric::Send& send) override;
   void receive(const fabric::Arrival& arrival, std::byte* memory,
-               std::atomic<fabric::Coming>& coming) override;
+               std::atomic<fabric::RendezvousState>& coming) override;
   void drop(const fabric::Arrival& arrival) override;
   Exposed expose(std::span<std::byte> memory) override;
   void conceal(uint64_t id) override;
@@ -52,21 +52,21 @@ class UcxDriver final : public fabric::Driver {
     bool broken = false;
   };
   // Arguments of a send's callback.
-  struct UnderWay {
+  struct InFlight {
     UcxDriver* driver = nullptr;
     fabric::Send* send = nullptr;
   };
 
   static ucs_status_t on_message(void* driver, const void* header, size_t header_bytes, void* data,
                                  size_t bytes, const ucp_am_recv_param_t* param);
-  static void on_sent(void* request, ucs_status_t status, void* under_way);
+  static void on_sent(void* request, ucs_status_t status, void* in_flight);
   static void on_received(void* request, ucs_status_t status, size_t bytes, void* coming);
   static void on_put(void* request, ucs_status_t status, void* nothing);
   static void on_accessed(void* request, ucs_status_t status, void* access);
   static void on_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
 
   ucp_ep_h open(int rank);
-  void end(UnderWay& under_way, ucs_status_t status);
+  void end(InFlight& in_flight, ucs_status_t status);
   void mark_broken(Peer& peer, const std::string& why);
   ucs_status_ptr_t begin_to_close(Peer& peer) const;
   void finish_closing(ucs_status_ptr_t request) const;
@@ -77,8 +77,8 @@ class UcxDriver final : public fabric::Driver {
   Worker worker_;
   Ranks ranks_;
   std::map<int, Peer> peers_;
-  std::deque<UnderWay> under_way_;
-  std::vector<UnderWay*> free_;
+  std::deque<InFlight> in_flight_;
+  std::vector<InFlight*> free_;
   std::map<uint64_t, ucp_mem_h> exposed_;
   uint64_t next_exposed_ = 1;
   bool abandoned_ = false;

@@ -62,15 +62,15 @@ struct CompiledCall {
 
 // Location of the two buffers relative to each other: without overlap (`apart`), overlapping
 // (`in_place`), or invalid because one exceeds the address space (`beyond`).
-enum class Lie : uint8_t { apart, in_place, beyond };
+enum class Aliasing : uint8_t { apart, in_place, beyond };
 
-inline Lie lie_of(const Request& request) {
+inline Aliasing lie_of(const Request& request) {
   const auto in = reinterpret_cast<uintptr_t>(request.input.data);
   const auto out = reinterpret_cast<uintptr_t>(request.output.data);
   const uintptr_t in_end = in + request.input.bytes();
   const uintptr_t out_end = out + request.output.bytes();
-  if (in_end < in || out_end < out) return Lie::beyond;
-  return in == out || (in < out_end && out < in_end) ? Lie::in_place : Lie::apart;
+  if (in_end < in || out_end < out) return Aliasing::beyond;
+  return in == out || (in < out_end && out < in_end) ? Aliasing::in_place : Aliasing::apart;
 }
 
 // Compiles a collective call on `rank` of `size`. The request must be complete(). Algorithm and

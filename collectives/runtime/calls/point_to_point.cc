@@ -91,7 +91,7 @@ bool PointToPoint::progress_early() {
   bool moved = false;
   OperationQueue waiting(std::move(early_));
   while (Operation* const operation = waiting.pop_front()) {
-    --under_way_;  // incremented again below
+    --in_flight_;  // incremented again below
     const size_t before = early_.size();
     if (operation->compiled->sends) {
       send(*operation);
@@ -106,7 +106,7 @@ bool PointToPoint::progress_early() {
 // ---- sends
 
 void PointToPoint::send(Operation& operation) {
-  ++under_way_;
+  ++in_flight_;
   if (is_early(operation)) return;
   operation.encode();
   Outgoing& out = peer(operation.peer()).out;
@@ -155,7 +155,7 @@ OperationQueue& PointToPoint::list_of(const Operation& receive) {
 }
 
 void PointToPoint::receive(Operation& operation) {
-  ++under_way_;
+  ++in_flight_;
   if (is_early(operation)) return;
   operation.order = ++receives_;
   if (!kept_.empty() && found_kept(operation)) return;
@@ -402,7 +402,7 @@ void PointToPoint::deliver(std::list<Kept>::iterator kept) {
 // ---- completion
 
 void PointToPoint::complete(Operation& operation) {
-  --under_way_;
+  --in_flight_;
   owner_.completed(operation);
 }
 
@@ -423,7 +423,7 @@ void PointToPoint::abandon() {
   }
   kept_.clear();
   kept_bytes_ = 0;
-  under_way_ = 0;
+  in_flight_ = 0;
 }
 
 std::vector<Want> PointToPoint::wants(const Operation& operation) const {

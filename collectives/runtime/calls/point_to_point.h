@@ -74,7 +74,7 @@ class PointToPoint {
   bool progress();
   // Stops all progress, after an abort.
   void abandon();
-  int under_way() const { return under_way_; }
+  int in_flight() const { return in_flight_; }
   // Returns what the operation waits for. For a receive from any source, any of the peers can
   // satisfy it.
   std::vector<Want> wants(const Operation& operation) const;
@@ -157,7 +157,7 @@ class PointToPoint {
   uint64_t kept_bytes_ = 0;                   // bytes of other ranks' messages among these
   const uint64_t most_kept_;
   uint64_t receives_ = 0;
-  int under_way_ = 0;
+  int in_flight_ = 0;
 };
 
 }  // namespace tutti::internal

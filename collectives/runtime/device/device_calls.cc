@@ -57,7 +57,7 @@ void check_device_memory(const Request& request) {
   }
 }
 
-DeviceCalls::DeviceCalls(int device, const Surroundings& surroundings)
+DeviceCalls::DeviceCalls(int device, const Environment& surroundings)
     : device_(device),
       surroundings_(surroundings),
       executor_(surroundings.shape.rank, surroundings.shape.ranks, device,

@@ -30,7 +30,7 @@ void check_device_memory(const Request& request);
 
 class DeviceCalls {
  public:
-  struct Surroundings {
+  struct Environment {
     Shape shape;  // this rank's shape, in rank order
     CostModel model;
     std::vector<const Algorithm*> algorithms;  // algorithms besides the built-in ones
@@ -40,7 +40,7 @@ class DeviceCalls {
   };
   // Prepares calls. `device`: this rank's GPU. Throws if kernels cannot run there. Call connect()
   // next.
-  DeviceCalls(int device, const Surroundings& surroundings);
+  DeviceCalls(int device, const Environment& surroundings);
   // Connects the ranks (gpu::Executor::connect()). Collective.
   void connect();
 
@@ -83,7 +83,7 @@ class DeviceCalls {
   void watch(const std::stop_token& end);
 
   const int device_;
-  const Surroundings surroundings_;
+  const Environment surroundings_;
   gpu::Executor executor_;
   std::optional<gpu::CopyCalls> copies_;  // present if enabled; meeting_ synchronises their ranks
   std::shared_ptr<gpu::DeviceCall> meeting_;

@@ -30,7 +30,7 @@ void DeviceRoutes::make_kernels() {
   tried_kernels_ = true;
   if (means_.hosts.count() > 1 || means_.hosts.ranks() == 1) return;
   if (settings().get_string("TUTTI_GPU_PROTOCOL") == "staged") return;
-  const DeviceCalls::Surroundings& around = means_.of_kernels;
+  const DeviceCalls::Environment& around = means_.of_kernels;
   const cuda::BesideCaptures beside;
   std::unique_ptr<DeviceCalls> made;
   try {

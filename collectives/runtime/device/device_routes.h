@@ -44,7 +44,7 @@ class DeviceRoutes {
  public:
   // Services of the communicator that the routes use.
   struct Means {
-    DeviceCalls::Surroundings of_kernels;
+    DeviceCalls::Environment of_kernels;
     Hosts hosts;
     std::function<std::shared_ptr<DevicePeers>(int color, int key)> split;
     StagedCalls::Start start;

@@ -161,8 +161,8 @@ void StagedCalls::drain() {
 void StagedCalls::end() {
   proxy_.request_stop();
   if (proxy_.joinable()) proxy_.join();
-  for (const UnderWay& call : under_way_) release(*call.stage);
-  under_way_.clear();
+  for (const InFlight& call : in_flight_) release(*call.stage);
+  in_flight_.clear();
   const std::lock_guard lock(mutex_);
   is_over_ = true;
   for (Stage* const stage : new_) release(*stage);
@@ -187,7 +187,7 @@ void StagedCalls::serve(const std::stop_token& end) {
   while (!end.stop_requested()) {
     take_new(end);
     wait_a_turn();
-    std::erase_if(under_way_, [this](UnderWay& call) { return look_after(call); });
+    std::erase_if(in_flight_, [this](InFlight& call) { return look_after(call); });
   }
 }
 
@@ -195,31 +195,31 @@ void StagedCalls::take_new(const std::stop_token& end) {
   std::deque<Stage*> handed_over;
   {
     std::unique_lock lock(mutex_);
-    if (under_way_.empty()) handed_over_.wait(lock, end, [this] { return !new_.empty(); });
+    if (in_flight_.empty()) handed_over_.wait(lock, end, [this] { return !new_.empty(); });
     handed_over.swap(new_);
   }
   for (Stage* const stage : handed_over) begin(*stage);
 }
 
 void StagedCalls::wait_a_turn() {
-  if (under_way_.empty()) return;
+  if (in_flight_.empty()) return;
   try {
-    static_cast<void>(under_way_.front().work.wait_for(kTurn));
+    static_cast<void>(in_flight_.front().work.wait_for(kTurn));
   } catch (const Error&) {  // look_after() handles it
   }
 }
 
 void StagedCalls::begin(Stage& stage) {
   try {
-    under_way_.push_back({&stage, start_(stage.request, stage.options)});
+    in_flight_.push_back({&stage, start_(stage.request, stage.options)});
   } catch (const Error& error) {
     finish(stage, &error);
   }
 }
 
 // Makes progress on a call. Returns true if it has ended.
-bool StagedCalls::look_after(UnderWay& call) {
-  if (call.work.poll() == WorkState::under_way) return false;
+bool StagedCalls::look_after(InFlight& call) {
+  if (call.work.poll() == WorkState::in_flight) return false;
   const std::optional<Error> error = call.work.error();
   finish(*call.stage, error ? &*error : nullptr);
   return true;

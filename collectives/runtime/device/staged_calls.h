@@ -75,7 +75,7 @@ class StagedCalls {
     std::string algorithm;
     CallOptions options;
   };
-  struct UnderWay {
+  struct InFlight {
     Stage* stage;
     Work work;
   };
@@ -90,7 +90,7 @@ class StagedCalls {
   void take_new(const std::stop_token& end);
   void wait_a_turn();
   void begin(Stage& stage);
-  bool look_after(UnderWay& call);
+  bool look_after(InFlight& call);
   void finish(Stage& stage, const Error* error);
   static void release(Stage& stage);
 
@@ -106,7 +106,7 @@ class StagedCalls {
   std::deque<Stage*> new_;
   bool is_over_ = false;
 
-  std::list<UnderWay> under_way_;  // used by the proxy thread only
+  std::list<InFlight> in_flight_;  // used by the proxy thread only
   std::jthread proxy_;             // last member, because it uses the others
 };
 

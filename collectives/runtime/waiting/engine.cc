@@ -93,7 +93,7 @@ bool Engine::hold(EngineClient* self) {
   const std::lock_guard lock(mutex_);
   for (EngineClient* communicator : communicators_) {
     std::unique_lock own = communicator->try_lock();
-    if (!own || communicator->calls_under_way() == 0) continue;
+    if (!own || communicator->calls_in_flight() == 0) continue;
     held_.push_back({communicator, std::move(own)});
     sleeps |= communicator == self;
   }
@@ -104,7 +104,7 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
   int calls = 0;
   std::vector<Transport*> transports;
   for (const Held& held : held_) {
-    calls += held.communicator->calls_under_way();
+    calls += held.communicator->calls_in_flight();
     // The transport of a single rank is null, because it waits for no peer.
     if (Transport* const own = held.communicator->transport()) transports.push_back(own);
   }

@@ -24,14 +24,14 @@
 namespace tutti::internal {
 
 // A communicator as seen by the engine. The engine holds the communicator's lock while it calls
-// calls_under_way() or stirs_locked(), and while it uses the transport.
+// calls_in_flight() or stirs_locked(), and while it uses the transport.
 class EngineClient {
  public:
   // Makes progress. Returns true if anything progressed; false also if another thread is making
   // progress. Thread-safe.
   virtual bool progress() = 0;
   virtual std::unique_lock<std::mutex> try_lock() = 0;
-  virtual int calls_under_way() const = 0;
+  virtual int calls_in_flight() const = 0;
   virtual Transport* transport() = 0;  // null for a single rank
   // Makes progress. Returns true if anything progressed or another thread waits for the lock.
   virtual bool stirs_locked() = 0;

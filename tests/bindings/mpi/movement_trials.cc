@@ -45,7 +45,7 @@ class Layouts {
     all_.push_back({type, {2, 0}, 3});
   }
   // Each rank draws another layout.
-  const Layout& random(Dice& dice) const {
+  const Layout& random(RandomDraws& dice) const {
     return all_[static_cast<size_t>(dice.draw_own(static_cast<int64_t>(all_.size())))];
   }
 
@@ -241,7 +241,7 @@ std::vector<int64_t> row_of(uint64_t seed, int rank, int size, int64_t most) {
 
 }  // namespace
 
-Trial random_movement(const Group& group, Dice& dice) {
+Trial random_movement(const Group& group, RandomDraws& dice) {
   static const Layouts layouts;
   const auto kind = static_cast<Kind>(dice.draw(10));
   const auto ranks = static_cast<size_t>(group.size);

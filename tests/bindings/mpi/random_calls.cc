@@ -18,7 +18,7 @@ constexpr int kMessage = 5000;  // integers
 
 class Batch {
  public:
-  Batch(const Group& group, Dice& dice) : group_(group), dice_(dice) {}
+  Batch(const Group& group, RandomDraws& dice) : group_(group), dice_(dice) {}
 
   void run() {
     const bool blocks = dice_.draw(3) == 0;
@@ -132,7 +132,7 @@ class Batch {
   }
 
   const Group& group_;
-  Dice& dice_;
+  RandomDraws& dice_;
   std::vector<Trial> trials_;
   std::vector<MPI_Request> requests_;
   std::vector<int> sent_;
@@ -151,7 +151,7 @@ void run(int64_t rounds, uint64_t seed) {
   MPI_Comm_split(MPI_COMM_WORLD, 0, -world.rank, &reverse);
   const std::vector<Group> groups = {world, Group("a duplicate", copy), Group("half", half),
                                      Group("the reverse", reverse)};
-  Dice dice{.common = std::mt19937_64(seed),
+  RandomDraws dice{.common = std::mt19937_64(seed),
             .own = std::mt19937_64(seed * 1000 + static_cast<uint64_t>(world.rank))};
   for (int64_t round = 0; round < rounds; ++round) {
     // Both halves draw alike and do the same in their own communicators.

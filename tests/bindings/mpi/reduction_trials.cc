@@ -101,7 +101,7 @@ class Operators {
     of_the_program();
   }
 
-  const Operator& random(Dice& dice) const {
+  const Operator& random(RandomDraws& dice) const {
     return all_[static_cast<size_t>(dice.draw(static_cast<int64_t>(all_.size())))];
   }
 
@@ -430,7 +430,7 @@ void State::call_large(MPI_Request* request, const void*, void*) { call(request,
 
 }  // namespace
 
-Trial random_reduction(const Group& group, Dice& dice) {
+Trial random_reduction(const Group& group, RandomDraws& dice) {
   static const Operators operators;
   const auto kind = static_cast<Kind>(dice.draw(6));
   constexpr int64_t kMost[] = {2, 20, 300, 6000};

@@ -13,7 +13,7 @@
 namespace tutti::test {
 
 // All ranks draw the same numbers from `common`, and each rank its own from `own`.
-struct Dice {
+struct RandomDraws {
   std::mt19937_64 common;
   std::mt19937_64 own;
   // Draws integers whose sum or maximum depends on a type's width and sign. MPI libraries are wrong
@@ -38,7 +38,7 @@ struct Trial {
 };
 
 // The trial refers to the group, which must outlive it.
-Trial random_reduction(const Group& group, Dice& dice);
-Trial random_movement(const Group& group, Dice& dice);
+Trial random_reduction(const Group& group, RandomDraws& dice);
+Trial random_movement(const Group& group, RandomDraws& dice);
 
 }  // namespace tutti::test

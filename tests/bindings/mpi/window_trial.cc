@@ -17,7 +17,7 @@ bool is_passive(WindowTrial::Epoch epoch) {
 
 }  // namespace
 
-WindowTrial::WindowTrial(const Group& group, Dice& dice, Scope scope)
+WindowTrial::WindowTrial(const Group& group, RandomDraws& dice, Scope scope)
     : group_(group),
       dice_(dice),
       scope_(scope),

@@ -43,7 +43,7 @@ class WindowTrial {
   enum Epoch { fences, all_locked, locked, posted };
 
   // The trial refers to both arguments, which must outlive it.
-  WindowTrial(const Group& group, Dice& dice, Scope scope);
+  WindowTrial(const Group& group, RandomDraws& dice, Scope scope);
   ~WindowTrial();
   WindowTrial(const WindowTrial&) = delete;
   WindowTrial& operator=(const WindowTrial&) = delete;
@@ -85,7 +85,7 @@ class WindowTrial {
   }
 
   const Group& group_;
-  Dice& dice_;
+  RandomDraws& dice_;
   const Scope scope_;
   size_t cell_ = 0;
   std::vector<size_t> cells_;  // number of cells on each rank

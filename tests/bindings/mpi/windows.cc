@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kEpochsOfAWindow = 4;
 
-uint64_t run_windows(const Group& group, Dice& dice, Scope scope) {
+uint64_t run_windows(const Group& group, RandomDraws& dice, Scope scope) {
   std::vector<std::unique_ptr<WindowTrial>> trials(static_cast<size_t>(1 + dice.draw(2)));
   for (auto& trial : trials) trial = std::make_unique<WindowTrial>(group, dice, scope);
   for (int i = 0; i < kEpochsOfAWindow; ++i) {
@@ -43,7 +43,7 @@ void run_random(int64_t rounds, uint64_t seed, Scope scope) {
   MPI_Comm_split(MPI_COMM_WORLD, world.rank % 2, 0, &half);
   MPI_Comm_split(MPI_COMM_WORLD, 0, -world.rank, &reverse);
   const std::vector<Group> groups = {world, Group("half", half), Group("the reverse", reverse)};
-  Dice dice{.common = std::mt19937_64(seed),
+  RandomDraws dice{.common = std::mt19937_64(seed),
             .own = std::mt19937_64(seed * 1000 + static_cast<uint64_t>(world.rank))};
   uint64_t digest = 0;
   for (int64_t round = 0; round < rounds; ++round) {

@@ -201,14 +201,14 @@ TEST_F(MachineCode, KeepsAllInRegisters) {
 TEST_F(MachineCode, CopiesAndReducesSixteenBytesAtATime) {
   of_each([](const Kernel& kernel) {
     int of_vectors = 0;
-    int under_way = 0;
+    int in_flight = 0;
     for (const Code loop : kernel.loops()) {
       if (!moves_vectors_only(loop)) continue;
       ++of_vectors;
-      under_way = std::max(under_way, loads_before_first_store(loop));
+      in_flight = std::max(in_flight, loads_before_first_store(loop));
     }
     EXPECT_EQ(of_vectors, 2) << "the loop that copies, and the one that reduces";
-    EXPECT_GE(under_way, 4);
+    EXPECT_GE(in_flight, 4);
   });
 }
 

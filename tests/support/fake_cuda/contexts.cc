@@ -39,9 +39,9 @@ State& state() {
   return *state;
 }
 
-int setting(const char* name, int otherwise) {
+int setting(const char* name, int fallback) {
   const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atoi(text);
+  return text == nullptr ? fallback : std::atoi(text);
 }
 
 CUresult check_initialized() {

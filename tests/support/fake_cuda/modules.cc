@@ -30,9 +30,9 @@ std::map<CUmodule, std::unique_ptr<CUmod_st>>& modules() {  // under the state's
   return *modules;
 }
 
-uint64_t number_of(const char* variable, uint64_t otherwise) {
+uint64_t number_of(const char* variable, uint64_t fallback) {
   const char* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+  return text == nullptr ? fallback : std::strtoull(text, nullptr, 10);
 }
 
 // Returns the next random number of the process.

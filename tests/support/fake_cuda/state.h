@@ -143,7 +143,7 @@ void delay();
 void run_nodes(const Nodes& nodes);
 
 // Returns a numeric setting of the environment.
-int setting(const char* name, int otherwise);
+int setting(const char* name, int fallback);
 
 // Without the lock: calls `act` under it if the driver is initialized and there is a current
 // context.

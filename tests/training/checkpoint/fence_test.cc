@@ -174,7 +174,7 @@ void expect_all_there(const std::string& path, const Published& published) {
 class Moments : public Fences {
  protected:
   // Publishes two steps from `step` on, by the surviving ranks.
-  void go_on(RunDirectory& left, int64_t step, Published& published) const {
+  void proceed(RunDirectory& left, int64_t step, Published& published) const {
     for (const int64_t each : {step, step + 10}) {
       EXPECT_EQ(save(left, static_cast<uint64_t>(each)), "");
       published[each] = kLeft;
@@ -193,7 +193,7 @@ class Moments : public Fences {
       published[10] = kAll;
       const auto others_go_on = [&] {
         const auto left = begin(kAsLeft);
-        go_on(*left, again ? 20 : left->resumed()->checkpoint.manifest().step + 10, published);
+        proceed(*left, again ? 20 : left->resumed()->checkpoint.manifest().step + 10, published);
       };
       reached = false;
       int now = 0;

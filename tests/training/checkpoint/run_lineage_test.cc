@@ -27,9 +27,9 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-int number_from(const char* variable, int otherwise) {
+int number_from(const char* variable, int fallback) {
   const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::atoi(text);
+  return text == nullptr ? fallback : std::atoi(text);
 }
 
 class Story {

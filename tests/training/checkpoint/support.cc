@@ -178,9 +178,9 @@ std::vector<std::string> save_sample(RunDirectory& directory, const SampleReques
                            .at_phase = request.at_phase};
     if (!request.in_background) return save_checkpoint(save, pieces, group);
     std::vector<std::byte> memory;
-    BackgroundSave under_way(save, pieces, group, memory);
+    BackgroundSave in_flight(save, pieces, group, memory);
     for (std::vector<float>& values : owned) std::ranges::fill(values, -1.0f);
-    while (!under_way.advance()) {
+    while (!in_flight.advance()) {
     }
   });
 }

@@ -178,9 +178,9 @@ WindowTile random_tile(const ConvolutionShape& shape, std::mt19937_64& random) {
 
 // CONVOLUTION_CASES: number of random cases; CONVOLUTION_SEED: their seed.
 TEST(ConvolutionKernelTest, AnyShape) {
-  const auto setting = [](const char* variable, uint64_t otherwise) {
+  const auto setting = [](const char* variable, uint64_t fallback) {
     const char* const text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
-    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+    return text == nullptr ? fallback : std::strtoull(text, nullptr, 10);
   };
   std::mt19937_64 random(setting("CONVOLUTION_SEED", 1));
   const auto one_of = [&](std::vector<int64_t> all) { return all[random() % all.size()]; };

@@ -98,7 +98,7 @@ Whole whole_of(const Problem& problem, uint64_t seed) {
   return whole;
 }
 
-HostTensor rows_of(ConstTensor all, const TokenDeal& deal) {
+HostTensor rows_of(ConstTensor all, const TokenPartition& deal) {
   HostTensor own(all.dtype, deal.count(deal.rank()), all.cols);
   int64_t row = 0;
   for (const Share& range : deal.ranges(deal.rank())) {
@@ -115,7 +115,7 @@ void check(Mesh& mesh, const AttentionOverRanks& attention, const Problem& probl
            const Whole& whole) {
   TokenMask mask = problem.mask;
   mask.document_starts = problem.starts;
-  const TokenDeal deal(mask, mesh.place(Axis::context), mesh.size(Axis::context));
+  const TokenPartition deal(mask, mesh.place(Axis::context), mesh.size(Axis::context));
   TestPass test(problem.type);
   test.pass.mesh = &mesh;
   test.batch.deal = &deal;
@@ -165,7 +165,7 @@ TEST(AttentionOverRanks, NoRankOfARingHoldsAllKeys) {
   constexpr int64_t kTokens = 2048, kWidth = 64;
   run_ranks(kRanks, [&](const Job& job) {
     Mesh mesh(Communicator::init(job), {.context = kRanks, .data = 1});
-    const TokenDeal deal({.samples = 1, .positions = kTokens}, job.rank, kRanks);
+    const TokenPartition deal({.samples = 1, .positions = kTokens}, job.rank, kRanks);
     TestPass test(DType::f32);
     test.pass.mesh = &mesh;
     test.batch.deal = &deal;
@@ -192,7 +192,7 @@ TEST(AttentionOverRanks, BytesAreThoseOfTheFormulas) {
   constexpr int64_t kTokens = 64, kHeads = 4, kSize = 8, kRows = kTokens / kRanks;
   std::vector<double> by_ring(kRanks), by_heads(kRanks);
   run_ranks(kRanks, [&](const Job& job) {
-    const TokenDeal deal({.samples = 1, .positions = kTokens}, job.rank, kRanks);
+    const TokenPartition deal({.samples = 1, .positions = kTokens}, job.rank, kRanks);
     const AttentionShape shape{.samples = 1, .context = kRows, .heads = kHeads, .head_size = kSize};
     const HostTensor inputs = random_tensor(DType::f32, kRows, 3 * shape.width(), 1);
     const HostTensor output(DType::f32, kRows, shape.width());

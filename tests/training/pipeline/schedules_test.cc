@@ -270,11 +270,11 @@ TEST(Schedules, AsynchronousOnesKeepAsManyVersionsAsTheirPapersSay) {
         ASSERT_LE(versions, 2);
         continue;
       }
-      const int under_way = shape.ranks - rank;
-      ASSERT_LE(versions, under_way);
+      const int in_flight = shape.ranks - rank;
+      ASSERT_LE(versions, in_flight);
       // Each micro-batch in flight has its own, once the pipeline is full.
-      if (shape.accumulated == 1 && shape.micro_batches >= 2 * under_way - 1) {
-        ASSERT_EQ(versions, under_way);
+      if (shape.accumulated == 1 && shape.micro_batches >= 2 * in_flight - 1) {
+        ASSERT_EQ(versions, in_flight);
       }
     }
   });

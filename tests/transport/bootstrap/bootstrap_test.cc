@@ -435,12 +435,12 @@ TEST(Verdict, NeedsAProof) {
   verdict.proof = prove("token", challenge, hello, verdict);
   EXPECT_NO_THROW(check_verdict(verdict, challenge, hello, "token", "rank 0"));
   verdict.refusal = Refusal::duplicate_rank;
-  EXPECT_THROW(check_verdict(verdict, challenge, hello, "token", "rank 0"), NotThisJob);
+  EXPECT_THROW(check_verdict(verdict, challenge, hello, "token", "rank 0"), ForeignListener);
   verdict.proof = prove("token", challenge, hello, verdict);
   try {
     check_verdict(verdict, challenge, hello, "token", "rank 0");
     ADD_FAILURE() << "rank 0 refuses this rank";
-  } catch (const NotThisJob&) {
+  } catch (const ForeignListener&) {
     ADD_FAILURE() << "rank 0 knows the token";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank 1 is already connected"));

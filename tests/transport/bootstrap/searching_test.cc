@@ -53,14 +53,14 @@ std::string failure_of(const Job& job) {
 const auto kJoin = [](const Job& job) { Control::connect(job); };
 
 // A process that had the port before rank 0 started.
-class Squatter {
+class PortHolder {
  public:
   enum class Manner { silent, garbage, closing, other_version, half_a_word, refusing };
 
-  explicit Squatter(Manner manner) : manner_(manner), listener_(rendezvous_.release_listener()) {
+  explicit PortHolder(Manner manner) : manner_(manner), listener_(rendezvous_.release_listener()) {
     if (manner != Manner::silent) thread_ = std::jthread([this] { serve(); });
   }
-  ~Squatter() { ::shutdown(listener_.get(), SHUT_RDWR); }  // which ends accept()
+  ~PortHolder() { ::shutdown(listener_.get(), SHUT_RDWR); }  // which ends accept()
   uint16_t port() const { return rendezvous_.port(); }
 
  private:
@@ -96,10 +96,10 @@ class Squatter {
   std::jthread thread_;
 };
 
-class TorchrunsPort : public ::testing::TestWithParam<Squatter::Manner> {};
+class TorchrunsPort : public ::testing::TestWithParam<PortHolder::Manner> {};
 
 TEST_P(TorchrunsPort, ThatAnotherProgramHasIsPassedOver) {
-  const Squatter squatter(GetParam());
+  const PortHolder squatter(GetParam());
   std::vector<Job> jobs;
   for (const int rank : {2, 1, 0}) jobs.push_back(torchruns_job(rank, 3, squatter.port()));
   for (const auto& error : run_jobs_catching(jobs, kJoin)) {
@@ -108,7 +108,7 @@ TEST_P(TorchrunsPort, ThatAnotherProgramHasIsPassedOver) {
 }
 
 TEST(TorchrunsPorts, OfWhichNoneIsFreeAreNamed) {
-  const Squatter one(Squatter::Manner::silent);
+  const PortHolder one(PortHolder::Manner::silent);
   Job job = torchruns_job(0, 2, one.port());
   job.master_ports = 2;
   std::optional<Fd> other;
@@ -189,11 +189,11 @@ TEST(Address, ThatAnotherJobKeepsIsSaid) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Search, TorchrunsPort,
-                         ::testing::Values(Squatter::Manner::silent, Squatter::Manner::garbage,
-                                           Squatter::Manner::closing,
-                                           Squatter::Manner::other_version,
-                                           Squatter::Manner::half_a_word,
-                                           Squatter::Manner::refusing));
+                         ::testing::Values(PortHolder::Manner::silent, PortHolder::Manner::garbage,
+                                           PortHolder::Manner::closing,
+                                           PortHolder::Manner::other_version,
+                                           PortHolder::Manner::half_a_word,
+                                           PortHolder::Manner::refusing));
 
 }  // namespace
 }  // namespace tutti::testing

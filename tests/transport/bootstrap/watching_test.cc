@@ -84,10 +84,10 @@ TEST(Watching, AnyRankTellsOfAll) {
     for (const int asked : {0, 2, kRanks - 1}) {
       JobWatch job_watch = watch_from(control, asked, job.token);
       for (int look = 0; look < 3; ++look) {
-        const std::vector<RankSight> sights = job_watch.look();
+        const std::vector<RankStatus> sights = job_watch.look();
         ASSERT_THAT(sights, SizeIs(kRanks));
         for (int rank = 0; rank < kRanks; ++rank) {
-          const RankSight& sight = sights[static_cast<size_t>(rank)];
+          const RankStatus& sight = sights[static_cast<size_t>(rank)];
           const auto number = static_cast<uint64_t>(rank);
           EXPECT_EQ(sight.rank, rank);
           EXPECT_EQ(sight.size, kRanks);
@@ -127,7 +127,7 @@ TEST(Watching, IsNotInTheClearWhereThereIsAToken) {
     ASSERT_EQ(try_connect(address_of(control, 2), Deadline::after(kPatience), socket), 0);
     EXPECT_THROW(shake_hands(std::move(socket), {.purpose = Purpose::watch}, job.token, "rank 2",
                              Deadline::after(kPatience)),
-                 NotThisJob);
+                 ForeignListener);
   });
 }
 
@@ -186,7 +186,7 @@ TEST(Watching, TellsWhoHasLeft) {
     const Deadline deadline = Deadline::after(kPatience);
     while (!(control->has_left(1) && control->has_left(2)) && !deadline.passed()) {
     }
-    const std::vector<RankSight> sights = job_watch.look();
+    const std::vector<RankStatus> sights = job_watch.look();
     ASSERT_THAT(sights, SizeIs(3));
     EXPECT_EQ(sights[0].state, RankState::answers);
     EXPECT_EQ(sights[1].state, RankState::left);
@@ -214,20 +214,20 @@ TEST(Activity, OfSeveralCommunicatorsIsTheirSum) {
 }
 
 TEST(Sight, HasRoomForTheBusiest) {
-  RankSight sight{.rank = 1, .size = 100'000};
+  RankStatus sight{.rank = 1, .size = 100'000};
   for (int sender = 0; sender < 100'000; ++sender) {
     sight.activity.received[sender] = static_cast<uint64_t>(sender);
     sight.activity.waits_for.push_back(sender);
   }
-  const std::string frame = sight_frame(sight);
+  const std::string frame = status_frame(sight);
   EXPECT_LT(frame.size(), kMaxFrameBytes);
   FrameReader reader(std::string_view(frame).substr(sizeof(uint32_t)));
-  const RankSight told = get_sight(reader);
+  const RankStatus told = get_status(reader);
   EXPECT_TRUE(reader.ok());
   EXPECT_EQ(told.activity.received.size(), 1024U);
   EXPECT_TRUE(told.activity.received.contains(99'999));
   FrameReader cut(std::string_view(frame).substr(sizeof(uint32_t), 200));
-  get_sight(cut);
+  get_status(cut);
   EXPECT_FALSE(cut.ok());
 }
 

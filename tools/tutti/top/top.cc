@@ -27,7 +27,7 @@ namespace tutti::tool {
 namespace {
 
 using bootstrap::JobWatch;
-using bootstrap::RankSight;
+using bootstrap::RankStatus;
 using bootstrap::RankState;
 
 // Some addresses may belong to stopped ranks, so all are tried with a short timeout first.
@@ -61,10 +61,10 @@ class WatchedJob {
   }
 
   // Returns the state of the ranks; nothing if the job has ended.
-  std::optional<std::vector<RankSight>> look() {
+  std::optional<std::vector<RankStatus>> look() {
     for (;;) {
       try {
-        std::vector<RankSight> sights = watch_->look();
+        std::vector<RankStatus> sights = watch_->look();
         known_ = sights;
         return sights;
       } catch (const Error&) {
@@ -75,7 +75,7 @@ class WatchedJob {
 
  private:
   bool watch_from_another() {
-    for (RankSight& rank : known_) {
+    for (RankStatus& rank : known_) {
       if (rank.state != RankState::answers) continue;
       rank.state = RankState::silent;  // a silent rank is asked only once
       try {
@@ -90,7 +90,7 @@ class WatchedJob {
 
   const std::string key_;
   std::optional<JobWatch> watch_;
-  std::vector<RankSight> known_;
+  std::vector<RankStatus> known_;
 };
 
 size_t rows_of_terminal() {
@@ -123,10 +123,10 @@ bool pause(double seconds) {
 int watch(const TopOptions& options) {
   WatchedJob job(find_running_job(options.job));
   const StopSignals signals;
-  std::optional<std::vector<RankSight>> before = job.look();
+  std::optional<std::vector<RankStatus>> before = job.look();
   Clock::time_point last = Clock::now();
   while (before && pause(options.every)) {
-    std::optional<std::vector<RankSight>> now = job.look();
+    std::optional<std::vector<RankStatus>> now = job.look();
     if (!now) break;
     const Clock::time_point moment = Clock::now();
     show(compare(*before, *now, std::chrono::duration<double>(moment - last).count()),

@@ -16,7 +16,7 @@ namespace tutti::tool {
 
 namespace {
 
-using bootstrap::RankSight;
+using bootstrap::RankStatus;
 using bootstrap::RankState;
 
 // Smallest share that is reported; smaller ones may be random.
@@ -54,9 +54,9 @@ void find_late_shares(std::vector<RankView>& ranks) {
 }
 
 std::vector<LinkView> compare_links(const std::map<int, Activity>& before,
-                                    const std::vector<RankSight>& now, double seconds) {
+                                    const std::vector<RankStatus>& now, double seconds) {
   std::vector<LinkView> links;
-  for (const RankSight& sight : now) {
+  for (const RankStatus& sight : now) {
     const auto earlier = before.find(sight.rank);
     for (const auto& [from, bytes] : sight.activity.received) {
       uint64_t past = 0;
@@ -70,7 +70,7 @@ std::vector<LinkView> compare_links(const std::map<int, Activity>& before,
   return links;
 }
 
-std::string doing(const RankSight& sight) {
+std::string doing(const RankStatus& sight) {
   return sight.activity.current.empty() ? "is in no call"
                                         : cat("is in ", printable(sight.activity.current));
 }
@@ -130,7 +130,7 @@ std::optional<Straggler> find_straggler(const std::vector<RankView>& ranks) {
 }
 
 std::string row(const RankView& view) {
-  const RankSight& sight = view.sight;
+  const RankStatus& sight = view.sight;
   const Activity& activity = sight.activity;
   std::array<char, 256> line{};
   std::snprintf(line.data(), line.size(),
@@ -151,7 +151,7 @@ std::string row(const RankView& view) {
 }
 
 Json to_json(const RankView& view) {
-  const RankSight& sight = view.sight;
+  const RankStatus& sight = view.sight;
   const Activity& activity = sight.activity;
   return {{"rank", sight.rank},
           {"host", sight.host},
@@ -171,18 +171,18 @@ Json to_json(const RankView& view) {
 
 }  // namespace
 
-std::string describe(const RankSight& sight) {
+std::string describe(const RankStatus& sight) {
   return cat("rank ", sight.rank, " (", printable(sight.host), ", pid ", sight.pid, ")");
 }
 
-JobView compare(const std::vector<RankSight>& before, const std::vector<RankSight>& now,
+JobView compare(const std::vector<RankStatus>& before, const std::vector<RankStatus>& now,
                 double seconds) {
   std::map<int, Activity> earlier;
-  for (const RankSight& sight : before) {
+  for (const RankStatus& sight : before) {
     if (sight.state == RankState::answers) earlier[sight.rank] = sight.activity;
   }
   JobView view{.seconds = seconds};
-  for (const RankSight& sight : now) {
+  for (const RankStatus& sight : now) {
     RankView& rank = view.ranks.emplace_back(RankView{.sight = sight});
     const auto past = earlier.find(sight.rank);
     if (past == earlier.end() || sight.state != RankState::answers) continue;
@@ -209,7 +209,7 @@ Json to_json(const JobView& view) {
   }
   Json straggler;
   if (view.straggler) {
-    const RankSight& sight =
+    const RankStatus& sight =
         std::ranges::find(view.ranks, view.straggler->rank, [](const RankView& rank) {
           return rank.sight.rank;
         })->sight;

@@ -11,7 +11,7 @@
 namespace tutti::tool {
 
 struct RankView {
-  bootstrap::RankSight sight;
+  bootstrap::RankStatus sight;
   // calls per second between the samples
   double calls_per_second = 0;
   double bytes_per_second = 0;
@@ -42,11 +42,11 @@ struct JobView {
   std::optional<Straggler> straggler;
 };
 
-JobView compare(const std::vector<bootstrap::RankSight>& before,
-                const std::vector<bootstrap::RankSight>& now, double seconds);
+JobView compare(const std::vector<bootstrap::RankStatus>& before,
+                const std::vector<bootstrap::RankStatus>& now, double seconds);
 
 // Returns the rank as text: "rank 3 (node7, pid 1234)".
-std::string describe(const bootstrap::RankSight& sight);
+std::string describe(const bootstrap::RankStatus& sight);
 
 Json to_json(const JobView& view);
 // Returns a table of at most `most_ranks` ranks, those with the largest late_share, followed by the

@@ -53,7 +53,7 @@ using training::TrainResult;
 
 // Options of the command in addition to those of the run.
 struct TrainCommandOptions {
-  training::ToldOptions told;
+  training::GivenOptions told;
   RunOptions run;  // the resulting run
   // 0: one rank per processor that the process may use, or the number that the launcher started.
   int ranks = 0;
@@ -299,7 +299,7 @@ int train(TrainCommandOptions options) {
     for (const std::string& text : data.left_out) std::fprintf(stderr, "tutti: %s\n", text.c_str());
   }
   const std::unique_ptr<training::Model> model = training::make_model(options.run.model);
-  const bool only_tells = options.print_configuration || options.dry_run;
+  const bool only_reports = options.print_configuration || options.dry_run;
   const bool launched = is_launched();
   const bool is_planned = options.plan == "auto";
   if (launched && is_planned) {
@@ -311,7 +311,7 @@ int train(TrainCommandOptions options) {
   if (is_planned && options.run.mix == training::kSearchedMix) {
     throw UsageError("--plan auto excludes --mix auto: use --tp and --mix auto");
   }
-  if (launched && !only_tells) return train_as_rank(options, std::move(data));
+  if (launched && !only_reports) return train_as_rank(options, std::move(data));
   int ranks = wanted_ranks(options);
   if (launched) {
     const Communicator world = join_ranks(options);
@@ -322,7 +322,7 @@ int train(TrainCommandOptions options) {
   }
   check_min_ranks(options.min_ranks, ranks);
   std::vector<std::string> for_ranks;  // options that are passed to the ranks
-  if (is_planned) for_ranks = take_plan(options.run, ranks, !only_tells);
+  if (is_planned) for_ranks = take_plan(options.run, ranks, !only_reports);
   if (options.run.mix == training::kSearchedMix) {
     for (std::string& option : take_mix(options.run, ranks, !options.print_configuration)) {
       for_ranks.push_back(std::move(option));
@@ -335,7 +335,7 @@ int train(TrainCommandOptions options) {
     return 0;
   }
   const std::string& initial = tried.training.initial;
-  if (!initial.empty() && starts_anew(tried.training)) {
+  if (!initial.empty() && starts_over(tried.training)) {
     check_initial(*model, *training::open_model(initial).values, initial);
   }
   if (options.dry_run) return dry_run(tried, data, ranks, options.files.json);

@@ -175,7 +175,7 @@ void PowerSgd::finish(int bucket, Tensor gradients) {
   const bool finite = at.matrices.empty() || sum_q(at);
   for (Matrix& matrix : at.matrices) {
     const Tensor gradient = matrix_in(gradients, matrix);
-    finite ? decompress(at, matrix, gradient) : start_anew(at, matrix, gradient);
+    finite ? decompress(at, matrix, gradient) : restart(at, matrix, gradient);
   }
   at.other_sum.wait();
   for_each_other(at.others, gradients, at.other_values.get(),
@@ -209,7 +209,7 @@ void PowerSgd::decompress(BucketState& at, Matrix& matrix, Tensor gradient) {
   for (const int row : matrix.dependent) draw_q(at, matrix, row);
 }
 
-void PowerSgd::start_anew(BucketState& at, Matrix& matrix, Tensor gradient) {
+void PowerSgd::restart(BucketState& at, Matrix& matrix, Tensor gradient) {
   const Tensor sum = scratch_for(matrix);
   std::ranges::fill(sum.values<float>(), std::numeric_limits<float>::quiet_NaN());
   convert(sum, gradient);

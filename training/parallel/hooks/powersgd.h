@@ -100,7 +100,7 @@ class PowerSgd : public CommunicationHook {
   // Computes Q from the sum of P. Returns false, on every rank, if the sums are not finite.
   bool sum_q(BucketState& at);
   void decompress(BucketState& at, Matrix& matrix, Tensor gradient);
-  void start_anew(BucketState& at, Matrix& matrix, Tensor gradient);
+  void restart(BucketState& at, Matrix& matrix, Tensor gradient);
 
   int rank_;
   uint64_t seed_;

@@ -69,14 +69,14 @@ std::string text_of(const UpdateOrder& order) { return json_of(order).dump(); }
 UpdateOrder order_in(const std::string& text) { return order_of(Json::parse(text)); }
 
 OrderRecorder::OrderRecorder(std::string path, int64_t done) : path_(std::move(path)) {
-  const bool goes_on = done > 0 && is_regular_file(path_);
-  if (goes_on) {
+  const bool continues = done > 0 && is_regular_file(path_);
+  if (continues) {
     int number = 0;
     keep_lines(
         path_, [&](std::string_view line) { return read_line(line, ++number, path_).last <= done; },
         FileKind::order);
   }
-  file_.open(path_, std::ios::binary | (goes_on ? std::ios::app : std::ios::trunc));
+  file_.open(path_, std::ios::binary | (continues ? std::ios::app : std::ios::trunc));
   if (!file_) refuse();
 }
 

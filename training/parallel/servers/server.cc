@@ -140,7 +140,7 @@ void Server::count_in(const Arrival& arrival, const UpdateShard& update) {
   while (version_ < steps_ && counts_[static_cast<size_t>(version_ % rows)] == workers()) {
     update_clock(update);
   }
-  answer_those_who_may_go_on();
+  answer_ranks_that_may_proceed();
 }
 
 void Server::update_clock(const UpdateShard& update) {
@@ -155,7 +155,7 @@ void Server::update_clock(const UpdateShard& update) {
   ++version_;
 }
 
-void Server::answer_those_who_may_go_on() {
+void Server::answer_ranks_that_may_proceed() {
   std::erase_if(waiting_, [&](const Arrival& arrival) {
     const int64_t next = arrival.push.clock + 1;
     const bool last = next == steps_;

@@ -90,7 +90,7 @@ class Server {
   void update_alone(const Arrival& arrival, const UpdateShard& update);
   void count_in(const Arrival& arrival, const UpdateShard& update);
   void update_clock(const UpdateShard& update);
-  void answer_those_who_may_go_on();
+  void answer_ranks_that_may_proceed();
   void answer(const Arrival& arrival, const Answer& answer);
   void send_values(int worker);
   void finish_sends();

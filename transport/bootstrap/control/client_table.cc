@@ -95,7 +95,7 @@ bool ClientTable::rank_died(const Death& death) {
 void ClientTable::tell_deaths() {
   std::lock_guard lock(mutex_);
   const std::span<const Death> heard =
-      std::span(deaths_).subspan(std::exchange(deaths_told_, deaths_.size()));
+      std::span(deaths_).subspan(std::exchange(deaths_reported_, deaths_.size()));
   for (const auto& [communicator, entry] : entries_) {
     const auto is_member = [&members = entry.members](const Death& death) {
       return std::ranges::find(members, death.rank) != members.end();

@@ -110,7 +110,7 @@ class ClientTable {
   bool any_attached_ = false;
   int making_ = 0;
   std::vector<Death> deaths_;  // in the order of their reports
-  size_t deaths_told_ = 0;
+  size_t deaths_reported_ = 0;
   // Kept messages, oldest first; the first is dropped when there are more than max_kept_. Aborts
   // have a queue of their own, because they reach every rank, members or not.
   std::deque<Kept> kept_;

@@ -43,7 +43,7 @@ void ControlService::relink() {
   if (!all_linked_ || leave_by_) return;
   look_for_children_later();
   if (parent_ < 0 || !(is_lost(parent_) || has_died(parent_))) return;
-  parent_ = tree_.parent_of(tree_.rank, Gone{*this});
+  parent_ = tree_.parent_of(tree_.rank, Departed{*this});
   if (parent_ >= 0) connect_parent(parent_);
 }
 
@@ -62,7 +62,7 @@ void ControlService::look_for_children_later() {
 
 void ControlService::look_for_children() {
   if (leave_by_) return;
-  const Gone gone{*this};
+  const Departed gone{*this};
   for (int rank = tree_.rank + 1; rank < tree_.size; ++rank) {
     if (gone(rank) || !is_lost(rank) || tree_.parent_of(rank, gone) != tree_.rank) continue;
     if (!sought_.insert(rank).second) continue;

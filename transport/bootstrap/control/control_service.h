@@ -55,7 +55,7 @@ class ControlService final : public Control, private AgreementChannel {
   void settle_deaths(std::span<const int> ranks) override { clients_.settle_deaths(ranks); }
   void poison(uint64_t communicator, const Error& error) override;
   void ask(uint64_t communicator, int rank, uint32_t call) override;
-  int way_to(int rank) const override { return tree_.next_hop(rank, Gone{*this}); }
+  int way_to(int rank) const override { return tree_.next_hop(rank, Departed{*this}); }
   bool has_left(int rank) const override { return left_.at(rank).load(); }
   bool has_died(int rank) const override { return died_.at(rank).load(); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
@@ -69,7 +69,7 @@ class ControlService final : public Control, private AgreementChannel {
  private:
   using Command = std::function<void()>;
   // Function object that returns true for ranks that have died or left. Thread-safe.
-  struct Gone {
+  struct Departed {
     const ControlService& service;
     bool operator()(int rank) const { return service.has_left(rank) || service.has_died(rank); }
   };
@@ -91,7 +91,7 @@ class ControlService final : public Control, private AgreementChannel {
   Clock::time_point now() const override { return Clock::now(); }
   bool may_hear_of_ends() const override { return membership_.launcher.open(); }
   void send_to(int rank, const std::string& frame) override { route(rank, frame); }
-  bool has_gone(int rank) const override { return Gone{*this}(rank); }
+  bool has_gone(int rank) const override { return Departed{*this}(rank); }
   bool has_ended(int rank) const override {
     return has_left(rank) || clients_.has_certainly_died(rank);
   }

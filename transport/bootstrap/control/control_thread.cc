@@ -174,7 +174,7 @@ void ControlService::flood(const std::string& frame, int except) {
 // while the tree has a gap. A leaving rank still routes for those below it.
 void ControlService::route(int to, const std::string& frame) {
   const size_t most = std::max(kMostQuestions, static_cast<size_t>(tree_.size));
-  for (const int hop : {tree_.next_hop(to, Gone{*this}), tree_.next_hop(to)}) {
+  for (const int hop : {tree_.next_hop(to, Departed{*this}), tree_.next_hop(to)}) {
     if (is_lost(hop)) continue;
     Link& link = links_.at(hop);
     return is_repeated(frame) ? link.ask(frame, most) : link.send(frame);

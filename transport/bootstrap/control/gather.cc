@@ -283,26 +283,26 @@ class Gathering {
   // as all have been notified; they close their connections.
   void tell_failure(const Error& error) {
     failure_frame_ = failure_frame(error);
-    std::vector<int> untold;  // ranks whose first connections have ended
+    std::vector<int> unreported;  // ranks whose first connections have ended
     for (auto& [rank, state] : ranks_) {
       state.link.send(failure_frame_);
-      if (!state.link.connected()) untold.push_back(rank);
+      if (!state.link.connected()) unreported.push_back(rank);
     }
     Connector connector(session_key(key_, identity_), job_.size);
-    int being_told = 0;
+    int being_reported = 0;
     const auto told = [&] {
-      --being_told;
+      --being_reported;
       ++gone_;
       set_.wake_at(Clock::now());  // starts the next attempt
     };
     const Deadline late = Deadline::after(kTimeToHear);
     const Deadline reached = Deadline::after(kTimeToReach + job_.size * kTimeToReachPerRank);
-    const auto some_may_hear = [&] {
-      return !late.passed() || (being_told + untold.size() > 0 && !reached.passed());
+    const auto some_can_receive = [&] {
+      return !late.passed() || (being_reported + unreported.size() > 0 && !reached.passed());
     };
-    while (gone_ < job_.size - 1 && some_may_hear()) {
-      for (; !untold.empty() && being_told < kMostTold; untold.pop_back(), ++being_told) {
-        const int rank = untold.back();
+    while (gone_ < job_.size - 1 && some_can_receive()) {
+      for (; !unreported.empty() && being_reported < kMostTold; unreported.pop_back(), ++being_reported) {
+        const int rank = unreported.back();
         connector.start(ranks_.at(rank).peer, rank,
                         {.purpose = Purpose::control,
                          .encrypted = !job_.token.empty(),

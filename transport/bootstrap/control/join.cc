@@ -22,9 +22,9 @@ constexpr std::chrono::seconds kGrace{2};
 constexpr std::chrono::milliseconds kTimeToTellJoiner{500};
 
 // Watches the launcher's pipe for deaths while this rank joins the job.
-class LauncherEar final : public Aside {
+class LauncherWatch final : public Aside {
  public:
-  explicit LauncherEar(int fd) : pipe_(fd) {}
+  explicit LauncherWatch(int fd) : pipe_(fd) {}
 
   int fd() const override { return pipe_.fd(); }
   void hear() override {
@@ -55,7 +55,7 @@ Fd open_listener(const Job& job, int bootstrap_socket) {
   return listen_on(address);
 }
 
-Error not_told(const std::string& by) {
+Error unreported(const std::string& by) {
   return Error(ErrorCode::bootstrap, by + " did not send the table of ranks in time",
                {.cause = "other ranks are missing, or rank 0 is stopped",
                 .remedy = "check the output of rank 0"});
@@ -68,7 +68,7 @@ Error not_told(const std::string& by) {
 
 // Returns the frame of rank 0 or the parent; throws if it reports a failure.
 std::string receive_hello(ByteStream& socket, const Job& job, const std::string& whom,
-                          const Deadline& begun_by, LauncherEar& launcher, InitStats& stats) {
+                          const Deadline& begun_by, LauncherWatch& launcher, InitStats& stats) {
   std::string body;
   int error = 0;
   Transfer transfer = Transfer::timed_out;
@@ -77,7 +77,7 @@ std::string receive_hello(ByteStream& socket, const Job& job, const std::string&
     const Deadline complete_by = Deadline::after(job.init_timeout);
     transfer = read_frame(socket, body, kMaxTableBytes, {complete_by, &launcher}, &error);
   }
-  if (transfer == Transfer::timed_out) throw not_told(whom);
+  if (transfer == Transfer::timed_out) throw unreported(whom);
   if (transfer == Transfer::closed) {
     launcher.hear_last_words();
     throw Error(ErrorCode::rank_died,
@@ -129,7 +129,7 @@ struct Parent {
 // Waits until a rank of this job connects as parent. Keeps data connections of ranks that already
 // have the table.
 Parent wait_for_parent(const Job& job, Membership& membership, const std::string& rank_zero,
-                       const Deadline& deadline, LauncherEar& launcher) {
+                       const Deadline& deadline, LauncherWatch& launcher) {
   Parent parent;
   const auto judge = [&](const Hello& hello) {
     if (hello.purpose == Purpose::data && hello.rank != job.rank) return Decision::accept;
@@ -146,7 +146,7 @@ Parent wait_for_parent(const Job& job, Membership& membership, const std::string
   };
   PollSet set;
   while (!parent.socket) {
-    if (deadline.passed()) throw not_told(rank_zero);
+    if (deadline.passed()) throw unreported(rank_zero);
     membership.acceptor.watch(set, judge, welcome);
     if (launcher.fd() >= 0) set.add(launcher.fd(), POLLIN, [&](short) { launcher.hear(); });
     set.wake_at(Clock::now() + deadline.remaining());
@@ -171,7 +171,7 @@ PeerInfo introduce(const Job& job, int listener, const std::string& unix_name) {
 
 Membership join(const Job& job, const std::string& unix_name) {
   const Deadline deadline = Deadline::after(job.init_timeout);
-  LauncherEar launcher(job.launcher_fd);
+  LauncherWatch launcher(job.launcher_fd);
   auto [socket, key] = find_rank_zero(job, {deadline, &launcher});
   const SocketAddress rank_zero = peer_address(socket.get());
   Fd listener = open_listener(job, socket.get());

@@ -36,8 +36,8 @@ struct Tree {
   }
 
   // Returns the parent of `r` in the tree of the remaining ranks; -1 for its root.
-  template <typename Gone>
-  int parent_of(int r, const Gone& gone) const {
+  template <typename Departed>
+  int parent_of(int r, const Departed& gone) const {
     for (int above = parent_of(r); above >= 0; above = parent_of(above)) {
       if (!gone(above)) return above;
     }
@@ -49,8 +49,8 @@ struct Tree {
 
   // Returns the neighbour on the way to `to` (not this rank): the child whose subtree has it,
   // otherwise the parent.
-  template <typename Gone>
-  int next_hop(int to, const Gone& gone) const {
+  template <typename Departed>
+  int next_hop(int to, const Departed& gone) const {
     for (int r = to; r > rank;) {
       const int above = parent_of(r, gone);
       if (above == rank) return r;

@@ -43,7 +43,7 @@ void Watchers::serve(Watcher& watcher, short revents) {
 }
 
 void Watchers::look(Watcher& watcher) {
-  watcher.look = ++looks_;
+  watcher.look = ++signal_state_;
   watcher.missing.clear();
   for (int rank = 0; rank < control_.size(); ++rank) {
     if (control_.has_died(rank)) {
@@ -99,7 +99,7 @@ void Watchers::give_up(uint32_t look) {
 
 void Watchers::tell(Watcher& watcher, int rank, RankState state, const Activity& activity) {
   const PeerInfo& peer = control_.peer(rank);
-  watcher.link.send(sight_frame({.rank = rank,
+  watcher.link.send(status_frame({.rank = rank,
                                  .size = control_.size(),
                                  .state = state,
                                  .host = peer.host,

@@ -35,7 +35,7 @@ Error failed(const std::string& what) {
 }
 
 // Returns true if MPICH in the same process finalises PMI itself, which must be done once.
-bool mpi_says_farewell() {
+bool mpi_finalizes() {
   using Initialized = int (*)(int*);
   const auto ask = reinterpret_cast<Initialized>(::dlsym(RTLD_DEFAULT, "MPI_Initialized"));
   int yes = 0;
@@ -54,7 +54,7 @@ class PmiClient {
   PmiClient& operator=(const PmiClient&) = delete;
   ~PmiClient() {
     // In a forked child the connection is the parent's.
-    if (::getpid() != pid_ || mpi_says_farewell()) return;
+    if (::getpid() != pid_ || mpi_finalizes()) return;
     try {
       send("cmd=finalize");
       while (!read_line(Deadline::after(kFarewell)).starts_with("cmd=finalize_ack")) {

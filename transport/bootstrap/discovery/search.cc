@@ -111,13 +111,13 @@ class Search {
         return greeted;
       }
     }
-    patience_ = std::min(2 * patience_, kAttempt);
+    stall_state_ = std::min(2 * stall_state_, kAttempt);
     return {};
   }
 
   ByteStream greet(Fd socket, const SocketAddress& address) {
     const std::string whom = rank_zero_at(address);
-    if (job_.master_ports > 1 && !wait_for(socket.get(), POLLIN, at_most(patience_))) {
+    if (job_.master_ports > 1 && !wait_for(socket.get(), POLLIN, at_most(stall_state_))) {
       if (met_.empty()) {  // a refusal is more informative
         met_ =
             whom +
@@ -136,7 +136,7 @@ class Search {
         return stream;
       }
       problem_ = cat(address.text(), " closed the connection without an answer");
-    } catch (const NotThisJob& error) {
+    } catch (const ForeignListener& error) {
       // If there are several ports, other programs are expected on some.
       if (met_.empty() && job_.master_ports == 1) say_at_ = Deadline::after(kSayWhoIsThere);
       met_ = error.what();
@@ -159,7 +159,7 @@ class Search {
   const std::shared_ptr<Rendezvous> rendezvous_ = rendezvous_of(job_);
   const Wait wait_;
   std::string token_;
-  milliseconds patience_ = kFirstPatience;
+  milliseconds stall_state_ = kFirstPatience;
   milliseconds handshake_ = kFirstHandshake + job_.size * kFirstHandshakePerRank;
   Deadline say_at_ = Deadline::after(kSayWhatIsMissing);
   std::string problem_ = "no attempt was made";

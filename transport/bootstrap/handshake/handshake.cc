@@ -42,7 +42,7 @@ Digest hmac(std::string_view key, const std::string& text) {
   const std::string what = cat(whom, " refused this rank: ");
   switch (verdict.refusal) {
     case Refusal::bad_token:
-      throw NotThisJob(what + "the two have different tokens",
+      throw ForeignListener(what + "the two have different tokens",
                        {.cause = "the address belongs to another job or to an earlier start of "
                                  "this one, or TUTTI_TOKEN differs",
                         .remedy = "give all ranks of a job the same TUTTI_TOKEN and another job "
@@ -68,7 +68,7 @@ Digest hmac(std::string_view key, const std::string& text) {
       throw Error(ErrorCode::connection_lost,
                   cat(what, "this rank was unreachable, and was excluded"));
     default:
-      throw NotThisJob(what + "the process at that address is not in this job",
+      throw ForeignListener(what + "the process at that address is not in this job",
                        {.cause = "another rank or another job now uses that address",
                         .remedy = "choose another MASTER_PORT (on all ranks)"});
   }
@@ -163,7 +163,7 @@ bool equal(const Digest& a, const Digest& b) {
 
 void require_magic(std::string_view bytes, const std::string& whom) {
   if (std::string_view(kMagic.data(), kMagic.size()).starts_with(bytes)) return;
-  throw NotThisJob(whom + " is not Tutti: its answer has another format",
+  throw ForeignListener(whom + " is not Tutti: its answer has another format",
                    {.cause = "another program listens on that port",
                     .remedy = "choose another MASTER_PORT (on all ranks)"});
 }
@@ -190,7 +190,7 @@ void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hel
     if (verdict.refusal == Refusal::none) return;
     throw_refused(hello, verdict, whom);
   }
-  throw NotThisJob(whom + " does not know this job's token",
+  throw ForeignListener(whom + " does not know this job's token",
                    {.cause = "another job or another program listens on that address",
                     .remedy = "give all ranks of a job the same TUTTI_TOKEN"});
 }

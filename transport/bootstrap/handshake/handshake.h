@@ -108,9 +108,9 @@ bool equal(const Digest& a, const Digest& b);
 
 // Thrown if the listener does not belong to this job: it is not Tutti, does not know the token, or
 // answers that this rank is not in its job.
-class NotThisJob : public Error {
+class ForeignListener : public Error {
  public:
-  NotThisJob(const std::string& what, const ErrorDetail& detail)
+  ForeignListener(const std::string& what, const ErrorDetail& detail)
       : Error(ErrorCode::bootstrap, what, detail) {}
 };
 
@@ -130,7 +130,7 @@ void require_magic(std::string_view bytes, const std::string& whom);
 // Answers a challenge: returns `hello` completed with version, nonce and proof.
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
                  const std::string& whom);
-// Returns if a peer that knows the key has accepted this rank. Throws NotThisJob or OtherVersion if
+// Returns if a peer that knows the key has accepted this rank. Throws ForeignListener or OtherVersion if
 // the peer refuses and does not, or may not, know the key.
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom);

@@ -65,7 +65,7 @@ void Agreements::make_room() {
   for (size_t looked = 0; order_.size() > kMostKept && looked < kMostKept; ++looked) {
     const AgreementId oldest = order_.front();
     order_.pop_front();
-    if (agreements_.at(oldest).under_way()) {
+    if (agreements_.at(oldest).in_flight()) {
       order_.push_back(oldest);
     } else {
       agreements_.erase(oldest);
@@ -75,11 +75,11 @@ void Agreements::make_room() {
 
 void Agreements::repeat(AgreementId id, uint32_t start) {
   const auto found = agreements_.find(id);
-  if (found == agreements_.end() || !found->second.under_way()) return;
+  if (found == agreements_.end() || !found->second.in_flight()) return;
   Agreement& agreement = found->second;
   if (agreement.start != start) return;
   step(id, agreement, true);
-  if (!agreement.under_way()) return;
+  if (!agreement.in_flight()) return;
   if (channel_->now() >= agreement.deadline) {
     return fail(agreement, agreement.minority_since ? cut_off(agreement) : overdue(agreement));
   }
@@ -89,11 +89,11 @@ void Agreements::repeat(AgreementId id, uint32_t start) {
 }
 
 void Agreements::look_again() {
-  std::vector<AgreementId> under_way;
+  std::vector<AgreementId> in_flight;
   for (const auto& [id, agreement] : agreements_) {
-    if (agreement.under_way()) under_way.push_back(id);
+    if (agreement.in_flight()) in_flight.push_back(id);
   }
-  for (const AgreementId id : under_way) step(id, agreements_.at(id), true);
+  for (const AgreementId id : in_flight) step(id, agreements_.at(id), true);
 }
 
 void Agreements::step(AgreementId id, Agreement& agreement, bool again) {
@@ -242,7 +242,7 @@ bool Agreements::on_frame(FrameReader& frame) {
     default:
       return false;
   }
-  if (agreement.under_way()) step(id, agreement, message.kind == Kind::ask);
+  if (agreement.in_flight()) step(id, agreement, message.kind == Kind::ask);
   return true;
 }
 
@@ -269,7 +269,7 @@ std::string Agreements::state() const {
   for (const auto& [id, agreement] : agreements_) {
     text.put(id.communicator).put(id.number).put(agreement.members.size());
     for (const int rank : agreement.members) text.put(rank);
-    text.put(agreement.under_way()).put(agreement.promised).put(agreement.accepted_round);
+    text.put(agreement.in_flight()).put(agreement.promised).put(agreement.accepted_round);
     put(agreement.own);
     put(agreement.accepted);
     text.put(agreement.votes.size());

@@ -127,7 +127,7 @@ class Agreements {
     std::set<int> acceptances;         // members that have accepted the proposal
     std::optional<Decision> decided;
 
-    bool under_way() const { return done != nullptr; }
+    bool in_flight() const { return done != nullptr; }
   };
 
   Agreement& entry(AgreementId id);

@@ -51,7 +51,7 @@ Activity get_activity(FrameReader& frame) {
   return activity;
 }
 
-std::string sight_frame(const RankSight& sight) {
+std::string status_frame(const RankStatus& sight) {
   FrameWriter frame(FrameType::sight);
   frame.put(int32_t{sight.rank})
       .put(int32_t{sight.size})
@@ -64,8 +64,8 @@ std::string sight_frame(const RankSight& sight) {
   return frame.finish();
 }
 
-RankSight get_sight(FrameReader& frame) {
-  RankSight sight;
+RankStatus get_status(FrameReader& frame) {
+  RankStatus sight;
   sight.rank = frame.get<int32_t>();
   sight.size = frame.get<int32_t>();
   sight.state = static_cast<RankState>(frame.get<uint8_t>());

@@ -13,7 +13,7 @@ namespace tutti::bootstrap {
 // control thread does not run.
 enum class RankState : uint8_t { answers = 0, silent = 1, died = 2, left = 3 };
 
-struct RankSight {
+struct RankStatus {
   int rank = 0;
   int size = 0;  // size of the job
   RankState state = RankState::silent;
@@ -29,7 +29,7 @@ struct RankSight {
 void put(FrameWriter& frame, const Activity& activity);
 Activity get_activity(FrameReader& frame);
 
-std::string sight_frame(const RankSight& sight);
-RankSight get_sight(FrameReader& frame);
+std::string status_frame(const RankStatus& sight);
+RankStatus get_status(FrameReader& frame);
 
 }  // namespace tutti::bootstrap

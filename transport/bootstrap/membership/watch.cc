@@ -33,12 +33,12 @@ JobWatch::JobWatch(const SocketAddress& address, std::string_view key, const Dea
   }
 }
 
-std::vector<RankSight> JobWatch::look() {
+std::vector<RankStatus> JobWatch::look() {
   const std::string question = FrameWriter(FrameType::look).finish();
   const Deadline deadline = Deadline::after(kTimeToAnswerWatch);
   // If the write fails, reading the answer reports it.
   write_exactly(stream_, std::as_bytes(std::span(question)), deadline);
-  std::map<int, RankSight> sights;
+  std::map<int, RankStatus> sights;
   for (size_t size = 1; sights.size() < size;) {
     std::string body;
     int error = 0;
@@ -53,14 +53,14 @@ std::vector<RankSight> JobWatch::look() {
                     {.cause = "the rank at that address is stopped"});
     }
     FrameReader frame(body);
-    RankSight sight = get_sight(frame);
+    RankStatus sight = get_status(frame);
     if (frame.type() != FrameType::sight || !frame.ok() || sight.size < 1) {
       throw Error(ErrorCode::bootstrap, place_ + " sent a malformed answer");
     }
     size = static_cast<size_t>(sight.size);
     sights[sight.rank] = std::move(sight);
   }
-  std::vector<RankSight> all;
+  std::vector<RankStatus> all;
   all.reserve(sights.size());
   for (auto& [rank, sight] : sights) all.push_back(std::move(sight));
   return all;

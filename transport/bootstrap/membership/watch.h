@@ -23,7 +23,7 @@ class JobWatch {
 
   // Returns the state of all ranks, in order. Throws Error(connection_lost) if the queried rank,
   // and possibly the job, has ended; Error(timeout) if it does not answer.
-  std::vector<RankSight> look();
+  std::vector<RankStatus> look();
 
  private:
   std::string place_;

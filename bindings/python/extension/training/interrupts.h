@@ -20,24 +20,24 @@ namespace tutti::python {
 // releases it in between.
 class Interrupts {
  public:
-  explicit Interrupts(Communicator world) : looks_(std::make_shared<Looks>(std::move(world))) {
+  explicit Interrupts(Communicator world) : signal_state_(std::make_shared<SignalState>(std::move(world))) {
     // The hook shares ownership, because another thread of the rank may still be in it when it is
     // removed.
-    looks_->world.while_waiting([looks = looks_] { looks->look(); });
+    signal_state_->world.while_waiting([looks = signal_state_] { looks->look(); });
   }
-  ~Interrupts() { looks_->world.while_waiting({}); }
+  ~Interrupts() { signal_state_->world.while_waiting({}); }
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
   // Raises the exception that a handler has raised, before or during this call.
   void raise() {
-    if (looks_->raised) throw nanobind::python_error(std::move(*looks_->raised));
+    if (signal_state_->raised) throw nanobind::python_error(std::move(*signal_state_->raised));
     if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
   }
 
  private:
-  struct Looks {
-    explicit Looks(Communicator of) : world(std::move(of)) {}
+  struct SignalState {
+    explicit SignalState(Communicator of) : world(std::move(of)) {}
     void look();
 
     Communicator world;
@@ -47,10 +47,10 @@ class Interrupts {
     std::optional<nanobind::python_error> raised;
   };
 
-  const std::shared_ptr<Looks> looks_;
+  const std::shared_ptr<SignalState> signal_state_;
 };
 
-inline void Interrupts::Looks::look() {
+inline void Interrupts::SignalState::look() {
   constexpr std::chrono::milliseconds kBetweenLooks{50};
   if (std::this_thread::get_id() != thread) return;
   const auto now = std::chrono::steady_clock::now();

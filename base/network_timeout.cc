@@ -10,10 +10,10 @@ namespace tutti {
 std::chrono::milliseconds network_timeout() {
   constexpr std::chrono::seconds kLeast{2};
   constexpr std::chrono::hours kMost{24};  // used if the setting has no limit
-  const auto told = settings().get_duration("TUTTI_NETWORK_TIMEOUT");
-  if (told == told.zero() || told > kMost) return kMost;
+  const auto configured = settings().get_duration("TUTTI_NETWORK_TIMEOUT");
+  if (configured == configured.zero() || configured > kMost) return kMost;
   return std::max<std::chrono::milliseconds>(
-      kLeast, std::chrono::duration_cast<std::chrono::milliseconds>(told));
+      kLeast, std::chrono::duration_cast<std::chrono::milliseconds>(configured));
 }
 
 bool is_silence(int error) {

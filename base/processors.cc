@@ -57,10 +57,10 @@ std::vector<int> own_affinity() {
   const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> allowed(
       CPU_ALLOC(kMostProcessors), [](cpu_set_t* set) { CPU_FREE(set); });
   const size_t bytes = CPU_ALLOC_SIZE(kMostProcessors);
-  const bool told = allowed && ::sched_getaffinity(0, bytes, allowed.get()) == 0;
-  const int last = told ? kMostProcessors : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  const bool known = allowed && ::sched_getaffinity(0, bytes, allowed.get()) == 0;
+  const int last = known ? kMostProcessors : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   for (int i = 0; i < last; ++i) {
-    if (!told || CPU_ISSET_S(i, bytes, allowed.get())) own.push_back(i);
+    if (!known || CPU_ISSET_S(i, bytes, allowed.get())) own.push_back(i);
   }
   return own;
 }

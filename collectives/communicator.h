@@ -79,7 +79,7 @@ struct StallState {
   int64_t since_ns = 0;
   int64_t next_look_ns = 0;
   int64_t asked_ns = 0;  // duration without progress when the peers were last asked
-  bool said = false;
+  bool reported = false;
   bool has_asked = false;  // true: the peers were asked in this call, since the last progress
 };
 class CommunicatorImpl;

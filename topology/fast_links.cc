@@ -5,27 +5,28 @@
 namespace tutti {
 
 void FastLinks::add(int gpu, int other, LinkClass kind, int count, double GBps_of_each) {
-  Told& known = told_[{gpu, other}];
+  Declared& known = declared_[{gpu, other}];
   known = {kind, known.count + count, known.GBps + count * GBps_of_each};
 }
 
 int FastLinks::links_of(int gpu) const {
   int count = 0;
-  for (const auto& [ends, told] : told_) {
-    if (ends.first == gpu) count += told.count;
+  for (const auto& [ends, declared] : declared_) {
+    if (ends.first == gpu) count += declared.count;
   }
   return count;
 }
 
 bool FastLinks::has(int gpu) const {
-  return std::ranges::any_of(
-      told_, [&](const auto& told) { return told.first.first == gpu || told.first.second == gpu; });
+  return std::ranges::any_of(declared_, [&](const auto& declared) {
+    return declared.first.first == gpu || declared.first.second == gpu;
+  });
 }
 
 void FastLinks::take_for_switched(std::span<const Switched> gpus) {
-  std::erase_if(told_, [&](const auto& told) {
+  std::erase_if(declared_, [&](const auto& declared) {
     return std::ranges::any_of(gpus, [&](const Switched& one) {
-      return told.first.first == one.gpu || told.first.second == one.gpu;
+      return declared.first.first == one.gpu || declared.first.second == one.gpu;
     });
   });
   for (const Switched& one : gpus) {
@@ -35,12 +36,12 @@ void FastLinks::take_for_switched(std::span<const Switched> gpus) {
 
 void FastLinks::connect(
     const std::function<void(int a, int b, LinkClass kind, double GBps)>& link) const {
-  for (const auto& [ends, told] : told_) {
-    const auto back = told_.find({ends.second, ends.first});
-    if (back == told_.end()) {
-      link(ends.first, ends.second, told.kind, told.GBps);
+  for (const auto& [ends, declared] : declared_) {
+    const auto back = declared_.find({ends.second, ends.first});
+    if (back == declared_.end()) {
+      link(ends.first, ends.second, declared.kind, declared.GBps);
     } else if (ends.first < ends.second) {
-      link(ends.first, ends.second, told.kind, std::max(told.GBps, back->second.GBps));
+      link(ends.first, ends.second, declared.kind, std::max(declared.GBps, back->second.GBps));
     }
   }
 }

@@ -32,12 +32,12 @@ class FastLinks {
   void connect(const std::function<void(int a, int b, LinkClass kind, double GBps)>& link) const;
 
  private:
-  struct Told {
+  struct Declared {
     LinkClass kind = LinkClass::nvlink;
     int count = 0;
     double GBps = 0;
   };
-  std::map<std::pair<int, int>, Told> told_;  // by declaring GPU and other end
+  std::map<std::pair<int, int>, Declared> declared_;  // by declaring GPU and other end
 };
 
 }  // namespace tutti

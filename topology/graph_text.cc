@@ -78,12 +78,13 @@ class Reader {
     const std::optional<LinkClass> kind = parse_link_class(words[3]);
     if (!kind) refuse(cat("unknown link class ", in_quotes(words[3])));
     const double GBps =
-        count_of(words[4]) * told([&] { return parse_bandwidth(one_of(words[4])); });
-    const double latency_us = words.size() == 6 ? told([&] { return parse_latency(words[5]); }) : 0;
+        count_of(words[4]) * parsed([&] { return parse_bandwidth(one_of(words[4])); });
+    const double latency_us =
+        words.size() == 6 ? parsed([&] { return parse_latency(words[5]); }) : 0;
     const int from = node_named(words[1]);
     const int to = node_named(words[2]);
     if (from == to) refuse(cat(printable(words[1]), " is linked to itself"));
-    told([&] { return graph_.connect({from, to, *kind, GBps, latency_us}); });
+    parsed([&] { return graph_.connect({from, to, *kind, GBps, latency_us}); });
   }
 
   // Splits "4x20GB/s", which means four links of 20 GB/s.
@@ -102,7 +103,7 @@ class Reader {
   }
   // Returns what `read` returns. If `read` throws, the error gets the line.
   template <typename Read>
-  double told(Read read) const {
+  double parsed(Read read) const {
     try {
       return read();
     } catch (const Error& error) {

@@ -312,17 +312,17 @@ class Builder {
   }
 
   bool add_links_of_nvml() {
-    std::map<std::pair<int, int>, double> told;  // bandwidth declared, by GPU and other end
+    std::map<std::pair<int, int>, double> declared;  // bandwidth declared, by GPU and other end
     for (const NvmlGpu& gpu : probe_nvml()) {
       const int node = gpu_at(gpu.bus);
       for (const NvmlLink& link : gpu.links) {
         const int other = link.peer == NvmlPeer::gpu ? gpu_at(link.bus) : nvlink_switch();
         if (node < 0 || other < 0 || node == other) continue;
-        told[{node, other}] += link.count * nvlink_GBps(gpu.compute_capability);
+        declared[{node, other}] += link.count * nvlink_GBps(gpu.compute_capability);
       }
     }
     std::map<std::pair<int, int>, double> links;  // by pair: both GPUs declare the same links
-    for (const auto& [ends, GBps] : told) links[std::minmax(ends.first, ends.second)] = GBps;
+    for (const auto& [ends, GBps] : declared) links[std::minmax(ends.first, ends.second)] = GBps;
     for (const auto& [ends, GBps] : links) {
       connect(ends.first, ends.second, LinkClass::nvlink, GBps);
     }

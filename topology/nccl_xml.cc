@@ -280,10 +280,10 @@ class NcclReader {
     std::vector<FastLinks::Switched> switched;
     for (const Gpu& gpu : gpus_) {
       const int ports = nvlink_ports(gpu.capability);
-      const int told = fast_.links_of(gpu.node);
-      if (!gpu.gcn.empty() || told <= ports) continue;
+      const int declared = fast_.links_of(gpu.node);
+      if (!gpu.gcn.empty() || declared <= ports) continue;
       xml_.warn(gpu.element,
-                cat(graph_.node(gpu.node).name, " has ", told, " NVLinks, but this model has ",
+                cat(graph_.node(gpu.node).name, " has ", declared, " NVLinks, but this model has ",
                     ports, ": treated as ", ports, " to a switch"));
       switched.push_back({gpu.node, ports, nvlink_GBps(gpu.capability),
                           nvlink_switch(gpu.element, graph_.node(gpu.node).host)});

@@ -60,8 +60,8 @@ void choose_of_known_size(benchmark::State& state) {
   constexpr int kRanks = 2;
   Planner planner({.ranks = kRanks}, imagined_machine(Hosts::equal(kRanks, kRanks), /*shm=*/true,
                                                       PathClass::tcp, CostModel::defaults()));
-  const Wanted wanted{.collective = Collective::all_reduce,
-                      .bytes = static_cast<uint64_t>(state.range(0))};
+  const CallToPlan wanted{.collective = Collective::all_reduce,
+                          .bytes = static_cast<uint64_t>(state.range(0))};
   planner.choose(wanted);
   for (auto _ : state) benchmark::DoNotOptimize(&planner.choose(wanted));
 }

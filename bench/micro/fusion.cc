@@ -37,7 +37,7 @@ using Work = std::function<void()>;
 
 struct Chain {
   const char* name;
-  double bytes_apart, bytes_fused;  // read and written by the kernels after the product
+  double separate_bytes, bytes_fused;  // read and written by the kernels after the product
   Work product, apart, fused;
 };
 
@@ -85,7 +85,7 @@ void measure(const Chain& chain, int64_t rounds) {
     fused.push_back(times[2]);
   }
   std::printf("%-22s %10.0f %10.0f %10.0f %10.1f %10.1f %8.1f\n", chain.name, median(product),
-              median(apart), median(fused), chain.bytes_apart / 1e6, chain.bytes_fused / 1e6,
+              median(apart), median(fused), chain.separate_bytes / 1e6, chain.bytes_fused / 1e6,
               100 * (median(apart) / median(fused) - 1));
 }
 

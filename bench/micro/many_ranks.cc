@@ -195,7 +195,7 @@ class Ranks {
 struct Process {
   pid_t pid = 0;
   Pipe go;
-  Pipe told;
+  Pipe reports;
 };
 
 void serve(Ranks ranks, const Process& self) {
@@ -209,17 +209,17 @@ void serve(Ranks ranks, const Process& self) {
     ranks.run(static_cast<Phase>(phase), report);
     report.seconds = static_cast<double>(now_ns() - start) / 1e9;
     report.memory = memory_now() - before;
-    if (::write(self.told.write.get(), &report, sizeof(report)) != sizeof(report)) return;
+    if (::write(self.reports.write.get(), &report, sizeof(report)) != sizeof(report)) return;
   }
 }
 
 Process start(int first, int count, const Job& job) {
-  Process process{.go = make_pipe(), .told = make_pipe()};
+  Process process{.go = make_pipe(), .reports = make_pipe()};
   process.pid = ::fork();
   if (process.pid < 0) throw system_error("fork", errno);
   if (process.pid > 0) {
     process.go.read.reset();
-    process.told.write.reset();
+    process.reports.write.reset();
     return process;
   }
   process.go.write.reset();
@@ -240,7 +240,7 @@ Report run_phase(const std::vector<Process>& processes) {
   Report all;
   for (const Process& process : processes) {
     Report one;
-    if (::read(process.told.read.get(), &one, sizeof(one)) != sizeof(one)) {
+    if (::read(process.reports.read.get(), &one, sizeof(one)) != sizeof(one)) {
       throw Error(ErrorCode::rank_died, "a process of ranks ended early");
     }
     all.memory += one.memory;

@@ -112,7 +112,9 @@ void measure(Mesh& mesh, const Options& options, int64_t size) {
   Communicator& world = mesh.world();
   Layer whole(options, size, {}, nullptr);
   Layer tile(options, size, {ImageGrid::of(mesh.place()), &kHalos}, &mesh);
-  const auto waited = [&] { return std::chrono::duration<double>(mesh.said().waited).count(); };
+  const auto waited = [&] {
+    return std::chrono::duration<double>(mesh.unit_traffic().waited).count();
+  };
   Times alone, cut;
   for (int turn = -2; turn < options.turns; ++turn) {  // the first two are not counted
     Times now;

@@ -102,7 +102,7 @@ tutti_message_t& checked_message(tutti_message_t* message) {
   return checked;
 }
 
-void tell(const MessageInfo& info, tutti_message_t& message) {
+void fill_message(const MessageInfo& info, tutti_message_t& message) {
   message.source = info.source;
   message.tag = info.tag;
   message.dtype = static_cast<tutti_dtype_t>(info.dtype);

@@ -119,7 +119,7 @@ inline OptionsOfCall options_of(const tutti_call_options_t* given) { return Opti
 // Returns the caller's destination for a message after checking it. Throws Error(invalid_argument,
 // unsupported).
 tutti_message_t& checked_message(tutti_message_t* message);
-void tell(const MessageInfo& info, tutti_message_t& message);
+void fill_message(const MessageInfo& info, tutti_message_t& message);
 Buffer buffer_from(const tutti_buffer_t& given);
 ConstBuffer const_buffer_from(const tutti_buffer_t& given);
 ReduceOp op_from(tutti_op_t op);

@@ -10,32 +10,32 @@
 using tutti::c::buffer_from;
 using tutti::c::checked;
 using tutti::c::checked_message;
+using tutti::c::fill_message;
 using tutti::c::guarded;
 using tutti::c::invalid;
 using tutti::c::of;
 using tutti::c::options_of;
-using tutti::c::tell;
 
 // ---- messages ----
 
 tutti_status_t tutti_recv_message(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
                                   const tutti_call_options_t* options, tutti_message_t* message) {
   return guarded([&] {
-    tutti_message_t& told = checked_message(message);
+    tutti_message_t& result = checked_message(message);
     if (tutti::internal::in_group()) {
       invalid(
           "tutti_recv_message() is not available between tutti_group_begin() and "
           "tutti_group_end(): use tutti_recv_async() and, after the group, tutti_work_message()");
     }
-    tell(of(comm).recv(buffer_from(buffer), from, options_of(options)), told);
+    fill_message(of(comm).recv(buffer_from(buffer), from, options_of(options)), result);
   });
 }
 
 tutti_status_t tutti_probe(tutti_comm_t* comm, int32_t from, int32_t tag,
                            tutti_message_t* message) {
   return guarded([&] {
-    tutti_message_t& told = checked_message(message);
-    tell(of(comm).await_message(from, tag), told);
+    tutti_message_t& result = checked_message(message);
+    fill_message(of(comm).await_message(from, tag), result);
   });
 }
 
@@ -43,9 +43,9 @@ tutti_status_t tutti_probe_now(tutti_comm_t* comm, int32_t from, int32_t tag, in
                                tutti_message_t* message) {
   return guarded([&] {
     checked(found, "the output pointer for the answer") = 0;
-    tutti_message_t& told = checked_message(message);
+    tutti_message_t& result = checked_message(message);
     if (const auto there = of(comm).probe(from, tag)) {
-      tell(*there, told);
+      fill_message(*there, result);
       *found = 1;
     }
   });
@@ -88,8 +88,8 @@ tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callba
 
 tutti_status_t tutti_work_message(const tutti_work_t* work, tutti_message_t* message) {
   return guarded([&] {
-    tutti_message_t& told = checked_message(message);
-    tell(checked(work, "the work").work.received(), told);
+    tutti_message_t& result = checked_message(message);
+    fill_message(checked(work, "the work").work.received(), result);
   });
 }
 

@@ -44,18 +44,18 @@ template <typename Theirs, typename Ours>
 int on_window(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   ServedWindow* const window = served(win);
   if (window == nullptr) {
-    count(Form::blocking, call, Fate::window);
+    count(Form::blocking, call, Outcome::window);
     return theirs();
   }
   try {
     if (!ours(*window)) {
-      count(Form::blocking, call, Fate::argument);
+      count(Form::blocking, call, Outcome::argument);
       return theirs();
     }
   } catch (const std::exception& error) {
     return fail_on_window(win, call, error);
   }
-  count(Form::blocking, call, Fate::through);
+  count(Form::blocking, call, Outcome::through);
   return MPI_SUCCESS;
 }
 

@@ -33,12 +33,12 @@ bool is_refused_place(const void* data, int64_t count, MPI_Datatype type);
 // committed.
 bool is_refused(const void* data, int64_t count, MPI_Datatype type);
 // Returns true if is_refused() does, except for MPI_IN_PLACE, which is valid here.
-inline bool is_refused_apart(const void* data, int64_t count, MPI_Datatype type) {
+inline bool is_refused_unless_in_place(const void* data, int64_t count, MPI_Datatype type) {
   return data != MPI_IN_PLACE && is_refused(data, count, type);
 }
 // Checks this rank's own buffer of a call with a root: only the root may pass MPI_IN_PLACE.
 inline bool is_refused_own(bool is_root, const void* data, int64_t count, MPI_Datatype type) {
-  return is_root ? is_refused_apart(data, count, type) : is_refused(data, count, type);
+  return is_root ? is_refused_unless_in_place(data, count, type) : is_refused(data, count, type);
 }
 // Checks a buffer with one block per rank; block i has counts[i] elements.
 template <typename Count>

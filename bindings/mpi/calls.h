@@ -24,7 +24,7 @@
 namespace tutti::mpi {
 
 inline Decision of_bytes(int64_t count, MPI_Datatype type) {
-  if (count < 0 || type == MPI_DATATYPE_NULL) return {.fate = Fate::argument};
+  if (count < 0 || type == MPI_DATATYPE_NULL) return {.outcome = Outcome::argument};
   return {.bytes = static_cast<uint64_t>(count) * size_of_type(type)};
 }
 
@@ -73,9 +73,9 @@ struct ReductionOf {
   ReductionOf(const void* in, const void* out, int64_t count, MPI_Datatype type, MPI_Op op)
       : kind(reducible(type, op)) {
     if (kind == nullptr) {
-      decision.fate = Fate::type_or_op;
+      decision.outcome = Outcome::type_or_op;
     } else if (count < 0) {
-      decision.fate = Fate::argument;
+      decision.outcome = Outcome::argument;
     } else {
       decision.bytes = static_cast<uint64_t>(count) * kind->element_bytes();
       decision.by_function = kind->op.op == ReduceOp::user;
@@ -250,9 +250,9 @@ Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const voi
 template <typename How, typename Theirs>
 int all_gather(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
                int64_t count, MPI_Datatype type, MPI_Comm comm, Theirs theirs) {
-  const Decision decision =
-      of_bytes(count, type)
-          .refuse_if(is_refused_apart(in, in_count, in_type) || is_refused(out, count, type));
+  const Decision decision = of_bytes(count, type)
+                                .refuse_if(is_refused_unless_in_place(in, in_count, in_type) ||
+                                           is_refused(out, count, type));
   return route(how, Call::allgather, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, Run> task{.from = own_run(in, in_count, in_type, out, channel.rank, count, type),
                             .to = Run(out, static_cast<uint64_t>(count * channel.size), type)};
@@ -269,7 +269,7 @@ int all_gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type,
   const int size = blocks_of(comm);
   const int64_t total = std::accumulate(counts, counts + size, int64_t{0});
   Decision decision = of_bytes(total, type);
-  decision.refuse_if(is_refused_apart(in, in_count, in_type) ||
+  decision.refuse_if(is_refused_unless_in_place(in, in_count, in_type) ||
                      is_refused(out, counts, size, type));
   decision.bytes /= std::max(size, 1);
   return route(how, Call::allgatherv, comm, decision, theirs, [&](Channel& channel) {
@@ -364,9 +364,9 @@ int scatterv(How how, const void* in, const Count* counts, const Displacement* d
 template <typename How, typename Theirs>
 int all_to_all(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
                int64_t count, MPI_Datatype type, MPI_Comm comm, Theirs theirs) {
-  const Decision decision =
-      of_bytes(count, type)
-          .refuse_if(is_refused_apart(in, in_count, in_type) || is_refused(out, count, type));
+  const Decision decision = of_bytes(count, type)
+                                .refuse_if(is_refused_unless_in_place(in, in_count, in_type) ||
+                                           is_refused(out, count, type));
   return route(how, Call::alltoall, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, Run> task{.to = Run(out, static_cast<uint64_t>(count * channel.size), type)};
     if (in == MPI_IN_PLACE) {

@@ -19,7 +19,7 @@ void* buffer(void* given) {
   return given;
 }
 
-void tell(MPI_Fint* status, int result) {
+void set_status(MPI_Fint* status, int result) {
   if (status != nullptr) *status = result;
 }
 
@@ -27,31 +27,31 @@ void tell(MPI_Fint* status, int result) {
 
 extern "C" {
 
-void mpi_init_(MPI_Fint* status) { tell(status, MPI_Init(nullptr, nullptr)); }
+void mpi_init_(MPI_Fint* status) { set_status(status, MPI_Init(nullptr, nullptr)); }
 
 void ompi_init_f(MPI_Fint* status) __attribute__((alias("mpi_init_")));
 
 void mpi_init_thread_(MPI_Fint* required, MPI_Fint* provided, MPI_Fint* status) {
-  tell(status, MPI_Init_thread(nullptr, nullptr, *required, provided));
+  set_status(status, MPI_Init_thread(nullptr, nullptr, *required, provided));
 }
 
 void ompi_init_thread_f(MPI_Fint* required, MPI_Fint* provided, MPI_Fint* status)
     __attribute__((alias("mpi_init_thread_")));
 
-void mpi_finalize_(MPI_Fint* status) { tell(status, MPI_Finalize()); }
+void mpi_finalize_(MPI_Fint* status) { set_status(status, MPI_Finalize()); }
 
 void ompi_finalize_f(MPI_Fint* status) __attribute__((alias("mpi_finalize_")));
 
 void mpi_barrier_(MPI_Fint* comm, MPI_Fint* status) {
-  tell(status, MPI_Barrier(PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Barrier(PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_barrier_f(MPI_Fint* comm, MPI_Fint* status) __attribute__((alias("mpi_barrier_")));
 
 void mpi_allreduce_(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op,
                     MPI_Fint* comm, MPI_Fint* status) {
-  tell(status, MPI_Allreduce(buffer(in), buffer(out), *count, PMPI_Type_f2c(*type),
-                             PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Allreduce(buffer(in), buffer(out), *count, PMPI_Type_f2c(*type),
+                                   PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_allreduce_f(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op,
@@ -59,8 +59,8 @@ void ompi_allreduce_f(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_
 
 void mpi_reduce_(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* root,
                  MPI_Fint* comm, MPI_Fint* status) {
-  tell(status, MPI_Reduce(buffer(in), buffer(out), *count, PMPI_Type_f2c(*type), PMPI_Op_f2c(*op),
-                          *root, PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Reduce(buffer(in), buffer(out), *count, PMPI_Type_f2c(*type),
+                                PMPI_Op_f2c(*op), *root, PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_reduce_f(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op,
@@ -69,8 +69,8 @@ void ompi_reduce_f(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fin
 
 void mpi_scan_(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm,
                MPI_Fint* status) {
-  tell(status, MPI_Scan(buffer(in), buffer(out), *count, PMPI_Type_f2c(*type), PMPI_Op_f2c(*op),
-                        PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Scan(buffer(in), buffer(out), *count, PMPI_Type_f2c(*type),
+                              PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_scan_f(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm,
@@ -78,8 +78,8 @@ void ompi_scan_f(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint*
 
 void mpi_exscan_(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm,
                  MPI_Fint* status) {
-  tell(status, MPI_Exscan(buffer(in), buffer(out), *count, PMPI_Type_f2c(*type), PMPI_Op_f2c(*op),
-                          PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Exscan(buffer(in), buffer(out), *count, PMPI_Type_f2c(*type),
+                                PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_exscan_f(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op,
@@ -87,8 +87,8 @@ void ompi_exscan_f(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fin
 
 void mpi_reduce_scatter_block_(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op,
                                MPI_Fint* comm, MPI_Fint* status) {
-  tell(status, MPI_Reduce_scatter_block(buffer(in), buffer(out), *count, PMPI_Type_f2c(*type),
-                                        PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Reduce_scatter_block(buffer(in), buffer(out), *count, PMPI_Type_f2c(*type),
+                                              PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_reduce_scatter_block_f(void* in, void* out, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op,
@@ -97,8 +97,8 @@ void ompi_reduce_scatter_block_f(void* in, void* out, MPI_Fint* count, MPI_Fint*
 
 void mpi_reduce_scatter_(void* in, void* out, MPI_Fint* counts, MPI_Fint* type, MPI_Fint* op,
                          MPI_Fint* comm, MPI_Fint* status) {
-  tell(status, MPI_Reduce_scatter(buffer(in), buffer(out), counts, PMPI_Type_f2c(*type),
-                                  PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Reduce_scatter(buffer(in), buffer(out), counts, PMPI_Type_f2c(*type),
+                                        PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_reduce_scatter_f(void* in, void* out, MPI_Fint* counts, MPI_Fint* type, MPI_Fint* op,
@@ -107,7 +107,8 @@ void ompi_reduce_scatter_f(void* in, void* out, MPI_Fint* counts, MPI_Fint* type
 
 void mpi_bcast_(void* data, MPI_Fint* count, MPI_Fint* type, MPI_Fint* root, MPI_Fint* comm,
                 MPI_Fint* status) {
-  tell(status, MPI_Bcast(buffer(data), *count, PMPI_Type_f2c(*type), *root, PMPI_Comm_f2c(*comm)));
+  set_status(status,
+             MPI_Bcast(buffer(data), *count, PMPI_Type_f2c(*type), *root, PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_bcast_f(void* data, MPI_Fint* count, MPI_Fint* type, MPI_Fint* root, MPI_Fint* comm,
@@ -115,8 +116,8 @@ void ompi_bcast_f(void* data, MPI_Fint* count, MPI_Fint* type, MPI_Fint* root, M
 
 void mpi_allgather_(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, MPI_Fint* count,
                     MPI_Fint* type, MPI_Fint* comm, MPI_Fint* status) {
-  tell(status, MPI_Allgather(buffer(in), *in_count, PMPI_Type_f2c(*in_type), buffer(out), *count,
-                             PMPI_Type_f2c(*type), PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Allgather(buffer(in), *in_count, PMPI_Type_f2c(*in_type), buffer(out),
+                                   *count, PMPI_Type_f2c(*type), PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_allgather_f(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, MPI_Fint* count,
@@ -125,8 +126,8 @@ void ompi_allgather_f(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out
 
 void mpi_allgatherv_(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, MPI_Fint* counts,
                      MPI_Fint* places, MPI_Fint* type, MPI_Fint* comm, MPI_Fint* status) {
-  tell(status, MPI_Allgatherv(buffer(in), *in_count, PMPI_Type_f2c(*in_type), buffer(out), counts,
-                              places, PMPI_Type_f2c(*type), PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Allgatherv(buffer(in), *in_count, PMPI_Type_f2c(*in_type), buffer(out),
+                                    counts, places, PMPI_Type_f2c(*type), PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_allgatherv_f(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, MPI_Fint* counts,
@@ -135,8 +136,8 @@ void ompi_allgatherv_f(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* ou
 
 void mpi_gather_(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, MPI_Fint* count,
                  MPI_Fint* type, MPI_Fint* root, MPI_Fint* comm, MPI_Fint* status) {
-  tell(status, MPI_Gather(buffer(in), *in_count, PMPI_Type_f2c(*in_type), buffer(out), *count,
-                          PMPI_Type_f2c(*type), *root, PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Gather(buffer(in), *in_count, PMPI_Type_f2c(*in_type), buffer(out), *count,
+                                PMPI_Type_f2c(*type), *root, PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_gather_f(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, MPI_Fint* count,
@@ -146,8 +147,9 @@ void ompi_gather_f(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, M
 void mpi_gatherv_(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, MPI_Fint* counts,
                   MPI_Fint* places, MPI_Fint* type, MPI_Fint* root, MPI_Fint* comm,
                   MPI_Fint* status) {
-  tell(status, MPI_Gatherv(buffer(in), *in_count, PMPI_Type_f2c(*in_type), buffer(out), counts,
-                           places, PMPI_Type_f2c(*type), *root, PMPI_Comm_f2c(*comm)));
+  set_status(status,
+             MPI_Gatherv(buffer(in), *in_count, PMPI_Type_f2c(*in_type), buffer(out), counts,
+                         places, PMPI_Type_f2c(*type), *root, PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_gatherv_f(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, MPI_Fint* counts,
@@ -156,8 +158,8 @@ void ompi_gatherv_f(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, 
 
 void mpi_scatter_(void* in, MPI_Fint* count, MPI_Fint* type, void* out, MPI_Fint* out_count,
                   MPI_Fint* out_type, MPI_Fint* root, MPI_Fint* comm, MPI_Fint* status) {
-  tell(status, MPI_Scatter(buffer(in), *count, PMPI_Type_f2c(*type), buffer(out), *out_count,
-                           PMPI_Type_f2c(*out_type), *root, PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Scatter(buffer(in), *count, PMPI_Type_f2c(*type), buffer(out), *out_count,
+                                 PMPI_Type_f2c(*out_type), *root, PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_scatter_f(void* in, MPI_Fint* count, MPI_Fint* type, void* out, MPI_Fint* out_count,
@@ -167,8 +169,9 @@ void ompi_scatter_f(void* in, MPI_Fint* count, MPI_Fint* type, void* out, MPI_Fi
 void mpi_scatterv_(void* in, MPI_Fint* counts, MPI_Fint* places, MPI_Fint* type, void* out,
                    MPI_Fint* out_count, MPI_Fint* out_type, MPI_Fint* root, MPI_Fint* comm,
                    MPI_Fint* status) {
-  tell(status, MPI_Scatterv(buffer(in), counts, places, PMPI_Type_f2c(*type), buffer(out),
-                            *out_count, PMPI_Type_f2c(*out_type), *root, PMPI_Comm_f2c(*comm)));
+  set_status(status,
+             MPI_Scatterv(buffer(in), counts, places, PMPI_Type_f2c(*type), buffer(out), *out_count,
+                          PMPI_Type_f2c(*out_type), *root, PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_scatterv_f(void* in, MPI_Fint* counts, MPI_Fint* places, MPI_Fint* type, void* out,
@@ -177,8 +180,8 @@ void ompi_scatterv_f(void* in, MPI_Fint* counts, MPI_Fint* places, MPI_Fint* typ
 
 void mpi_alltoall_(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, MPI_Fint* count,
                    MPI_Fint* type, MPI_Fint* comm, MPI_Fint* status) {
-  tell(status, MPI_Alltoall(buffer(in), *in_count, PMPI_Type_f2c(*in_type), buffer(out), *count,
-                            PMPI_Type_f2c(*type), PMPI_Comm_f2c(*comm)));
+  set_status(status, MPI_Alltoall(buffer(in), *in_count, PMPI_Type_f2c(*in_type), buffer(out),
+                                  *count, PMPI_Type_f2c(*type), PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_alltoall_f(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out, MPI_Fint* count,
@@ -188,8 +191,9 @@ void ompi_alltoall_f(void* in, MPI_Fint* in_count, MPI_Fint* in_type, void* out,
 void mpi_alltoallv_(void* in, MPI_Fint* in_counts, MPI_Fint* in_places, MPI_Fint* in_type,
                     void* out, MPI_Fint* counts, MPI_Fint* places, MPI_Fint* type, MPI_Fint* comm,
                     MPI_Fint* status) {
-  tell(status, MPI_Alltoallv(buffer(in), in_counts, in_places, PMPI_Type_f2c(*in_type), buffer(out),
-                             counts, places, PMPI_Type_f2c(*type), PMPI_Comm_f2c(*comm)));
+  set_status(status,
+             MPI_Alltoallv(buffer(in), in_counts, in_places, PMPI_Type_f2c(*in_type), buffer(out),
+                           counts, places, PMPI_Type_f2c(*type), PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_alltoallv_f(void* in, MPI_Fint* in_counts, MPI_Fint* in_places, MPI_Fint* in_type,

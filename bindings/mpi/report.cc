@@ -46,11 +46,11 @@ constexpr std::array<std::string_view, kCalls> kCallNames = {"Allreduce",
                                                              "Raccumulate",
                                                              "Rget_accumulate"};
 
-constexpr std::array<std::string_view, kFates> kFateNames = {
+constexpr std::array<std::string_view, kOutcomes> kFateNames = {
     "through",    "size",     "type or op", "communicator", "first use",
     "persistent", "argument", "not joined", "memory",       "window"};
 
-using Counts = std::array<std::array<std::atomic<uint64_t>, kFates>, kCalls>;
+using Counts = std::array<std::array<std::atomic<uint64_t>, kOutcomes>, kCalls>;
 std::array<Counts, kForms> counts;
 bool is_atomic = true;
 
@@ -70,9 +70,9 @@ std::string name(Form form, Call call) {
 
 void count_atomically(bool atomically) { is_atomic = atomically; }
 
-void count(Form form, Call call, Fate fate) {
+void count(Form form, Call call, Outcome outcome) {
   std::atomic<uint64_t>& number =
-      counts[static_cast<size_t>(form)][static_cast<size_t>(call)][static_cast<size_t>(fate)];
+      counts[static_cast<size_t>(form)][static_cast<size_t>(call)][static_cast<size_t>(outcome)];
   if (is_atomic) {
     number.fetch_add(1, std::memory_order_relaxed);
   } else {  // no atomic increment, which takes longer
@@ -84,18 +84,18 @@ std::string report() {
   std::ostringstream table;
   bool any = false;
   table << std::left << std::setw(32) << "MPI call";
-  for (const std::string_view fate : kFateNames) table << std::right << std::setw(13) << fate;
+  for (const std::string_view outcome : kFateNames) table << std::right << std::setw(13) << outcome;
   table << '\n';
   for (size_t form = 0; form < kForms; ++form) {
     for (size_t call = 0; call < kCalls; ++call) {
-      const auto& fates = counts[form][call];
+      const auto& outcomes = counts[form][call];
       uint64_t total = 0;
-      for (const auto& number : fates) total += number.load(std::memory_order_relaxed);
+      for (const auto& number : outcomes) total += number.load(std::memory_order_relaxed);
       if (total == 0) continue;
       any = true;
       table << std::left << "MPI_" << std::setw(28)
             << name(static_cast<Form>(form), static_cast<Call>(call));
-      for (const auto& number : fates) {
+      for (const auto& number : outcomes) {
         table << std::right << std::setw(13) << number.load(std::memory_order_relaxed);
       }
       table << '\n';

@@ -52,7 +52,7 @@ inline constexpr size_t kCalls = 34;
 enum class Form : uint8_t { blocking, starting, persistent };
 inline constexpr size_t kForms = 3;
 
-enum class Fate : uint8_t {
+enum class Outcome : uint8_t {
   through,       // handled by Tutti
   size,          // the MPI library is faster at this size (ranges.h, TUTTI_MPI_SMALLEST)
   type_or_op,    // a reduction that Tutti does not support
@@ -64,7 +64,7 @@ enum class Fate : uint8_t {
   memory,        // window memory that the ranks do not share
   window,        // a call on a window of the MPI library
 };
-inline constexpr size_t kFates = 10;
+inline constexpr size_t kOutcomes = 10;
 
 // Returns MPI's name of the call without prefix: "Allreduce".
 std::string_view name(Call call);
@@ -73,7 +73,7 @@ std::string name(Form form, Call call);
 
 // Says if the program's threads may call MPI, and so count(), concurrently.
 void count_atomically(bool atomically);
-void count(Form form, Call call, Fate fate);
+void count(Form form, Call call, Outcome outcome);
 
 // Returns a table of this process's calls, a line per kind; empty if there were none.
 std::string report();

@@ -64,7 +64,7 @@ void Requests::start(std::unique_ptr<Pending> pending, MPI_Request* request) {
   if (helper_sleeps_) started_.notify_one();
 }
 
-void Requests::look_after() {
+void Requests::progress() {
   std::vector<Pending*> ended;
   {
     const std::lock_guard lock(mutex_);

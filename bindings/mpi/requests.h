@@ -59,7 +59,7 @@ class Requests {
   void start(std::unique_ptr<Pending> pending, MPI_Request* request);
   static bool any() { return in_flight_.load(std::memory_order_acquire) > 0; }
   // Makes progress on all calls, and completes the requests of those that have ended.
-  void look_after();
+  void progress();
   // Blocks until Tutti's call behind this request has ended; returns at once if there is none.
   void wait(MPI_Request request);
   // Suspends the helper thread while a function that the program supplied may run, because only the
@@ -79,7 +79,7 @@ class Requests {
   static inline std::atomic<int> in_flight_{0};
   std::mutex mutex_;  // guards the following members
   std::vector<Pending*> pending_;
-  uint64_t turns_ = 0;  // number of look_after() calls
+  uint64_t turns_ = 0;  // number of progress() calls
   int held_ = 0;
   std::condition_variable_any started_;
   bool helper_sleeps_ = false;
@@ -90,7 +90,7 @@ Requests& requests();
 
 // Makes progress on the calls in flight. It takes almost no time if there are none.
 inline void look_after_requests() {
-  if (Requests::any()) requests().look_after();
+  if (Requests::any()) requests().progress();
 }
 
 // Repeats an MPI test until test(done) sets `done` or fails. It spins, as the MPI libraries do.

@@ -313,22 +313,22 @@ void end() {
 }
 
 Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
-  const auto fall = [&](Fate fate) {
-    count(form, call, fate);
+  const auto fall = [&](Outcome outcome) {
+    count(form, call, outcome);
     return nullptr;
   };
-  if (session == nullptr) return fall(Fate::not_joined);
-  if (decision.fate != Fate::through) return fall(decision.fate);
-  if (form == Form::starting && decision.runs_program) return fall(Fate::type_or_op);
-  if (!session->takes(form, call, decision)) return fall(Fate::size);
-  if (comm == MPI_COMM_NULL) return fall(Fate::argument);
+  if (session == nullptr) return fall(Outcome::not_joined);
+  if (decision.outcome != Outcome::through) return fall(decision.outcome);
+  if (form == Form::starting && decision.runs_program) return fall(Outcome::type_or_op);
+  if (!session->takes(form, call, decision)) return fall(Outcome::size);
+  if (comm == MPI_COMM_NULL) return fall(Outcome::argument);
   // Creating a communicator blocks until other ranks do so as well. Calls that must not block only
   // look for one.
   Channel* const channel =
       form == Form::starting ? session->find(comm) : &session->channel_of(comm);
-  if (channel == nullptr) return fall(Fate::first_use);
+  if (channel == nullptr) return fall(Outcome::first_use);
   if (channel->failure) throw Error(*channel->failure);
-  if (!channel->communicator.valid()) return fall(Fate::communicator);
+  if (!channel->communicator.valid()) return fall(Outcome::communicator);
   return channel;
 }
 

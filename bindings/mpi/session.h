@@ -43,7 +43,7 @@ void end();
 // The inputs of a decision. MPI requires all of them to be equal on all ranks: otherwise one rank
 // could wait in Tutti while others wait in MPI.
 struct Decision {
-  Fate fate = Fate::through;
+  Outcome outcome = Outcome::through;
   uint64_t bytes = kUnknown;
   bool by_function = false;  // true: a reduction without a Tutti kernel
   // true: the reduction calls a function that the program supplied, so it must run on the program's
@@ -52,7 +52,7 @@ struct Decision {
 
   // Makes the call fall through if the MPI library rejects an argument.
   Decision& refuse_if(bool is_refused) {
-    if (is_refused && fate == Fate::through) fate = Fate::argument;
+    if (is_refused && outcome == Outcome::through) outcome = Outcome::argument;
     return *this;
   }
 };
@@ -115,12 +115,12 @@ int counted(Form form, Call call, MPI_Comm comm, Theirs theirs, Ours ours) {
     ours();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) return fail(comm, call, error);
-    count(form, call, Fate::type_or_op);
+    count(form, call, Outcome::type_or_op);
     return theirs();
   } catch (const std::exception& error) {
     return fail(comm, call, error);
   }
-  count(form, call, Fate::through);
+  count(form, call, Outcome::through);
   return MPI_SUCCESS;
 }
 

@@ -19,7 +19,7 @@ namespace {
 struct Contribution {
   int64_t bytes = 0;
   int64_t unit = 1;
-  int64_t fate = 0;
+  int64_t outcome = 0;
 };
 
 std::vector<Contribution> exchange(const Contribution& own, MPI_Comm comm, int size) {
@@ -57,16 +57,16 @@ class WindowMaking {
   // Creates the window. `program_memory`: memory of Win_create. `base`: receives the memory of
   // Win_allocate.
   int make(const Contribution& own, std::byte* program_memory, void* base) {
-    if (comm_ == MPI_COMM_NULL) return fall(Fate::argument);
+    if (comm_ == MPI_COMM_NULL) return fall(Outcome::argument);
     int is_inter = 0;
     PMPI_Comm_test_inter(comm_, &is_inter);
     int size = 0;
     PMPI_Comm_size(comm_, &size);
-    if (is_inter != 0 || size == 1) return fall(Fate::communicator);
+    if (is_inter != 0 || size == 1) return fall(Outcome::communicator);
     brought_ = exchange(own, comm_, size);
-    const auto worst =
-        static_cast<Fate>(std::ranges::max_element(brought_, {}, &Contribution::fate)->fate);
-    if (worst != Fate::through) return fall(worst);
+    const auto worst = static_cast<Outcome>(
+        std::ranges::max_element(brought_, {}, &Contribution::outcome)->outcome);
+    if (worst != Outcome::through) return fall(worst);
     Channel* channel = nullptr;
     try {
       channel = choose(Form::blocking, call_, comm_, {.bytes = largest()});
@@ -78,18 +78,20 @@ class WindowMaking {
   }
 
  private:
-  int fall(Fate fate) {
-    count(Form::blocking, call_, fate);
+  int fall(Outcome outcome) {
+    count(Form::blocking, call_, outcome);
     return theirs_();
   }
 
   uint64_t largest() const {
-    return static_cast<uint64_t>(std::ranges::max_element(brought_, {}, &Contribution::bytes)->bytes);
+    return static_cast<uint64_t>(
+        std::ranges::max_element(brought_, {}, &Contribution::bytes)->bytes);
   }
 
   std::vector<Part> parts() const {
     std::vector<Part> parts;
-    for (const Contribution& one : brought_) parts.push_back({.bytes = one.bytes, .unit = one.unit});
+    for (const Contribution& one : brought_)
+      parts.push_back({.bytes = one.bytes, .unit = one.unit});
     return parts;
   }
 
@@ -98,7 +100,7 @@ class WindowMaking {
     std::shared_ptr<void> own;
     if (call_ == Call::win_allocate) {
       own = allocate(channel, bytes);
-      if (!all_agree(own != nullptr, comm_)) return fall(Fate::memory);
+      if (!all_agree(own != nullptr, comm_)) return fall(Outcome::memory);
     }
     std::unique_ptr<ServedWindow> window;
     try {
@@ -108,7 +110,7 @@ class WindowMaking {
       if (!all_agree(window->is_whole(), comm_)) {
         window->free();
         window.reset();
-        return fall(Fate::memory);
+        return fall(Outcome::memory);
       }
     } catch (const std::exception& error) {
       return fail(comm_, call_, error);
@@ -135,7 +137,7 @@ class WindowMaking {
     if (base != nullptr) *static_cast<void**>(base) = window->memory();
     window->set_handle(*win_);
     add_window(*win_, std::move(window));
-    count(Form::blocking, call_, Fate::through);
+    count(Form::blocking, call_, Outcome::through);
     return MPI_SUCCESS;
   }
 
@@ -149,9 +151,9 @@ class WindowMaking {
 
 // Returns this rank's contribution. Only MPI 4's large-count functions accept units beyond `int`,
 // and these store them.
-Contribution brought(MPI_Aint bytes, int64_t unit, Fate fate) {
-  if (bytes < 0 || unit <= 0 || unit > INT32_MAX) fate = Fate::argument;
-  return {.bytes = bytes, .unit = unit, .fate = static_cast<int64_t>(fate)};
+Contribution brought(MPI_Aint bytes, int64_t unit, Outcome outcome) {
+  if (bytes < 0 || unit <= 0 || unit > INT32_MAX) outcome = Outcome::argument;
+  return {.bytes = bytes, .unit = unit, .outcome = static_cast<int64_t>(outcome)};
 }
 
 }  // namespace
@@ -160,15 +162,15 @@ int create_window(void* memory, MPI_Aint bytes, int64_t unit, MPI_Info info, MPI
                   MPI_Win* win, const std::function<int()>& theirs) {
   const bool is_ours = bytes <= 0 || is_allocated_memory(memory, bytes);
   return WindowMaking(Call::win_create, comm, info, win, theirs)
-      .make(brought(bytes, unit, is_ours ? Fate::through : Fate::memory),
+      .make(brought(bytes, unit, is_ours ? Outcome::through : Outcome::memory),
             static_cast<std::byte*>(memory), nullptr);
 }
 
 int allocate_window(MPI_Aint bytes, int64_t unit, MPI_Info info, MPI_Comm comm, void* base,
                     MPI_Win* win, const std::function<int()>& theirs) {
-  const Fate fate = base == nullptr || win == nullptr ? Fate::argument : Fate::through;
+  const Outcome outcome = base == nullptr || win == nullptr ? Outcome::argument : Outcome::through;
   return WindowMaking(Call::win_allocate, comm, info, win, theirs)
-      .make(brought(bytes, unit, fate), nullptr, base);
+      .make(brought(bytes, unit, outcome), nullptr, base);
 }
 
 }  // namespace tutti::mpi

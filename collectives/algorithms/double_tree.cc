@@ -23,16 +23,16 @@ namespace tutti::algorithms {
 namespace {
 
 // A rank's neighbours in one of the trees. The root is the parent of the top of both trees.
-struct Seat {
+struct TreeNeighbours {
   std::vector<int32_t> children;
   int32_t parent = -1;  // -1: the root
 };
 
-Seat seat_of(int32_t tree, const Shape& shape) {
+TreeNeighbours neighbours_of(int32_t tree, const Shape& shape) {
   const int32_t p = shape.ranks;
   const auto rank_at = [&](int32_t label) { return (shape.root + label) % p; };
   const int32_t label = (shape.rank - shape.root + p) % p;
-  Seat place;
+  TreeNeighbours place;
   if (label > 0) {
     const TwoTreeNode node = two_tree_node(tree, label, p - 1);
     place.parent = rank_at(node.parent);
@@ -51,7 +51,7 @@ Program emit_double_tree_broadcast(const Shape& shape) {
   Program program = program_of(shape);
   const bool is_root = shape.rank == shape.root;
   for (const int32_t tree : {0, 1}) {
-    const Seat place = seat_of(tree, shape);
+    const TreeNeighbours place = neighbours_of(tree, shape);
     if (!is_root) program.steps.push_back(recv(place.parent, {output(tree)}));
     if (!place.children.empty()) {
       program.steps.push_back(send(place.children, {is_root ? input(tree) : output(tree)}));
@@ -70,7 +70,7 @@ Program emit_double_tree_reduce(const Shape& shape) {
   program.scratch_chunks = shape.ranks > 2 ? 2 : 0;
   const bool is_root = shape.rank == shape.root;
   for (const int32_t tree : {0, 1}) {
-    const Seat place = seat_of(tree, shape);
+    const TreeNeighbours place = neighbours_of(tree, shape);
     ChunkRange mine = input(tree);
     const ChunkRange sum = is_root ? output(tree) : scratch(tree);
     const int32_t label = (shape.rank - shape.root + shape.ranks) % shape.ranks;

@@ -59,8 +59,8 @@ std::string_view name(GpuWay way) {
   return kNames[static_cast<size_t>(way)];
 }
 
-const GpuChoice& GpuPlanner::choose(const Wanted& wanted, Reach reach) {
-  Wanted typical = wanted;
+const GpuChoice& GpuPlanner::choose(const CallToPlan& wanted, Reach reach) {
+  CallToPlan typical = wanted;
   typical.bytes = typical_size(wanted.bytes);
   GpuChoice& chosen = chosen_[{typical.collective, typical.root, typical.bytes, typical.dtype,
                                typical.at_least, typical.direct, reach}];
@@ -70,7 +70,7 @@ const GpuChoice& GpuPlanner::choose(const Wanted& wanted, Reach reach) {
   return chosen = candidates[0].choice;
 }
 
-std::vector<GpuCandidate> GpuPlanner::explain(const Wanted& wanted, Reach reach) {
+std::vector<GpuCandidate> GpuPlanner::explain(const CallToPlan& wanted, Reach reach) {
   std::vector<GpuCandidate> candidates;
   for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
     for (const GpuProtocol protocol : kGpuProtocols) {
@@ -85,7 +85,7 @@ std::vector<GpuCandidate> GpuPlanner::explain(const Wanted& wanted, Reach reach)
 }
 
 GpuCandidate GpuPlanner::price(const Algorithm& algorithm, GpuProtocol protocol,
-                               const Wanted& wanted, Reach reach) {
+                               const CallToPlan& wanted, Reach reach) {
   GpuCandidate candidate{.choice = {&algorithm, protocol, 1},
                          .excluded = why_not(algorithm, shape_, wanted),
                          .prediction = {}};
@@ -101,14 +101,14 @@ GpuCandidate GpuPlanner::price(const Algorithm& algorithm, GpuProtocol protocol,
 }
 
 Prediction GpuPlanner::predict_named(const Algorithm& algorithm, GpuProtocol protocol,
-                                     const Wanted& wanted) {
+                                     const CallToPlan& wanted) {
   const std::vector<Plan>& plans = plans_of(algorithm, wanted.root);
   return predict_on(plans, protocol, useful_blocks(plans[0], protocol, wanted), wanted);
 }
 
 // Predicts the call as the kernel runs it: all messages that can be lent are lent.
 bool GpuPlanner::price_windows(GpuCandidate& candidate, const std::vector<Plan>& plans,
-                               const Wanted& wanted, Reach reach) const {
+                               const CallToPlan& wanted, Reach reach) const {
   if (shape_.ranks < 2) return false;
   const int32_t most = useful_blocks(plans[0], GpuProtocol::simple, wanted);
   for (int32_t blocks = 1;; blocks = std::min(2 * blocks, most)) {
@@ -127,7 +127,7 @@ bool GpuPlanner::price_windows(GpuCandidate& candidate, const std::vector<Plan>&
 }
 
 GpuCandidate GpuPlanner::price_slots(GpuCandidate candidate, const std::vector<Plan>& plans,
-                                     const Wanted& wanted) const {
+                                     const CallToPlan& wanted) const {
   const GpuProtocol protocol = candidate.choice.protocol;
   const int32_t most = useful_blocks(plans[0], protocol, wanted);
   candidate.prediction = predict_on(plans, protocol, 1, wanted);
@@ -142,7 +142,7 @@ GpuCandidate GpuPlanner::price_slots(GpuCandidate candidate, const std::vector<P
 }
 
 Prediction GpuPlanner::predict_on(const std::vector<Plan>& plans, GpuProtocol protocol,
-                                  int32_t blocks, const Wanted& wanted) const {
+                                  int32_t blocks, const CallToPlan& wanted) const {
   const auto affordable = static_cast<int32_t>(kLongestWalk / steps_of(plans));
   const int32_t walked = std::min(blocks, std::clamp(affordable, kFewestWalked, kMostWalked));
   return predict(for_blocks(plans, walked), share_of(wanted.bytes, wanted.dtype, blocks),
@@ -150,7 +150,7 @@ Prediction GpuPlanner::predict_on(const std::vector<Plan>& plans, GpuProtocol pr
 }
 
 int32_t GpuPlanner::useful_blocks(const Plan& plan, GpuProtocol protocol,
-                                  const Wanted& wanted) const {
+                                  const CallToPlan& wanted) const {
   Machine machine = machine_of(protocol, 1, 1);
   machine.limits.lanes = costs_.blocks;
   machine.limits.slots = costs_.blocks * std::max(1, plan.program.fan_out);

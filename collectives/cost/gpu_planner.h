@@ -73,30 +73,31 @@ class GpuPlanner {
 
   // Returns the cheapest choice. It is computed once per size class, as in Planner. Throws
   // Error(unsupported) if no algorithm supports the call.
-  const GpuChoice& choose(const Wanted& wanted, Reach reach = Reach::slots);
+  const GpuChoice& choose(const CallToPlan& wanted, Reach reach = Reach::slots);
   // Returns all algorithms with both protocols, the cheapest first and the excluded ones last.
-  std::vector<GpuCandidate> explain(const Wanted& wanted, Reach reach = Reach::slots);
+  std::vector<GpuCandidate> explain(const CallToPlan& wanted, Reach reach = Reach::slots);
   // Predicts the cost of one algorithm and protocol, with the fewest blocks at which the call is
   // not clearly slower than with more.
-  GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted,
+  GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const CallToPlan& wanted,
                      Reach reach = Reach::slots);
   // Predicts the cost of an algorithm that the caller names, through slots, with every block that
   // has work.
-  Prediction predict_named(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted);
+  Prediction predict_named(const Algorithm& algorithm, GpuProtocol protocol,
+                           const CallToPlan& wanted);
 
  private:
   using Key = std::tuple<Collective, int, uint64_t, DType, Grade, bool, Reach>;
 
   GpuCandidate price_slots(GpuCandidate candidate, const std::vector<Plan>& plans,
-                           const Wanted& wanted) const;
+                           const CallToPlan& wanted) const;
   // Fills in the candidate's prediction for buffers in windows. Returns false if the program lends
   // nothing.
-  bool price_windows(GpuCandidate& candidate, const std::vector<Plan>& plans, const Wanted& wanted,
-                     Reach reach) const;
+  bool price_windows(GpuCandidate& candidate, const std::vector<Plan>& plans,
+                     const CallToPlan& wanted, Reach reach) const;
   Prediction predict_on(const std::vector<Plan>& plans, GpuProtocol protocol, int32_t blocks,
-                        const Wanted& wanted) const;
+                        const CallToPlan& wanted) const;
   // Returns the number of blocks that have work.
-  int32_t useful_blocks(const Plan& plan, GpuProtocol protocol, const Wanted& wanted) const;
+  int32_t useful_blocks(const Plan& plan, GpuProtocol protocol, const CallToPlan& wanted) const;
   // Describes the blocks as a Machine, in which `walked` blocks represent all `blocks`.
   Machine machine_of(GpuProtocol protocol, int32_t blocks, int32_t walked) const;
   const std::vector<Plan>& plans_of(const Algorithm& algorithm, int root);

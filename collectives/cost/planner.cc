@@ -21,7 +21,7 @@ uint32_t size_class_of(uint64_t bytes) {
   return 2 * doublings + static_cast<uint32_t>((bytes >> (doublings - 1)) & 1);
 }
 
-uint64_t key_of(const Wanted& wanted) {
+uint64_t key_of(const CallToPlan& wanted) {
   return static_cast<uint64_t>(wanted.collective) | static_cast<uint64_t>(wanted.dtype) << 8 |
          static_cast<uint64_t>(wanted.at_least) << 16 | uint64_t{wanted.direct} << 23 |
          uint64_t{size_class_of(wanted.bytes)} << 24 |
@@ -48,7 +48,7 @@ std::vector<const Algorithm*> algorithms_to_choose_from(Collective collective,
   return found;
 }
 
-std::string why_not(const Algorithm& algorithm, const Shape& shape, const Wanted& wanted) {
+std::string why_not(const Algorithm& algorithm, const Shape& shape, const CallToPlan& wanted) {
   const Grade grade = grade_of(algorithm, shape);
   if (grade < wanted.at_least) {
     return cat("its grade is ", name(grade), "; the call requires ", name(wanted.at_least));
@@ -60,7 +60,7 @@ std::string why_not(const Algorithm& algorithm, const Shape& shape, const Wanted
   return reason.empty() ? reason : cat("does not run on ", shape.ranks, " ranks: ", reason);
 }
 
-Error no_algorithm(const Shape& shape, const Wanted& wanted) {
+Error no_algorithm(const Shape& shape, const CallToPlan& wanted) {
   return {ErrorCode::unsupported,
           cat("no algorithm for ", name(wanted.collective), " that is ",
               wanted.direct ? "direct and " : "", name(wanted.at_least), " runs on ", shape.ranks,
@@ -76,8 +76,8 @@ bool Planner::are_walked() const {
   return shape_.ranks * ranks_on_a_core <= kMostProgramsByACore;
 }
 
-const Algorithm& Planner::choose(const Wanted& wanted) {
-  Wanted typical = wanted;
+const Algorithm& Planner::choose(const CallToPlan& wanted) {
+  CallToPlan typical = wanted;
   typical.bytes = typical_size(wanted.bytes);
   typical.root = typical_root(wanted.collective, wanted.root);
   const Algorithm*& chosen = chosen_[{key_of(typical), typical.width}];
@@ -108,7 +108,7 @@ int Planner::typical_root(Collective collective, int root) {
 
 // A message must have room for one element of each of its chunks: among thousands of ranks, or with
 // blocks of values as elements, it may be too small.
-bool Planner::is_too_wide(const Plan& plan, const Wanted& wanted) const {
+bool Planner::is_too_wide(const Plan& plan, const CallToPlan& wanted) const {
   const uint64_t widest = widest_form(plan.program, size_of(wanted.dtype) * wanted.width,
                                       accumulator_bytes(wanted.dtype));
   return static_cast<size_t>(plan.program.chunks_per_message) * widest >
@@ -117,7 +117,7 @@ bool Planner::is_too_wide(const Plan& plan, const Wanted& wanted) const {
 
 // Chooses the cheapest algorithm. The most promising candidates come first; the walk of a later one
 // ends as soon as it takes longer than the best so far.
-const Algorithm& Planner::choose_again(const Wanted& wanted) {
+const Algorithm& Planner::choose_again(const CallToPlan& wanted) {
   std::vector<std::pair<double, const Algorithm*>> candidates;
   for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
     if (!why_not(*algorithm, shape_, wanted).empty()) continue;
@@ -142,7 +142,7 @@ const Algorithm& Planner::choose_again(const Wanted& wanted) {
   throw no_algorithm(shape_, wanted);
 }
 
-std::vector<Candidate> Planner::explain(const Wanted& wanted) {
+std::vector<Candidate> Planner::explain(const CallToPlan& wanted) {
   std::vector<Candidate> candidates;
   for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
     Candidate candidate{
@@ -161,7 +161,7 @@ std::vector<Candidate> Planner::explain(const Wanted& wanted) {
   return candidates;
 }
 
-double Planner::rough_seconds(const Algorithm& algorithm, const Wanted& wanted) {
+double Planner::rough_seconds(const Algorithm& algorithm, const CallToPlan& wanted) {
   constexpr uint64_t kOfASlice = 16 << 10;  // approximate size of a slice
   const Plan& first = plans_of(algorithm, wanted.root, false)[0];
   const double seconds = rough_time(first, wanted.bytes, wanted.dtype, machine_);
@@ -170,7 +170,7 @@ double Planner::rough_seconds(const Algorithm& algorithm, const Wanted& wanted) 
                        rough_time(first, std::min(wanted.bytes, kOfASlice), wanted.dtype, machine_);
 }
 
-Prediction Planner::price(const Algorithm& algorithm, const Wanted& wanted, double give_up) {
+Prediction Planner::price(const Algorithm& algorithm, const CallToPlan& wanted, double give_up) {
   const Plan& first = plans_of(algorithm, wanted.root, false)[0];
   const size_t steps = first.program.steps.size() * static_cast<size_t>(shape_.ranks);
   if (!are_walked() || steps > kLongestPlan) {

@@ -23,7 +23,7 @@
 namespace tutti {
 
 // The call to choose for. `bytes` is the size of one block (of the buffer if there are no blocks).
-struct Wanted {
+struct CallToPlan {
   Collective collective = Collective::barrier;
   int root = 0;  // for rooted collectives
   uint64_t bytes = 0;
@@ -46,8 +46,8 @@ uint64_t typical_size(uint64_t bytes);
 std::vector<const Algorithm*> algorithms_to_choose_from(Collective collective,
                                                         std::span<const Algorithm* const> more);
 // Returns the reason why the algorithm is excluded; empty for a candidate.
-std::string why_not(const Algorithm& algorithm, const Shape& shape, const Wanted& wanted);
-Error no_algorithm(const Shape& shape, const Wanted& wanted);
+std::string why_not(const Algorithm& algorithm, const Shape& shape, const CallToPlan& wanted);
+Error no_algorithm(const Shape& shape, const CallToPlan& wanted);
 
 // Chooses for one communicator and caches its choices. Not thread-safe.
 class Planner {
@@ -58,26 +58,26 @@ class Planner {
       : shape_(shape), machine_(machine), more_(std::move(more)) {}
 
   // Returns the cheapest algorithm. Throws Error(unsupported) if no algorithm supports the call.
-  const Algorithm& choose(const Wanted& wanted);
+  const Algorithm& choose(const CallToPlan& wanted);
   // Returns all algorithms of the collective, the cheapest first and the excluded ones last.
-  std::vector<Candidate> explain(const Wanted& wanted);
+  std::vector<Candidate> explain(const CallToPlan& wanted);
 
   const Machine& machine() const { return machine_; }
 
  private:
-  const Algorithm& choose_again(const Wanted& wanted);
+  const Algorithm& choose_again(const CallToPlan& wanted);
   // Returns true if the number of ranks is small enough to generate and walk the programs of all
   // ranks.
   bool are_walked() const;
   // Returns a rough time in seconds. It orders the candidates, and is the prediction for programs
   // that are too long to walk.
-  double rough_seconds(const Algorithm& algorithm, const Wanted& wanted);
+  double rough_seconds(const Algorithm& algorithm, const CallToPlan& wanted);
   // Returns the first root that the same algorithms support as `root`. Its plan is used for `root`,
   // so that in large communicators the programs need not be walked for each root.
   int typical_root(Collective collective, int root);
-  bool is_too_wide(const Plan& plan, const Wanted& wanted) const;
+  bool is_too_wide(const Plan& plan, const CallToPlan& wanted) const;
   // Predicts the time as predict() does, but also for programs too long to walk.
-  Prediction price(const Algorithm& algorithm, const Wanted& wanted,
+  Prediction price(const Algorithm& algorithm, const CallToPlan& wanted,
                    double give_up = std::numeric_limits<double>::infinity());
   void drop_long_plans();
   const std::vector<Plan>& plans_of(const Algorithm& algorithm, int root, bool all_ranks);

@@ -23,7 +23,7 @@ using gpu::Part;
 using gpu::Where;
 
 // Returns all ranks' calls as their kernels receive them.
-std::vector<LoweredCall> lowered_calls(const std::vector<Plan>& plans, const Wanted& wanted,
+std::vector<LoweredCall> lowered_calls(const std::vector<Plan>& plans, const CallToPlan& wanted,
                                        int32_t blocks) {
   const auto ranks = static_cast<int>(plans.size());
   const uint64_t count = std::max<uint64_t>(wanted.bytes / size_of(wanted.dtype), 1);
@@ -56,7 +56,7 @@ std::vector<LoweredCall> lowered_calls(const std::vector<Plan>& plans, const Wan
 
 class WindowWalk {
  public:
-  WindowWalk(std::span<const LoweredCall> calls, const Wanted& wanted, const GpuCosts& costs,
+  WindowWalk(std::span<const LoweredCall> calls, const CallToPlan& wanted, const GpuCosts& costs,
              int32_t blocks, Reach reach)
       : calls_(calls),
         width_(size_of(wanted.dtype)),
@@ -233,7 +233,7 @@ class WindowWalk {
 }  // namespace
 
 std::optional<WindowPrediction> predict_in_windows(const std::vector<Plan>& plans,
-                                                   const Wanted& wanted, const GpuCosts& costs,
+                                                   const CallToPlan& wanted, const GpuCosts& costs,
                                                    int32_t blocks, Reach reach) {
   const std::vector<LoweredCall> calls = lowered_calls(plans, wanted, blocks);
   if (calls.empty()) return std::nullopt;

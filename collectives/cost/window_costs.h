@@ -28,7 +28,7 @@ struct WindowPrediction {
 
 // Predicts the time; returns nullopt if the program lends nothing.
 std::optional<WindowPrediction> predict_in_windows(const std::vector<Plan>& plans,
-                                                   const Wanted& wanted, const GpuCosts& costs,
+                                                   const CallToPlan& wanted, const GpuCosts& costs,
                                                    int32_t blocks, Reach reach);
 
 }  // namespace tutti

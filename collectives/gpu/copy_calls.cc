@@ -72,9 +72,10 @@ CopyCalls::CopyCalls(int rank, int ranks, const cuda::Context& context,
 
 bool CopyCalls::connect(const Exchange& exchange) {
   const cuda::CurrentContext current(context_);
-  const std::vector<std::byte> told = exchange(std::as_bytes(std::span(&signals_.exported(), 1)));
+  const std::vector<std::byte> all_bytes =
+      exchange(std::as_bytes(std::span(&signals_.exported(), 1)));
   std::vector<cuda::ExportedMemory> all(static_cast<size_t>(ranks_));
-  std::memcpy(all.data(), told.data(), told.size());
+  std::memcpy(all.data(), all_bytes.data(), all_bytes.size());
   if (some_share_a_context(all)) return false;
   Agreement agreement(exchange);
   agreement.attempt([&] {

@@ -83,9 +83,9 @@ void Executor::connect(const Exchange& exchange) {
   Agreement agreement(exchange);
   std::vector<cuda::ExportedMemory> all(static_cast<size_t>(ranks_));
   all[static_cast<size_t>(rank_)] = mailboxes_.exported();
-  const std::vector<std::byte> told =
+  const std::vector<std::byte> all_bytes =
       exchange(std::as_bytes(std::span(&all[static_cast<size_t>(rank_)], 1)));
-  std::memcpy(all.data(), told.data(), told.size());
+  std::memcpy(all.data(), all_bytes.data(), all_bytes.size());
   agreement.attempt([&] {
     for (int peer = 0; peer < ranks_; ++peer) {
       if (peer != rank_) reach(peer, all[static_cast<size_t>(peer)]);

@@ -330,7 +330,8 @@ void drop(Actions& actions, const std::set<size_t>& dropped) {
   actions = std::move(kept);
 }
 
-void join_results(std::span<const Plan> plans, std::vector<Actions>& actions, bool sums_are_apart) {
+void join_results(std::span<const Plan> plans, std::vector<Actions>& actions,
+                  bool sums_are_separate) {
   const Calls calls(plans, actions);
   std::vector<Actions> joined = actions;
   std::vector<std::set<size_t>> dropped(plans.size());
@@ -339,7 +340,7 @@ void join_results(std::span<const Plan> plans, std::vector<Actions>& actions, bo
       if (!calls.action(rank, at).from_all) continue;
       Action& one = joined[rank][at];
       const std::vector<size_t> sends = ToAll(calls, rank, at).sends();
-      one.by_switch = sums_are_apart || !sends.empty();
+      one.by_switch = sums_are_separate || !sends.empty();
       if (sends.empty()) continue;
       one.to_all = true;
       one.lend = one.forwards = one.forwards_to = -1;

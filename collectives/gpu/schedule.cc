@@ -103,7 +103,7 @@ class InOrder {
   }
 
  private:
-  struct Lent {
+  struct Loan {
     int32_t to = 0;
     uint32_t messages = 0;  // number of messages sent to that peer, including this one
   };
@@ -122,7 +122,7 @@ class InOrder {
     const std::vector<int32_t> from =
         action.from_all ? others(self) : peer(receives(step.kind) ? step.peers[0] : -1);
     for (const int32_t lend : action.awaited) {
-      const Lent& lent = lent_[rank].at(lend);
+      const Loan& lent = lent_[rank].at(lend);
       if (connections_.read(self, lent.to) < lent.messages) return false;
     }
     const auto has_message = [&](int32_t other) { return connections_.has_message(other, self); };
@@ -147,7 +147,7 @@ class InOrder {
   std::span<const Plan> plans_;
   std::span<const Actions> actions_;
   std::vector<size_t> next_;
-  std::vector<std::map<int32_t, Lent>> lent_;  // by rank, then by number
+  std::vector<std::map<int32_t, Loan>> lent_;  // by rank, then by number
   Connections connections_;
 };
 

@@ -13,9 +13,10 @@ namespace tutti::gpu {
 
 namespace {
 
-std::vector<Window::Told> exchanged(const Window::Told& mine, const Exchange& exchange) {
+std::vector<Window::Description> exchanged(const Window::Description& mine,
+                                           const Exchange& exchange) {
   const std::vector<std::byte> bytes = exchange(std::as_bytes(std::span(&mine, 1)));
-  std::vector<Window::Told> all(bytes.size() / sizeof mine);
+  std::vector<Window::Description> all(bytes.size() / sizeof mine);
   std::memcpy(all.data(), bytes.data(), bytes.size());
   return all;
 }
@@ -28,7 +29,7 @@ uint64_t stride_of(const ConstBuffer& one, const void* blocks, size_t block_byte
 }
 
 // Returns true if two ranks share a GPU, because a GPU can join a multicast object only once.
-bool share_a_gpu(std::span<const Window::Told> all) {
+bool share_a_gpu(std::span<const Window::Description> all) {
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (all[i].memory.device == all[j].memory.device) return true;
@@ -57,14 +58,14 @@ Window::Window(int rank, int ranks, const cuda::Context& context, void* data, si
               {.cause = "the length is wrong, or the memory consists of several allocations"});
 }
 
-Window::Told Window::told() const {
+Window::Description Window::description() const {
   return {
       .bytes = bytes_,
       .memory = offered_.exported(),
       .can_be_multicast = offered_.handle() && cuda::device_info(context_.ordinal()).has_multicast};
 }
 
-void Window::reach(std::span<const Told> all) {
+void Window::reach(std::span<const Description> all) {
   const cuda::CurrentContext current(context_);
   starts_.assign(static_cast<size_t>(ranks_), data_);
   for (size_t peer = 0; peer < all.size(); ++peer) {
@@ -86,10 +87,11 @@ void Window::reach(std::span<const Told> all) {
 
 // Creates the multicast objects in the order of multicast.h. If whole allocations are bound, the
 // window must be at the same offset in each of them.
-void Window::make_multicast(std::span<const Told> all, const Exchange& exchange) {
-  const auto fits = [&](const Told& told) {
-    return told.can_be_multicast && told.memory.offset == all[0].memory.offset &&
-           told.memory.size == all[0].memory.size && told.memory.device != cuda::Uuid{};
+void Window::make_multicast(std::span<const Description> all, const Exchange& exchange) {
+  const auto fits = [&](const Description& description) {
+    return description.can_be_multicast && description.memory.offset == all[0].memory.offset &&
+           description.memory.size == all[0].memory.size &&
+           description.memory.device != cuda::Uuid{};
   };
   if (!std::ranges::all_of(all, fits) || share_a_gpu(all)) return;
   const size_t size = all[0].memory.size;
@@ -102,8 +104,8 @@ void Window::make_multicast(std::span<const Told> all, const Exchange& exchange)
     object = made->exported();
   });
   if (agreement.failed() >= 0) return;
-  const std::vector<std::byte> told = exchange(std::as_bytes(std::span(&object, 1)));
-  std::memcpy(&object, told.data(), sizeof object);
+  const std::vector<std::byte> description = exchange(std::as_bytes(std::span(&object, 1)));
+  std::memcpy(&object, description.data(), sizeof object);
   agreement.attempt([&] {
     if (rank_ != 0) made.emplace(context_, object);
   });
@@ -134,7 +136,7 @@ uint64_t Windows::add(void* data, size_t bytes, const Exchange& exchange) {
   agreement.attempt(
       [&] { window = std::make_shared<Window>(rank_, ranks_, context_, data, bytes); });
   agreement.require("its memory cannot be shared");
-  const std::vector<Window::Told> all = exchanged(window->told(), exchange);
+  const std::vector<Window::Description> all = exchanged(window->description(), exchange);
   agreement.attempt([&] { window->reach(all); });
   agreement.require("cannot access the windows of all other ranks");
   window->make_multicast(all, exchange);

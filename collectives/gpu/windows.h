@@ -26,19 +26,19 @@ class Window {
  public:
   Window(int rank, int ranks, const cuda::Context& context, void* data, size_t bytes);
 
-  struct Told {  // sent to the other ranks as plain bytes
+  struct Description {  // sent to the other ranks as plain bytes
     uint64_t bytes = 0;
     cuda::ExportedMemory memory;
     bool can_be_multicast = false;
   };
-  Told told() const;
-  // Maps the other ranks' memory. `all` has what told() returned on each rank. Throws if this rank
-  // cannot access another rank's memory.
-  void reach(std::span<const Told> all);
+  Description description() const;
+  // Maps the other ranks' memory. `all` has what description() returned on each rank. Throws if
+  // this rank cannot access another rank's memory.
+  void reach(std::span<const Description> all);
 
   // Creates multicast addresses, if `all` support them. Each address stands for the memory of all
   // ranks. Collective.
-  void make_multicast(std::span<const Told> all, const Exchange& exchange);
+  void make_multicast(std::span<const Description> all, const Exchange& exchange);
 
   // Returns the start of rank `peer`'s window as mapped by this rank.
   std::byte* start_of(int peer) const { return starts_[static_cast<size_t>(peer)]; }

@@ -48,7 +48,8 @@ class Linearizer {
         threadblocks_[t].awake = false;
         while (advance(t, StepOrder::none)) continue;
       }
-    } while (advance_any(StepOrder::send_ahead) || advance_any(StepOrder::lose_input) || receive_early());
+    } while (advance_any(StepOrder::send_ahead) || advance_any(StepOrder::lose_input) ||
+             receive_early());
     refuse_if_stuck();
     finish();
     return std::move(result_);
@@ -130,7 +131,8 @@ class Linearizer {
     const Action& action = *tb.head();
     if (action.kind == StepKind::send) {
       if (!can_send(tb)) return false;
-      if (effort < StepOrder::send_ahead && !takes_message(threadblocks_[tb.receiver])) return false;
+      if (effort < StepOrder::send_ahead && !takes_message(threadblocks_[tb.receiver]))
+        return false;
       execute(tb, action, [&] { send(tb, action); });
       wake(tb.receiver);
     } else if (effort < StepOrder::lose_input && !spares_inputs(tb)) {

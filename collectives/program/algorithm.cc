@@ -29,12 +29,12 @@ Additions& additions() {
 template <typename Matches>
 std::vector<const Algorithm*> select(Matches matches) {
   std::vector<const Algorithm*> selected;
-  const auto look_at = [&](const Algorithm& algorithm) {
+  const auto visit = [&](const Algorithm& algorithm) {
     if (matches(algorithm)) selected.push_back(&algorithm);
   };
-  std::ranges::for_each(built_in_algorithms(), look_at);
+  std::ranges::for_each(built_in_algorithms(), visit);
   const std::lock_guard lock(additions().mutex);
-  std::ranges::for_each(additions().all, look_at);
+  std::ranges::for_each(additions().all, visit);
   return selected;
 }
 

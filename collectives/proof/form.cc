@@ -26,7 +26,7 @@ Classes classes(Collective collective, const Program& program, const Shape& shap
 }
 
 // Returns why two ranges of a step do not fit, or "".
-std::string misfit(const Classes& a, const Classes& b) {
+std::string difference(const Classes& a, const Classes& b) {
   if (a.size() != b.size()) {
     return cat("sizes do not match: ", a.size(), " chunks meet ", b.size());
   }
@@ -107,7 +107,7 @@ class StepChecker {
       return classes(collective_, program_, shape_, ranges);
     };
     const auto fit = [&](const RangeList& a, const RangeList& b) {
-      const std::string problem = misfit(classes_of(a), classes_of(b));
+      const std::string problem = difference(classes_of(a), classes_of(b));
       require(problem.empty(), problem);
     };
     const bool is_send = step.kind == StepKind::send;
@@ -268,7 +268,8 @@ void check_messages(Collective collective, std::span<const Plan> plans) {
         }
         const Step& out = plans[a].program.steps[sent[k]];
         const Step& in = plans[b].program.steps[received[k]];
-        std::string problem = misfit(classes_of(plans[a], out.src), classes_of(plans[b], in.dst));
+        std::string problem =
+            difference(classes_of(plans[a], out.src), classes_of(plans[b], in.dst));
         if (problem.empty() && out.wire != in.wire) {
           problem = "one end treats the data as accumulators, the other end as elements,";
         }

@@ -240,9 +240,9 @@ void CommunicatorImpl::raise_consequence(const Error& error) {
 
 void CommunicatorImpl::abort(const std::string& reason) {
   const std::string why = engine_->last_failure();
-  const bool told = reason.find(why) != std::string::npos;
+  const bool is_named = reason.find(why) != std::string::npos;
   raise_consequence(Error(ErrorCode::aborted, cat(describe(rank_), " aborted: ", reason),
-                          {.cause = told ? "" : why, .rank = members_[rank_]}));
+                          {.cause = is_named ? "" : why, .rank = members_[rank_]}));
 }
 
 void CommunicatorImpl::on_abort(const Error& error) {

@@ -117,12 +117,12 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   std::optional<MessageInfo> probe(int source, int tag);
 
   // Wait for a call. poll() reports an abort and wait() throws it only once no other thread can
-  // access the call's buffers and no peer can use data read from them. `patience` is the stall
+  // access the call's buffers and no peer can use data read from them. `stall` is the stall
   // state of the caller's handle.
-  WorkState poll(Operation& operation, StallState& patience);
+  WorkState poll(Operation& operation, StallState& stall);
   std::optional<Error> error_of(const Operation& operation) const;
   // Waits. Returns false if `deadline` passed first.
-  bool wait(Operation& operation, const Deadline& deadline, StallState& patience);
+  bool wait(Operation& operation, const Deadline& deadline, StallState& stall);
 
   void on_end(Operation& operation, std::function<void(const Error*)> callback);
   void while_waiting(std::function<void()> hook);
@@ -213,11 +213,11 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
 
   // Defined in waiting.cc:
   Error end_by_abort();
-  void look_at_stall(Operation& operation, StallState& patience);
-  void end_stall(StallState& patience);
-  void interrupt_stall(StallState& patience);
+  void check_stall(Operation& operation, StallState& stall);
+  void end_stall(StallState& stall);
+  void interrupt_stall(StallState& stall);
   std::vector<int> missing(const Operation& operation);
-  std::vector<Want> wants(const Operation& operation);
+  std::vector<AwaitedPeer> awaited_peers(const Operation& operation);
   void note_exchanges(const Operation& operation);
   void check_answers(const Operation& operation);
   void check_gone(const Operation& operation);

@@ -129,7 +129,7 @@ std::shared_ptr<void> CommunicatorImpl::register_window(void* data, size_t bytes
 }
 
 std::unique_ptr<DeviceRoutes> CommunicatorImpl::make_device_routes(int device) {
-  const auto misfit = [this](int peer) {
+  const auto on_mismatch = [this](int peer) {
     raise_everywhere(Error(
         ErrorCode::mismatch,
         cat("collective mismatch on device memory: ", describe(rank_),
@@ -144,7 +144,7 @@ std::unique_ptr<DeviceRoutes> CommunicatorImpl::make_device_routes(int device) {
                      .model = engine_->options().cost_model,
                      .algorithms = engine_->options().algorithms,
                      .exchange = [this](std::span<const std::byte> mine) { return exchange(mine); },
-                     .misfit = misfit},
+                     .on_mismatch = on_mismatch},
       .hosts = Hosts::of(places),
       .split = [this](int color,
                       int key) { return split_off(color, key, {.parent = this, .is_part = true}); },
@@ -178,8 +178,8 @@ bool CommunicatorImpl::meet_all() {
   if (abort_.raised()) return false;
   try {
     const std::shared_ptr<Operation> barrier = start(Request::barrier(), {});
-    StallState patience;
-    return barrier == nullptr || wait(*barrier, Deadline::after(kPatience), patience);
+    StallState stall;
+    return barrier == nullptr || wait(*barrier, Deadline::after(kPatience), stall);
   } catch (const Error&) {  // other ranks have failed
     return false;
   }

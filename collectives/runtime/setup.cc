@@ -147,7 +147,7 @@ PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
       .failed = [this](const Error& error) { raise_everywhere(error); },
       .unexpected = [this](const Operation& operation,
                            const Unexpected& message) { report_unexpected(operation, message); },
-      .misfit =
+      .on_mismatch =
           [this](const Operation& receive, int source, uint32_t call, const Signature& theirs) {
             raise_mismatch(receive.number, receive.compiled->signature, source, call, theirs);
           },
@@ -182,8 +182,8 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split_off(int color, int key
   const std::shared_ptr<Operation> gathering = start(
       Request::all_gather({&mine, 2, DType::i64}, {choices.data(), 2 * choices.size(), DType::i64}),
       {});
-  StallState patience;
-  if (gathering) wait(*gathering, Deadline::never(), patience);
+  StallState stall;
+  if (gathering) wait(*gathering, Deadline::never(), stall);
   if (color < 0) return nullptr;
 
   std::vector<int> chosen;
@@ -252,8 +252,8 @@ void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   receive.own = send.own = true;
   const std::shared_ptr<Operation> receiving = start(receive, {.tag = tag});
   run(send, {.tag = tag});
-  StallState patience;
-  wait(*receiving, Deadline::never(), patience);
+  StallState stall;
+  wait(*receiving, Deadline::never(), stall);
   if (theirs == id) return;
   raise_everywhere(
       Error(ErrorCode::mismatch,

@@ -145,8 +145,8 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
   // Other calls may grow the pool. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const std::shared_ptr<Operation> handle = operation;
   lock.unlock();
-  StallState patience;
-  wait(*handle, Deadline::never(), patience);
+  StallState stall;
+  wait(*handle, Deadline::never(), stall);
 }
 
 // Makes other threads and other communicators take the operation into account, unless an abort has

@@ -35,7 +35,7 @@ Deadline sooner(const Deadline& deadline, std::chrono::milliseconds at_most) {
 
 }  // namespace
 
-WorkState CommunicatorImpl::poll(Operation& operation, StallState& patience) {
+WorkState CommunicatorImpl::poll(Operation& operation, StallState& stall) {
   require_own_process();
   operation.awaited.store(true, std::memory_order_relaxed);
   const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
@@ -47,9 +47,9 @@ WorkState CommunicatorImpl::poll(Operation& operation, StallState& patience) {
   engine_->callbacks().run();
   if (done || failed) return done ? WorkState::complete : WorkState::failed;
   if (moved) {
-    end_stall(patience);
+    end_stall(stall);
   } else {
-    look_at_stall(operation, patience);
+    check_stall(operation, stall);
   }
   return WorkState::in_flight;
 }
@@ -59,7 +59,7 @@ std::optional<Error> CommunicatorImpl::error_of(const Operation& operation) cons
   return abort_.error();
 }
 
-bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, StallState& patience) {
+bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, StallState& stall) {
   constexpr uint32_t kRoundsPerLook = 1024;
   require_own_process();
   operation.awaited.store(true, std::memory_order_relaxed);
@@ -75,12 +75,12 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Stal
       engine_->callbacks().run();
       throw Error(error);
     }
-    if (moved) interrupt_stall(patience);
+    if (moved) interrupt_stall(stall);
     if (moved || others_moved) {
       backoff.reset();
       if (round % kRoundsPerLook == 0) {
         if (deadline.passed()) return false;
-        look_at_stall(operation, patience);
+        check_stall(operation, stall);
       }
       continue;
     }
@@ -88,12 +88,12 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Stal
     if (has_hook) engine_->callbacks().call_hook();
     if (!backoff.pause()) {
       if (deadline.passed()) return false;
-      look_at_stall(operation, patience);
+      check_stall(operation, stall);
       engine_->sleep(this, has_hook ? sooner(deadline, kBetweenHooks) : deadline);
     }
   }
   engine_->callbacks().run();
-  end_stall(patience);
+  end_stall(stall);
   operation.left.store(true, std::memory_order_release);
   return true;
 }
@@ -110,47 +110,47 @@ Error CommunicatorImpl::end_by_abort() {
   return error;
 }
 
-void CommunicatorImpl::end_stall(StallState& patience) {
-  interrupt_stall(patience);
+void CommunicatorImpl::end_stall(StallState& stall) {
+  interrupt_stall(stall);
   // The answers are forgotten, because at the next stall the peers may wait for other ranks.
-  if (std::exchange(patience.has_asked, false)) stall_.forget_answers();
+  if (std::exchange(stall.has_asked, false)) stall_.forget_answers();
 }
 
 // Records progress during a stall. The progress may only be that a peer gave up and closed its
 // connections. If this call fails before it asks again, the last answers are still the best
 // information.
-void CommunicatorImpl::interrupt_stall(StallState& patience) {
-  const bool has_asked = patience.has_asked || patience.asked_ns != 0;
-  if (patience.asked_ns != 0) stall_.stop_waiting();
-  patience = {};
-  patience.has_asked = has_asked;
+void CommunicatorImpl::interrupt_stall(StallState& stall) {
+  const bool has_asked = stall.has_asked || stall.asked_ns != 0;
+  if (stall.asked_ns != 0) stall_.stop_waiting();
+  stall = {};
+  stall.has_asked = has_asked;
 }
 
-void CommunicatorImpl::look_at_stall(Operation& operation, StallState& patience) {
+void CommunicatorImpl::check_stall(Operation& operation, StallState& stall) {
   const int64_t now = now_ns();
-  if (patience.since_ns == 0) patience.since_ns = now;
-  if (now < patience.next_look_ns) return;
-  patience.next_look_ns = now + kLookAgainNs;
+  if (stall.since_ns == 0) stall.since_ns = now;
+  if (now < stall.next_look_ns) return;
+  stall.next_look_ns = now + kLookAgainNs;
   if (operation.timed_out()) {
     time_out(operation);
     return;
   }
-  const int64_t waited = now - patience.since_ns;
+  const int64_t waited = now - stall.since_ns;
   const int ranks = engine_->control().size();
   const int64_t ask_after = at_least_for(ranks, kAskAfterNs);
   // The late rank must be known by the time that a warning is due.
   if (waited < (late_ns_ == 0 ? ask_after : std::min(ask_after, late_ns_ / 2))) return;
-  const int64_t interval = std::min(patience.asked_ns / 2, at_least_for(ranks, kAskAgainNs));
-  const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
-  if (patience.asked_ns == 0) stall_.forget_answers();
-  if (again) patience.asked_ns = waited;
+  const int64_t interval = std::min(stall.asked_ns / 2, at_least_for(ranks, kAskAgainNs));
+  const bool again = stall.asked_ns == 0 || waited - stall.asked_ns > interval;
+  if (stall.asked_ns == 0) stall_.forget_answers();
+  if (again) stall.asked_ns = waited;
   note_exchanges(operation);
   stall_.ask(missing(operation), asked_as(operation), again);
   check_answers(operation);
   check_gone(operation);
   if (late_ns_ != 0 && waited > late_ns_) note_lateness(operation, waited);
-  if (waited > kSayAfterNs && !patience.said) {
-    patience.said = true;
+  if (waited > kSayAfterNs && !stall.reported) {
+    stall.reported = true;
     log(LogLevel::warning,
         cat("waiting for ", kSayAfterNs / 1'000'000'000, " s in ",
             to_string(operation.compiled->signature), explain_missing(operation).text));
@@ -163,18 +163,19 @@ std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   const std::unique_lock lock = lock_for_call();
   if (operation.done.load() || abort_.raised()) return {};
   std::set<int> peers;
-  for (const Want& want : wants(operation)) peers.insert(want.peer);
+  for (const AwaitedPeer& want : awaited_peers(operation)) peers.insert(want.peer);
   return {peers.begin(), peers.end()};
 }
 
 // Returns the peers and lanes that the call waits for. The caller holds the mutex.
-std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
-  if (operation.point_to_point()) return messages_.wants(operation);
+std::vector<AwaitedPeer> CommunicatorImpl::awaited_peers(const Operation& operation) {
+  if (operation.point_to_point()) return messages_.awaited_peers(operation);
   if (collectives_.empty() || !collectives_.front()->started) return {};
-  if (!execution_.done()) return execution_.wants();
-  std::vector<Want> wants;
-  for (const int peer : transport_->unsent()) wants.push_back({.peer = peer, .sends = true});
-  return wants;
+  if (!execution_.done()) return execution_.awaited_peers();
+  std::vector<AwaitedPeer> awaited_peers;
+  for (const int peer : transport_->unsent())
+    awaited_peers.push_back({.peer = peer, .sends = true});
+  return awaited_peers;
 }
 
 // Publishes what this rank has exchanged in the call in progress. Messages between two ranks have
@@ -198,7 +199,7 @@ std::string CommunicatorImpl::on_question(int, uint32_t call) {
 
 void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view text) {
   const int peer = member(world_rank);
-  if (peer < size()) stall_.hear(peer, call, text);
+  if (peer < size()) stall_.note_answer(peer, call, text);
 }
 
 // Fails the call if a peer answered that it made the call with other arguments. Such a peer may
@@ -206,9 +207,9 @@ void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view
 void CommunicatorImpl::check_answers(const Operation& operation) {
   if (operation.point_to_point()) return;
   const Signature& mine = operation.compiled->signature;
-  const std::optional<StallWatch::Misfit> misfit = stall_.misfit(operation.number, mine);
-  if (misfit) {
-    raise_mismatch(operation.number, mine, misfit->peer, operation.number, misfit->signature);
+  const std::optional<StallWatch::Mismatch> mismatch = stall_.mismatch(operation.number, mine);
+  if (mismatch) {
+    raise_mismatch(operation.number, mine, mismatch->peer, operation.number, mismatch->signature);
   }
 }
 
@@ -230,7 +231,7 @@ void CommunicatorImpl::check_gone(const Operation& operation) {
     const std::unique_lock lock = lock_for_call();
     if (progress_locked() || operation.done.load() || abort_.raised()) return;
     const bool from_any = operation.point_to_point() && operation.peer() == kAnySource;
-    for (const Want& want : wants(operation)) {
+    for (const AwaitedPeer& want : awaited_peers(operation)) {
       if (gone.contains(want.peer) && (want.sends || transport_->ended(want.peer, want.lane))) {
         judged = want.peer;
       } else if (from_any) {  // another peer may still send

@@ -87,7 +87,7 @@ class Simulation {
   SimulationResult run() {
     begin_ranks();
     const auto all = static_cast<double>(left_);
-    int64_t told = left_;
+    int64_t reported = left_;
     while (!events_.empty() && !stopped_) {
       const double now = events_.top().time;
       if (now > o_.give_up_us || sharing_.work() > o_.most_work) {
@@ -101,8 +101,8 @@ class Simulation {
         handle(event);
       }
       sharing_.settle([&](Flow flow) { predict(flow, now); });
-      if (o_.progress && told - left_ > 100'000) {
-        told = left_;
+      if (o_.progress && reported - left_ > 100'000) {
+        reported = left_;
         o_.progress(1 - static_cast<double>(left_) / all);
       }
     }

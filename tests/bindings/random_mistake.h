@@ -59,7 +59,9 @@ using Mistake = std::function<tutti_status_t(ErroneousArguments&)>;
 
 inline const std::vector<Mistake>& mistakes_with_calls() {
   static const std::vector<Mistake> all = {
-      [](ErroneousArguments& d) { return tutti_all_reduce(nullptr, d.buffer, d.buffer, TUTTI_SUM, nullptr); },
+      [](ErroneousArguments& d) {
+        return tutti_all_reduce(nullptr, d.buffer, d.buffer, TUTTI_SUM, nullptr);
+      },
       [](ErroneousArguments& d) {
         return tutti_all_reduce_async(d.comm, d.buffer, d.buffer, TUTTI_SUM, nullptr, nullptr);
       },
@@ -109,10 +111,14 @@ inline const std::vector<Mistake>& mistakes_with_calls() {
         return status;
       },
       [](ErroneousArguments& d) { return tutti_probe(d.comm, d.no_rank, 0, &d.message); },
-      [](ErroneousArguments& d) { return tutti_probe(d.comm, TUTTI_ANY_SOURCE, d.no_tag, &d.message); },
+      [](ErroneousArguments& d) {
+        return tutti_probe(d.comm, TUTTI_ANY_SOURCE, d.no_tag, &d.message);
+      },
       [](ErroneousArguments& d) { return tutti_probe(d.comm, 0, 0, nullptr); },
       [](ErroneousArguments& d) { return tutti_probe_now(d.comm, 0, 0, nullptr, &d.message); },
-      [](ErroneousArguments& d) { return tutti_probe_now(d.comm, d.no_rank, 0, &d.done, &d.message); },
+      [](ErroneousArguments& d) {
+        return tutti_probe_now(d.comm, d.no_rank, 0, &d.done, &d.message);
+      },
   };
   return all;
 }

@@ -29,7 +29,9 @@ GpuCosts of_passes() {
   return {.simple = link, .lines = link, .memory = 0, .blocks = 1};
 }
 
-Wanted all_reduce(uint64_t bytes) { return {.collective = Collective::all_reduce, .bytes = bytes}; }
+CallToPlan all_reduce(uint64_t bytes) {
+  return {.collective = Collective::all_reduce, .bytes = bytes};
+}
 
 GpuCandidate candidate_of(const std::vector<GpuCandidate>& candidates, const std::string& name,
                           GpuProtocol protocol = GpuProtocol::simple) {
@@ -124,7 +126,7 @@ TEST(GpuPlanner, TakesTheCheapestOfWhatItExplains) {
     GpuPlanner planner({.ranks = ranks}, gpu_costs(CostModel::defaults(), "h100"));
     for (const Collective collective : kCollectivesWithAlgorithms) {
       for (uint64_t bytes = 8; bytes <= (64 << 20); bytes *= 128) {
-        const Wanted wanted{.collective = collective, .bytes = bytes};
+        const CallToPlan wanted{.collective = collective, .bytes = bytes};
         const GpuChoice chosen = planner.choose(wanted);
         const GpuCandidate best = planner.explain(wanted)[0];
         EXPECT_EQ(chosen.algorithm, best.choice.algorithm) << name(collective) << ' ' << ranks;

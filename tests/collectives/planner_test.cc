@@ -27,7 +27,7 @@ Machine network(int ranks) {
 
 Planner planner(int ranks) { return {{.ranks = ranks}, network(ranks)}; }
 
-double predicted(Planner& planner, const Wanted& wanted, const std::string& name) {
+double predicted(Planner& planner, const CallToPlan& wanted, const std::string& name) {
   for (const Candidate& candidate : planner.explain(wanted)) {
     if (candidate.algorithm->name == name) return candidate.prediction.seconds;
   }
@@ -39,7 +39,7 @@ TEST(Planner, TakesTheCheapestOfWhatItExplains) {
     Planner p = planner(ranks);
     for (const Collective collective : kCollectivesWithAlgorithms) {
       for (uint64_t bytes = 8; bytes <= (64 << 20); bytes *= 64) {
-        const Wanted wanted{.collective = collective, .bytes = bytes};
+        const CallToPlan wanted{.collective = collective, .bytes = bytes};
         const Algorithm& chosen = p.choose(wanted);
         const std::vector<Candidate> candidates = p.explain(wanted);
         EXPECT_EQ(candidates[0].prediction.seconds, predicted(p, wanted, chosen.name))
@@ -61,7 +61,7 @@ TEST(Planner, TakesNoChainForSmallCallsOfManyRanks) {
     Planner p({.ranks = ranks}, machine);
     for (const Collective collective :
          {Collective::broadcast, Collective::reduce, Collective::scan}) {
-      const Wanted wanted{.collective = collective, .bytes = 8};
+      const CallToPlan wanted{.collective = collective, .bytes = 8};
       const Algorithm& chosen = p.choose(wanted);
       EXPECT_FALSE(chosen.is_pipeline) << name(collective) << ' ' << ranks << ' ' << chosen.name;
       EXPECT_LT(predicted(p, wanted, chosen.name), 1e-3);
@@ -92,8 +92,8 @@ TEST(Planner, TakesOnlyProgramsWhoseMessagesFit) {
 
 TEST(Planner, TakesFewMessagesForSmallAndLittleVolumeForLargeCalls) {
   Planner p = planner(16);
-  const Wanted small{.collective = Collective::all_reduce, .bytes = 8};
-  const Wanted large{.collective = Collective::all_reduce, .bytes = 64 << 20};
+  const CallToPlan small{.collective = Collective::all_reduce, .bytes = 8};
+  const CallToPlan large{.collective = Collective::all_reduce, .bytes = 64 << 20};
   EXPECT_LT(predicted(p, small, p.choose(small).name), 6e-5);  // four rounds, not thirty
   // Close to twice the buffer over one link.
   EXPECT_LT(predicted(p, large, p.choose(large).name), 1.5 * 2 * (64 << 20) * 1e-9);
@@ -132,7 +132,7 @@ TEST(Planner, NeverTakesWhatIsOnlyCorrectOrDoesNotRun) {
   even.supports = [](const Shape& shape) {
     return std::string(shape.ranks % 2 == 0 ? "" : "it requires an even number of ranks");
   };
-  const Wanted wanted{.collective = Collective::all_reduce, .bytes = 1 << 20};
+  const CallToPlan wanted{.collective = Collective::all_reduce, .bytes = 1 << 20};
   Planner five({.ranks = 5}, network(5), {&free, &even});
   EXPECT_NE(five.choose(wanted).name, "free");
   EXPECT_NE(five.choose(wanted).name, "even");
@@ -159,7 +159,7 @@ TEST(Planner, TakesWhatIsForTheRootOfTheCall) {
   third.supports = [](const Shape& shape) { return std::string(shape.root == 3 ? "" : "root 3"); };
   Planner p({.ranks = 7}, network(7), {&free, &third});
   const auto chosen = [&](Planner& planner, int root) {
-    const Wanted wanted{.collective = Collective::broadcast, .root = root, .bytes = 1 << 20};
+    const CallToPlan wanted{.collective = Collective::broadcast, .root = root, .bytes = 1 << 20};
     for (const Candidate& candidate : planner.explain(wanted)) {
       if (candidate.algorithm->name != "free") continue;
       EXPECT_EQ(candidate.excluded.empty(), root == 0);
@@ -198,7 +198,7 @@ TEST(Planner, AThousandRootsAreChosenForOnce) {
 
 // Algorithms added to the catalogue at run time may exist on some ranks only.
 TEST(Planner, IsNotTouchedByWhatTheCatalogueIsGiven) {
-  const Wanted wanted{.collective = Collective::all_reduce, .bytes = 8};
+  const CallToPlan wanted{.collective = Collective::all_reduce, .bytes = 8};
   Planner p = planner(4);
   const size_t before = p.explain(wanted).size();
   Algorithm added = require_algorithm(Collective::all_reduce, "ring");

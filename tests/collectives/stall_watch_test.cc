@@ -46,7 +46,7 @@ class StallWatchTest : public ::testing::Test {
     std::vector<int> peers;
     for (const auto& [peer, call] : std::exchange(asked_, {})) {
       peers.push_back(peer);
-      if (peer != silent_) watches_[asker].hear(peer, call, watches_[peer].answer(call));
+      if (peer != silent_) watches_[asker].note_answer(peer, call, watches_[peer].answer(call));
     }
     return peers;
   }
@@ -185,22 +185,22 @@ TEST_F(StallWatchTest, FindsACallWithOtherArguments) {
   call(1, 3, 5);
   watches_[0].ask({1}, 3, true);
   answered(0);
-  EXPECT_FALSE(watches_[0].misfit(2, sum_of(4))) << "of another call nothing is known";
-  const auto misfit = watches_[0].misfit(3, sum_of(4));
-  ASSERT_TRUE(misfit);
-  EXPECT_EQ(misfit->peer, 1);
-  EXPECT_EQ(misfit->signature.count, 5U);
+  EXPECT_FALSE(watches_[0].mismatch(2, sum_of(4))) << "of another call nothing is known";
+  const auto mismatch = watches_[0].mismatch(3, sum_of(4));
+  ASSERT_TRUE(mismatch);
+  EXPECT_EQ(mismatch->peer, 1);
+  EXPECT_EQ(mismatch->signature.count, 5U);
   call(1, 4, 4);
   watches_[0].ask({1}, 4, true);
   answered(0);
-  EXPECT_FALSE(watches_[0].misfit(4, sum_of(4)));
+  EXPECT_FALSE(watches_[0].mismatch(4, sum_of(4)));
 }
 
 TEST_F(StallWatchTest, AnEmptyAnswerIsADestroyedCommunicator) {
   watches_[0].ask({1, 2}, 1, true);
-  watches_[0].hear(1, 1, "");
-  watches_[0].hear(2, 1, "nonsense");
-  watches_[0].hear(3, 2, "");  // to the question of another call
+  watches_[0].note_answer(1, 1, "");
+  watches_[0].note_answer(2, 1, "nonsense");
+  watches_[0].note_answer(3, 2, "");  // to the question of another call
   EXPECT_THAT(watches_[0].destroyed(), ElementsAre(1));
 }
 

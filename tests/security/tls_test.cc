@@ -45,8 +45,8 @@ struct LargeRecords {
 class TlsRecords : public ::testing::TestWithParam<LargeRecords> {};
 
 INSTANTIATE_TEST_SUITE_P(Ends, TlsRecords,
-                         ::testing::Values(LargeRecords{false, false}, LargeRecords{true, false}, LargeRecords{false, true},
-                                           LargeRecords{true, true}),
+                         ::testing::Values(LargeRecords{false, false}, LargeRecords{true, false},
+                                           LargeRecords{false, true}, LargeRecords{true, true}),
                          [](const auto& info) {
                            const auto name = [](bool much) { return much ? "Much" : "Little"; };
                            return std::string(name(info.param.left)) + "To" +

@@ -43,7 +43,7 @@ struct HostsWithValue {
 };
 
 std::vector<HostsWithValue> camps(const Hosts& hosts,
-                        const std::function<std::string(const HostFacts&)>& value) {
+                                  const std::function<std::string(const HostFacts&)>& value) {
   std::vector<HostsWithValue> found;
   for (const HostFacts& host : hosts) {
     const std::string its = value(host);

@@ -182,7 +182,7 @@ void try_one(const Target& target, const std::vector<Interface>& interfaces, std
 }
 
 // A client that has connected.
-struct Guest {
+struct PendingClient {
   Fd socket;
   std::string said;  // bytes received, up to the nonce
   size_t received = 0;
@@ -190,7 +190,7 @@ struct Guest {
 
 // Reads from a client. Returns false if the connection must be closed: it is complete, closed or
 // not authenticated.
-bool attend(Guest& guest, const std::string& nonce) {
+bool attend(PendingClient& guest, const std::string& nonce) {
   std::array<char, 16 << 10> block;
   const ssize_t got = ::recv(guest.socket.get(), block.data(), block.size(), 0);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
@@ -266,12 +266,12 @@ Listeners::~Listeners() {
 }
 
 void Listeners::serve() {
-  std::list<Guest> guests;
+  std::list<PendingClient> guests;
   for (;;) {
     std::vector<pollfd> ready = {{stop_.get(), POLLIN, 0}};
     for (const Fd& listener : tcp_) ready.push_back({listener.get(), POLLIN, 0});
     for (const Fd& socket : udp_) ready.push_back({socket.get(), POLLIN, 0});
-    for (const Guest& guest : guests) ready.push_back({guest.socket.get(), POLLIN, 0});
+    for (const PendingClient& guest : guests) ready.push_back({guest.socket.get(), POLLIN, 0});
     if (::poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return;
     if (ready[0].revents != 0) return;
     size_t next = 1 + tcp_.size() + udp_.size();

@@ -168,7 +168,7 @@ pid_t start_child(const ChildSpec& spec) {
   Pipe report = make_pipe();
   const Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const ChildStart launchpad{spec,       arguments.data(), variables.data(),  cpu_set_of(spec.pus),
-                            null.get(), ::getpid(),       report.write.get()};
+                             null.get(), ::getpid(),       report.write.get()};
   const pid_t pid = ::fork();
   if (pid < 0) {
     throw system_error(

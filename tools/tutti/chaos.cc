@@ -214,7 +214,9 @@ int exit_code(const std::vector<chaos::TrialRecord>& trials) {
     std::cerr << "tutti: no fault struck in any trial, so nothing was tested\n";
     return 1;
   }
-  const auto passed = [](const chaos::TrialRecord& tried) { return tried.verdict.problems.empty(); };
+  const auto passed = [](const chaos::TrialRecord& tried) {
+    return tried.verdict.problems.empty();
+  };
   return std::ranges::all_of(trials, passed) ? 0 : 1;
 }
 

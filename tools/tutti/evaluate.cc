@@ -62,9 +62,9 @@ Text load_text(const std::vector<std::string>& paths, const std::string& tokeniz
     return text;
   }
   std::string all;
-  std::vector<std::string> left_out;
-  const std::vector<training::TextFile> files = training::find_text_files(paths, &left_out);
-  for (const std::string& line : left_out) std::fprintf(stderr, "tutti: %s\n", line.c_str());
+  std::vector<std::string> skipped;
+  const std::vector<training::TextFile> files = training::find_text_files(paths, &skipped);
+  for (const std::string& line : skipped) std::fprintf(stderr, "tutti: %s\n", line.c_str());
   for (const training::TextFile& file : files) {
     training::read_texts(file.path, [&](std::string_view one) { all += one; });
   }

@@ -45,7 +45,7 @@ struct ExplainOptions {
   bool all_sizes = false;  // true for a GPU without --bytes
 };
 
-Wanted wanted_of(const ExplainOptions& options) {
+CallToPlan wanted_of(const ExplainOptions& options) {
   const Collective collective = collective_named(options.collective);
   const DType dtype = dtype_named(options.dtype);
   if (options.root < 0 || options.root >= options.ranks) {
@@ -142,7 +142,7 @@ void print(const Candidate& candidate, const Question& question, bool chosen) {
 
 int run(const ExplainOptions& options) {
   std::ofstream json_file = open_for_writing(options.json, "--json");
-  const Wanted wanted = wanted_of(options);
+  const CallToPlan wanted = wanted_of(options);
   OnMachine on({.ranks = options.ranks,
                 .group = options.group,
                 .transport = options.transport,

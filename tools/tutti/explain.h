@@ -14,7 +14,7 @@ namespace tutti::tool {
 struct GpuQuestion {
   std::string gpu;  // GPU class
   int ranks = 1;
-  Wanted wanted;
+  CallToPlan wanted;
   std::vector<uint64_t> sizes;  // in bytes, as in `tutti bench`; a single size shows all candidates
   std::vector<const Algorithm*> more;
   tutti::Reach reach = tutti::Reach::slots;

@@ -92,8 +92,8 @@ class Explanation {
  private:
   static std::string text(uint64_t bytes) { return std::to_string(bytes); }
 
-  Wanted wanted(uint64_t bytes) const {
-    Wanted wanted = q_.wanted;
+  CallToPlan wanted(uint64_t bytes) const {
+    CallToPlan wanted = q_.wanted;
     wanted.bytes = block_bytes(wanted.collective, q_.ranks, bytes);
     return wanted;
   }

@@ -106,9 +106,10 @@ int simulate_on_machine(const MachineSimulation& q) {
               on.hosts.count() == 1 ? "" : "s", on.transport.c_str(), "bytes", "algorithm",
               "time us", "low us", "high us", "busbw GB/s");
   for (const double bytes : q.bytes) {
-    const Wanted wanted = {.collective = q.collective,
-                           .bytes = block_bytes(q.collective, ranks, static_cast<uint64_t>(bytes)),
-                           .at_least = grade_wanted(q.collective, false)};
+    const CallToPlan wanted = {
+        .collective = q.collective,
+        .bytes = block_bytes(q.collective, ranks, static_cast<uint64_t>(bytes)),
+        .at_least = grade_wanted(q.collective, false)};
     const Candidate chosen = on.planner.explain(wanted).front();
     const double us = 1e6 * chosen.prediction.seconds;
     const Interval interval = on.planner.machine().model.errors.around(us, bytes);

@@ -36,7 +36,7 @@ struct LinkOptions {
 };
 
 struct PartitionOptions {
-  training::GivenOptions told;
+  training::GivenOptions given_options;
   training::RunOptions train;  // the resulting run
   std::optional<int64_t> micro_batch;
   int runs = 5;
@@ -201,7 +201,8 @@ void write_json(std::ofstream& file, const std::string& path, const Profile& pro
   if (!file.is_open()) return;
   Json document = {{"profile", Json::parse(to_json(profile))}};
   for (const Alternative& alternative : alternatives) {
-    document[alternative.key] = alternative.partition ? json_of(profile, *alternative.partition) : Json();
+    document[alternative.key] =
+        alternative.partition ? json_of(profile, *alternative.partition) : Json();
   }
   append(file, path, document.dump(2) + '\n');
 }
@@ -297,8 +298,8 @@ void add_profiling(Command command, PartitionOptions& options) {
   command.add_option("--runs", options.runs, "number of timed runs per layer; the median is used")
       .between(1, 1000)
       .show_default();
-  training::add_model_flags(command, options.told.said);
-  add_pass_options(command, options.told);
+  training::add_model_flags(command, options.given_options.settings);
+  add_pass_options(command, options.given_options);
 }
 
 }  // namespace
@@ -330,7 +331,7 @@ void add_partition(CommandLine& line) {
       throw Error(ErrorCode::invalid_argument, cat("both --profile and ", option, " were given"),
                   {.remedy = "give either --profile or the options of the model to profile"});
     }
-    options->train = options_of(options->told);
+    options->train = options_of(options->given_options);
     return run_partition(*options);
   });
 }

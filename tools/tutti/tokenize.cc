@@ -105,9 +105,9 @@ int tokenize(TokenizeOptions options) {
   const std::unique_ptr<training::Tokenizer> tokenizer =
       training::make_tokenizer(options.tokenizer);
   options.files.end_of_text = end_of_text(*tokenizer, options.end_of_text);
-  std::vector<std::string> left_out;
-  const std::vector<TextFile> files = training::find_text_files(options.data, &left_out);
-  for (const std::string& text : left_out) std::fprintf(stderr, "tutti: %s\n", text.c_str());
+  std::vector<std::string> skipped;
+  const std::vector<TextFile> files = training::find_text_files(options.data, &skipped);
+  for (const std::string& text : skipped) std::fprintf(stderr, "tutti: %s\n", text.c_str());
   const uint64_t total =
       std::accumulate(files.begin(), files.end(), uint64_t{0},
                       [](uint64_t sum, const TextFile& file) { return sum + file.bytes; });

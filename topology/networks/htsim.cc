@@ -11,40 +11,41 @@ namespace tutti {
 namespace {
 
 // The entries of a tier: name to value and line.
-using Said = std::map<std::string, std::pair<int, int>>;  // value, and line
+using TierEntries = std::map<std::string, std::pair<int, int>>;  // value, and line
 
 constexpr std::string_view kTierWords[] = {"Downlink_speed_Gbps", "Radix_Down",        "Radix_Up",
                                            "Downlink_Latency_ns", "Switch_Latency_ns", "Bundle",
                                            "Oversubscribed",      "Queue_Down",        "Queue_Up"};
 
-int said(const TextFile& file, const Said& tier, size_t number, const std::string& what,
-         std::optional<int> fallback = {}) {
+int entry_of(const TextFile& file, const TierEntries& tier, size_t number, const std::string& what,
+             std::optional<int> fallback = {}) {
   const auto found = tier.find(what);
   if (found != tier.end()) return found->second.first;
   if (fallback) return *fallback;
   file.refuse(file.lines.back().number, "tier ", number, " lacks ", what);
 }
 
-int quotient(const TextFile& file, const Said& tier, int value, int divisor) {
+int quotient(const TextFile& file, const TierEntries& tier, int value, int divisor) {
   if (divisor > 0 && value > 0 && value % divisor == 0) return value / divisor;
   file.refuse(tier.empty() ? 1 : tier.begin()->second.second, "the bundle size ", divisor,
               " does not divide the ", value, " ports of that switch");
 }
 
-std::vector<TreeLevel> levels_of(const TextFile& file, const std::vector<Said>& tiers) {
+std::vector<TreeLevel> levels_of(const TextFile& file, const std::vector<TierEntries>& tiers) {
   std::vector<TreeLevel> levels;
   int switch_latency = 0;  // latency of the switches of the tier below
   for (size_t i = 0; i < tiers.size(); ++i) {
-    const Said& tier = tiers[i];
-    const int bundle = said(file, tier, i, "Bundle", 1);
-    const int latency = said(file, tier, i, "Switch_Latency_ns", 0);
+    const TierEntries& tier = tiers[i];
+    const int bundle = entry_of(file, tier, i, "Bundle", 1);
+    const int latency = entry_of(file, tier, i, "Switch_Latency_ns", 0);
     TreeLevel level;
-    level.down = quotient(file, tier, said(file, tier, i, "Radix_Down"), bundle);
-    if (i > 0) level.up = quotient(file, tier, said(file, tiers[i - 1], i - 1, "Radix_Up"), bundle);
-    level.speed.GBps = said(file, tier, i, "Downlink_speed_Gbps") * 0.125 * bundle;
+    level.down = quotient(file, tier, entry_of(file, tier, i, "Radix_Down"), bundle);
+    if (i > 0)
+      level.up = quotient(file, tier, entry_of(file, tiers[i - 1], i - 1, "Radix_Up"), bundle);
+    level.speed.GBps = entry_of(file, tier, i, "Downlink_speed_Gbps") * 0.125 * bundle;
     // Half of a switch's latency is added to the links on each side of it.
-    level.speed.latency_us =
-        1e-3 * (said(file, tier, i, "Downlink_Latency_ns", 0) + (latency + switch_latency) / 2.0);
+    level.speed.latency_us = 1e-3 * (entry_of(file, tier, i, "Downlink_Latency_ns", 0) +
+                                     (latency + switch_latency) / 2.0);
     if (!(level.speed.GBps > 0))
       file.refuse(tier.begin()->second.second, "a speed must be above 0");
     switch_latency = latency;
@@ -59,7 +60,7 @@ std::vector<TreeLevel> levels_of(const TextFile& file, const std::vector<Said>& 
 
 std::unique_ptr<Network> read_htsim(const TextFile& file) {
   std::map<std::string, int> head;
-  std::vector<Said> tiers;
+  std::vector<TierEntries> tiers;
   for (const TextLine& line : file.lines) {
     const std::string& word = line.words[0];
     if (line.words.size() != 2) file.refuse(line.number, "expected a word and a number");

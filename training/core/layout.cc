@@ -125,7 +125,7 @@ GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters) {
   // axes of the sum, and true for replicated parameters in a group of their own
   using Key = std::pair<AxisSet, bool>;
-  const bool copies_apart = !std::ranges::all_of(specs, is_cut_evenly);
+  const bool separate_copies = !std::ranges::all_of(specs, is_cut_evenly);
   std::map<Key, std::vector<int>> by_key;
   for (const int parameter : parameters) {
     const ParameterSpec& spec = specs[at(parameter)];
@@ -134,7 +134,7 @@ GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
     const AxisSet one = spec.mesh.axes_of_one();
     const AxisSet axes = placement.summed_over().without(one) | (kBatchAxes & one);
     const bool is_copy = placement.cut_over().empty() && axes == kBatchAxes;
-    by_key[{axes, copies_apart && is_copy}].push_back(parameter);
+    by_key[{axes, separate_copies && is_copy}].push_back(parameter);
   }
   GroupTable table{.group_of = std::vector<int>(specs.size())};
   for (const auto& [key, its] : by_key) {

@@ -111,7 +111,7 @@ void ParameterTable::set_gradient(int index, Tensor gradient) {
   }
 }
 
-std::vector<Tensor> ParameterTable::gradients_apart(int index) const {
+std::vector<Tensor> ParameterTable::separate_gradients(int index) const {
   std::vector<Tensor> apart;
   for (const SharedUse& use : shared_uses_) {
     const Tensor gradient = use.view.gradient;

@@ -129,7 +129,7 @@ class ParameterTable {
   std::deque<SharedUse>& shared_uses() { return shared_uses_; }
   const std::deque<SharedUse>& shared_uses() const { return shared_uses_; }
   // Returns the gradients of a parameter's shared uses that have their own memory.
-  std::vector<Tensor> gradients_apart(int index) const;
+  std::vector<Tensor> separate_gradients(int index) const;
   // Returns the parameters that a unit uses, including shared ones; nothing for an unknown unit.
   const std::vector<int>& used_by(int unit) const;
 

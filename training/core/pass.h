@@ -107,7 +107,7 @@ struct NamedLoss {
 // A message that a unit would send to other ranks, but skips because the pass has no mesh.
 struct UnsentMessage {
   Axis axis = Axis::tensor;
-  const char* call = "";  // a literal: "all_reduce", as Mesh::add_said() takes it
+  const char* call = "";  // a literal: "all_reduce", as Mesh::add_unit_traffic() takes it
   double bytes = 0;       // bytes that the rank would send
 };
 

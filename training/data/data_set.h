@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "training/core/pass.h"
-#include "training/core/token_deal.h"
+#include "training/core/token_partition.h"
 #include "training/data/sampler.h"
 #include "training/data/text_data.h"
 #include "training/data/token_file.h"

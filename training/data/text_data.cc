@@ -22,8 +22,8 @@ TextData split_text(std::vector<uint8_t> bytes) {
 
 TextData load_text(const std::vector<std::string>& paths) {
   std::vector<uint8_t> all;
-  std::vector<std::string> left_out;
-  const std::vector<TextFile> files = find_text_files(paths, &left_out);
+  std::vector<std::string> skipped;
+  const std::vector<TextFile> files = find_text_files(paths, &skipped);
   for (const TextFile& file : files) {
     read_texts(file.path,
                [&](std::string_view text) { all.insert(all.end(), text.begin(), text.end()); });
@@ -36,7 +36,7 @@ TextData load_text(const std::vector<std::string>& paths) {
                                " bytes; a useful model requires some hundred thousand")});
   }
   TextData text = split_text(std::move(all));
-  text.left_out = std::move(left_out);
+  text.skipped = std::move(skipped);
   return text;
 }
 

@@ -13,7 +13,7 @@ struct TextData {
   std::vector<uint8_t> bytes;
   size_t training_size = 0;  // number of bytes for training; the bytes after them are held out
   // descriptions of skipped files in directories (text_files.h)
-  std::vector<std::string> left_out = {};
+  std::vector<std::string> skipped = {};
 
   size_t validation_size() const { return bytes.size() - training_size; }
   // Returns a number that is equal for equal text; ranks compare it.

@@ -74,7 +74,7 @@ class Directory {
     // Handles links last, because their targets may be in the directory itself.
     for (const bool links : {false, true}) {
       for (const fs::directory_entry& entry : entries) {
-        if (entry.is_symlink(error) == links) look_at(entry);
+        if (entry.is_symlink(error) == links) visit(entry);
       }
     }
     std::ranges::sort(files_, {}, &TextFile::path);
@@ -82,23 +82,23 @@ class Directory {
 
   const std::vector<TextFile>& files() const { return files_; }
   // Returns a description of the skipped files; "" if all files were accepted.
-  std::string left_out() const {
-    if (left_out_.empty()) return "";
+  std::string skipped() const {
+    if (skipped_.empty()) return "";
     constexpr size_t kMost = 8;
     std::string text = cat(path_, ": ", files_.size(),
                            files_.size() == 1 ? " file is" : " files are", " read; skipped: ");
-    for (size_t i = 0; i < std::min(kMost, left_out_.size()); ++i) {
-      text += cat(i == 0 ? "" : ", ", left_out_[i]);
+    for (size_t i = 0; i < std::min(kMost, skipped_.size()); ++i) {
+      text += cat(i == 0 ? "" : ", ", skipped_[i]);
     }
-    if (left_out_.size() > kMost) text += cat(" and ", left_out_.size() - kMost, " more");
+    if (skipped_.size() > kMost) text += cat(" and ", skipped_.size() - kMost, " more");
     return text;
   }
 
  private:
-  void look_at(const fs::directory_entry& entry) {
+  void visit(const fs::directory_entry& entry) {
     const std::string name = entry.path().filename();
     const std::string why(why_not(entry, name));
-    if (!why.empty()) return left_out_.push_back(cat(printable(name, 100), " (", why, ")"));
+    if (!why.empty()) return skipped_.push_back(cat(printable(name, 100), " (", why, ")"));
     std::error_code error;
     const uint64_t bytes = entry.file_size(error);
     if (error) throw unreadable_text(entry.path(), error.value());
@@ -123,20 +123,20 @@ class Directory {
   std::string path_;
   std::vector<TextFile> files_;
   std::set<fs::path> targets_;
-  std::vector<std::string> left_out_;
+  std::vector<std::string> skipped_;
 };
 
 void add_directory(const std::string& path, std::vector<TextFile>& files,
-                   std::vector<std::string>* left_out) {
+                   std::vector<std::string>* skipped) {
   const Directory directory(path);
-  const std::string others = directory.left_out();
+  const std::string others = directory.skipped();
   if (directory.files().empty()) {
     throw Error(ErrorCode::invalid_argument, cat("no text found in the directory ", path),
                 {.cause = others.empty() ? "the directory is empty" : others,
                  .remedy = "use a text file or a directory of text files"});
   }
   files.insert(files.end(), directory.files().begin(), directory.files().end());
-  if (left_out != nullptr && !others.empty()) left_out->push_back(others);
+  if (skipped != nullptr && !others.empty()) skipped->push_back(others);
 }
 
 void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& files) {
@@ -167,14 +167,14 @@ void read_texts(const std::string& path, const std::function<void(std::string_vi
 }
 
 std::vector<TextFile> find_text_files(std::vector<std::string> paths,
-                                      std::vector<std::string>* left_out) {
+                                      std::vector<std::string>* skipped) {
   std::ranges::sort(paths);
   std::vector<TextFile> files;
   for (const std::string& path : paths) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) throw unreadable_text(path, errno);
     if (S_ISDIR(status.st_mode)) {
-      add_directory(path, files, left_out);
+      add_directory(path, files, skipped);
     } else if (S_ISREG(status.st_mode)) {
       add_file(path, static_cast<uint64_t>(status.st_size), files);
     } else {

@@ -19,11 +19,11 @@ struct TextFile {
 // Returns the files that the paths denote, in sorted order of the paths. A directory denotes the
 // text files directly in it and the targets of its links, sorted. Files in a directory are skipped
 // if they are empty, contain NUL bytes in their first MiB, are hidden, are editors' backups, or
-// describe a data set (README.md, dataset_info.json). If `left_out` is given, it gets a line for
+// describe a data set (README.md, dataset_info.json). If `skipped` is given, it gets a line for
 // each directory with skipped files. Throws Error that names a path that is missing or unreadable,
 // binary, not a regular file, empty, or a directory without text.
 std::vector<TextFile> find_text_files(std::vector<std::string> paths,
-                                      std::vector<std::string>* left_out = nullptr);
+                                      std::vector<std::string>* skipped = nullptr);
 
 // Calls `use` with the texts of the file's documents (documents.h) in pieces, each of which is
 // valid only during the call. A newline follows each document of JSON lines and of columns. Throws

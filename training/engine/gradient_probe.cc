@@ -48,7 +48,7 @@ std::vector<ConstTensor> rows_of(Model& model, int parameter) {
   const Tensor gradient = model.parameters().at(parameter).gradient;
   if (gradient.empty()) return {};
   std::vector<ConstTensor> rows = {as_row(gradient)};
-  for (const Tensor& other : model.parameters().gradients_apart(parameter)) {
+  for (const Tensor& other : model.parameters().separate_gradients(parameter)) {
     rows.push_back(as_row(other));
   }
   for (const Tensor& other : model.parameters().at(parameter).other_gradients) {
@@ -83,14 +83,14 @@ void GradientProbe::after_weights(int unit) {
   for (const int parameter : model_.parameters().used_by(unit)) {
     Use& use = uses_[static_cast<size_t>(parameter)];
     ++use.reached;
-    look_at(parameter, use);
+    measure(parameter, use);
   }
   inner_.after_weights(unit);
 }
 
 // Checks a parameter's gradient, and measures its norm. Values whose square is finite are finite,
 // so computing the norm checks them as well.
-void GradientProbe::look_at(int parameter, const Use& use) {
+void GradientProbe::measure(int parameter, const Use& use) {
   const bool measures = options_.measures && use.reached == use.units;
   const bool is_whole =
       use.reached == use.all || (options_.each_micro_batch && use.reached % use.units == 0);

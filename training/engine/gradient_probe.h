@@ -53,7 +53,7 @@ class GradientProbe : public UnitHooks {
     int64_t all = 0;      // number of their backward calls in this step
     int64_t reached = 0;  // number of these that have completed
   };
-  void look_at(int parameter, const Use& use);
+  void measure(int parameter, const Use& use);
 
   UnitHooks& inner_;
   Model& model_;

@@ -65,8 +65,8 @@ std::vector<StepResult> Replica::LateSteps::results(std::span<double> more) {
 
 // Runs steps of ranks whose values differ: each rank has its own norm, and exchanges values by its
 // synchronizer's rule. All exchanges are complete on return.
-std::vector<StepResult> Replica::run_apart(std::span<const StepBatches> steps, int64_t first,
-                                           std::span<const double> learning_rates) {
+std::vector<StepResult> Replica::run_separately(std::span<const StepBatches> steps, int64_t first,
+                                                std::span<const double> learning_rates) {
   LateSteps late(*this, steps, first, learning_rates);
   synchronizer_->begin_stretch(late.count());
   std::vector<double> norms;

@@ -269,7 +269,7 @@ std::vector<StepResult> Replica::run(std::span<const StepBatches> steps, int64_t
   if (is_late()) {
     return with_places(first, [&] {
       return has_servers() ? run_with_servers(steps, first, learning_rates)
-                           : run_apart(steps, first, learning_rates);
+                           : run_separately(steps, first, learning_rates);
     });
   }
   std::vector<StepResult> results;

@@ -244,12 +244,12 @@ class Replica {
   // Return the time that this rank has waited for others, and the bytes that it has sent, since
   // construction.
   std::chrono::nanoseconds waited() const {
-    return synchronizer_->waited() + gradients_.waited() + mesh_.said().waited + met_;
+    return synchronizer_->waited() + gradients_.waited() + mesh_.unit_traffic().waited + met_;
   }
   // Returns the bytes sent along each axis. Reductions over the data axis together with other axes
   // count as traffic of the data axis.
   std::array<double, kAxes> bytes_by_axis() const {
-    std::array<double, kAxes> bytes = mesh_.said().bytes;
+    std::array<double, kAxes> bytes = mesh_.unit_traffic().bytes;
     bytes[static_cast<size_t>(Axis::data)] += synchronizer_->bytes_sent();
     bytes[static_cast<size_t>(Axis::pipeline)] += static_cast<double>(gradients_.bytes_sent());
     return bytes;
@@ -290,8 +290,8 @@ class Replica {
   void visit_own_values(StateVisitor& visitor);
   class LateSteps;
   class ServedSteps;
-  std::vector<StepResult> run_apart(std::span<const StepBatches> steps, int64_t first,
-                                    std::span<const double> learning_rates);
+  std::vector<StepResult> run_separately(std::span<const StepBatches> steps, int64_t first,
+                                         std::span<const double> learning_rates);
   std::vector<StepResult> run_with_servers(std::span<const StepBatches> steps, int64_t first,
                                            std::span<const double> learning_rates);
   void be_slow(std::chrono::steady_clock::time_point began) const;

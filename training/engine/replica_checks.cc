@@ -172,7 +172,7 @@ ReplicaOptions with_shards(ReplicaOptions options) {
   if (!options.sync.has_servers()) return options;
   options.storage.stage = 1;
   options.storage.owners = options.sync.servers;
-  options.storage.masters_apart = true;
+  options.storage.separate_masters = true;
   return options;
 }
 

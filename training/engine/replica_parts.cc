@@ -108,7 +108,7 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
   for (const auto& joined : placement.joined) parallel.joined.push_back(joined.parameter);
   const bool one_order = placement.holders.size() == 1;
   if (!one_order) parallel.overlap = true;
-  parallel.sums_uses_apart =
+  parallel.sums_uses_separately =
       one_order && !parallel.allow_unused && settings().get_bool("TUTTI_DETERMINISTIC");
   return parallel;
 }

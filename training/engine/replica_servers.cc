@@ -97,13 +97,13 @@ void Replica::ServedSteps::update(const ShardUpdate& update) {
 
 // Returns the results. Also tells workers that are not servers the number of updates.
 std::vector<StepResult> Replica::ServedSteps::results() {
-  std::vector<double> told = squares_;
-  told.push_back(leads() ? static_cast<double>(replica_.updater_.updates()) : 0);
-  std::vector<StepResult> results = late_.results(told);
-  replica_.updater_.set_updates(static_cast<int64_t>(told.back()));
+  std::vector<double> sums = squares_;
+  sums.push_back(leads() ? static_cast<double>(replica_.updater_.updates()) : 0);
+  std::vector<StepResult> results = late_.results(sums);
+  replica_.updater_.set_updates(static_cast<int64_t>(sums.back()));
   const double parts = is_async() ? servers_.roles().workers() : 1;
   for (size_t step = 0; step < results.size(); ++step) {
-    results[step].gradient_norm = std::sqrt(told[step] / parts);
+    results[step].gradient_norm = std::sqrt(sums[step] / parts);
   }
   return results;
 }

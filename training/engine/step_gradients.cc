@@ -187,16 +187,16 @@ std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
   sum_over_owners(sums, everyone);
   for (size_t i = 0; i < more.size(); ++i) more[i] = sums[first_of_more + i].value();
   for (size_t step = 0; step < steps.size(); ++step) {
-    StepLosses& told = steps[step];
+    StepLosses& step_losses = steps[step];
     const ExactSum* const its = &sums[step * of_a_step];
     const auto mean = [&](size_t sum, int64_t count) { return mean_of(its[sum].value(), count); };
-    told.targets = counts.empty() ? static_cast<int64_t>(its[pipeline::target_sum].value())
-                                  : counts[step].targets;
-    told.loss = mean(pipeline::loss_sum, told.targets);
-    told.correct = mean(pipeline::correct_sum, told.targets);
+    step_losses.targets = counts.empty() ? static_cast<int64_t>(its[pipeline::target_sum].value())
+                                         : counts[step].targets;
+    step_losses.loss = mean(pipeline::loss_sum, step_losses.targets);
+    step_losses.correct = mean(pipeline::correct_sum, step_losses.targets);
     if (counts.empty()) continue;
     for (size_t i = 0; i < stage_.named_losses().size(); ++i) {
-      told.losses[stage_.named_losses()[i].second] +=
+      step_losses.losses[stage_.named_losses()[i].second] +=
           mean(pipeline::first_named_sum + i, counts[step].samples);
     }
   }

@@ -69,16 +69,16 @@ const Architecture& architecture_of(const ConfigReader& config) {
 
 const Architecture& architecture_of_model(const Json& model) {
   const std::string kind = kind_of(model).name;
-  std::string misfits;
+  std::string mismatches;
   for (const Architecture& one : architectures()) {
     if (one.kind != kind) continue;
-    const std::string misfit = one.misfit(model);
-    if (misfit.empty()) return one;
-    misfits += cat(misfits.empty() ? "" : "; ", one.class_name, " ", misfit);
+    const std::string mismatch = one.mismatch(model);
+    if (mismatch.empty()) return one;
+    mismatches += cat(mismatches.empty() ? "" : "; ", one.class_name, " ", mismatch);
   }
-  if (!misfits.empty()) {
+  if (!mismatches.empty()) {
     throw Error(ErrorCode::unsupported, cat("Hugging Face has no architecture for this ", kind),
-                {.cause = misfits});
+                {.cause = mismatches});
   }
   throw Error(ErrorCode::unsupported,
               cat("Hugging Face has no architecture for the model ", in_quotes(kind)),

@@ -24,7 +24,7 @@ struct Architecture {
   Json (*model_of)(const ConfigReader& config);
   // Returns the reason why the architecture cannot represent `model`, a complete configuration of
   // its kind; or "".
-  std::string (*misfit)(const Json& model);
+  std::string (*mismatch)(const Json& model);
   // Sets the fields of config.json that describe `model`, a complete configuration. Throws
   // Error(unsupported) for a model that the architecture cannot represent.
   void (*describe)(const Json& model, Json& config);

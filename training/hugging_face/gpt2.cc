@@ -81,7 +81,7 @@ Architecture gpt2() {
           .prefix = "transformer.",
           .embedding = "wte.weight",
           .model_of = gpt2_model_of,
-          .misfit = [](const Json&) { return std::string(); },
+          .mismatch = [](const Json&) { return std::string(); },
           .describe = gpt2_describe,
           .is_transposed = gpt2_is_transposed,
           .is_constant = gpt2_is_constant};

@@ -134,7 +134,7 @@ Architecture llama() {
           .prefix = "model.",
           .embedding = "embed_tokens.weight",
           .model_of = llama_model_of,
-          .misfit = llama_mismatch,
+          .mismatch = llama_mismatch,
           .describe = llama_describe,
           .is_transposed = llama_is_transposed,
           .is_constant = llama_is_constant};
@@ -145,7 +145,7 @@ Architecture mistral() {
   mistral.class_name = "MistralForCausalLM";
   mistral.model_type = "mistral";
   mistral.model_of = mistral_model_of;
-  mistral.misfit = mistral_mismatch;
+  mistral.mismatch = mistral_mismatch;
   mistral.describe = mistral_describe;
   return mistral;
 }

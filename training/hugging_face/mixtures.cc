@@ -150,14 +150,14 @@ std::string unshared_mismatch(const Json& model) {
 // Returns Llama's architecture with these members replaced.
 Architecture with_experts(const char* class_name, const char* model_type, const char* kind,
                           decltype(Architecture::model_of) model_of,
-                          decltype(Architecture::misfit) misfit,
+                          decltype(Architecture::mismatch) mismatch,
                           decltype(Architecture::describe) describe) {
   Architecture made = llama();
   made.class_name = class_name;
   made.model_type = model_type;
   made.kind = kind;
   made.model_of = model_of;
-  made.misfit = misfit;
+  made.mismatch = mismatch;
   made.describe = describe;
   return made;
 }
@@ -165,8 +165,8 @@ Architecture with_experts(const char* class_name, const char* model_type, const 
 }  // namespace
 
 Architecture mixtral() {
-  return with_experts("MixtralForCausalLM", "mixtral", "mixtral", mixtral_model_of, mixtral_mismatch,
-                      mixtral_describe);
+  return with_experts("MixtralForCausalLM", "mixtral", "mixtral", mixtral_model_of,
+                      mixtral_mismatch, mixtral_describe);
 }
 
 Architecture qwen2moe() {

@@ -32,7 +32,8 @@ class AttentionOverRanks {
 
   // Returns the number of bytes that other ranks read, outside of the passes' arenas, for
   // `key_width` values of keys per token.
-  virtual int64_t message_bytes(const TokenPartition& deal, int64_t key_width, DType type) const = 0;
+  virtual int64_t message_bytes(const TokenPartition& deal, int64_t key_width,
+                                DType type) const = 0;
 };
 
 }  // namespace tutti::training

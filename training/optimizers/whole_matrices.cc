@@ -18,9 +18,9 @@ double cost_of(const ParameterSpec& spec) {
   return all * std::min(rows, all / rows);
 }
 
-class Deal {
+class OwnerAssignment {
  public:
-  Deal(const MatrixExchange& exchange, const IsMatrix& is_matrix)
+  OwnerAssignment(const MatrixExchange& exchange, const IsMatrix& is_matrix)
       : exchange_(exchange), pieces_(static_cast<size_t>(exchange.owners())) {
     std::map<int, double> costs;
     for (int owner = 0; owner < exchange.owners(); ++owner) {
@@ -31,7 +31,7 @@ class Deal {
         costs[piece.parameter] = cost_of(spec);
       }
     }
-    deal(costs);
+    assign(costs);
   }
 
   const std::vector<Piece>& own() const { return pieces_[static_cast<size_t>(exchange_.self())]; }
@@ -70,7 +70,7 @@ class Deal {
 
  private:
   // Assigns matrices in descending order of cost, each to the least loaded owner.
-  void deal(const std::map<int, double>& costs) {
+  void assign(const std::map<int, double>& costs) {
     std::vector<std::pair<int, double>> order(costs.begin(), costs.end());
     std::ranges::stable_sort(order, std::ranges::greater(), &std::pair<int, double>::second);
     std::vector<double> load(pieces_.size());
@@ -183,7 +183,7 @@ float* PieceValues::of(const UpdateBlock& block) {
 std::vector<int> computed_here(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix,
                                const MatrixExchange* exchange) {
   if (exchange != nullptr && exchange->owners() > 1) {
-    return Deal(*exchange, is_matrix).computed_here();
+    return OwnerAssignment(*exchange, is_matrix).computed_here();
   }
   std::vector<int> parameters;
   for (const OwnedPiece& owned : pieces) {
@@ -207,7 +207,7 @@ WholeStates whole_states_here(const Optimizer& optimizer, const std::vector<Para
 void compute_whole(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix,
                    std::span<float> values, MatrixExchange* exchange, const MatrixWork& work) {
   if (exchange != nullptr && exchange->owners() > 1) {
-    Deal(*exchange, is_matrix).compute(*exchange, values, work);
+    OwnerAssignment(*exchange, is_matrix).compute(*exchange, values, work);
     return;
   }
   size_t at = 0;

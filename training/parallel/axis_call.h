@@ -1,6 +1,6 @@
 // Communication of a unit with the ranks along an axis of the mesh, this one included. Its lifetime
-// counts as waiting for them: Mesh::said() accumulates this time, and the bytes that this rank
-// sends.
+// counts as waiting for them: Mesh::unit_traffic() accumulates this time, and the bytes that this
+// rank sends.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class AxisCall {
     if (alone()) {
       pass_.record_unsent({axis_, call_, sent_});
     } else {
-      pass_.mesh->add_said(axis_, call_, sent_, start_);
+      pass_.mesh->add_unit_traffic(axis_, call_, sent_, start_);
     }
   }
   AxisCall(const AxisCall&) = delete;
@@ -35,7 +35,8 @@ class AxisCall {
   int place() const { return place_; }
   int size() const { return size_; }
 
-  // Counts a collective of `bytes` bytes. `call`: its name, a literal, as in Mesh::add_said().
+  // Counts a collective of `bytes` bytes. `call`: its name, a literal, as in
+  // Mesh::add_unit_traffic().
   void count(const char* call, double bytes) {
     call_ = call;
     sent_ += bytes;

@@ -27,8 +27,8 @@ struct WholeShape {
 // the place of the rank for which the model was built. The result is in the same memory (a sum
 // overwrites its term; own rows or columns are views) or in the pass's arena.
 //
-// Collective among the ranks along the axis, and blocking: Mesh::said() counts bytes and time.
-// Without a mesh (a model that is measured on one rank), other ranks' data are taken as 0. In
+// Collective among the ranks along the axis, and blocking: Mesh::unit_traffic() counts bytes and
+// time. Without a mesh (a model that is measured on one rank), other ranks' data are taken as 0. In
 // deterministic mode the terms of a sum are added in a fixed order (core/slices.h).
 Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const WholeShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);

@@ -203,7 +203,7 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
         {.cause = "StorageOptions::one_pass allocates no memory for gradient accumulation",
          .remedy = "clear StorageOptions::one_pass"});
   }
-  keep_shared_uses_apart(passes);
+  keep_shared_uses_separate(passes);
   storage_.zero_gradients();
   storage_.begin_sums(passes);
   progress_.begin_step(passes);
@@ -211,7 +211,7 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
 
 // If two units on this rank use one parameter, sums their micro-batches' gradients separately, as
 // two pipeline stages do, so that the bits are the same.
-void DataParallel::keep_shared_uses_apart(const std::vector<int64_t>& passes) {
+void DataParallel::keep_shared_uses_separate(const std::vector<int64_t>& passes) {
   // Only deterministic mode needs the order of summation of two pipeline stages.
   const bool deterministic = settings().get_bool("TUTTI_DETERMINISTIC");
   const std::deque<SharedUse>& uses = model_.parameters().shared_uses();
@@ -220,7 +220,7 @@ void DataParallel::keep_shared_uses_apart(const std::vector<int64_t>& passes) {
         model_.parameters().specs()[static_cast<size_t>(uses[use].parameter)];
     const int64_t here = passes[static_cast<size_t>(uses[use].unit)];
     const int64_t first = passes[static_cast<size_t>(spec.unit)];
-    storage_.keep_apart(use, deterministic && here > 0 && first > 0);
+    storage_.keep_separate(use, deterministic && here > 0 && first > 0);
   }
 }
 
@@ -260,11 +260,11 @@ void DataParallel::after_weights(int unit) {
 
 void DataParallel::begin_join(int parameter) {
   const Tensor own = model_.parameters().at(parameter).gradient;
-  if (options_.sums_uses_apart) sum_apart(parameter, {&own, 1});
+  if (options_.sums_uses_separately) sum_separately(parameter, {&own, 1});
 }
 
 void DataParallel::join(int parameter) {
-  if (options_.sums_uses_apart) keep_on_first(parameter);
+  if (options_.sums_uses_separately) keep_on_first(parameter);
   contribute(parameter);
   launch_ready();
   poll();
@@ -272,17 +272,17 @@ void DataParallel::join(int parameter) {
 
 void DataParallel::contribute(int parameter) {
   if (!progress_.contribute(parameter)) return;
-  std::vector<Tensor> uses = model_.parameters().gradients_apart(parameter);
-  const bool sums = options_.sums_uses_apart && !uses.empty();
+  std::vector<Tensor> uses = model_.parameters().separate_gradients(parameter);
+  const bool sums = options_.sums_uses_separately && !uses.empty();
   if (sums) {
     uses.push_back(model_.parameters().at(parameter).gradient);
-    sum_apart(parameter, uses);
+    sum_separately(parameter, uses);
   }
-  storage_.add_what_is_apart(parameter);
+  storage_.add_separate_gradients(parameter);
   if (sums) keep_on_first(parameter);
 }
 
-void DataParallel::sum_apart(int parameter, std::span<const Tensor> uses) {
+void DataParallel::sum_separately(int parameter, std::span<const Tensor> uses) {
   const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
   const Clock::time_point start = Clock::now();
   for (const Tensor& use : uses) {
@@ -386,7 +386,7 @@ void DataParallel::finish_gradients() {
     }
     for (const int parameter : progress_.missing()) {
       hold_gradients(storage_.layout().slots[static_cast<size_t>(parameter)].bucket);
-      storage_.add_what_is_apart(parameter);
+      storage_.add_separate_gradients(parameter);
     }
     progress_.give_up_waiting();
     launch_ready();

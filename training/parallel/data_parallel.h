@@ -90,7 +90,7 @@ struct DataParallelOptions {
   // over ranks before adding the two, so that the bits do not depend on the number of data ranks.
   // All ranks must call the last backward of such a parameter in the same order relative to other
   // buckets.
-  bool sums_uses_apart = false;
+  bool sums_uses_separately = false;
 };
 
 class DataParallel : public Synchronizer {
@@ -168,9 +168,9 @@ class DataParallel : public Synchronizer {
   void acquire_gradients(int unit);
   void hold_gradients(int bucket);
   void contribute(int parameter);
-  void sum_apart(int parameter, std::span<const Tensor> uses);
+  void sum_separately(int parameter, std::span<const Tensor> uses);
   void keep_on_first(int parameter);
-  void keep_shared_uses_apart(const std::vector<int64_t>& passes);
+  void keep_shared_uses_separate(const std::vector<int64_t>& passes);
   void launch_ready();
   void launch(int bucket);
   bool finish_first(bool blocking);

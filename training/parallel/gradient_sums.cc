@@ -94,8 +94,8 @@ void GradientSums::end_micro_batch(int unit) {
   for (size_t use = 0; use < shared_uses_.size(); ++use) {
     const SharedUse& shared = table_.shared_uses()[use];
     const Tensor gradient = shared.view.gradient;
-    const bool is_apart = gradient.data != table_.at(shared.parameter).gradient.data;
-    if (shared.unit == unit && is_apart) end(shared_uses_[use], gradient);
+    const bool is_separate = gradient.data != table_.at(shared.parameter).gradient.data;
+    if (shared.unit == unit && is_separate) end(shared_uses_[use], gradient);
   }
 }
 

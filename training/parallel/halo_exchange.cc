@@ -57,7 +57,7 @@ class MeshExchange : public HaloMessages::Exchange {
     const Clock::time_point start = Clock::now();
     for (Work& work : in_flight_) work.wait();
     in_flight_.clear();
-    mesh_.add_said(axis_, "halo", bytes_, start);
+    mesh_.add_unit_traffic(axis_, "halo", bytes_, start);
   }
 
  private:

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <vector>
 
-#include "training/core/token_deal.h"
+#include "training/core/token_partition.h"
 #include "training/kernels/elementwise.h"
 #include "training/parallel/mesh.h"
 
@@ -165,7 +165,7 @@ class Exchange {
     }
     const Clock::time_point start = Clock::now();
     pass_.mesh->along(Axis::context).all_to_allv(as_buffer(sent), to, as_buffer(received), from);
-    pass_.mesh->add_said(Axis::context, "all_to_all", bytes, start);
+    pass_.mesh->add_unit_traffic(Axis::context, "all_to_all", bytes, start);
   }
 
   Pass& pass_;

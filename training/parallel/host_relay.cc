@@ -51,7 +51,7 @@ HostRelay::HostRelay(Pass& pass, AxisSet axes, const ExpertChoices& choices,
   const auto each = static_cast<size_t>(each_);
   std::vector<int64_t> counts(static_cast<size_t>(ranks.size()));
   // By row and choice: expert and weight.
-  std::vector<double> told(rows.size() * 2 * each, -1);
+  std::vector<double> columns(rows.size() * 2 * each, -1);
   places_.assign(choices.experts.size(), -1);
   row_of_choice_ = places_;
   for (size_t row = 0; row < rows.size(); ++row) {
@@ -61,19 +61,19 @@ HostRelay::HostRelay(Pass& pass, AxisSet axes, const ExpertChoices& choices,
     places_[sent.choices.front()] = static_cast<int32_t>(row);
     for (const size_t choice : sent.choices) {
       row_of_choice_[choice] = static_cast<int32_t>(row);
-      double* const its = &told[row * 2 * each + choice % each];
+      double* const its = &columns[row * 2 * each + choice % each];
       its[0] = choices.experts[choice];
       its[each] = choices.weights[choice];
     }
   }
   const std::vector<int64_t> one_each(counts.size(), 1);
   exchange_ = RowExchange({&ranks, ranks.rank(), one_each}, counts);
-  std::vector<double> heard(static_cast<size_t>(exchange_.received()) * 2 * each);
-  exchange_.dispatch(pass, column_of(told, 2 * each_), column_of(heard, 2 * each_)).wait();
-  for (size_t row = 0; row < heard.size(); row += 2 * each) {
+  std::vector<double> received(static_cast<size_t>(exchange_.received()) * 2 * each);
+  exchange_.dispatch(pass, column_of(columns, 2 * each_), column_of(received, 2 * each_)).wait();
+  for (size_t row = 0; row < received.size(); row += 2 * each) {
     for (size_t choice = 0; choice < each; ++choice) {
-      experts_.push_back(static_cast<int32_t>(heard[row + choice]));
-      weights_.push_back(heard[row + each + choice]);
+      experts_.push_back(static_cast<int32_t>(received[row + choice]));
+      weights_.push_back(received[row + each + choice]);
     }
   }
 }

@@ -18,8 +18,8 @@ namespace {
 
 // Returns the name of this host for messages.
 std::string told_host() {
-  const std::string told = settings().get_string("TUTTI_HOST");
-  return told.empty() ? host_name() : told;
+  const std::string configured = settings().get_string("TUTTI_HOST");
+  return configured.empty() ? host_name() : configured;
 }
 
 // Chooses the axes over which experts are sharded. Returns false if `ranks` does not allow it. May
@@ -148,17 +148,17 @@ Mesh::ByHosts& Mesh::by_hosts(AxisSet axes) {
   return by_hosts_->emplace(axes & used(), std::move(made)).first->second;
 }
 
-void Mesh::add_said(Axis axis, const char* call, double bytes,
-                    std::chrono::steady_clock::time_point start) {
+void Mesh::add_unit_traffic(Axis axis, const char* call, double bytes,
+                            std::chrono::steady_clock::time_point start) {
   const auto end = std::chrono::steady_clock::now();
-  said_->bytes[static_cast<size_t>(axis)] += bytes;
-  said_->waited += end - start;
-  if (said_->trace == nullptr) return;
-  said_->trace->add({cat(name(axis), ' ', call),
-                     TraceCategory::communication,
-                     start,
-                     end,
-                     {{"bytes", static_cast<int64_t>(bytes)}}});
+  unit_traffic_->bytes[static_cast<size_t>(axis)] += bytes;
+  unit_traffic_->waited += end - start;
+  if (unit_traffic_->trace == nullptr) return;
+  unit_traffic_->trace->add({cat(name(axis), ' ', call),
+                             TraceCategory::communication,
+                             start,
+                             end,
+                             {{"bytes", static_cast<int64_t>(bytes)}}});
 }
 
 BufferPool& Mesh::messages(Axis axis, const Backend* backend) {

@@ -69,17 +69,17 @@ class Mesh {
 
   // Statistics of the communication inside units (convert_layout.h) since construction: bytes that
   // this rank sent, by axis, and the time for which it blocked.
-  struct Said {
+  struct UnitTraffic {
     std::array<double, kAxes> bytes = {};
     std::chrono::nanoseconds waited{0};
     Trace* trace = nullptr;
   };
-  const Said& said() const { return *said_; }
+  const UnitTraffic& unit_traffic() const { return *unit_traffic_; }
   // Counts a call that started at `start` and ends now. `call`: its name, a literal ("all_reduce").
-  void add_said(Axis axis, const char* call, double bytes,
-                std::chrono::steady_clock::time_point start);
+  void add_unit_traffic(Axis axis, const char* call, double bytes,
+                        std::chrono::steady_clock::time_point start);
   // Records such calls as events from now on; `trace` must outlive the mesh and its copies.
-  void record(Trace& trace) { said_->trace = &trace; }
+  void record(Trace& trace) { unit_traffic_->trace = &trace; }
 
   // Returns the pool of buffers for messages along an axis, which ranks of the host can read
   // directly. The first call determines the memory space.
@@ -110,7 +110,7 @@ class Mesh {
       std::make_shared<std::map<AxisSet, ByHosts>>();
   std::shared_ptr<std::map<Axis, BufferPool>> messages_ =
       std::make_shared<std::map<Axis, BufferPool>>();
-  std::shared_ptr<Said> said_ = std::make_shared<Said>();
+  std::shared_ptr<UnitTraffic> unit_traffic_ = std::make_shared<UnitTraffic>();
 };
 
 // Returns the place of rank 0, with the free axis resolved. Experts are sharded over data ranks if

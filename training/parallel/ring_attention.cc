@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "training/core/thread_pool.h"
-#include "training/core/token_deal.h"
+#include "training/core/token_partition.h"
 #include "training/kernels/elementwise.h"
 #include "training/parallel/mesh.h"
 
@@ -103,7 +103,7 @@ class Ring {
   void wait(Work& work) {
     const Clock::time_point start = Clock::now();
     work.wait();
-    if (pass_.mesh != nullptr) pass_.mesh->add_said(Axis::context, "ring", sent_, start);
+    if (pass_.mesh != nullptr) pass_.mesh->add_unit_traffic(Axis::context, "ring", sent_, start);
     sent_ = 0;
   }
 
@@ -261,7 +261,8 @@ KeysAndValues pack(Ring& ring, const ConstQkv& own) {
 
 // Backward needs the most memory: keys of this rank and two others, and three parts of their
 // gradients.
-int64_t RingAttention::message_bytes(const TokenPartition& deal, int64_t key_width, DType type) const {
+int64_t RingAttention::message_bytes(const TokenPartition& deal, int64_t key_width,
+                                     DType type) const {
   const int64_t rows = rows_of_message(deal);
   return static_cast<int64_t>(3 * bytes_of(rows, 2 * key_width, type) +
                               3 * bytes_of(rows, 2 * key_width, value_type(type)));

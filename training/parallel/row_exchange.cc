@@ -28,7 +28,7 @@ void RowExchange::Transfer::wait() {
   if (mesh_ == nullptr) return;
   const Clock::time_point start = Clock::now();
   work_.wait();
-  std::exchange(mesh_, nullptr)->add_said(Axis::expert, "all_to_all", bytes_, start);
+  std::exchange(mesh_, nullptr)->add_unit_traffic(Axis::expert, "all_to_all", bytes_, start);
 }
 
 RowExchange::RowExchange(const RowPeers& peers, std::span<const int64_t> counts)

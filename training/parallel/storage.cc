@@ -182,7 +182,7 @@ size_t ParameterStorage::shared_bytes(size_t shared_use) const {
 }
 
 // If a step is one micro-batch, takes the memory from the pool, for the step.
-void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
+void ParameterStorage::keep_separate(size_t shared_use, bool apart) {
   apart_.resize(std::max(apart_.size(), shared_use + 1));
   Apart& use = apart_[shared_use];
   if (!apart) return give_back(shared_use);
@@ -213,7 +213,7 @@ void ParameterStorage::end_micro_batch(int unit) {
   if (sums_) sums_->end_micro_batch(unit);
 }
 
-void ParameterStorage::add_what_is_apart(int parameter) {
+void ParameterStorage::add_separate_gradients(int parameter) {
   if (sums_) sums_->add_others(parameter);
   const Tensor sum = table_.at(parameter).gradient;
   for (size_t use = 0; use < apart_.size(); ++use) {

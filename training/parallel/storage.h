@@ -62,7 +62,7 @@ struct StorageOptions {
   // ranks are owners.
   int owners = 0;
   // True: values in f32 have masters as well, which are updated while the values are in use.
-  bool masters_apart = false;
+  bool separate_masters = false;
   OffloadOptions offload;  // which state is in files
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
@@ -202,16 +202,16 @@ class ParameterStorage {
   void evict_own_gradients(int bucket) { evict(gradients_[at(bucket)]); }
 
   // Call before zero_gradients(). With `apart`, the gradient of this shared use
-  // (ParameterTable::shared_uses) has its own memory, which add_what_is_apart() releases if a step
-  // is one micro-batch. Without, the gradient is added to the parameter's.
-  void keep_apart(size_t shared_use, bool apart);
+  // (ParameterTable::shared_uses) has its own memory, which add_separate_gradients() releases if a
+  // step is one micro-batch. Without, the gradient is added to the parameter's.
+  void keep_separate(size_t shared_use, bool apart);
   // Sum micro-batches in the order of deterministic mode (gradient_sums.h). begin_sums() must
-  // follow keep_apart(); end_micro_batch() must follow a unit's backward of each micro-batch.
+  // follow keep_separate(); end_micro_batch() must follow a unit's backward of each micro-batch.
   void begin_sums(const std::vector<int64_t>& micro_batches);
   void end_micro_batch(int unit);
   bool sums_in_order() const { return sums_.has_value(); }
   // Adds the separate gradients of shared uses to the parameter's gradient.
-  void add_what_is_apart(int parameter);
+  void add_separate_gradients(int parameter);
 
   // Returns the pieces that this rank updates: views of its memory with stable addresses.
   const std::vector<OwnedPiece>& owned() const { return owned_; }
@@ -237,7 +237,8 @@ class ParameterStorage {
   static size_t at(int bucket) { return static_cast<size_t>(bucket); }
   // Returns true if the values are updated in place, without masters.
   bool own_masters() const {
-    return options_.dtype == DType::f32 && options_.backend == nullptr && !options_.masters_apart;
+    return options_.dtype == DType::f32 && options_.backend == nullptr &&
+           !options_.separate_masters;
   }
   Tensor row(std::byte* data, DType dtype, int64_t count) const {
     return tensor_at(data, dtype, 1, count, options_.backend);

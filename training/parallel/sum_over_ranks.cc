@@ -63,8 +63,8 @@ Tensor SumOverRanks::finish(Tensor result) {
   const auto start = std::chrono::steady_clock::now();
   for (Work& sum : sums_) sum.wait();
   const double moved = static_cast<double>(result.bytes()) * (ranks_ - 1) / ranks_;
-  pass_->mesh->add_said(Axis::tensor, to_rows() ? "reduce_scatter" : "all_reduce",
-                        to_rows() ? moved : 2 * moved, start);
+  pass_->mesh->add_unit_traffic(Axis::tensor, to_rows() ? "reduce_scatter" : "all_reduce",
+                                to_rows() ? moved : 2 * moved, start);
   const Share own = even_share(whole_.rows, place_.place(Axis::tensor), ranks_);
   return to_rows() ? result.row_range(own.first, own.count) : result;
 }

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "training/pipeline/census.h"
+#include "training/pipeline/action_index.h"
 
 namespace tutti::training::pipeline {
 namespace {
@@ -27,8 +27,10 @@ void check_holders(const ActionIndex& action_index) {
   for (size_t cell = 0; cell < action_index.forward.size(); ++cell) {
     const int rank = action_index.forward[cell].rank;
     lies_on[cell % chunks][index(rank)] = true;
-    if (plan.forward_rank.size() != action_index.forward.size() || plan.forward_rank[cell] != rank) {
-      refuse(plan, action_index.forward[cell], "the plan's forward_rank assigns this to another rank",
+    if (plan.forward_rank.size() != action_index.forward.size() ||
+        plan.forward_rank[cell] != rank) {
+      refuse(plan, action_index.forward[cell],
+             "the plan's forward_rank assigns this to another rank",
              "the plan was changed in part");
     }
   }

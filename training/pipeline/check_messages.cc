@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "training/pipeline/census.h"
+#include "training/pipeline/action_index.h"
 
 namespace tutti::training::pipeline {
 namespace {
@@ -44,9 +44,10 @@ void check_owner(const ActionIndex& action_index, const Site& site) {
 void check_peer(const ActionIndex& action_index, const Site& site, const Site& other) {
   const int peer = action_index.at(site).peer;
   if (other.rank == site.rank) {
-    refuse(action_index.plan, site,
-           cat("no message is needed: ", to_string(action_index.plan, other), " is on the same rank"),
-           "a message between chunks of one rank");
+    refuse(
+        action_index.plan, site,
+        cat("no message is needed: ", to_string(action_index.plan, other), " is on the same rank"),
+        "a message between chunks of one rank");
   }
   if (peer != other.rank) {
     refuse(action_index.plan, site,
@@ -58,7 +59,8 @@ void check_peer(const ActionIndex& action_index, const Site& site, const Site& o
 
 void record(const ActionIndex& action_index, Site& known, const Site& site) {
   if (known.is_there()) {
-    refuse(action_index.plan, site, cat("was done already, by ", to_string(action_index.plan, known)),
+    refuse(action_index.plan, site,
+           cat("was done already, by ", to_string(action_index.plan, known)),
            "a duplicate message");
   }
   known = site;
@@ -77,7 +79,8 @@ void add_receive(Messages& messages, const Site& site) {
   record(action_index, messages.by_result[messages.number(input)].receive, site);
   const Site& user = action_index.maker(action.entry);
   if (user.index < site.index) {
-    refuse(action_index.plan, site, cat("is posted after its use, ", to_string(action_index.plan, user)),
+    refuse(action_index.plan, site,
+           cat("is posted after its use, ", to_string(action_index.plan, user)),
            "a receive was moved");
   }
 }
@@ -100,7 +103,8 @@ void add_send(Messages& messages, const Site& site, int last_compute) {
   record(action_index, messages.by_result[messages.number(action.entry)].send, site);
   const Site& maker = action_index.maker(action.entry);
   if (maker.index != last_compute) {
-    refuse(action_index.plan, site, cat("does not follow its entry, ", to_string(action_index.plan, maker)),
+    refuse(action_index.plan, site,
+           cat("does not follow its entry, ", to_string(action_index.plan, maker)),
            "a send was moved: its memory is not filled yet, or is reused already");
   }
 }
@@ -185,8 +189,8 @@ void check_order(const Messages& messages) {
   const Site first = site;
   std::string circle;
   do {
-    circle += cat(circle.empty() ? "" : ", ", to_string(action_index.plan, site), " waits for rank ",
-                  awaited(site));
+    circle += cat(circle.empty() ? "" : ", ", to_string(action_index.plan, site),
+                  " waits for rank ", awaited(site));
     site = next[index(awaited(site))];
   } while (site != first);
   refuse(action_index.plan, first, cat("deadlock: ", circle),

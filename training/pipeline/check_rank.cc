@@ -2,7 +2,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "training/pipeline/census.h"
+#include "training/pipeline/action_index.h"
 
 namespace tutti::training::pipeline {
 namespace {
@@ -27,7 +27,9 @@ class Walk {
   const Action& forward_of_entry() const {
     return action_index_.at(action_index_.forward[action_index_.cell(entry())]);
   }
-  bool has_updates() const { return action_index_.trains && plan_.schedule.updates != Updates::flushed; }
+  bool has_updates() const {
+    return action_index_.trains && plan_.schedule.updates != Updates::flushed;
+  }
   int update_of(const Entry& entry) const { return entry.micro_batch / plan_.schedule.accumulated; }
   [[noreturn]] void refuse_here(const std::string& what, std::string_view cause) const {
     refuse(plan_, site_, what, cause);
@@ -53,7 +55,10 @@ class Walk {
 };
 
 Walk::Walk(const ActionIndex& action_index, int rank)
-    : action_index_(action_index), plan_(action_index.plan), rank_(plan_.ranks[index(rank)]), site_{rank, 0} {
+    : action_index_(action_index),
+      plan_(action_index.plan),
+      rank_(plan_.ranks[index(rank)]),
+      site_{rank, 0} {
   const auto micro_batches = index(plan_.schedule.micro_batches);
   if (rank_.slots < 0 || index(rank_.slots) > action_index.forward.size()) {
     refuse(plan_, cat("rank ", rank, ": ", rank_.slots, " slots"),
@@ -217,6 +222,8 @@ void Walk::check_end() {
 
 }  // namespace
 
-RankBounds check_rank(const ActionIndex& action_index, int rank) { return Walk(action_index, rank).run(); }
+RankBounds check_rank(const ActionIndex& action_index, int rank) {
+  return Walk(action_index, rank).run();
+}
 
 }  // namespace tutti::training::pipeline

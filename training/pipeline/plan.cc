@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "training/pipeline/census.h"
+#include "training/pipeline/action_index.h"
 
 namespace tutti::training::pipeline {
 namespace {

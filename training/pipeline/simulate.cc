@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/pipeline/census.h"
+#include "training/pipeline/action_index.h"
 
 namespace tutti::training::pipeline {
 namespace {

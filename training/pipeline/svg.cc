@@ -19,20 +19,22 @@ constexpr double kRow = 34;     // height of box and gap in pixels
 constexpr const char* kInk = "#222222";
 constexpr const char* kGrey = "#777777";
 
-struct Look {
+struct BoxStyle {
   Kind kind;
   const char* words;
   double hue;
   double saturation;
 };
-constexpr std::array<Look, 4> kLooks = {{
+constexpr std::array<BoxStyle, 4> kBoxStyles = {{
     {Kind::forward, "forward", 0.59, 0.62},
     {Kind::backward, "backward", 0.07, 0.62},
     {Kind::backward_input, "backward of inputs", 0.07, 0.62},
     {Kind::backward_weight, "backward of weights", 0.41, 0.55},
 }};
 
-const Look& look(Kind kind) { return *std::ranges::find(kLooks, kind, &Look::kind); }
+const BoxStyle& style_of(Kind kind) {
+  return *std::ranges::find(kBoxStyles, kind, &BoxStyle::kind);
+}
 
 // Shades that distinguish boxes of one kind: see to_svg().
 class Shades {
@@ -55,7 +57,7 @@ class Shades {
   }
 
   std::string fill(Kind kind, int shade) const {
-    return svg::hsl(look(kind).hue, look(kind).saturation, lightness(shade));
+    return svg::hsl(style_of(kind).hue, style_of(kind).saturation, lightness(shade));
   }
   const char* ink(int shade) const { return lightness(shade) < 0.6 ? "#ffffff" : kInk; }
 
@@ -163,7 +165,7 @@ class Drawing {
       svg::text(body_, at + 4, y + 12, 12, "start", kInk, text);
       at += 26 + 6.6 * static_cast<double>(text.size());
     };
-    for (const Look& one : kLooks) {
+    for (const BoxStyle& one : kBoxStyles) {
       if (!has(one.kind)) continue;
       for (int shade = 0; shade < shades_.count(); ++shade, at += 15) {
         swatch(at, y, shades_.fill(one.kind, shade));

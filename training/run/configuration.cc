@@ -141,7 +141,7 @@ RunConfiguration configuration_of(const Model& model, const std::vector<const Da
   TrainOptions copy = options;
   Schema schema;
   describe(schema, copy);
-  RunConfiguration all{.whole = options.told, .run = {}, .everywhere = {}};
+  RunConfiguration all{.whole = options.configuration, .run = {}, .everywhere = {}};
   for (const Field& field : schema.fields()) {
     if (field.role() != kOnce) set_member(all.whole, field.key(), field.get());
   }

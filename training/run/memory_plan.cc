@@ -294,7 +294,7 @@ int64_t MemoryPlan::shared_elements(const Stage& stage) const {
 // Returns the elements that deterministic mode sums separately: other ranks' micro-batches, the
 // second use of a tied parameter if both uses are on this rank, and partial sums over
 // micro-batches.
-int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
+int64_t MemoryPlan::separate_gradients(const Stage& stage) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   const int64_t levels = GradientTree::levels(passes_);
   int64_t elements = 0;
@@ -348,7 +348,7 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
     bytes.padding += (whole ? layout.size - used : owned_size - owned) * bytes_of(dtype);
   };
   const bool masters =
-      (storage.dtype != DType::f32 && !replica.without_masters()) || storage.masters_apart;
+      (storage.dtype != DType::f32 && !replica.without_masters()) || storage.separate_masters;
   const DType gradients = one_pass ? storage.dtype : DType::f32;
   const bool offloads_values = storage.stage == 3 && storage.offload.parameters();
   add(bytes.parameters, storage.stage < 3, storage.dtype, offloads_values);
@@ -358,7 +358,7 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
   add(bytes.gradients, whole_gradients, gradients, offloads_gradients);
   if (masters) add(bytes.masters, false, DType::f32, storage.offload.optimizer());
   if (settings().get_bool("TUTTI_DETERMINISTIC")) {
-    bytes.gradients += gradients_apart(stage) * bytes_of(gradients);
+    bytes.gradients += separate_gradients(stage) * bytes_of(gradients);
     if (one_pass) bytes.gathered += shared_elements(stage) * bytes_of(gradients);
   }
   if (storage.stage == 3)

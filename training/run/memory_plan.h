@@ -65,7 +65,7 @@ class MemoryPlan {
 
   int64_t own_writes() const;
   int64_t shared_elements(const Stage& stage) const;
-  int64_t gradients_apart(const Stage& stage) const;
+  int64_t separate_gradients(const Stage& stage) const;
 
   Model& model_;
   const MicroBatch& batch_;

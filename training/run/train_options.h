@@ -91,7 +91,7 @@ struct TrainOptions {
   std::shared_ptr<KeptState> kept;
   // The settings as given, from which the options above are derived; part of the run's
   // configuration, which checkpoints contain.
-  Json told = Json::object();
+  Json configuration = Json::object();
 };
 
 // Returns the last step of the stretch of steps without a flush that begins with `step`, in a run

@@ -111,7 +111,7 @@ LoadedData load_data(RunOptions& options) {
     for (const std::vector<std::string>& group : groups) {
       TextData text = load_text(group);
       loaded.text_bytes += text.bytes.size();
-      loaded.left_out.insert(loaded.left_out.end(), text.left_out.begin(), text.left_out.end());
+      loaded.skipped.insert(loaded.skipped.end(), text.skipped.begin(), text.skipped.end());
       if (groups.size() == 1) loaded.bigram_entropy = bigram_entropy(text.bytes);
       add(Tokens(std::move(text)));
     }

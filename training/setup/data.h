@@ -13,9 +13,9 @@ namespace tutti::training {
 
 struct LoadedData {
   std::vector<std::unique_ptr<DataSet>> sets;
-  uint64_t text_bytes = 0;            // number of bytes of texts
-  std::vector<std::string> left_out;  // skipped files in directories of texts (data/text_files.h)
-  double bigram_entropy = 0;          // entropy of a single text, in nats
+  uint64_t text_bytes = 0;           // number of bytes of texts
+  std::vector<std::string> skipped;  // skipped files in directories of texts (data/text_files.h)
+  double bigram_entropy = 0;         // entropy of a single text, in nats
 
   std::vector<const DataSet*> views() const;
   uint64_t examples() const;  // Returns the number of training examples.

@@ -167,16 +167,16 @@ std::string default_of(const Registry::Kind& kind, const Field& field) {
 std::string in_words(const std::vector<std::pair<std::string, std::vector<std::string>>>& defaults,
                      const std::vector<std::string>& owners, const std::vector<std::string>& all) {
   if (defaults.size() == 1 && defaults[0].second == owners) return defaults[0].first;
-  std::vector<std::string> told;
+  std::vector<std::string> texts;
   for (const auto& [value, kinds] : defaults) {
     const std::string run = in_runs(kinds, all);
     if (kinds.size() >= kLongRun && run.find(',') == std::string::npos) {
-      told.push_back(cat(run, ' ', value));
+      texts.push_back(cat(run, ' ', value));
     } else {
-      for (const std::string& kind : kinds) told.push_back(cat(kind, ' ', value));
+      for (const std::string& kind : kinds) texts.push_back(cat(kind, ' ', value));
     }
   }
-  return joined(told, ", ");
+  return joined(texts, ", ");
 }
 
 // Returns the description: "mlp: hidden layers; gpt2..switch: blocks (default: mlp 1, gpt2..switch
@@ -206,8 +206,8 @@ std::string meaning_of(const Registry& registry, const std::string& key) {
   for (const auto& [meaning, owners] : meanings) {
     text += cat(text.empty() ? "" : "; ", in_runs(owners, all), ": ", meaning);
   }
-  const std::string told = in_words(defaults, registry.names_with(key), all);
-  return text + (told.empty() ? "" : cat(" (default: ", told, ")"));
+  const std::string texts = in_words(defaults, registry.names_with(key), all);
+  return text + (texts.empty() ? "" : cat(" (default: ", texts, ")"));
 }
 
 const char* value_name_of(const Field& field) {
@@ -227,30 +227,30 @@ const char* value_name_of(const Field& field) {
 
 // Effects of options.
 
-void say(Json& said, const std::string& key, const Field& field, Json value) {
-  const Json* const before = find_member(said, key);
+void say(Json& given, const std::string& key, const Field& field, Json value) {
+  const Json* const before = find_member(given, key);
   if (field.is_list() && before != nullptr && before->is_array()) {
     Json all = *before;
     for (const Json& one : value) all.push_back(one);
     value = std::move(all);
   }
-  set_member(said, key, std::move(value));
+  set_member(given, key, std::move(value));
 }
 
-void add_flag(Command command, Json& said, const std::string& key, const Field& field,
+void add_flag(Command command, Json& given, const std::string& key, const Field& field,
               const std::string& meaning, const std::string& group) {
   const Field::Traits& traits = field.traits();
   const auto grouped = [&](const Option& option) {
     if (!group.empty()) option.group(group);
   };
   if (field.type() == Field::Type::truth) {
-    const auto take = [&said, &field, key](bool on) {
-      say(said, key, field, on == field.traits().flag_means);
+    const auto take = [&given, &field, key](bool on) {
+      say(given, key, field, on == field.traits().flag_means);
     };
     return grouped(command.add_switch(traits.flags, take, meaning));
   }
-  const auto take = [&said, &field, key](const std::vector<std::string>& words) {
-    say(said, key, field, field.from_words(words));
+  const auto take = [&given, &field, key](const std::vector<std::string>& words) {
+    say(given, key, field, field.from_words(words));
   };
   const Option option = command.add_words(traits.flags, take, meaning, field.is_list());
   option.type_name(value_name_of(field)).suggest(field.choices());
@@ -259,7 +259,7 @@ void add_flag(Command command, Json& said, const std::string& key, const Field& 
   grouped(option);
 }
 
-void add_kind_flags(Command command, Json& said, const Registry& registry) {
+void add_kind_flags(Command command, Json& given, const Registry& registry) {
   std::vector<std::string> names;
   std::vector<std::string> known;
   for (const Registry::Kind& kind : registry.kinds) {
@@ -270,9 +270,9 @@ void add_kind_flags(Command command, Json& said, const Registry& registry) {
                                  ? "; below, a..b are the kinds from a to b in this list"
                                  : "";
   const std::string key = cat(registry.object, '.', registry.tag);
-  const auto take = [&said, key, known](const std::vector<std::string>& words) {
+  const auto take = [&given, key, known](const std::vector<std::string>& words) {
     if (std::ranges::find(known, words.at(0)) != known.end())
-      return set_member(said, key, words.at(0));
+      return set_member(given, key, words.at(0));
     const std::string close = nearest(words.at(0), known);
     throw Error(ErrorCode::invalid_argument,
                 cat(in_quotes(words.at(0)), " is not one of ", joined(known, ", "),
@@ -291,7 +291,7 @@ void add_kind_flags(Command command, Json& said, const Registry& registry) {
         continue;
       }
       added.push_back(field.key());
-      add_flag(command, said, cat(registry.object, '.', field.key()), field,
+      add_flag(command, given, cat(registry.object, '.', field.key()), field,
                meaning_of(registry, field.key()), registry.group);
     }
   }
@@ -321,7 +321,7 @@ std::vector<std::string> all_names() {
   return names;
 }
 
-void set_one(Json& said, const std::string& word) {
+void set_one(Json& given, const std::string& word) {
   const size_t equals = word.find('=');
   if (equals == std::string::npos) {
     throw Error(ErrorCode::invalid_argument, cat("expected name=value, not ", in_quotes(word)),
@@ -329,15 +329,15 @@ void set_one(Json& said, const std::string& word) {
   }
   const std::string key = word.substr(0, equals);
   const std::string value = word.substr(equals + 1);
-  if (key == "model.kind" || key == "optimizer.name") return set_member(said, key, value);
+  if (key == "model.kind" || key == "optimizer.name") return set_member(given, key, value);
   check_is_setting(key);
   const Field* const field = field_named(key);
-  if (value == "null") return set_member(said, key, Json());
+  if (value == "null") return set_member(given, key, Json());
   if (field->is_list() && value.starts_with('[')) {
-    return set_member(said, key, field->checked(Json::parse(value)));
+    return set_member(given, key, field->checked(Json::parse(value)));
   }
   try {
-    set_member(said, key,
+    set_member(given, key,
                field->from_words(field->is_list() ? split(value, ',') : std::vector{value}));
   } catch (const Error& error) {
     throw Error(error.code(), cat(key, ": ", error.what()));
@@ -355,22 +355,22 @@ void check_is_setting(const std::string& key) {
                   close.empty() ? "" : cat(" (did you mean ", close, "?)")));
 }
 
-void add_flags(Command command, Json& said,
+void add_flags(Command command, Json& given,
                const std::function<bool(const std::string& key)>& wanted) {
   for (const Field& field : run_schema().fields()) {
     if (field.traits().flags.empty() || !wanted(field.key())) continue;
-    add_flag(command, said, field.key(), field, meaning_of(field), field.traits().group);
+    add_flag(command, given, field.key(), field, meaning_of(field), field.traits().group);
   }
 }
 
-void add_model_flags(Command command, Json& said) { add_kind_flags(command, said, models()); }
-void add_optimizer_flags(Command command, Json& said) {
-  add_kind_flags(command, said, optimizers());
+void add_model_flags(Command command, Json& given) { add_kind_flags(command, given, models()); }
+void add_optimizer_flags(Command command, Json& given) {
+  add_kind_flags(command, given, optimizers());
 }
 
-void add_set(Command command, Json& said) {
-  const auto take = [&said](const std::vector<std::string>& words) {
-    for (const std::string& word : words) set_one(said, word);
+void add_set(Command command, Json& given) {
+  const auto take = [&given](const std::vector<std::string>& words) {
+    for (const std::string& word : words) set_one(given, word);
   };
   command.add_words("--set", take, "set a configuration value by name: optimizer.lr=0.001", true)
       .type_name("NAME=VALUE");
@@ -393,7 +393,8 @@ void refuse_members_of_other_kinds(const Json& object, const std::string& where)
   }
 }
 
-void refuse_what_is_ignored(const Json& said, const RunOptions& options, const std::string& where) {
+void refuse_what_is_ignored(const Json& given, const RunOptions& options,
+                            const std::string& where) {
   const TrainOptions& training = options.training;
   const bool has_directory = !training.checkpoint.empty();
   const bool is_late = [&] {
@@ -402,7 +403,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     const bool is_scaled = training.replica.storage.dtype == DType::f16;
     const SyncOptions& sync = training.replica.sync;
     if (sync.has_servers() || (sync.has_own_values() && !is_scaled)) return true;
-    return find_member(said, "parallel.flush_every") != nullptr &&
+    return find_member(given, "parallel.flush_every") != nullptr &&
            pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
   }();
   const SyncOptions& sync = training.replica.sync;
@@ -458,7 +459,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"checkpoint.keep_best", has_directory, "--checkpoint DIR"},
   };
   for (const auto& detail : details) {
-    const Json* const value = find_member(said, detail.key);
+    const Json* const value = find_member(given, detail.key);
     if (detail.is_used || value == nullptr) continue;
     const Field& field = *field_named(detail.key);
     const std::string problem = cat(flag_of(field), " has no effect without ", detail.needs);
@@ -467,7 +468,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     if (*value == field.get()) continue;
     throw UsageError(cat(problem, " [", where, ": ", detail.key, "]; remedy: remove it there"));
   }
-  if (where.empty() && find_member(said, "training.samples") != nullptr) {
+  if (where.empty() && find_member(given, "training.samples") != nullptr) {
     throw UsageError("training.samples cannot be set, because it follows from --steps or --epochs");
   }
 }

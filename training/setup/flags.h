@@ -10,15 +10,15 @@
 
 namespace tutti::training {
 
-// Adds options that store their values in `said`, a partial configuration, in the order of the
-// command line. The last value counts, but lists given in several options are concatenated. `said`
+// Adds options that store their values in `given`, a partial configuration, in the order of the
+// command line. The last value counts, but lists given in several options are concatenated. `given`
 // must outlive the command.
-void add_flags(Command command, Json& said,
+void add_flags(Command command, Json& given,
                // for --lr and the other settings
                const std::function<bool(const std::string& key)>& wanted);
-void add_model_flags(Command command, Json& said);  // for --model and the models' settings
-void add_optimizer_flags(Command command, Json& said);
-void add_set(Command command, Json& said);  // for --set a.b=c
+void add_model_flags(Command command, Json& given);  // for --model and the models' settings
+void add_optimizer_flags(Command command, Json& given);
+void add_set(Command command, Json& given);  // for --set a.b=c
 
 // Throws Error(invalid_argument), suggesting the nearest name, if there is no setting with this
 // dotted name.
@@ -29,6 +29,6 @@ void refuse_members_of_other_kinds(const Json& object, const std::string& where)
 // Throws UsageError for given settings that have no effect together with the others. For a file
 // (`where`), which may contain all settings, throws Error(invalid_argument) only for values other
 // than the default.
-void refuse_what_is_ignored(const Json& said, const RunOptions& options, const std::string& where);
+void refuse_what_is_ignored(const Json& given, const RunOptions& options, const std::string& where);
 
 }  // namespace tutti::training

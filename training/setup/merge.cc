@@ -21,10 +21,10 @@ constexpr std::array<std::pair<const char*, const char*>, 4> kAlternatives = {
      {"optimizer.min_lr", "optimizer.final_fraction"}}};
 
 template <typename Kinds>
-void drop_members_of_other_kinds(Json& file, const Json& said, const char* object, const char* tag,
+void drop_members_of_other_kinds(Json& file, const Json& given, const char* object, const char* tag,
                                  const Kinds& kinds) {
   const std::string key = cat(object, '.', tag);
-  const Json* const now = find_member(said, key);
+  const Json* const now = find_member(given, key);
   const Json* const before = find_member(file, key);
   if (now == nullptr || (before != nullptr && *before == *now)) return;
   const Schema* own = nullptr;
@@ -65,16 +65,16 @@ Json read_configuration_file(const std::string& path) {
   }
 }
 
-Json merged(const Json& file, const Json& said) {
+Json merged(const Json& file, const Json& given) {
   Json all = Json::object();
   put(all, file);  // ignores nulls in the file
-  drop_members_of_other_kinds(all, said, "model", "kind", model_kinds());
-  drop_members_of_other_kinds(all, said, "optimizer", "name", optimizer_kinds());
+  drop_members_of_other_kinds(all, given, "model", "kind", model_kinds());
+  drop_members_of_other_kinds(all, given, "optimizer", "name", optimizer_kinds());
   for (const auto& [one, other] : kAlternatives) {
-    if (find_member(said, one) != nullptr) erase_member(all, other);
-    if (find_member(said, other) != nullptr) erase_member(all, one);
+    if (find_member(given, one) != nullptr) erase_member(all, other);
+    if (find_member(given, other) != nullptr) erase_member(all, one);
   }
-  put(all, said);
+  put(all, given);
   return all;
 }
 

@@ -252,8 +252,8 @@ Json written(const RunOptions& options) {
   for (const char* part : {"model", "data", "training", "optimizer"}) all[part] = Json::object();
   for (const Field& field : schema.fields()) {
     Json value = field.get();
-    const bool said = !value.is_null() && value != "";
-    if (said && field.role() != kOnce) set_member(all, field.key(), std::move(value));
+    const bool given = !value.is_null() && value != "";
+    if (given && field.role() != kOnce) set_member(all, field.key(), std::move(value));
   }
   all["model"] = options.model;
   for (const auto& [name, value] : options.training.optimizer.items()) {
@@ -275,43 +275,44 @@ ModelContext model_context(const RunOptions& options, const MeshPlace& place,
           .place = place};
 }
 
-void add_run_options(Command command, GivenOptions& told) {
-  command.add_option("--config", told.file, "JSON configuration file; options override it")
+void add_run_options(Command command, GivenOptions& given_options) {
+  command.add_option("--config", given_options.file, "JSON configuration file; options override it")
       .type_name("FILE.json");
-  add_set(command, told.said);
-  add_flags(command, told.said, [](const std::string&) { return true; });
-  add_model_flags(command, told.said);
-  add_optimizer_flags(command, told.said);
+  add_set(command, given_options.settings);
+  add_flags(command, given_options.settings, [](const std::string&) { return true; });
+  add_model_flags(command, given_options.settings);
+  add_optimizer_flags(command, given_options.settings);
 }
 
-void add_pass_options(Command command, GivenOptions& told) {
-  add_flags(command, told.said, [](const std::string& key) {
+void add_pass_options(Command command, GivenOptions& given_options) {
+  add_flags(command, given_options.settings, [](const std::string& key) {
     return key == "training.precision" || key == "parallel.recompute";
   });
 }
 
-RunOptions options_of(const GivenOptions& told, const Json& base) {
+RunOptions options_of(const GivenOptions& given_options, const Json& base) {
   RunOptions options;
   Json file = base;
-  if (!told.file.empty()) file = read_configuration_file(told.file);
+  if (!given_options.file.empty()) file = read_configuration_file(given_options.file);
   RunOptions alone;  // reads the file alone, so that its errors name it
-  read_options(file, alone, told.file.empty() ? "the configuration" : told.file);
-  options.given = merged(file, told.said);
+  read_options(file, alone, given_options.file.empty() ? "the configuration" : given_options.file);
+  options.given = merged(file, given_options.settings);
   read_options(options.given, options);
-  refuse_what_is_ignored(told.said, options, "");
-  refuse_what_is_ignored(file, options, told.file.empty() ? "the configuration" : told.file);
+  refuse_what_is_ignored(given_options.settings, options, "");
+  refuse_what_is_ignored(file, options,
+                         given_options.file.empty() ? "the configuration" : given_options.file);
   return options;
 }
 
 RunOptions parse_run_options(const std::vector<std::string>& words, const Json& configuration) {
-  GivenOptions told;
+  GivenOptions given_options;
   RunOptions options;
   CommandLine line("", "", "");
   add_aliases(line);
   Command command = line.add("train", "");
-  add_run_options(command, told);
+  add_run_options(command, given_options);
   command.runs([&] {
-    options = options_of(told, configuration);
+    options = options_of(given_options, configuration);
     return 0;
   });
   std::vector<std::string> all = {"train"};

@@ -69,18 +69,18 @@ ModelContext model_context(const RunOptions& options, const MeshPlace& place = {
 
 // The settings that a user gave: words, in order, and a file.
 struct GivenOptions {
-  std::string file;            // argument of --config
-  Json said = Json::object();  // settings given by --set and options
+  std::string file;                // argument of --config
+  Json settings = Json::object();  // settings given by --set and options
 };
-// Adds --data and all other settings as options to a command. `told` receives their values and must
-// outlive it.
-void add_run_options(Command command, GivenOptions& told);
+// Adds --data and all other settings as options to a command. `given_options` receives their values
+// and must outlive it.
+void add_run_options(Command command, GivenOptions& given_options);
 // Adds only the options that determine how a model computes, --precision and --recompute, for other
 // commands that build models.
-void add_pass_options(Command command, GivenOptions& told);
+void add_pass_options(Command command, GivenOptions& given_options);
 // Returns the options: the file (or `base`, without a file), overridden by the words. Throws
 // UsageError for settings that have no effect together with the others, and as read_options() does.
-RunOptions options_of(const GivenOptions& told, const Json& base = Json::object());
+RunOptions options_of(const GivenOptions& given_options, const Json& base = Json::object());
 
 // Parses options as on the command line ("--layers=2"). The options override the settings of the
 // given configuration. Throws as options_of() does.

@@ -43,7 +43,7 @@ Session::Session(Communicator world, RunOptions options, std::shared_ptr<const L
                                "optimizer's matrices cannot be sharded over ",
                                options_.mesh.context * options_.mesh.tensor, " ranks"));
   }
-  log(LogLevel::info, "the run's configuration: " + options_.training.told.dump());
+  log(LogLevel::info, "the run's configuration: " + options_.training.configuration.dump());
 }
 
 std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std::string>& words,

@@ -412,7 +412,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
       std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));
   settle_start(options);
   settle_pipeline(options, *model, data_ranks);
-  training.told = written(options);
+  training.configuration = written(options);
 }
 
 }  // namespace tutti::training

@@ -88,12 +88,12 @@ class SurvivingRun {
   }
 
  private:
-  struct Deal {
+  struct RunShape {
     RunOptions options;
     int ranks = 0;
   };
-  Deal deal() const;
-  void keep_settled(const Deal& first);
+  RunShape run_shape() const;
+  void keep_settled(const RunShape& first);
   void name_writer();
   int session();
   void has_begun();
@@ -135,7 +135,7 @@ class SurvivingRun {
 
 // Returns the mesh for the current ranks: with the requested number of stages, or else fewer.
 // Unused ranks are spares.
-SurvivingRun::Deal SurvivingRun::deal() const {
+SurvivingRun::RunShape SurvivingRun::run_shape() const {
   const int ranks = survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
   if (ranks < options_.mesh.of_a_sample()) {
     throw Error(ErrorCode::invalid_argument,
@@ -146,19 +146,20 @@ SurvivingRun::Deal SurvivingRun::deal() const {
   }
   const auto of_a_stage = static_cast<int>(options_.mesh.of_a_sample());
   for (int stages = std::min(options_.mesh.pipeline, ranks / of_a_stage);; --stages) {
-    Deal deal{options_, 0};
+    RunShape run_shape{options_, 0};
     const int data = ranks / (stages * of_a_stage);
-    deal.options.mesh.pipeline = stages;
-    deal.options.mesh.data = options_.mesh.data == 0 ? data : std::min(options_.mesh.data, data);
-    int& left = deal.options.mesh.data;
-    while (left > 1 && !is_mesh(deal.options.mesh, left * stages * of_a_stage)) --left;
-    deal.ranks = left * stages * of_a_stage;
+    run_shape.options.mesh.pipeline = stages;
+    run_shape.options.mesh.data =
+        options_.mesh.data == 0 ? data : std::min(options_.mesh.data, data);
+    int& left = run_shape.options.mesh.data;
+    while (left > 1 && !is_mesh(run_shape.options.mesh, left * stages * of_a_stage)) --left;
+    run_shape.ranks = left * stages * of_a_stage;
     // The cut is valid only for the original number of stages.
-    if (stages < options_.mesh.pipeline) deal.options.training.replica.pipeline.cut.clear();
+    if (stages < options_.mesh.pipeline) run_shape.options.training.replica.pipeline.cut.clear();
     try {
-      RunOptions tried = deal.options;
-      settle(tried, deal.ranks, data_->examples());
-      return deal;
+      RunOptions tried = run_shape.options;
+      settle(tried, run_shape.ranks, data_->examples());
+      return run_shape;
     } catch (const Error&) {
       if (stages == 1 || !continues_) throw;
     }
@@ -166,14 +167,14 @@ SurvivingRun::Deal SurvivingRun::deal() const {
 }
 
 // Settles the options on all ranks, spares included. From then on only the members change.
-void SurvivingRun::keep_settled(const Deal& first) {
+void SurvivingRun::keep_settled(const RunShape& first) {
   RunOptions all = first.options;
   settle(all, first.ranks, data_->examples());
-  // `told` lacks the options that only concern the start of a run. They are added, because the run
-  // may have to start again.
-  Json told = all.training.told;
-  if (!options_.resume.empty()) set_member(told, "checkpoint.resume", options_.resume);
-  RunOptions read = parse_run_options({}, told);
+  // `configuration` lacks the options that only concern the start of a run. They are added, because
+  // the run may have to start again.
+  Json configuration = all.training.configuration;
+  if (!options_.resume.empty()) set_member(configuration, "checkpoint.resume", options_.resume);
+  RunOptions read = parse_run_options({}, configuration);
   read.fingerprint = all.fingerprint;
   read.training.stop_requested = options_.training.stop_requested;
   read.training.copies = options_.training.copies;
@@ -201,19 +202,19 @@ void SurvivingRun::name_writer() {
 
 int SurvivingRun::session() {
   name_writer();
-  Deal deal = this->deal();
-  if (!settled_) keep_settled(deal);
-  std::vector<int> members(static_cast<size_t>(deal.ranks));
+  RunShape run_shape = this->run_shape();
+  if (!settled_) keep_settled(run_shape);
+  std::vector<int> members(static_cast<size_t>(run_shape.ranks));
   std::iota(members.begin(), members.end(), 0);
-  was_spare_ = world_.rank() >= deal.ranks;
+  was_spare_ = world_.rank() >= run_shape.ranks;
   if (was_spare_) {
     // this rank may have what others need
     if (options_.training.kept) options_.training.kept->fetch();
     has_begun();
     return 0;  // the caller then waits until the others have finished
   }
-  Communicator active = deal.ranks == world_.size() ? world_ : world_.create(members);
-  Session session(active, deal.options, data_);
+  Communicator active = run_shape.ranks == world_.size() ? world_ : world_.create(members);
+  Session session(active, run_shape.options, data_);
   options_.training.writers.has_written = true;
   from_step_ = session.trainer().step();
   if (continues_) tell(session);
@@ -294,18 +295,18 @@ void SurvivingRun::end(const Error& error) {
 
 // Records losses on all ranks, because spares do not know the others' progress.
 void SurvivingRun::note_losses() {
-  std::vector<uint64_t> told(here_.size() + 1);
-  told[static_cast<size_t>(own_number_)] = 1;
-  told.back() = after_.last_step;
-  world_.all_reduce(std::span<uint64_t>(told), ReduceOp::max);
-  after_.last_step = told.back();
-  told.pop_back();
+  std::vector<uint64_t> present(here_.size() + 1);
+  present[static_cast<size_t>(own_number_)] = 1;
+  present.back() = after_.last_step;
+  world_.all_reduce(std::span<uint64_t>(present), ReduceOp::max);
+  after_.last_step = present.back();
+  present.pop_back();
   for (int rank = 0; rank < first_size_; ++rank) {
     const auto index = static_cast<size_t>(rank);
-    if (here_[index] > told[index]) after_.lost_ranks.push_back(rank);
+    if (here_[index] > present[index]) after_.lost_ranks.push_back(rank);
   }
   std::ranges::sort(after_.lost_ranks);
-  here_ = std::move(told);
+  here_ = std::move(present);
 }
 
 void SurvivingRun::find_state(const Error& error) {

@@ -7,13 +7,13 @@ namespace tutti::training {
 size_t GroupSchedules::find(const Algorithm& algorithm, const std::vector<Place>& places,
                             const ScheduleOptions& options) {
   const Shape shape{.ranks = static_cast<int32_t>(places.size()), .layout = Layout::of(places)};
-  const auto known = std::ranges::find_if(made_, [&](const Made& made) {
+  const auto known = std::ranges::find_if(cached_, [&](const CachedSchedule& made) {
     return made.algorithm == &algorithm && made.ranks == shape.ranks && made.layout == shape.layout;
   });
-  if (known != made_.end()) return static_cast<size_t>(known - made_.begin());
-  made_.push_back(
+  if (known != cached_.end()) return static_cast<size_t>(known - cached_.begin());
+  cached_.push_back(
       {&algorithm, shape.ranks, shape.layout, make_schedule(algorithm, shape, options)});
-  return made_.size() - 1;
+  return cached_.size() - 1;
 }
 
 }  // namespace tutti::training

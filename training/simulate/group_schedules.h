@@ -17,17 +17,17 @@ class GroupSchedules {
   // make_schedule() does.
   size_t find(const Algorithm& algorithm, const std::vector<Place>& places,
               const ScheduleOptions& options);
-  const Schedule& operator[](size_t number) const { return made_[number].schedule; }
-  void clear() { made_.clear(); }
+  const Schedule& operator[](size_t number) const { return cached_[number].schedule; }
+  void clear() { cached_.clear(); }
 
  private:
-  struct Made {
+  struct CachedSchedule {
     const Algorithm* algorithm;
     int32_t ranks;
     Layout layout;
     Schedule schedule;
   };
-  std::vector<Made> made_;
+  std::vector<CachedSchedule> cached_;
 };
 
 }  // namespace tutti::training

@@ -50,7 +50,7 @@ const std::byte* KeptState::bytes_of(const StoredPiece& piece, const std::string
   const auto part = static_cast<size_t>(piece.file);
   const int64_t begin = places_[part].at(name) + static_cast<int64_t>(first);
   if (parts_[part].kept != nullptr) return parts_[part].kept->bytes.data() + begin;
-  const Wanted wanted{piece.file, begin, static_cast<int64_t>(count)};
+  const RequestedRange wanted{piece.file, begin, static_cast<int64_t>(count)};
   if (!fetched_) {
     wanted_.push_back(wanted);
     return nullptr;
@@ -62,19 +62,19 @@ const std::byte* KeptState::bytes_of(const StoredPiece& piece, const std::string
 }
 
 // Collective. Returns the requests by the rank that made them.
-std::vector<std::vector<KeptState::Wanted>> KeptState::requests_of_all() const {
+std::vector<std::vector<KeptState::RequestedRange>> KeptState::requests_of_all() const {
   const auto ranks = static_cast<size_t>(survivors_.size());
-  const uint64_t own = wanted_.size() * sizeof(Wanted);
+  const uint64_t own = wanted_.size() * sizeof(RequestedRange);
   std::vector<uint64_t> sizes(ranks);
   survivors_.all_gather({&own, 1, DType::u64}, {sizes.data(), ranks, DType::u64});
   const uint64_t total = std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
   std::vector<std::byte> all(total);
   survivors_.all_gatherv({wanted_.data(), own, DType::u8}, {all.data(), total, DType::u8},
                          Blocks::of(sizes));
-  std::vector<std::vector<Wanted>> requests(ranks);
+  std::vector<std::vector<RequestedRange>> requests(ranks);
   const std::byte* from = all.data();
   for (size_t rank = 0; rank < ranks; ++rank) {
-    requests[rank].resize(sizes[rank] / sizeof(Wanted));
+    requests[rank].resize(sizes[rank] / sizeof(RequestedRange));
     if (sizes[rank] > 0) std::memcpy(requests[rank].data(), from, sizes[rank]);
     from += sizes[rank];
   }
@@ -82,16 +82,16 @@ std::vector<std::vector<KeptState::Wanted>> KeptState::requests_of_all() const {
 }
 
 void KeptState::fetch() {
-  const std::vector<std::vector<Wanted>> requests = requests_of_all();
+  const std::vector<std::vector<RequestedRange>> requests = requests_of_all();
   const int own = survivors_.rank();
   const auto ranks = static_cast<size_t>(survivors_.size());
-  const auto holder = [this](const Wanted& wanted) {
+  const auto holder = [this](const RequestedRange& wanted) {
     return parts_[static_cast<size_t>(wanted.part)].holder;
   };
   std::vector<uint64_t> sent(ranks);
   std::vector<std::byte> sending;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    for (const Wanted& wanted : requests[rank]) {
+    for (const RequestedRange& wanted : requests[rank]) {
       if (holder(wanted) != own) continue;
       const std::byte* from =
           parts_[static_cast<size_t>(wanted.part)].kept->bytes.data() + wanted.first;
@@ -100,13 +100,13 @@ void KeptState::fetch() {
     }
   }
   std::vector<uint64_t> taken(ranks);
-  for (const Wanted& wanted : wanted_) {
+  for (const RequestedRange& wanted : wanted_) {
     taken[static_cast<size_t>(holder(wanted))] += static_cast<uint64_t>(wanted.count);
   }
   std::vector<uint64_t> next(ranks);
   std::exclusive_scan(taken.begin(), taken.end(), next.begin(), uint64_t{0});
   received_.resize(std::accumulate(taken.begin(), taken.end(), uint64_t{0}));
-  for (const Wanted& wanted : wanted_) {
+  for (const RequestedRange& wanted : wanted_) {
     uint64_t& place = next[static_cast<size_t>(holder(wanted))];
     place_of_wanted_.push_back(place);
     place += static_cast<uint64_t>(wanted.count);

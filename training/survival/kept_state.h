@@ -47,22 +47,22 @@ class KeptState : public PiecewiseSource {
 
  private:
   // A range of bytes of a part that was requested.
-  struct Wanted {
+  struct RequestedRange {
     int64_t part = 0;
     int64_t first = 0;
     int64_t count = 0;
-    bool operator==(const Wanted&) const = default;
+    bool operator==(const RequestedRange&) const = default;
   };
   const std::byte* bytes_of(const StoredPiece& piece, const std::string& name, size_t first,
                             size_t count) const override;
-  std::vector<std::vector<Wanted>> requests_of_all() const;
+  std::vector<std::vector<RequestedRange>> requests_of_all() const;
 
   Communicator& survivors_;
   std::vector<Part> parts_;
   // by part: offset of each piece, by the piece's name
   std::vector<std::map<std::string, int64_t>> places_;
   bool fetched_ = false;
-  mutable std::vector<Wanted> wanted_;
+  mutable std::vector<RequestedRange> wanted_;
   mutable size_t served_ = 0;        // number of requests that have been served
   std::vector<std::byte> received_;  // bytes received from other ranks, by holder, then by request
   std::vector<size_t> place_of_wanted_;  // by request: offset in received_

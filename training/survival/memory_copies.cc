@@ -47,7 +47,7 @@ std::vector<int> distances_by_hosts(const std::vector<std::string>& hosts) {
 }
 
 // Returns the description of a part for the other ranks.
-Json told(const StatePart& part) {
+Json description_of(const StatePart& part) {
   return {{"epoch", part.epoch},
           {"step", part.step},
           {"rank", part.rank},
@@ -131,7 +131,7 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
     for (const auto& part : generation) {
       if (!part->whole) continue;
       held.push_back(part);
-      own["parts"].push_back(told(*part));
+      own["parts"].push_back(description_of(*part));
     }
   }
   std::map<std::pair<int64_t, int64_t>, Parts> found;  // key: step and epoch

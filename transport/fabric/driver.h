@@ -118,7 +118,8 @@ class Driver {
   virtual void send(Send& send) = 0;
   // Receives a rendezvous' payload into `memory`, and sets `coming` on completion. `memory` and
   // `coming` must stay valid until then. The arrival needs no drop().
-  virtual void receive(const Arrival& arrival, std::byte* memory, std::atomic<RendezvousState>& coming) = 0;
+  virtual void receive(const Arrival& arrival, std::byte* memory,
+                       std::atomic<RendezvousState>& coming) = 0;
   // Discards a payload that is no longer needed.
   virtual void drop(const Arrival& arrival) = 0;
 

@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-using fabric::RendezvousState;
 using fabric::Provider;
+using fabric::RendezvousState;
 
 namespace {
 

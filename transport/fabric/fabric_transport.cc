@@ -11,9 +11,9 @@
 namespace tutti {
 
 using fabric::Arrival;
-using fabric::RendezvousState;
 using fabric::Header;
 using fabric::Kind;
+using fabric::RendezvousState;
 
 namespace {
 
@@ -66,12 +66,12 @@ Limits FabricTransport::limits(int ranks) {
 
 Header FabricTransport::header_for(int peer, int lane, Kind kind) {
   In& back = in(peer, lane);
-  back.told = back.taken.load(std::memory_order_relaxed);
+  back.reported = back.taken.load(std::memory_order_relaxed);
   return {.communicator = id_,
           .sender = rank_,
           .lane = static_cast<uint16_t>(lane),
           .kind = kind,
-          .released = back.told};
+          .released = back.reported};
 }
 
 bool FabricTransport::has_room(int peer, int lane, int credit) {
@@ -192,9 +192,9 @@ void FabricTransport::send_ends() {
   ends_sent_ = true;
 }
 
-void FabricTransport::wait_for_readers(std::chrono::nanoseconds patience) {
+void FabricTransport::wait_for_readers(std::chrono::nanoseconds send_timeout) {
   const auto lock = provider_.lock();
-  provider_.set_send_timeout(patience);
+  provider_.set_send_timeout(send_timeout);
 }
 
 void FabricTransport::forget_readers() {
@@ -205,7 +205,7 @@ void FabricTransport::forget_readers() {
 // ---- inbox
 
 // Handles an arrival. The provider calls it with its lock held.
-bool FabricTransport::hear(const Arrival& arrival) {
+bool FabricTransport::on_arrival(const Arrival& arrival) {
   const Header& header = arrival.header;
   if (header.sender < 0 || header.sender >= static_cast<int>(members_.size()) ||
       header.lane > kLanes) {
@@ -268,7 +268,8 @@ void FabricTransport::begin(Cell& cell, std::byte* destination) {
 // broken path when it loses a payload.
 bool FabricTransport::is_here(int peer, const Cell& cell) {
   const RendezvousState coming = cell.coming.load(std::memory_order_acquire);
-  if (coming == RendezvousState::lost && !std::exchange(reported_lost_[static_cast<size_t>(peer)][0], true)) {
+  if (coming == RendezvousState::lost &&
+      !std::exchange(reported_lost_[static_cast<size_t>(peer)][0], true)) {
     lost_(peer, false, "a payload was lost in transit");
   }
   return coming == RendezvousState::here;
@@ -321,7 +322,7 @@ bool FabricTransport::release(int peer, int lane) {
   }
   const uint32_t taken = connection.taken.load(std::memory_order_relaxed) + 1;
   connection.taken.store(taken, std::memory_order_release);
-  if (taken - connection.told >= kCells / 2) {
+  if (taken - connection.reported >= kCells / 2) {
     const auto lock = provider_.lock();
     provider_.send(members_[peer], header_for(peer, lane, Kind::released), nullptr, nullptr, 0);
   }

@@ -40,7 +40,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
 
   // Sets how long this rank, when it leaves the job, waits for readers of its messages (0: no
   // limit). After an abort it does not wait.
-  void wait_for_readers(std::chrono::nanoseconds patience);
+  void wait_for_readers(std::chrono::nanoseconds send_timeout);
   void forget_readers();
 
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
@@ -102,7 +102,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   struct In {
     std::atomic<Cell*> cells{nullptr};  // allocated with the first message
     std::atomic<uint32_t> taken{0};     // number of messages released; written by the reader
-    uint32_t told = 0;  // number of releases reported to the sender; used by the reader
+    uint32_t reported = 0;  // number of releases reported to the sender; used by the reader
     std::atomic<int64_t> total{-1};  // total number of messages of the connection, once known
   };
 
@@ -119,7 +119,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
     std::vector<int> peers;
   };
 
-  bool hear(const fabric::Arrival& arrival) override;
+  bool on_arrival(const fabric::Arrival& arrival) override;
   void sent(size_t connection, bool well) override;
   bool keep(const fabric::Arrival& arrival, In& connection);
   bool has_room(int peer, int lane, int credit);

@@ -87,7 +87,7 @@ Provider::~Provider() {
 // never called again, so it reports no events.
 struct Provider::Kept {
   std::mutex mutex;
-  std::vector<Remains> remains;
+  std::vector<KeptAlive> kept_alive;
 
   static Kept& of_process() {
     static Kept& kept = *std::make_unique<Kept>().release();
@@ -95,21 +95,21 @@ struct Provider::Kept {
   }
 };
 
-void Provider::keep_for_good(Remains remains) {
+void Provider::keep_for_good(KeptAlive kept_alive) {
   Kept& kept = Kept::of_process();
   const std::lock_guard lock(kept.mutex);
-  kept.remains.push_back(std::move(remains));
+  kept.kept_alive.push_back(std::move(kept_alive));
 }
 
 size_t Provider::drivers_kept() {
   Kept& kept = Kept::of_process();
   const std::lock_guard lock(kept.mutex);
-  return kept.remains.size();
+  return kept.kept_alive.size();
 }
 
 void Provider::leave() {
   const auto give_up = [&] {
-    return stall_state_.count() == 0 ? Deadline::never() : Deadline::after(stall_state_);
+    return send_timeout_.count() == 0 ? Deadline::never() : Deadline::after(send_timeout_);
   };
   Deadline silence = give_up();
   for (GrowingPause pause(kLongestPause);; pause.sleep()) {
@@ -248,7 +248,8 @@ void Provider::begin_access(Accessing& access) {
 void Provider::accessed(Access& access, bool well) {
   auto& accessing = static_cast<Accessing&>(access);
   accessing.slot->spoiled |= !well;
-  accessing.coming.store(well ? RendezvousState::here : RendezvousState::lost, std::memory_order_release);
+  accessing.coming.store(well ? RendezvousState::here : RendezvousState::lost,
+                         std::memory_order_release);
   if (accessing.given_up) end_access(&accessing);
 }
 
@@ -305,7 +306,7 @@ bool Provider::arrived(const Arrival& arrival) {
     to_acknowledge_.emplace_back(communicator, from);
   }
   const auto listener = listeners_.find(communicator);
-  if (listener != listeners_.end()) return listener->second->hear(arrival);
+  if (listener != listeners_.end()) return listener->second->on_arrival(arrival);
   if (std::ranges::find(detached_, communicator) != detached_.end()) return false;
   early_[communicator].push_back(arrival);
   return true;
@@ -316,7 +317,7 @@ void Provider::attach(uint64_t communicator, Listener& listener) {
   const auto early = early_.extract(communicator);
   if (early.empty()) return;
   for (const Arrival& arrival : early.mapped()) {
-    if (!listener.hear(arrival)) drop(arrival);
+    if (!listener.on_arrival(arrival)) drop(arrival);
   }
 }
 

@@ -49,7 +49,7 @@ class Listener {
  public:
   virtual ~Listener() = default;
   // Handles a message or a control message. Returns true to keep `data`.
-  virtual bool hear(const Arrival& arrival) = 0;
+  virtual bool on_arrival(const Arrival& arrival) = 0;
   // Reports that a send on `connection` has completed; `well` is false if it failed.
   virtual void sent(size_t connection, bool well) = 0;
 };
@@ -117,7 +117,7 @@ class Provider final : private Events {
   // Sends an end as send() does. leave() waits for its acknowledgement.
   void send_end(int to, Header header);
   // Sets how long leave() waits without an acknowledgement; 0: no limit.
-  void set_send_timeout(std::chrono::nanoseconds patience) { stall_state_ = patience; }
+  void set_send_timeout(std::chrono::nanoseconds send_timeout) { send_timeout_ = send_timeout; }
   // Stops waiting for acknowledgements of this communicator's ends: it was aborted.
   void forget_ends(uint64_t communicator);
   // Receives a rendezvous' payload (Driver::receive()).
@@ -158,7 +158,7 @@ class Provider final : private Events {
     size_t connection = 0;
   };
   // State that must outlive this object after a failed send.
-  struct Remains {
+  struct KeptAlive {
     std::unique_ptr<Driver> driver;
     std::vector<std::unique_ptr<Slot>> slots;
     std::vector<std::unique_ptr<Sending>> sends;
@@ -167,7 +167,7 @@ class Provider final : private Events {
   };
   struct Kept;
   // Stores the receiver of the driver's events until the process ends.
-  static void keep_for_good(Remains remains);
+  static void keep_for_good(KeptAlive kept_alive);
 
   bool is_ours(const Header& header) const override { return header.key == key_; }
   uint64_t key_of(int rank) const override;
@@ -189,7 +189,7 @@ class Provider final : private Events {
   std::mutex mutex_;                   // guards the driver and the following members
   std::map<int, std::string> broken_;  // ranks with a broken path, and the reason
   bool failed_ = false;                // true: messages to or from some rank may be lost
-  std::chrono::nanoseconds stall_state_{0};
+  std::chrono::nanoseconds send_timeout_{0};
   std::unordered_map<uint64_t, Listener*> listeners_;
   std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // by communicator not attached yet
   std::deque<uint64_t> detached_;                             // communicators detached latest

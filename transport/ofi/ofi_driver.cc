@@ -12,9 +12,9 @@
 namespace tutti::ofi {
 
 using fabric::Arrival;
-using fabric::RendezvousState;
 using fabric::Header;
 using fabric::Kind;
+using fabric::RendezvousState;
 using fabric::Send;
 
 namespace {
@@ -136,16 +136,16 @@ OfiDriver::Buffer& OfiDriver::take_buffer() {
 ssize_t OfiDriver::try_to_begin(Operation& operation) {
   fid_ep* const endpoint = fabric_.endpoint.get();
   void* const context = &operation.context;
-  if (operation.what == Operation::What::read) {
+  if (operation.type == Operation::Type::read) {
     auto& read = static_cast<Read&>(operation);
     return ::fi_read(endpoint, read.memory, read.bytes, read.descriptor, address_of(read.rank),
                      read.from.address, read.from.key, context);
   }
-  if (operation.what == Operation::What::access) {
+  if (operation.type == Operation::Type::access) {
     return try_to_access(static_cast<Accessing&>(operation));
   }
   auto& buffer = static_cast<Buffer&>(operation);
-  if (operation.what == Operation::What::receive) {
+  if (operation.type == Operation::Type::receive) {
     return ::fi_recv(endpoint, buffer.memory, kBufferBytes, buffer.descriptor, FI_ADDR_UNSPEC,
                      context);
   }
@@ -154,7 +154,7 @@ ssize_t OfiDriver::try_to_begin(Operation& operation) {
 }
 
 void OfiDriver::begin(Operation& operation) {
-  const bool is_receive = operation.what == Operation::What::receive;
+  const bool is_receive = operation.type == Operation::Type::receive;
   if (!is_receive && address_of(operation.rank) == FI_ADDR_NOTAVAIL) {
     return failed(operation, "that rank is unreachable");
   }
@@ -175,7 +175,7 @@ bool OfiDriver::begin_waiting() {
 }
 
 void OfiDriver::post_receive(Buffer& buffer) {
-  buffer.what = Operation::What::receive;
+  buffer.type = Operation::Type::receive;
   buffer.send = nullptr;
   begin(buffer);
 }
@@ -184,7 +184,7 @@ void OfiDriver::post_receive(Buffer& buffer) {
 
 OfiDriver::Buffer& OfiDriver::take_buffer_for(int rank, const Header& header) {
   Buffer& buffer = take_buffer();
-  buffer.what = Operation::What::send;
+  buffer.type = Operation::Type::send;
   buffer.rank = rank;
   buffer.send = nullptr;
   buffer.bytes = sizeof(header);
@@ -237,7 +237,7 @@ OfiDriver::Remote OfiDriver::remote_in(const void* data) {
   return remote;
 }
 
-void OfiDriver::hear(Buffer& buffer, size_t bytes) {
+void OfiDriver::on_received(Buffer& buffer, size_t bytes) {
   Arrival arrival;
   Header& header = arrival.header;
   if (bytes < sizeof(Header)) return post_receive(buffer);
@@ -269,7 +269,7 @@ void OfiDriver::hear(Buffer& buffer, size_t bytes) {
 
 namespace {
 
-// Returns the buffer of an arrival, from the space that hear() reserves before a payload.
+// Returns the buffer of an arrival, from the space that receive() reserves before a payload.
 template <typename Buffer>
 Buffer& buffer_of(const Arrival& arrival) {
   Buffer* buffer = nullptr;
@@ -280,10 +280,11 @@ Buffer& buffer_of(const Arrival& arrival) {
 
 }  // namespace
 
-void OfiDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<RendezvousState>& coming) {
+void OfiDriver::receive(const Arrival& arrival, std::byte* memory,
+                        std::atomic<RendezvousState>& coming) {
   const auto idle = std::ranges::find(reads_, nullptr, &Read::coming);
   Read& read = idle != reads_.end() ? *idle : reads_.emplace_back();
-  read.what = Operation::What::read;
+  read.type = Operation::Type::read;
   read.from = remote_in(arrival.data);
   free_.push_back(&buffer_of<Buffer>(arrival));
   read.rank = read.from.rank;
@@ -353,7 +354,7 @@ std::unique_ptr<fabric::Remote> OfiDriver::reach(int rank, std::string_view key)
 void OfiDriver::access(fabric::Access& access) {
   const auto idle = std::ranges::find(accessing_, nullptr, &Accessing::access);
   Accessing& accessing = idle != accessing_.end() ? *idle : accessing_.emplace_back();
-  accessing.what = Operation::What::access;
+  accessing.type = Operation::Type::access;
   accessing.rank = access.rank;
   accessing.access = &access;
   accessing.descriptor = nullptr;
@@ -403,23 +404,23 @@ bool OfiDriver::progress() {
 }
 
 void OfiDriver::completed(Operation& operation, size_t bytes) {
-  switch (operation.what) {
-    case Operation::What::receive:
-      return hear(static_cast<Buffer&>(operation), bytes);
-    case Operation::What::send: {
+  switch (operation.type) {
+    case Operation::Type::receive:
+      return on_received(static_cast<Buffer&>(operation), bytes);
+    case Operation::Type::send: {
       auto& buffer = static_cast<Buffer&>(operation);
       free_.push_back(&buffer);
       if (Send* const send = std::exchange(buffer.send, nullptr)) events().through(*send, true);
       return;
     }
-    case Operation::What::read: {
+    case Operation::Type::read: {
       auto& read = static_cast<Read&>(operation);
       read.own = {};
       notify_taken(read.from);
       std::exchange(read.coming, nullptr)->store(RendezvousState::here, std::memory_order_release);
       return;
     }
-    case Operation::What::access: {
+    case Operation::Type::access: {
       auto& accessing = static_cast<Accessing&>(operation);
       return events().accessed(*std::exchange(accessing.access, nullptr), true);
     }
@@ -432,7 +433,7 @@ bool OfiDriver::take_error() {
   if (error.op_context == nullptr) return true;
   auto& operation = *static_cast<Operation*>(error.op_context);
   // Unless its message was too long, a receive that fails would fail again.
-  const bool is_receive = operation.what == Operation::What::receive;
+  const bool is_receive = operation.type == Operation::Type::receive;
   if (!is_receive || error.err == FI_ETRUNC) failed(operation, library().strerror(error.err));
   return true;
 }
@@ -440,16 +441,16 @@ bool OfiDriver::take_error() {
 void OfiDriver::failed(Operation& operation, const std::string& why) {
   // A failed receive had a message that is too long, which comes from outside the job. The buffer
   // is used for another receive.
-  if (operation.what == Operation::What::receive) {
+  if (operation.type == Operation::Type::receive) {
     if (!closed_) post_receive(static_cast<Buffer&>(operation));
     return;
   }
   events().broke(operation.rank, why);
-  if (operation.what == Operation::What::read) {
+  if (operation.type == Operation::Type::read) {
     auto& read = static_cast<Read&>(operation);
     read.own = {};
     std::exchange(read.coming, nullptr)->store(RendezvousState::lost, std::memory_order_release);
-  } else if (operation.what == Operation::What::access) {
+  } else if (operation.type == Operation::Type::access) {
     auto& accessing = static_cast<Accessing&>(operation);
     events().accessed(*std::exchange(accessing.access, nullptr), false);
   } else {

@@ -66,9 +66,9 @@ class OfiDriver final : public fabric::Driver {
   // An operation in flight. libfabric's context is the first member, so that a pointer to the
   // context is a pointer to the operation.
   struct Operation {
-    enum class What : uint8_t { receive, send, read, access };
+    enum class Type : uint8_t { receive, send, read, access };
     fi_context2 context = {};
-    What what;
+    Type type;
     int rank = 0;  // the peer; unused for a receive
   };
   // A message being sent, or a posted receive buffer.
@@ -114,7 +114,7 @@ class OfiDriver final : public fabric::Driver {
   void completed(Operation& operation, size_t bytes);
   void failed(Operation& operation, const std::string& why);
   bool take_error();
-  void hear(Buffer& buffer, size_t bytes);
+  void on_received(Buffer& buffer, size_t bytes);
   static Remote remote_in(const void* data);
   void end_loan(uint64_t id, int rank, bool well);
   void end_sends(int rank, const std::string& why);

@@ -77,7 +77,7 @@ void TcpTransport::broke(size_t index, const std::string& text, bool silent) {
   }
   connection.socket.reset();
   connection.outage = {};
-  connection.heard = 0;
+  connection.position_bytes = 0;
   ++connection.renewal.number;
   if (silent) ++connection.renewal.detours;
   if (!std::exchange(connection.resumes, true)) count_queued(index, 1);
@@ -109,7 +109,8 @@ bool TcpTransport::resume(size_t index) {
 // network of that connection did not break.
 bool TcpTransport::hear_position(size_t index) {
   Out& connection = out(index);
-  const std::span<std::byte> rest = std::span(connection.position).subspan(connection.heard);
+  const std::span<std::byte> rest =
+      std::span(connection.position).subspan(connection.position_bytes);
   if (rest.empty()) return true;
   const ssize_t got = connection.socket.receive(rest.data(), rest.size());
   if (got <= 0) {
@@ -122,8 +123,8 @@ bool TcpTransport::hear_position(size_t index) {
     }
     return false;
   }
-  connection.heard += static_cast<size_t>(got);
-  if (connection.heard < connection.position.size()) return false;
+  connection.position_bytes += static_cast<size_t>(got);
+  if (connection.position_bytes < connection.position.size()) return false;
   Position position{};
   std::memcpy(&position, connection.position.data(), sizeof(position));
   if (!check_position(index, position)) return false;
@@ -140,14 +141,14 @@ void TcpTransport::look_at_links() {
   next_look_ns_ = now + kLookAgainNs;
   look_is_due_ = false;
   for (const size_t i : out_.used()) {
-    if (!out(i).broken) look_at(i, now);
+    if (!out(i).broken) check_connection(i, now);
   }
   for (const size_t i : in_.used()) {
     if (in(i).waits && gone(peer_of(i))) mark_broken(in(i), peer_of(i), in(i).cause);
   }
 }
 
-void TcpTransport::look_at(size_t index, int64_t now) {
+void TcpTransport::check_connection(size_t index, int64_t now) {
   Out& connection = out(index);
   if (connection.resumes && gone(peer_of(index))) {
     return mark_broken(index, "the peer is gone, so the connection is not resumed");

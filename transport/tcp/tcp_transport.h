@@ -155,7 +155,7 @@ class TcpTransport final : public Transport {
     Renewal renewal;
     // The reader's Position, as far as received.
     std::array<std::byte, sizeof(Position)> position = {};
-    size_t heard = 0;
+    size_t position_bytes = 0;
   };
 
   // State of an incoming connection. Bytes are received into `staging` from `end` on; the oldest
@@ -207,7 +207,7 @@ class TcpTransport final : public Transport {
 
   // Returns true if nothing has been sent on the new socket yet.
   static bool awaits_position(const Out& connection) {
-    return connection.resumes && connection.heard < connection.position.size();
+    return connection.resumes && connection.position_bytes < connection.position.size();
   }
   static bool has_unconfirmed(const Out& connection) {
     return connection.unconfirmed && connection.unconfirmed->bytes() > 0 && connection.socket &&
@@ -259,7 +259,7 @@ class TcpTransport final : public Transport {
   bool resume(size_t connection);
   bool hear_position(size_t connection);
   void look_at_links();
-  void look_at(size_t connection, int64_t now);
+  void check_connection(size_t connection, int64_t now);
   void take_next(size_t connection, int number, ByteStream socket);
   void drain(In& connection);
   size_t receive_late(In& connection, std::byte* memory, size_t limit);

@@ -10,8 +10,8 @@
 namespace tutti::ucx {
 
 using fabric::Arrival;
-using fabric::RendezvousState;
 using fabric::Header;
+using fabric::RendezvousState;
 using fabric::Send;
 
 namespace {
@@ -111,7 +111,8 @@ ucs_status_t UcxDriver::on_message(void* driver, const void* header, size_t head
   return events.arrived(arrival) && arrival.data != nullptr ? UCS_INPROGRESS : UCS_OK;
 }
 
-void UcxDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<RendezvousState>& coming) {
+void UcxDriver::receive(const Arrival& arrival, std::byte* memory,
+                        std::atomic<RendezvousState>& coming) {
   coming.store(RendezvousState::in_flight, std::memory_order_relaxed);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -120,14 +121,15 @@ void UcxDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<R
   void* const request = library().am_recv_data_nbx(worker_.get(), arrival.data, memory,
                                                    arrival.header.message.bytes, &param);
   if (UCS_PTR_IS_PTR(request)) return;
-  coming.store(request == nullptr ? RendezvousState::here : RendezvousState::lost, std::memory_order_relaxed);
+  coming.store(request == nullptr ? RendezvousState::here : RendezvousState::lost,
+               std::memory_order_relaxed);
 }
 
 // Completes a receive. It accesses `coming` last, because the receiver may then free it.
 void UcxDriver::on_received(void* request, ucs_status_t status, size_t, void* coming) {
   library().request_free(request);
-  static_cast<std::atomic<RendezvousState>*>(coming)->store(status == UCS_OK ? RendezvousState::here : RendezvousState::lost,
-                                                   std::memory_order_release);
+  static_cast<std::atomic<RendezvousState>*>(coming)->store(
+      status == UCS_OK ? RendezvousState::here : RendezvousState::lost, std::memory_order_release);
 }
 
 void UcxDriver::drop(const Arrival& arrival) {

@@ -63,7 +63,7 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
           collective == TUTTI_RECV || collective == TUTTI_RECV_REDUCE};
 }
 
-nb::object told(const std::optional<tutti_message_t>& message) {
+nb::object message_object(const std::optional<tutti_message_t>& message) {
   if (!message) return nb::none();
   return nb::module_::import_("tutti._arrays")
       .attr("message")(message->source, message->tag, message->dtype, message->count);
@@ -96,7 +96,7 @@ void bind_communicator(nb::module_& module) {
       .def(
           "probe",
           [](Communicator& self, int32_t source, int32_t tag, bool wait) {
-            return told(self.probe(source, tag, wait));
+            return message_object(self.probe(source, tag, wait));
           },
           nb::arg("source"), nb::arg("tag"), nb::arg("wait"),
           nb::sig("def probe(self, source: int, tag: int, wait: bool) -> tutti._arrays.Message | "
@@ -122,7 +122,7 @@ void bind_work(nb::module_& module) {
       .def("abort", &Work::abort, nb::arg("reason") = "Work.abort()",
            "Aborts the call's communicator on all its ranks unless the call is complete.")
       .def_prop_ro(
-          "message", [](const Work& self) { return told(self.message()); },
+          "message", [](const Work& self) { return message_object(self.message()); },
           nb::for_getter(nb::sig("def message(self) -> tutti._arrays.Message")),
           "The tutti.Message of a completed receive.")
       .def(

@@ -84,9 +84,9 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
   };
   if (rank_ != 0) {
     store_->set(prefix + std::to_string(rank_), std::string("here"));
-    const bool told = comes("go");
+    const bool announced = comes("go");
     TORCH_CHECK_WITH(
-        DistBackendError, told && store_->get_to_str(prefix + "go") == "go", "Rank ", rank_,
+        DistBackendError, announced && store_->get_to_str(prefix + "go") == "go", "Rank ", rank_,
         " successfully reached monitoredBarrier, but received errors while "
         "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank.");
     return;

@@ -140,11 +140,11 @@ void derive(CompiledCall& compiled, const Limits& limits, bool peer_is_near) {
                    compiled.slicing.slices > static_cast<uint32_t>(compiled.slicing.credit);
   const uint64_t scratch_chunk = std::min(compiled.slicing.elements, chunks.largest()) * widest;
   compiled.scratch_bytes = scratch_chunk * static_cast<uint64_t>(program.scratch_chunks);
-  compiled.moves.make(plan, chunks,
-                      {.element = compiled.element_bytes,
-                       .accumulator = compiled.accumulates ? compiled.accumulator_bytes : 0,
-                       .scratch_chunk = scratch_chunk},
-                      compiled.signature_words, compiled.private_blocks);
+  compiled.bound_steps.make(plan, chunks,
+                            {.element = compiled.element_bytes,
+                             .accumulator = compiled.accumulates ? compiled.accumulator_bytes : 0,
+                             .scratch_chunk = scratch_chunk},
+                            compiled.signature_words, compiled.private_blocks);
 }
 
 }  // namespace tutti

@@ -13,7 +13,7 @@
 #include "collectives/program/slicing.h"
 #include "collectives/reduction.h"
 #include "collectives/request.h"
-#include "collectives/runtime/calls/moves.h"
+#include "collectives/runtime/calls/bound_steps.h"
 #include "collectives/runtime/calls/signature.h"
 
 namespace tutti {
@@ -47,7 +47,7 @@ struct CompiledCall {
   uint64_t element_bytes = 1;
   uint64_t accumulator_bytes = 1;  // per element, if it accumulates
   Slicing slicing;
-  Moves moves;
+  BoundSteps bound_steps;
   uint64_t scratch_bytes = 0;  // bytes for one slice
   // True if messages may be read in place. It is false for short point-to-point calls, whose send()
   // returns before the peer has called recv().

@@ -26,62 +26,62 @@ uint64_t elements_of_block(uint64_t element_bytes) {
 }  // namespace
 
 // Stores dst = received, received op src, or src op received.
-void Execution::take(const Slice& slice, const Move& move, const std::byte* received) {
+void Execution::take(const Slice& slice, const BoundStep& bound, const std::byte* received) {
   const std::byte* const start = received;
-  for (size_t i = 0; i < move.dst.size(); ++i) {
-    const Piece& to = move.dst[i];
+  for (size_t i = 0; i < bound.dst.size(); ++i) {
+    const Piece& to = bound.dst[i];
     const uint64_t count = elements_in(slice, to);
     if (count == 0) continue;
     std::byte* const dst = address(slice, to);
-    const Operand message{received, move.widened};
+    const Operand message{received, bound.widened};
     const auto reduce = [&](const Operand& a, const Operand& b) {
-      if (count <= kBlockElements && !move.computes) {
+      if (count <= kBlockElements && !bound.computes) {
         combine(dst, a.at, b.at, count, {to.widened, a.widened, b.widened});
       } else {
-        compute_blocks(slice, move, {dst, to.widened, a, b, count, received - start});
+        compute_blocks(slice, bound, {dst, to.widened, a, b, count, received - start});
       }
     };
-    if (move.kind == StepKind::recv) {
-      compute(slice, move, {dst, to.widened, message, {}, count, received - start});
-    } else if (move.received_on_left) {
-      reduce(message, operand(slice, move.src[i]));
+    if (bound.kind == StepKind::recv) {
+      compute(slice, bound, {dst, to.widened, message, {}, count, received - start});
+    } else if (bound.received_on_left) {
+      reduce(message, operand(slice, bound.src[i]));
     } else {
-      reduce(operand(slice, move.src[i]), message);
+      reduce(operand(slice, bound.src[i]), message);
     }
-    received += count * width(move.widened);
+    received += count * width(bound.widened);
   }
 }
 
-void Execution::run_reduce(const Slice& slice, const Move& move) {
-  for (size_t i = 0; i < move.dst.size(); ++i) {
-    const Piece& to = move.dst[i];
+void Execution::run_reduce(const Slice& slice, const BoundStep& bound) {
+  for (size_t i = 0; i < bound.dst.size(); ++i) {
+    const Piece& to = bound.dst[i];
     const uint64_t count = elements_in(slice, to);
     if (count == 0) continue;
-    compute(slice, move,
-            {address(slice, to), to.widened, operand(slice, move.src[i]),
-             operand(slice, move.src2[i]), count});
+    compute(slice, bound,
+            {address(slice, to), to.widened, operand(slice, bound.src[i]),
+             operand(slice, bound.src2[i]), count});
   }
 }
 
-void Execution::run_copy(const Slice& slice, const Move& move) {
-  for (size_t i = 0; i < move.dst.size(); ++i) {
-    const Piece& to = move.dst[i];
+void Execution::run_copy(const Slice& slice, const BoundStep& bound) {
+  for (size_t i = 0; i < bound.dst.size(); ++i) {
+    const Piece& to = bound.dst[i];
     const uint64_t count = elements_in(slice, to);
     std::byte* const dst = address(slice, to);
-    const Operand src = operand(slice, move.src[i]);
-    if (count == 0 || (dst == src.at && !move.computes)) continue;
-    if (compiled_->streams && move.is_result && to.widened == src.widened && !move.computes) {
+    const Operand src = operand(slice, bound.src[i]);
+    if (count == 0 || (dst == src.at && !bound.computes)) continue;
+    if (compiled_->streams && bound.is_result && to.widened == src.widened && !bound.computes) {
       stream_copy(dst, src.at, count * width(to.widened));
       stream_fence();
       continue;
     }
-    compute(slice, move, {dst, to.widened, src, {}, count});
+    compute(slice, bound, {dst, to.widened, src, {}, count});
   }
 }
 
-void Execution::compute(const Slice& slice, const Move& move, const Operands& at) {
-  if (move.computes) {
-    compute_blocks(slice, move, at);
+void Execution::compute(const Slice& slice, const BoundStep& bound, const Operands& at) {
+  if (bound.computes) {
+    compute_blocks(slice, bound, at);
   } else if (at.b.at != nullptr) {
     combine(at.dst, at.a.at, at.b.at, at.count, {at.widened, at.a.widened, at.b.widened});
   } else {
@@ -89,24 +89,24 @@ void Execution::compute(const Slice& slice, const Move& move, const Operands& at
   }
 }
 
-void Execution::compute_blocks(const Slice& slice, const Move& move, Operands at) {
+void Execution::compute_blocks(const Slice& slice, const BoundStep& bound, Operands at) {
   const bool in_its_place = at.b.at == nullptr && at.dst == at.a.at;
-  const bool streams = compiled_->streams && move.is_result && !in_its_place;
+  const bool streams = compiled_->streams && bound.is_result && !in_its_place;
   const uint64_t most =
       elements_of_block(std::max(compiled_->element_bytes, compiled_->accumulator_bytes));
   Block aside;  // streamed results are computed here
   while (at.count > 0) {
     const uint64_t block = std::min(at.count, most);
     std::byte* const dst = streams ? aside.bytes : at.dst;
-    compute_block(dst, at, block, move.divides);
+    compute_block(dst, at, block, bound.divides);
     if (streams) stream_copy(at.dst, dst, block * width(at.widened));
     at.count -= block;
     at.dst += block * width(at.widened);
     at.a.at += block * width(at.a.widened);
     if (at.b.at != nullptr) at.b.at += block * width(at.b.widened);
     if (at.received < 0) continue;
-    at.received += static_cast<ptrdiff_t>(block * width(move.widened));
-    if (at.count > 0) transport_->used(move.peer, slice.lane, static_cast<size_t>(at.received));
+    at.received += static_cast<ptrdiff_t>(block * width(bound.widened));
+    if (at.count > 0) transport_->used(bound.peer, slice.lane, static_cast<size_t>(at.received));
   }
   if (streams) stream_fence();
 }

@@ -60,10 +60,10 @@ void Execution::cut_into(uint32_t slices, int lanes) {
 // Returns true if the message can be sent whole. A message too short to be lent is sent in slices,
 // however many they are, because no slot holds all of it.
 bool Execution::can_send_whole() const {
-  const Move& move = compiled_->moves[0];
-  const uint64_t bytes = move.elements * compiled_->element_bytes;
-  return compiled_->lends && move.lendable && bytes <= UINT32_MAX &&
-         transport_->can_lend(move.peers, {address(Slice{}, move.src[0]), bytes});
+  const BoundStep& bound = compiled_->bound_steps[0];
+  const uint64_t bytes = bound.elements * compiled_->element_bytes;
+  return compiled_->lends && bound.lendable && bytes <= UINT32_MAX &&
+         transport_->can_lend(bound.peers, {address(Slice{}, bound.src[0]), bytes});
 }
 
 void Execution::go_whole() {
@@ -74,7 +74,7 @@ void Execution::go_whole() {
 // Learns if the sender sends slices or a whole message. Returns false until the sender has
 // announced it. A sender whose buffer's registration has ended falls back to slices.
 bool Execution::know_form() {
-  const Move& move = compiled_->moves[0];
+  const BoundStep& bound = compiled_->bound_steps[0];
   if (compiled_->sends) {
     if (loans_.empty() && !done() && !can_send_whole()) {
       form_ = Form::slices;
@@ -83,28 +83,28 @@ bool Execution::know_form() {
     return true;
   }
   if (form_ == Form::whole) return true;
-  const MessageHeader* const first = transport_->front(move.peer, transport_->lanes());
+  const MessageHeader* const first = transport_->front(bound.peer, transport_->lanes());
   if (first == nullptr) return false;
   form_ = Form::slices;
-  if (first->bytes == move.elements * compiled_->element_bytes) go_whole();
+  if (first->bytes == bound.elements * compiled_->element_bytes) go_whole();
   return true;
 }
 
 // ---- lanes of slices
 
 inline Attempt Execution::run(const Slice& slice, size_t step) {
-  const Move& move = compiled_->moves[step];
-  switch (move.kind) {
+  const BoundStep& bound = compiled_->bound_steps[step];
+  switch (bound.kind) {
     case StepKind::send:
       return run_send(slice, step);
     case StepKind::recv:
     case StepKind::recv_reduce:
-      return run_recv(slice, move) ? Attempt::finished : Attempt::waits;
+      return run_recv(slice, bound) ? Attempt::finished : Attempt::waits;
     case StepKind::reduce:
-      run_reduce(slice, move);
+      run_reduce(slice, bound);
       break;
     case StepKind::copy:
-      run_copy(slice, move);
+      run_copy(slice, bound);
       break;
   }
   return Attempt::finished;
@@ -171,86 +171,86 @@ bool Execution::is_silent(uint64_t elements, std::span<const Piece> message,
 }
 
 Attempt Execution::run_send(const Slice& slice, size_t step) {
-  const Move& move = compiled_->moves[step];
-  const uint64_t elements = message_elements(slice, move, move.src);
-  if (is_silent(elements, move.src, slice)) return Attempt::finished;
-  const uint64_t bytes = elements * width(move.widened);
+  const BoundStep& bound = compiled_->bound_steps[step];
+  const uint64_t elements = message_elements(slice, bound, bound.src);
+  if (is_silent(elements, bound.src, slice)) return Attempt::finished;
+  const uint64_t bytes = elements * width(bound.widened);
   const MessageHeader header{.call = operation_->number,
                              .slice = slice.number,
                              .step = static_cast<uint32_t>(step),
                              .bytes = static_cast<uint32_t>(bytes),
-                             .signature = move.signature};
+                             .signature = bound.signature};
   const int credit = compiled_->slicing.credit;
-  if (move.one_piece) {
-    const std::span<const std::byte> payload(address(slice, move.src[0]), bytes);
-    if (move.lendable && compiled_->lends && bytes >= kLeastLent) {
-      if (transport_->can_lend(move.peers, payload)) {
-        const int loan = transport_->lend(move.peers, slice.lane, header, payload);
+  if (bound.one_piece) {
+    const std::span<const std::byte> payload(address(slice, bound.src[0]), bytes);
+    if (bound.lendable && compiled_->lends && bytes >= kLeastLent) {
+      if (transport_->can_lend(bound.peers, payload)) {
+        const int loan = transport_->lend(bound.peers, slice.lane, header, payload);
         if (loan < 0) return Attempt::waits;
         loans_.push_back({.number = loan});
         return Attempt::begun;
       }
       if (form_ == Form::whole) return Attempt::waits;  // the registration has ended meanwhile
     }
-    if (move.peers.size() == 1) {
-      const bool sent = transport_->write(move.peer, slice.lane, header, payload, credit);
+    if (bound.peers.size() == 1) {
+      const bool sent = transport_->write(bound.peer, slice.lane, header, payload, credit);
       return sent ? Attempt::finished : Attempt::waits;
     }
   }
-  std::byte* slot = transport_->reserve(move.peers, slice.lane, bytes, credit);
+  std::byte* slot = transport_->reserve(bound.peers, slice.lane, bytes, credit);
   if (slot == nullptr) return Attempt::waits;
-  for (const Piece& piece : move.src) {
+  for (const Piece& piece : bound.src) {
     const uint64_t count = elements_in(slice, piece);
     if (count == 0) continue;
-    compute(slice, move, {slot, move.widened, operand(slice, piece), {}, count});
-    slot += count * width(move.widened);
+    compute(slice, bound, {slot, bound.widened, operand(slice, piece), {}, count});
+    slot += count * width(bound.widened);
   }
   transport_->commit(header);
   return Attempt::finished;
 }
 
-bool Execution::run_recv(const Slice& slice, const Move& move) {
-  const uint64_t elements = message_elements(slice, move, move.dst);
-  if (is_silent(elements, move.dst, slice)) return true;
-  const MessageHeader* header = transport_->front(move.peer, slice.lane);
+bool Execution::run_recv(const Slice& slice, const BoundStep& bound) {
+  const uint64_t elements = message_elements(slice, bound, bound.dst);
+  if (is_silent(elements, bound.dst, slice)) return true;
+  const MessageHeader* header = transport_->front(bound.peer, slice.lane);
   if (header == nullptr) return false;
-  const uint64_t bytes = elements * width(move.widened);
-  if (header->call != operation_->number || !same(header->signature, move.signature) ||
+  const uint64_t bytes = elements * width(bound.widened);
+  if (header->call != operation_->number || !same(header->signature, bound.signature) ||
       header->slice != slice.number || header->bytes != bytes) {
     if (unexpected_) return false;  // only the first one is reported
-    unexpected_ = Unexpected{move.peer, *header, decode(move.signature), slice.number,
+    unexpected_ = Unexpected{bound.peer, *header, decode(bound.signature), slice.number,
                              static_cast<uint32_t>(bytes)};
     return false;
   }
-  if (move.one_piece) {
-    const Store store = compiled_->streams && move.is_result ? Store::streamed : Store::cached;
-    if (!transport_->read(move.peer, slice.lane, {address(slice, move.dst[0]), bytes}, store)) {
+  if (bound.one_piece) {
+    const Store store = compiled_->streams && bound.is_result ? Store::streamed : Store::cached;
+    if (!transport_->read(bound.peer, slice.lane, {address(slice, bound.dst[0]), bytes}, store)) {
       return false;
     }
   } else if (bytes > 0) {
-    const std::byte* received = transport_->payload(move.peer, slice.lane);
+    const std::byte* received = transport_->payload(bound.peer, slice.lane);
     if (received == nullptr) return false;
-    take(slice, move, received);
+    take(slice, bound, received);
   }
-  if (!transport_->release(move.peer, slice.lane)) return false;
-  std::atomic<uint64_t>& received = received_[move.peer];
+  if (!transport_->release(bound.peer, slice.lane)) return false;
+  std::atomic<uint64_t>& received = received_[bound.peer];
   received.store(received.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
   return true;
 }
 
-std::vector<Want> Execution::wants() const {
-  std::vector<Want> wants;
+std::vector<AwaitedPeer> Execution::awaited_peers() const {
+  std::vector<AwaitedPeer> awaited_peers;
   const auto add = [&](int lane, int32_t step) {
-    const Move& move = compiled_->moves[static_cast<size_t>(step)];
-    for (const int peer : move.peers) {
-      wants.push_back({peer, transport_lane(lane), move.kind == StepKind::send});
+    const BoundStep& bound = compiled_->bound_steps[static_cast<size_t>(step)];
+    for (const int peer : bound.peers) {
+      awaited_peers.push_back({peer, transport_lane(lane), bound.kind == StepKind::send});
     }
   };
   for (const Loan& loan : loans_) add(loan.lane, loan.step);
   for (size_t lane = 0; lane < lanes_.size(); ++lane) {
     lanes_[lane].for_each_ready([&](uint32_t, int32_t step) { add(static_cast<int>(lane), step); });
   }
-  return wants;
+  return awaited_peers;
 }
 
 std::vector<Exchange> Execution::exchanges() const {
@@ -264,7 +264,7 @@ std::vector<Exchange> Execution::exchanges() const {
       (queue.kind == Plan::QueueKind::send ? its.sent : its.received) += lanes_[lane].begun(i);
     }
   }
-  for (const Want& want : wants()) {
+  for (const AwaitedPeer& want : awaited_peers()) {
     Exchange& its = found[{want.peer, want.lane}];
     (want.sends ? its.to_send : its.to_receive) = true;
   }

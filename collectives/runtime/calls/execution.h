@@ -38,7 +38,7 @@ struct Operation;
 
 // The peer that a step waits for. The step waits for a message from the peer or, if `sends`, until
 // the peer takes one.
-struct Want {
+struct AwaitedPeer {
   int peer = 0;
   int lane = 0;  // lane of the transport
   bool sends = false;
@@ -64,7 +64,7 @@ class Execution {
   bool progress();
   bool done() const { return std::ranges::all_of(lanes_, &QueueWalk::ended); }
   const std::optional<Unexpected>& unexpected() const { return unexpected_; }
-  std::vector<Want> wants() const;
+  std::vector<AwaitedPeer> awaited_peers() const;
   // Returns the messages exchanged so far, by peer and lane.
   std::vector<Exchange> exchanges() const;
 
@@ -102,10 +102,10 @@ class Execution {
 
   Attempt run(const Slice& slice, size_t step);
   Attempt run_send(const Slice& slice, size_t step);
-  bool run_recv(const Slice& slice, const Move& move);
-  void run_reduce(const Slice& slice, const Move& move);
-  void run_copy(const Slice& slice, const Move& move);
-  void take(const Slice& slice, const Move& move, const std::byte* received);
+  bool run_recv(const Slice& slice, const BoundStep& bound);
+  void run_reduce(const Slice& slice, const BoundStep& bound);
+  void run_copy(const Slice& slice, const BoundStep& bound);
+  void take(const Slice& slice, const BoundStep& bound, const std::byte* received);
   struct Operand {
     const std::byte* at = nullptr;
     bool widened = false;  // true: accumulators
@@ -123,10 +123,10 @@ class Execution {
     return {address(slice, piece), piece.widened, piece.scales};
   }
   // Computes dst = a op b, or dst = a, including scaling, division and conversion.
-  void compute(const Slice& slice, const Move& move, const Operands& at);
+  void compute(const Slice& slice, const BoundStep& bound, const Operands& at);
   // Computes the same block by block. Each block of a message is returned to the sender while it is
   // in the L1 cache.
-  void compute_blocks(const Slice& slice, const Move& move, Operands at);
+  void compute_blocks(const Slice& slice, const BoundStep& bound, Operands at);
   void compute_block(std::byte* dst, const Operands& at, uint64_t count, bool divides) const;
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
                Formats formats) const {
@@ -138,10 +138,10 @@ class Execution {
 
   uint64_t elements_in(const Slice& slice, const Piece& piece) const;
   uint64_t elements_in(const Slice& slice, std::span<const Piece> message) const;
-  uint64_t message_elements(const Slice& slice, const Move& move,
+  uint64_t message_elements(const Slice& slice, const BoundStep& bound,
                             std::span<const Piece> message) const {
     const bool whole = form_ == Form::whole || compiled_->slicing.slices <= 1;
-    return whole ? move.elements : elements_in(slice, message);
+    return whole ? bound.elements : elements_in(slice, message);
   }
   bool is_silent(uint64_t elements, std::span<const Piece> message, const Slice& slice) const;
   uint64_t width(bool accumulator) const {

@@ -16,7 +16,7 @@ Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arit
 
 }  // namespace
 
-Wanted wanted_of(const Request& request, int ranks, Grade at_least) {
+CallToPlan wanted_of(const Request& request, int ranks, Grade at_least) {
   // Size that stands for blocks whose lengths only two ranks know. The choice must not depend on
   // such lengths.
   constexpr uint64_t kUnknown = 64 << 10;
@@ -80,7 +80,7 @@ Shape Plans::shape(int root) const {
   return shape;
 }
 
-const Algorithm& Plans::choose(const Wanted& wanted) {
+const Algorithm& Plans::choose(const CallToPlan& wanted) {
   const std::lock_guard lock(choosing_->mutex);
   return choosing_->planner.choose(wanted);
 }

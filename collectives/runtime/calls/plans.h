@@ -22,7 +22,7 @@
 namespace tutti {
 
 // Returns the key for choosing the algorithm of a complete() call among `ranks` ranks.
-Wanted wanted_of(const Request& request, int ranks, Grade at_least);
+CallToPlan wanted_of(const Request& request, int ranks, Grade at_least);
 
 // Plans of one kind of communicator. Thread-safe.
 class Plans {
@@ -44,7 +44,7 @@ class Plans {
   const Kind& kind() const { return kind_; }
   Shape shape(int root) const;
   // Returns the algorithm for the call. Throws Error(unsupported) if none supports it.
-  const Algorithm& choose(const Wanted& wanted);
+  const Algorithm& choose(const CallToPlan& wanted);
   // Returns this rank's plan of an algorithm that supports the shape. Valid during this object's
   // life.
   const Plan& plan(const Algorithm& algorithm, int root, bool in_place, Arithmetic arithmetic);

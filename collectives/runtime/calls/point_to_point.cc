@@ -195,7 +195,7 @@ bool PointToPoint::fits(Operation& receive, const Message& message) {
           ? signature.count <= room
           : signature.count == room && signature.algorithm == wanted.signature.algorithm;
   if (signature.dtype != wanted.dtype || !right_length) {
-    owner_.misfit(receive, message.source, message.call, signature);
+    owner_.on_mismatch(receive, message.source, message.call, signature);
     owner_.abandoned(receive);
     return false;
   }
@@ -426,16 +426,16 @@ void PointToPoint::abandon() {
   in_flight_ = 0;
 }
 
-std::vector<Want> PointToPoint::wants(const Operation& operation) const {
+std::vector<AwaitedPeer> PointToPoint::awaited_peers(const Operation& operation) const {
   const int lane = transport_ != nullptr ? transport_->lanes() : 0;
   const bool sends = operation.compiled->sends;
   if (operation.peer() != kAnySource) return {{operation.peer(), lane, sends}};
   if (operation.matched) return {{operation.received.source, lane, false}};
-  std::vector<Want> wants;
+  std::vector<AwaitedPeer> awaited_peers;
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
-    if (peer != rank_) wants.push_back({peer, lane, false});
+    if (peer != rank_) awaited_peers.push_back({peer, lane, false});
   }
-  return wants;
+  return awaited_peers;
 }
 
 std::vector<PointToPoint::Unclaimed> PointToPoint::unclaimed() const {

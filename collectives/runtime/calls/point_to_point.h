@@ -47,7 +47,8 @@ class PointToPoint {
     std::function<void(const Error&)> failed;
     std::function<void(const Operation&, const Unexpected&)> unexpected;
     // Reports that a message of `source` (its call number `their_call`) does not fit its receive.
-    std::function<void(const Operation&, int source, uint32_t their_call, const Signature&)> misfit;
+    std::function<void(const Operation&, int source, uint32_t their_call, const Signature&)>
+        on_mismatch;
     // Compiles the receive of one message.
     std::function<std::shared_ptr<const CompiledCall>(Buffer, int source, const Signature&)>
         compiled;
@@ -77,7 +78,7 @@ class PointToPoint {
   int in_flight() const { return in_flight_; }
   // Returns what the operation waits for. For a receive from any source, any of the peers can
   // satisfy it.
-  std::vector<Want> wants(const Operation& operation) const;
+  std::vector<AwaitedPeer> awaited_peers(const Operation& operation) const;
   struct Unclaimed {
     MessageInfo message;
     bool own = false;  // true: library-internal

@@ -116,7 +116,7 @@ void DeviceCalls::watch(const std::stop_token& end) {
   while (!end.stop_requested()) {
     ends_.wait_for(lock, end, kBetweenLooks, [] { return false; });
     const uint64_t mismatch = executor_.mismatch();
-    if (mismatch != 0) return surroundings_.misfit(static_cast<int>(mismatch) - 1);
+    if (mismatch != 0) return surroundings_.on_mismatch(static_cast<int>(mismatch) - 1);
   }
 }
 
@@ -184,8 +184,8 @@ GpuChoice DeviceCalls::choose(const Request& request, const Algorithm* named, bo
 GpuChoice DeviceCalls::choose(const Kind& kind) {
   const Request& request = kind.request;
   constexpr uint64_t kMostByLines = 64 << 10;
-  const Wanted call = wanted_of(request, surroundings_.shape.ranks,
-                                kind.canonical ? Grade::canonical : Grade::same_bits);
+  const CallToPlan call = wanted_of(request, surroundings_.shape.ranks,
+                                    kind.canonical ? Grade::canonical : Grade::same_bits);
   GpuChoice choice{
       .algorithm = kind.named,
       .protocol = call.bytes <= kMostByLines ? GpuProtocol::lines : GpuProtocol::simple,

@@ -36,7 +36,7 @@ class DeviceCalls {
     std::vector<const Algorithm*> algorithms;  // algorithms besides the built-in ones
     gpu::Exchange exchange;
     // Reports a peer that is in another call, from a separate thread.
-    std::function<void(int peer)> misfit;
+    std::function<void(int peer)> on_mismatch;
   };
   // Prepares calls. `device`: this rank's GPU. Throws if kernels cannot run there. Call connect()
   // next.

@@ -26,20 +26,20 @@ void DeviceFront::stop(const Error& error) {
 
 void DeviceFront::leave(const std::function<bool()>& all_leave) {
   if (!routes_) return;
-  DeviceRoutes::Remains remains = routes_->end();
-  const bool all_left = remains.kernels && remains.drained && all_leave();
+  DeviceRoutes::KeptAlive kept_alive = routes_->end();
+  const bool all_left = kept_alive.kernels && kept_alive.drained && all_leave();
   std::unique_ptr<DeviceRoutes> routes;
   {
     const std::lock_guard lock(pointer_mutex_);
     routes = std::move(routes_);
   }
-  if (remains.kernels) remains.kernels->end();
-  const bool all_over = remains.drained && (all_left || !remains.kernels);
+  if (kept_alive.kernels) kept_alive.kernels->end();
+  const bool all_over = kept_alive.drained && (all_left || !kept_alive.kernels);
   if (all_over) return;
   static std::mutex mutex;
-  static auto* const kept = new std::vector<DeviceRoutes::Remains>();  // NOLINT
+  static auto* const kept = new std::vector<DeviceRoutes::KeptAlive>();  // NOLINT
   const std::lock_guard lock(mutex);
-  kept->push_back(std::move(remains));
+  kept->push_back(std::move(kept_alive));
 }
 
 }  // namespace tutti::internal

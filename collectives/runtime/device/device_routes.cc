@@ -120,13 +120,13 @@ std::string DeviceRoutes::algorithm_of(const DeviceRequest& call) {
 
 // ---- shutdown
 
-DeviceRoutes::Remains DeviceRoutes::end() {
-  Remains remains;
+DeviceRoutes::KeptAlive DeviceRoutes::end() {
+  KeptAlive kept_alive;
   const auto attempt = [&](const auto& act) {
     try {
       act();
     } catch (const Error& error) {
-      remains.drained = false;
+      kept_alive.drained = false;
       log(LogLevel::warning, cat("the calls of a GPU did not complete: ", error.what()));
     }
   };
@@ -139,14 +139,14 @@ DeviceRoutes::Remains DeviceRoutes::end() {
   if (staged_) staged_->end();
   {
     const std::lock_guard lock(mutex_);
-    remains.kernels = std::move(kernels_);
-    remains.staged = std::move(staged_);
+    kept_alive.kernels = std::move(kernels_);
+    kept_alive.staged = std::move(staged_);
   }
   by_hosts_.reset();
   keep(inside_, {});
   keep(across_, {});
   keep(on_host_, {});
-  return remains;
+  return kept_alive;
 }
 
 void DeviceRoutes::stop(const Error& error) {

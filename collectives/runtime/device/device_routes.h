@@ -62,14 +62,14 @@ class DeviceRoutes {
   // Returns the algorithm that the call would use. Collective, as is run().
   std::string algorithm_of(const DeviceRequest& call);
   // Objects that may have to outlive the communicator.
-  struct Remains {
+  struct KeptAlive {
     // Present if other ranks' kernels may still write to its memory.
     std::unique_ptr<DeviceCalls> kernels;
     std::unique_ptr<StagedCalls> staged;
     bool drained = true;  // if false, streams may still submit calls to `staged`
   };
   // Blocks until all calls have ended or CUDA has failed. No call can run afterwards.
-  Remains end();
+  KeptAlive end();
   // Terminates all calls, including calls of the communicators made for the routes. Thread-safe.
   void stop(const Error& error);
 

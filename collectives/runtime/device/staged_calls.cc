@@ -187,7 +187,7 @@ void StagedCalls::serve(const std::stop_token& end) {
   while (!end.stop_requested()) {
     take_new(end);
     wait_a_turn();
-    std::erase_if(in_flight_, [this](InFlight& call) { return look_after(call); });
+    std::erase_if(in_flight_, [this](InFlight& call) { return advance(call); });
   }
 }
 
@@ -205,7 +205,7 @@ void StagedCalls::wait_a_turn() {
   if (in_flight_.empty()) return;
   try {
     static_cast<void>(in_flight_.front().work.wait_for(kTurn));
-  } catch (const Error&) {  // look_after() handles it
+  } catch (const Error&) {  // advance() handles it
   }
 }
 
@@ -218,7 +218,7 @@ void StagedCalls::begin(Stage& stage) {
 }
 
 // Makes progress on a call. Returns true if it has ended.
-bool StagedCalls::look_after(InFlight& call) {
+bool StagedCalls::advance(InFlight& call) {
   if (call.work.poll() == WorkState::in_flight) return false;
   const std::optional<Error> error = call.work.error();
   finish(*call.stage, error ? &*error : nullptr);

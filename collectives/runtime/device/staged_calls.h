@@ -90,7 +90,7 @@ class StagedCalls {
   void take_new(const std::stop_token& end);
   void wait_a_turn();
   void begin(Stage& stage);
-  bool look_after(InFlight& call);
+  bool advance(InFlight& call);
   void finish(Stage& stage, const Error* error);
   static void release(Stage& stage);
 

@@ -55,7 +55,7 @@ void StallWatch::ask(std::vector<int> missing, uint32_t call, bool again) {
   }
 }
 
-void StallWatch::hear(int peer, uint32_t call, std::string_view text) {
+void StallWatch::note_answer(int peer, uint32_t call, std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (call != asked_call_) return;
   PeerState& state = answers_[peer];
@@ -105,11 +105,12 @@ void StallWatch::forget_answers() {
   answers_.clear();
 }
 
-std::optional<StallWatch::Misfit> StallWatch::misfit(uint32_t call, const Signature& mine) const {
+std::optional<StallWatch::Mismatch> StallWatch::mismatch(uint32_t call,
+                                                         const Signature& mine) const {
   const std::lock_guard lock(mutex_);
   if (call != asked_call_) return {};
   for (const auto& [peer, state] : answers_) {
-    if (state.made_call && !(state.signature == mine)) return Misfit{peer, state.signature};
+    if (state.made_call && !(state.signature == mine)) return Mismatch{peer, state.signature};
   }
   return {};
 }

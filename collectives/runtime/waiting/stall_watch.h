@@ -52,7 +52,7 @@ class StallWatch {
   // `again`.
   void ask(std::vector<int> missing, uint32_t call, bool again);
   // Records the answer of `peer`. An empty answer means that `peer` has destroyed its communicator.
-  void hear(int peer, uint32_t call, std::string_view answer);
+  void note_answer(int peer, uint32_t call, std::string_view answer);
   // Publishes what this rank has exchanged in `call`, which it waits in; 0: unknown.
   void note_exchanges(uint32_t call, std::vector<Exchange> exchanges);
   // Records that this rank no longer waits. Recorded answers are kept.
@@ -62,11 +62,11 @@ class StallWatch {
   // --- results
 
   // A peer that made this call with other arguments, and the signature of its call.
-  struct Misfit {
+  struct Mismatch {
     int peer = 0;
     Signature signature;
   };
-  std::optional<Misfit> misfit(uint32_t call, const Signature& mine) const;
+  std::optional<Mismatch> mismatch(uint32_t call, const Signature& mine) const;
   // Returns the peers that have destroyed their communicator.
   std::set<int> destroyed() const;
   struct Explanation {

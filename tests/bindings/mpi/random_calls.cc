@@ -152,7 +152,7 @@ void run(int64_t rounds, uint64_t seed) {
   const std::vector<Group> groups = {world, Group("a duplicate", copy), Group("half", half),
                                      Group("the reverse", reverse)};
   RandomDraws dice{.common = std::mt19937_64(seed),
-            .own = std::mt19937_64(seed * 1000 + static_cast<uint64_t>(world.rank))};
+                   .own = std::mt19937_64(seed * 1000 + static_cast<uint64_t>(world.rank))};
   for (int64_t round = 0; round < rounds; ++round) {
     // Both halves draw alike and do the same in their own communicators.
     const Group& group = groups[static_cast<size_t>(dice.draw(4))];

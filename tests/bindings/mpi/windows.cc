@@ -44,7 +44,7 @@ void run_random(int64_t rounds, uint64_t seed, Scope scope) {
   MPI_Comm_split(MPI_COMM_WORLD, 0, -world.rank, &reverse);
   const std::vector<Group> groups = {world, Group("half", half), Group("the reverse", reverse)};
   RandomDraws dice{.common = std::mt19937_64(seed),
-            .own = std::mt19937_64(seed * 1000 + static_cast<uint64_t>(world.rank))};
+                   .own = std::mt19937_64(seed * 1000 + static_cast<uint64_t>(world.rank))};
   uint64_t digest = 0;
   for (int64_t round = 0; round < rounds; ++round) {
     const Group& group = groups[static_cast<size_t>(dice.draw(3))];

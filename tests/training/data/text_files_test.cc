@@ -46,13 +46,13 @@ TEST_F(TextFilesTest, FollowsLinks) {
   std::filesystem::create_symlink("../blobs/1", path("snapshot/a.txt"));
   std::filesystem::create_symlink("../blobs", path("snapshot/more"));
   std::filesystem::create_symlink("../blobs/9", path("snapshot/none"));
-  std::vector<std::string> left_out;
-  const std::vector<TextFile> files = find_text_files({path("snapshot")}, &left_out);
+  std::vector<std::string> skipped;
+  const std::vector<TextFile> files = find_text_files({path("snapshot")}, &skipped);
   ASSERT_EQ(files.size(), 1u);
   EXPECT_EQ(files[0].path, path("snapshot/a.txt"));
   EXPECT_EQ(files[0].bytes, 3u);
   EXPECT_THAT(
-      left_out,
+      skipped,
       ElementsAre(cat(path("snapshot"),
                       ": 1 file is read; skipped: more (a directory), none (a dangling link)")));
 }

@@ -13,7 +13,7 @@
 #include "tests/support/ranks.h"
 #include "tests/training/support/bound_parameters.h"
 #include "tests/training/support/host_tensor.h"
-#include "training/core/token_deal.h"
+#include "training/core/token_partition.h"
 #include "training/kernels/elementwise.h"
 #include "training/parallel/heads_attention.h"
 #include "training/parallel/mesh.h"

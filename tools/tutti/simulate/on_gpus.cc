@@ -38,7 +38,7 @@ Priced priced(const GpuCandidate& candidate, double bytes) {
 
 // Returns the best protocol of each algorithm, the fastest first. For `auto` and for a named
 // algorithm, returns only one.
-std::vector<Priced> price(const SimulateOptions& o, GpuPlanner& planner, const Wanted& wanted,
+std::vector<Priced> price(const SimulateOptions& o, GpuPlanner& planner, const CallToPlan& wanted,
                           double bytes) {
   std::vector<Priced> rows;
   if (!o.tries_several()) {
@@ -78,9 +78,10 @@ int simulate_on_gpus(const SimulateOptions& o, Collective collective,
   std::printf("%14s  %-28s %-8s %14s %12s %12s\n", "bytes", "algorithm", "protocol", "time us",
               "algbw GB/s", "busbw GB/s");
   for (const double bytes : sizes) {
-    const Wanted wanted{.collective = collective,
-                        .root = o.root,
-                        .bytes = block_bytes(collective, *o.ranks, static_cast<uint64_t>(bytes))};
+    const CallToPlan wanted{
+        .collective = collective,
+        .root = o.root,
+        .bytes = block_bytes(collective, *o.ranks, static_cast<uint64_t>(bytes))};
     const std::vector<Priced> rows = price(o, planner, wanted, bytes);
     for (const Priced& row : rows) {
       const bool is_best = &row == &rows.front();

@@ -175,15 +175,15 @@ std::string to_text(const Json& reports) {
     text += cat("This is the latest job; ", others, " earlier jobs are not shown.\n");
   }
   const auto communicators = by_communicator(reports["reports"]);
-  for (const Json& told : reports["guesses"]) {
-    const std::vector<Json>& list = communicators.at(told["communicator"].get<std::string>());
+  for (const Json& guess : reports["guesses"]) {
+    const std::vector<Json>& list = communicators.at(guess["communicator"].get<std::string>());
     const Json& first = list.front();
-    text += cat("Communicator ", shown(told["communicator"]), " of ", first["members"].size(),
+    text += cat("Communicator ", shown(guess["communicator"]), " of ", first["members"].size(),
                 " ranks was aborted: ", shown(first["error"]["text"]), "\n");
     for (const Json& report : list) text += line_of(report);
     const std::vector<int> silent = silent_ranks(list);
     if (!silent.empty()) text += cat("  rank ", rank_ranges(silent), ": no report\n");
-    text += cat("Likely: ", told["guess"].get<std::string>(), "\n\n");
+    text += cat("Likely: ", guess["guess"].get<std::string>(), "\n\n");
   }
   return text;
 }

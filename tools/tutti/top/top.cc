@@ -27,8 +27,8 @@ namespace tutti::tool {
 namespace {
 
 using bootstrap::JobWatch;
-using bootstrap::RankStatus;
 using bootstrap::RankState;
+using bootstrap::RankStatus;
 
 // Some addresses may belong to stopped ranks, so all are tried with a short timeout first.
 constexpr std::array<std::chrono::seconds, 2> kTimesToConnect = {std::chrono::seconds(1),

@@ -16,8 +16,8 @@ namespace tutti::tool {
 
 namespace {
 
-using bootstrap::RankStatus;
 using bootstrap::RankState;
+using bootstrap::RankStatus;
 
 // Smallest share that is reported; smaller ones may be random.
 constexpr double kNotable = 0.1;

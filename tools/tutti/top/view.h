@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "transport/bootstrap/membership/sight.h"
+#include "transport/bootstrap/membership/rank_status.h"
 
 namespace tutti::tool {
 

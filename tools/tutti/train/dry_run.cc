@@ -132,10 +132,10 @@ int dry_run(const RunOptions& settled, const training::LoadedData& data, int ran
   Json memory = Json::array();
   for (const RankMemory& rank : all) memory.push_back(json_of(rank));
   const Json line = {{"ranks", ranks},
-                     {"configuration", training.told},
+                     {"configuration", training.configuration},
                      {"memory", memory},
                      {"memory_total", total(most.memory)}};
-  std::printf("%s\n", training.told.dump(2).c_str());
+  std::printf("%s\n", training.configuration.dump(2).c_str());
   std::printf("ranks            %d\n", ranks);
   print_memory(most.memory, 0, most.rank);
   if (planned.block) print_block(*planned.block);

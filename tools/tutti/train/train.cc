@@ -53,7 +53,7 @@ using training::TrainResult;
 
 // Options of the command in addition to those of the run.
 struct TrainCommandOptions {
-  training::GivenOptions told;
+  training::GivenOptions given_options;
   RunOptions run;  // the resulting run
   // 0: one rank per processor that the process may use, or the number that the launcher started.
   int ranks = 0;
@@ -296,7 +296,7 @@ int train(TrainCommandOptions options) {
   // Errors that concern every rank are reported once, before ranks are started.
   LoadedData data = load_data(options.run);
   if (!is_launched()) {
-    for (const std::string& text : data.left_out) std::fprintf(stderr, "tutti: %s\n", text.c_str());
+    for (const std::string& text : data.skipped) std::fprintf(stderr, "tutti: %s\n", text.c_str());
   }
   const std::unique_ptr<training::Model> model = training::make_model(options.run.model);
   const bool only_reports = options.print_configuration || options.dry_run;
@@ -331,7 +331,7 @@ int train(TrainCommandOptions options) {
   RunOptions tried = options.run;
   settle(tried, ranks, data.examples());
   if (options.print_configuration) {
-    std::printf("%s\n", tried.training.told.dump(2).c_str());
+    std::printf("%s\n", tried.training.configuration.dump(2).c_str());
     return 0;
   }
   const std::string& initial = tried.training.initial;
@@ -435,7 +435,7 @@ void add_train(CommandLine& line) {
   const auto options = std::make_shared<TrainCommandOptions>();
   Command command =
       line.add("train", "train a language model or an image classifier on many ranks");
-  add_run_options(command, options->told);
+  add_run_options(command, options->given_options);
   add_own_options(command, *options);
   command.footer(
       "Examples:\n"
@@ -460,7 +460,7 @@ void add_train(CommandLine& line) {
       "schedule\n"
       "except Chimera.");
   command.runs([options] {
-    options->run = options_of(options->told);
+    options->run = options_of(options->given_options);
     if (options->run.data.empty()) throw UsageError("--data is required");
     const bool survives = options->min_ranks || options->spares > 0;
     if (!survives && (options->copies || options->copy_every)) {

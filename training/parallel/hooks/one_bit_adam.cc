@@ -54,9 +54,10 @@ void OneBitAdam::finish(int bucket, Tensor gradients) {
     return;
   }
   signs_.finish(bucket, f32_row(at.sent));
-  const std::vector<float> told = at.sent;  // the new moments
+  const std::vector<float> new_moments = at.sent;  // the new moments
   for (size_t i = 0; i < at.sent.size(); ++i) {
-    at.sent[i] = is_masked(momentum[i]) ? 0 : (told[i] - beta1_ * momentum[i]) / (1 - beta1_);
+    at.sent[i] =
+        is_masked(momentum[i]) ? 0 : (new_moments[i] - beta1_ * momentum[i]) / (1 - beta1_);
   }
   convert(f32_row(at.sent), gradients);
   convert(gradients, f32_row(at.sent));  // values that were rounded for the optimizer
@@ -67,7 +68,7 @@ void OneBitAdam::finish(int bucket, Tensor gradients) {
       continue;
     }
     momentum[i] = beta1_ * momentum[i] + (1 - beta1_) * at.sent[i];
-    if (corrects_) errors[i] += told[i] - momentum[i];
+    if (corrects_) errors[i] += new_moments[i] - momentum[i];
   }
 }
 

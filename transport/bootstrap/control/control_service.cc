@@ -67,10 +67,10 @@ ControlService::~ControlService() {
 
 void ControlService::wait_until_linked() {
   std::unique_lock lock(mutex_);
-  const bool told = wait_for_condition(linked_, lock, Deadline::after(init_timeout_),
-                                       [this] { return all_linked_ || failure_.has_value(); });
+  const bool completed = wait_for_condition(linked_, lock, Deadline::after(init_timeout_),
+                                            [this] { return all_linked_ || failure_.has_value(); });
   if (failure_) throw *failure_;
-  if (!told) {
+  if (!completed) {
     throw Error(ErrorCode::bootstrap,
                 cat(describe(rank()),
                     ": not all of its descendants in the control channel's tree connected within ",

@@ -302,9 +302,9 @@ std::string ControlService::ranks_beside(int rank) const {
 void ControlService::on_break(int rank, const std::string& how) {
   const auto declare = [this, rank, how] {
     if (links_.at(rank).connected()) return;  // it has been re-established
-    const auto told = ends_.find(rank);
-    if (told != ends_.end()) {
-      declare_end(told->second);
+    const auto end = ends_.find(rank);
+    if (end != ends_.end()) {
+      declare_end(end->second);
     } else {  // a rank that vanishes after another's death may have exited because of it
       record_death({rank, cat(describe(rank), " ", how), clients_.deaths().has_value()}, -1);
     }

@@ -70,7 +70,7 @@ Fd receive_descriptor(int socket) {
 [[noreturn]] void throw_death_or(const Error& error, const DeathOfOwner& death) {
   const Deadline deadline = Deadline::after(kTimeToHearOfDeath);
   for (GrowingPause pause(kLongestFetchPause); !deadline.passed(); pause.sleep()) {
-    if (const std::optional<Error> told = death()) throw Error(*told);
+    if (const std::optional<Error> of_death = death()) throw Error(*of_death);
   }
   throw Error(error);
 }

@@ -28,7 +28,7 @@ constexpr std::chrono::seconds kTimeToHear{1};
 // Time in which a released rank must accept the connection that tells it of a failure.
 constexpr std::chrono::seconds kTimeToReach{5};
 constexpr std::chrono::milliseconds kTimeToReachPerRank{1};
-constexpr int kMostTold = 64;  // maximum number of such connections at a time
+constexpr int kMostReported = 64;  // maximum number of such connections at a time
 // Maximum number of ranks between handshake and arrival; others are not accepted meanwhile.
 constexpr int kMostArriving = 256;
 
@@ -108,15 +108,15 @@ class Gathering {
 
   void wait_for_all() {
     const Clock::time_point say_at = Clock::now() + kSayWhoIsMissing;
-    bool said = false;
+    bool logged = false;
     while (arrived_ < job_.size - 1) {
       if (deadline_.passed()) throw_missing();
-      if (!said && Clock::now() >= say_at) {
+      if (!logged && Clock::now() >= say_at) {
         log(LogLevel::warning, cat("still waiting for ", missing_text()));
-        said = true;
+        logged = true;
       }
       set_.wake_at(Clock::now() + deadline_.remaining());
-      if (!said) set_.wake_at(say_at);
+      if (!logged) set_.wake_at(say_at);
       watch([this](int rank) { read(rank); });
       launcher_.watch(set_, [](const RankEnd& end) { throw death_while_joining(end); });
       set_.run();
@@ -290,7 +290,7 @@ class Gathering {
     }
     Connector connector(session_key(key_, identity_), job_.size);
     int being_reported = 0;
-    const auto told = [&] {
+    const auto on_reported = [&] {
       --being_reported;
       ++gone_;
       set_.wake_at(Clock::now());  // starts the next attempt
@@ -301,7 +301,8 @@ class Gathering {
       return !late.passed() || (being_reported + unreported.size() > 0 && !reached.passed());
     };
     while (gone_ < job_.size - 1 && some_can_receive()) {
-      for (; !unreported.empty() && being_reported < kMostTold; unreported.pop_back(), ++being_reported) {
+      for (; !unreported.empty() && being_reported < kMostReported;
+           unreported.pop_back(), ++being_reported) {
         const int rank = unreported.back();
         connector.start(ranks_.at(rank).peer, rank,
                         {.purpose = Purpose::control,
@@ -314,9 +315,9 @@ class Gathering {
           set_,
           [&](uint64_t, int, int, ByteStream socket) {
             Link(std::move(socket)).send(failure_frame_);
-            told();
+            on_reported();
           },
-          [&](uint64_t, int, const Error&) { told(); });  // the rank has ended
+          [&](uint64_t, int, const Error&) { on_reported(); });  // the rank has ended
       set_.wake_at(Clock::now() + (late.passed() ? reached : late).remaining());
       watch([this](int rank) {
         const auto ignore = [](std::string_view) { return true; };

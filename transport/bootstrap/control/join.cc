@@ -22,12 +22,12 @@ constexpr std::chrono::seconds kGrace{2};
 constexpr std::chrono::milliseconds kTimeToTellJoiner{500};
 
 // Watches the launcher's pipe for deaths while this rank joins the job.
-class LauncherWatch final : public Aside {
+class LauncherWatch final : public EventSource {
  public:
   explicit LauncherWatch(int fd) : pipe_(fd) {}
 
   int fd() const override { return pipe_.fd(); }
-  void hear() override {
+  void handle_event() override {
     pipe_.read([this](const RankEnd& end) { ends_.push_back(end); });
     // A rank that exited successfully may be finished with the job; rank 0 may not before it has
     // sent the table.
@@ -148,7 +148,7 @@ Parent wait_for_parent(const Job& job, Membership& membership, const std::string
   while (!parent.socket) {
     if (deadline.passed()) throw unreported(rank_zero);
     membership.acceptor.watch(set, judge, welcome);
-    if (launcher.fd() >= 0) set.add(launcher.fd(), POLLIN, [&](short) { launcher.hear(); });
+    if (launcher.fd() >= 0) set.add(launcher.fd(), POLLIN, [&](short) { launcher.handle_event(); });
     set.wake_at(Clock::now() + deadline.remaining());
     set.run();
   }

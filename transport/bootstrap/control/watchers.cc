@@ -100,13 +100,13 @@ void Watchers::give_up(uint32_t look) {
 void Watchers::tell(Watcher& watcher, int rank, RankState state, const Activity& activity) {
   const PeerInfo& peer = control_.peer(rank);
   watcher.link.send(status_frame({.rank = rank,
-                                 .size = control_.size(),
-                                 .state = state,
-                                 .host = peer.host,
-                                 .pid = peer.pid,
-                                 .address = peer.address,
-                                 .port = peer.port,
-                                 .activity = activity}));
+                                  .size = control_.size(),
+                                  .state = state,
+                                  .host = peer.host,
+                                  .pid = peer.pid,
+                                  .address = peer.address,
+                                  .port = peer.port,
+                                  .activity = activity}));
 }
 
 Watchers::Watcher* Watchers::watcher_of(uint32_t look) {

@@ -22,7 +22,7 @@
 #include "transport/bootstrap/control/control.h"
 #include "transport/bootstrap/handshake/link.h"
 #include "transport/bootstrap/handshake/poll_set.h"
-#include "transport/bootstrap/membership/sight.h"
+#include "transport/bootstrap/membership/rank_status.h"
 
 namespace tutti::bootstrap {
 

@@ -106,7 +106,7 @@ std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
                   {.remedy = "ranks count from 0"});
     }
     try {
-      if (const auto told = find_job(own_environment)) find_local_rank(*told, job);
+      if (const auto own_job = find_job(own_environment)) find_local_rank(*own_job, job);
     } catch (const Error&) {  // the value is optional
     }
     return std::nullopt;

@@ -43,13 +43,13 @@ constexpr std::chrono::milliseconds kMeetingPause{100};
 std::vector<SocketAddress> resolve_patiently(const Job& job) {
   const Deadline deadline = Deadline::after(job.init_timeout);
   const Deadline say_at = Deadline::after(kSayWhoHasNotCome);
-  for (bool said = false;;) {
+  for (bool logged = false;;) {
     try {
       return resolve_master(job.master_address, job.master_port, job.interface);
     } catch (const Error& error) {
       if (deadline.passed()) throw;
-      if (!said && say_at.passed()) log(LogLevel::warning, cat("still trying: ", error.what()));
-      said = said || say_at.passed();
+      if (!logged && say_at.passed()) log(LogLevel::warning, cat("still trying: ", error.what()));
+      logged = logged || say_at.passed();
     }
     wait_for(-1, 0, {Deadline::after(kMeetingPause)});
   }

@@ -54,13 +54,13 @@ class Search {
   Search(const Job& job, const Wait& wait) : job_(job), wait_(wait), token_(job.token) {}
 
   RankZero run() {
-    bool said = false;
+    bool logged = false;
     Pauses pauses;
     while (!wait_.deadline.passed()) {
       if (ByteStream socket = try_once()) return {std::move(socket), key()};
-      if (!said && say_at_.passed()) {
+      if (!logged && say_at_.passed()) {
         log(LogLevel::warning, "still looking for rank 0: " + (met_.empty() ? problem_ : met_));
-        said = true;
+        logged = true;
       }
       pauses.make(wait_);
     }

@@ -27,7 +27,7 @@ constexpr size_t kMaxStrangers = 512;
 constexpr int kMaxRanks = 1024;          // maximum number of concurrent handshakes
 constexpr size_t kMoreDescriptors = 64;  // step by which the descriptor limit is raised
 constexpr int kMostAtOnce = 64;          // accepted per turn; hellos are read in the next turn
-constexpr size_t kMaxSaid = 256;
+constexpr size_t kMaxLogged = 256;
 
 // Returns true if the peer is a process of this user: descriptors are passed only to those.
 bool same_user(int socket) {
@@ -67,7 +67,7 @@ void Acceptor::watch(PollSet& set, const Judge& judge, const Welcome& welcome) {
     if (!accepts) break;
     set.add(listener.get(), POLLIN, [this, fd = listener.get()](short) { accept_some(fd); });
   }
-  for (Guest& guest : guests_) {
+  for (PendingClient& guest : guests_) {
     set.wake_at(guest.give_up);
     set.add(guest.socket.get(), POLLIN,
             [this, &guest, judge, welcome](short) { read(guest, judge, welcome); });
@@ -84,14 +84,14 @@ std::chrono::milliseconds Acceptor::time_to_finish() const {
 }
 
 void Acceptor::drop_late() {
-  for (Guest& guest : guests_) {
+  for (PendingClient& guest : guests_) {
     if (guest.done || Clock::now() < guest.give_up) continue;
     say_once("silent", cat("dropped a connection from ", guest.from,
                            " that did not finish the handshake within ", time_to_finish().count(),
                            " ms; likely cause: another program uses this port"));
     guest.done = true;
   }
-  guests_.remove_if([](const Guest& guest) { return guest.done; });
+  guests_.remove_if([](const PendingClient& guest) { return guest.done; });
 }
 
 void Acceptor::drop_too_many() {
@@ -99,8 +99,9 @@ void Acceptor::drop_too_many() {
   say_once("many", cat("dropped a connection from ", guests_.front().from,
                        ": too many concurrent handshakes; likely cause: a port scanner"));
   size_t too_many = guests_.size() - most_guests();
-  guests_.remove_if(
-      [&](const Guest& guest) { return !guest.accepted && too_many > 0 && too_many-- > 0; });
+  guests_.remove_if([&](const PendingClient& guest) {
+    return !guest.accepted && too_many > 0 && too_many-- > 0;
+  });
 }
 
 void Acceptor::accept_some(int listener) {
@@ -141,7 +142,7 @@ void Acceptor::admit(Fd socket) {
   set_no_delay(socket.get());
   set_keepalive(socket.get());
   set_reuse(socket.get());  // the launcher's listener may lack this option
-  Guest guest;
+  PendingClient guest;
   guest.from = is_unix ? "this host" : from.host();
   guest.challenge = make_challenge();
   guest.give_up = Clock::now() + time_to_finish();
@@ -154,7 +155,7 @@ void Acceptor::admit(Fd socket) {
   guests_.push_back(std::move(guest));
 }
 
-void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
+void Acceptor::read(PendingClient& guest, const Judge& judge, const Welcome& welcome) {
   if (guest.done) return;
   if (guest.accepted) return encrypt(guest, welcome);
   auto* bytes = reinterpret_cast<char*>(&guest.hello);
@@ -199,7 +200,7 @@ void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
   guest.done = false;
 }
 
-void Acceptor::encrypt(Guest& guest, const Welcome& welcome) {
+void Acceptor::encrypt(PendingClient& guest, const Welcome& welcome) {
   const int error = guest.socket.shake_hands();
   if (error == EAGAIN) return;
   guest.done = true;
@@ -214,7 +215,7 @@ bool Acceptor::must_encrypt(const Hello& hello) const {
   return hello.purpose == Purpose::data ? demands_encrypted_data_ : demands_encryption_;
 }
 
-Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& ignore) {
+Refusal Acceptor::judge_hello(const PendingClient& guest, const Judge& judge, bool& ignore) {
   const Hello& hello = guest.hello;
   const auto refuse = [&](Refusal refusal, const std::string& text) {
     say_once(cat("refusal ", static_cast<int>(refusal), " ", guest.from),
@@ -254,11 +255,12 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
   // repeated later, and then show whether a second process claims the rank. A replacement
   // connection does not wait for an earlier attempt, because the earlier attempt's network may be
   // down.
-  ignore = !watches && hello.number == 0 && std::ranges::any_of(guests_, [&](const Guest& other) {
-    return other.accepted && !other.done && other.hello.rank == hello.rank &&
-           other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
-           other.hello.communicator == hello.communicator;
-  });
+  ignore = !watches && hello.number == 0 &&
+           std::ranges::any_of(guests_, [&](const PendingClient& other) {
+             return other.accepted && !other.done && other.hello.rank == hello.rank &&
+                    other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
+                    other.hello.communicator == hello.communicator;
+           });
   if (ignore) return Refusal::none;
   switch (judge(hello)) {
     case Decision::accept:
@@ -279,9 +281,9 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
 }
 
 void Acceptor::say_once(const std::string& kind, const std::string& text) {
-  if (said_.size() > kMaxSaid || !said_.insert(kind).second) return;
+  if (logged_.size() > kMaxLogged || !logged_.insert(kind).second) return;
   log(LogLevel::warning,
-      said_.size() <= kMaxSaid
+      logged_.size() <= kMaxLogged
           ? text
           : "more connections were dropped or refused; further ones are not logged");
 }

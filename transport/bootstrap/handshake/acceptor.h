@@ -69,7 +69,7 @@ class Acceptor {
   void watch(PollSet& set, const Judge& judge, const Welcome& welcome);
 
  private:
-  struct Guest {
+  struct PendingClient {
     ByteStream socket;
     std::string from;
     Challenge challenge;
@@ -86,10 +86,10 @@ class Acceptor {
     const bool outside = hello.purpose == Purpose::bootstrap || hello.purpose == Purpose::watch;
     return outside ? token_ : session_key_;
   }
-  void read(Guest& guest, const Judge& judge, const Welcome& welcome);
-  void encrypt(Guest& guest, const Welcome& welcome);
+  void read(PendingClient& guest, const Judge& judge, const Welcome& welcome);
+  void encrypt(PendingClient& guest, const Welcome& welcome);
   bool must_encrypt(const Hello& hello) const;
-  Refusal judge_hello(const Guest& guest, const Judge& judge, bool& ignore);
+  Refusal judge_hello(const PendingClient& guest, const Judge& judge, bool& ignore);
   void say_once(const std::string& kind, const std::string& text);
   void drop_late();
   void drop_too_many();
@@ -104,8 +104,8 @@ class Acceptor {
   bool demands_encryption_ = false;
   bool demands_encrypted_data_ = false;
   OtherSize other_size_;
-  std::list<Guest> guests_;
-  std::set<std::string> said_;
+  std::list<PendingClient> guests_;
+  std::set<std::string> logged_;
   Clock::time_point resume_at_{};  // no accepts before this time, for lack of descriptors
 };
 

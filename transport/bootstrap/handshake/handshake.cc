@@ -42,11 +42,12 @@ Digest hmac(std::string_view key, const std::string& text) {
   const std::string what = cat(whom, " refused this rank: ");
   switch (verdict.refusal) {
     case Refusal::bad_token:
-      throw ForeignListener(what + "the two have different tokens",
-                       {.cause = "the address belongs to another job or to an earlier start of "
-                                 "this one, or TUTTI_TOKEN differs",
-                        .remedy = "give all ranks of a job the same TUTTI_TOKEN and another job "
-                                  "another MASTER_PORT"});
+      throw ForeignListener(
+          what + "the two have different tokens",
+          {.cause = "the address belongs to another job or to an earlier start of "
+                    "this one, or TUTTI_TOKEN differs",
+           .remedy = "give all ranks of a job the same TUTTI_TOKEN and another job "
+                     "another MASTER_PORT"});
     case Refusal::wrong_size:
       throw Error(ErrorCode::bootstrap,
                   cat(what, "this rank expects a world of ", hello.size, " ranks, ", whom,
@@ -69,8 +70,8 @@ Digest hmac(std::string_view key, const std::string& text) {
                   cat(what, "this rank was unreachable, and was excluded"));
     default:
       throw ForeignListener(what + "the process at that address is not in this job",
-                       {.cause = "another rank or another job now uses that address",
-                        .remedy = "choose another MASTER_PORT (on all ranks)"});
+                            {.cause = "another rank or another job now uses that address",
+                             .remedy = "choose another MASTER_PORT (on all ranks)"});
   }
 }
 
@@ -164,8 +165,8 @@ bool equal(const Digest& a, const Digest& b) {
 void require_magic(std::string_view bytes, const std::string& whom) {
   if (std::string_view(kMagic.data(), kMagic.size()).starts_with(bytes)) return;
   throw ForeignListener(whom + " is not Tutti: its answer has another format",
-                   {.cause = "another program listens on that port",
-                    .remedy = "choose another MASTER_PORT (on all ranks)"});
+                        {.cause = "another program listens on that port",
+                         .remedy = "choose another MASTER_PORT (on all ranks)"});
 }
 
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
@@ -191,8 +192,8 @@ void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hel
     throw_refused(hello, verdict, whom);
   }
   throw ForeignListener(whom + " does not know this job's token",
-                   {.cause = "another job or another program listens on that address",
-                    .remedy = "give all ranks of a job the same TUTTI_TOKEN"});
+                        {.cause = "another job or another program listens on that address",
+                         .remedy = "give all ranks of a job the same TUTTI_TOKEN"});
 }
 
 Error connect_error(const std::string& place, int error) {
@@ -230,8 +231,8 @@ ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::
   }
   hello = sign_hello(hello, challenge, key, whom);
   Verdict verdict;
-  const std::span said = std::as_bytes(std::span(&hello, 1));
-  if (write_exactly(socket.get(), said, wait) != Transfer::complete ||
+  const std::span logged = std::as_bytes(std::span(&hello, 1));
+  if (write_exactly(socket.get(), logged, wait) != Transfer::complete ||
       read_answer(socket.get(), std::as_writable_bytes(std::span(&verdict, 1)), whom, wait) ==
           Answer::closed) {
     return {};

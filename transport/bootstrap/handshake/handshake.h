@@ -130,8 +130,8 @@ void require_magic(std::string_view bytes, const std::string& whom);
 // Answers a challenge: returns `hello` completed with version, nonce and proof.
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
                  const std::string& whom);
-// Returns if a peer that knows the key has accepted this rank. Throws ForeignListener or OtherVersion if
-// the peer refuses and does not, or may not, know the key.
+// Returns if a peer that knows the key has accepted this rank. Throws ForeignListener or
+// OtherVersion if the peer refuses and does not, or may not, know the key.
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom);
 // Build errors for connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123").

@@ -353,12 +353,12 @@ int try_connect(const SocketAddress& address, const Wait& wait, Fd& socket) {
 
 bool wait_for(int fd, short events, const Wait& wait) {
   for (;;) {
-    const int aside = wait.aside == nullptr ? -1 : wait.aside->fd();
-    std::array<pollfd, 2> entries{{{fd, events, 0}, {aside, POLLIN, 0}}};
+    const int event_source = wait.event_source == nullptr ? -1 : wait.event_source->fd();
+    std::array<pollfd, 2> entries{{{fd, events, 0}, {event_source, POLLIN, 0}}};
     const auto timeout = static_cast<int>(wait.deadline.remaining().count());
     const int ready = ::poll(entries.data(), entries.size(), timeout);
     if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
-    if (ready > 0 && entries[1].revents != 0) wait.aside->hear();
+    if (ready > 0 && entries[1].revents != 0) wait.event_source->handle_event();
     if (ready > 0 && entries[0].revents != 0) return true;
     if (wait.deadline.passed()) return false;
   }

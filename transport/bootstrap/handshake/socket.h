@@ -64,20 +64,20 @@ SocketAddress peer_address(int socket);
 Fd listen_on(const SocketAddress& address);
 
 // A second source of events, such as the launcher's pipe, to watch while waiting for a socket.
-class Aside {
+class EventSource {
  public:
-  virtual ~Aside() = default;
+  virtual ~EventSource() = default;
   virtual int fd() const = 0;  // -1: no further events
   // Handles the event; called when fd() is readable. It may throw to end the wait.
-  virtual void hear() = 0;
+  virtual void handle_event() = 0;
 };
 
 // The deadline of a wait, and further events to watch.
 struct Wait {
-  Wait(const Deadline& until, Aside* besides = nullptr)
-      : deadline(until), aside(besides) {}  // NOLINT
+  Wait(const Deadline& until, EventSource* events = nullptr)
+      : deadline(until), event_source(events) {}  // NOLINT
   Deadline deadline;
-  Aside* aside;
+  EventSource* event_source;
 };
 
 // Connect without blocking. begin_connect() returns 0 or EINPROGRESS with `socket`, which must be

@@ -9,7 +9,7 @@
 
 #include "base/deadline.h"
 #include "transport/bootstrap/handshake/socket.h"
-#include "transport/bootstrap/membership/sight.h"
+#include "transport/bootstrap/membership/rank_status.h"
 #include "transport/stream/byte_stream.h"
 
 namespace tutti::bootstrap {

@@ -20,7 +20,8 @@ namespace tutti::python {
 // releases it in between.
 class Interrupts {
  public:
-  explicit Interrupts(Communicator world) : signal_state_(std::make_shared<SignalState>(std::move(world))) {
+  explicit Interrupts(Communicator world)
+      : signal_state_(std::make_shared<SignalState>(std::move(world))) {
     // The hook shares ownership, because another thread of the rank may still be in it when it is
     // removed.
     signal_state_->world.while_waiting([looks = signal_state_] { looks->look(); });

@@ -53,8 +53,8 @@ auto Run::without_gil(const Communicator& world, const Work& work) {
 Run::Run(const nb::capsule& communicator, const std::vector<std::string>& words,
          const std::string& configuration) {
   const Communicator world = communicator_in(communicator);
-  const Json told = Json::parse(configuration);
-  session_ = without_gil(world, [&] { return training::begin_session(world, words, told); });
+  const Json given = Json::parse(configuration);
+  session_ = without_gil(world, [&] { return training::begin_session(world, words, given); });
 }
 
 training::Session& Run::session() {
@@ -129,7 +129,7 @@ void Run::close() {
 }
 
 std::string Run::model() { return training::in_words(session().model().configuration()); }
-std::string Run::configuration() { return session().options().training.told.dump(); }
+std::string Run::configuration() { return session().options().training.configuration.dump(); }
 uint64_t Run::steps() { return session().trainer().steps(); }
 uint64_t Run::step() { return session().trainer().step(); }
 

@@ -168,7 +168,7 @@ TEST_F(Local, ARunInALayoutHasItsOptions) {
   RunOptions changed = with_layout(run, layout);
   settle(changed, 4, 1 << 20);
   const RunOptions told = settled_run(words(train_options(layout)), 4);
-  EXPECT_EQ(changed.training.told, told.training.told);
+  EXPECT_EQ(changed.training.configuration, told.training.configuration);
 }
 
 }  // namespace

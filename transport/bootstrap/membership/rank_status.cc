@@ -1,4 +1,4 @@
-#include "transport/bootstrap/membership/sight.h"
+#include "transport/bootstrap/membership/rank_status.h"
 
 #include <algorithm>
 #include <utility>

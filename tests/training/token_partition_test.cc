@@ -1,5 +1,5 @@
 // Tests the assignment of tokens to ranks, and what queries attend to of other ranks' keys.
-#include "training/core/token_deal.h"
+#include "training/core/token_partition.h"
 
 #include <gtest/gtest.h>
 

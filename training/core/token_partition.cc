@@ -1,4 +1,4 @@
-#include "training/core/token_deal.h"
+#include "training/core/token_partition.h"
 
 #include <algorithm>
 #include <numeric>
@@ -16,7 +16,7 @@ int64_t count_of(std::span<const Share> ranges) {
   return count;
 }
 
-struct Dealt {
+struct BlockPartition {
   std::vector<std::vector<Share>> ranges;  // by rank: its ranges, ascending
   bool is_even = false;
 };
@@ -24,7 +24,7 @@ struct Dealt {
 // Cuts the tokens into blocks of `block_size` and gives each rank the same number of them: in order
 // of decreasing area, each block goes to the rank with the smallest area so far. areas[i] is the
 // area of all tokens before token i.
-Dealt deal_blocks(std::span<const int64_t> areas, int64_t block_size, int ranks) {
+BlockPartition partition_blocks(std::span<const int64_t> areas, int64_t block_size, int ranks) {
   const int64_t tokens = std::ssize(areas) - 1;
   const int64_t blocks = (tokens + block_size - 1) / block_size;
   const auto block_at = [&](int64_t block) {
@@ -54,12 +54,12 @@ Dealt deal_blocks(std::span<const int64_t> areas, int64_t block_size, int ranks)
     least->area += area_of(block);
     least->blocks.push_back(block);
   }
-  Dealt dealt;
+  BlockPartition partition;
   int64_t largest = 0;
   for (Load& load : loads) {
     largest = std::max(largest, load.area);
     std::ranges::sort(load.blocks);
-    std::vector<Share>& ranges = dealt.ranges.emplace_back();
+    std::vector<Share>& ranges = partition.ranges.emplace_back();
     for (const int64_t block : load.blocks) {
       const Share its = block_at(block);
       if (!ranges.empty() && ranges.back().first + ranges.back().count == its.first) {
@@ -72,8 +72,8 @@ Dealt deal_blocks(std::span<const int64_t> areas, int64_t block_size, int ranks)
   const auto is_even = [&](int64_t most, int64_t all) {
     return static_cast<double>(most) * ranks <= kEven * static_cast<double>(all);
   };
-  dealt.is_even = is_even(largest, areas.back()) && is_even(most_blocks * block_size, tokens);
-  return dealt;
+  partition.is_even = is_even(largest, areas.back()) && is_even(most_blocks * block_size, tokens);
+  return partition;
 }
 
 // Returns the rows from the first start to the last end of the queries that attend to any key.
@@ -104,8 +104,8 @@ std::vector<std::vector<Share>> partition_tokens(const TokenMask& mask, int rank
   for (int64_t of_a_rank = 2;; of_a_rank *= 2) {
     const int64_t blocks = ranks * of_a_rank;
     const int64_t block_size = (mask.tokens() + blocks - 1) / blocks;
-    Dealt dealt = deal_blocks(areas, block_size, ranks);
-    if (dealt.is_even || block_size <= 1) return std::move(dealt.ranges);
+    BlockPartition partition = partition_blocks(areas, block_size, ranks);
+    if (partition.is_even || block_size <= 1) return std::move(partition.ranges);
   }
 }
 

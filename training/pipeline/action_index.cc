@@ -1,4 +1,4 @@
-#include "training/pipeline/census.h"
+#include "training/pipeline/action_index.h"
 
 #include <algorithm>
 #include <utility>
@@ -161,7 +161,8 @@ void check_input(const ActionIndex& action_index, const Site& site) {
   if (!needs_input(action_index.plan.schedule, entry)) return;
   const Site& input = action_index.maker(input_of(entry));
   if (input.rank != site.rank || input.index < site.index) return;
-  refuse(action_index.plan, site, cat("comes before its input, ", to_string(action_index.plan, input)),
+  refuse(action_index.plan, site,
+         cat("comes before its input, ", to_string(action_index.plan, input)),
          "two entries were swapped");
 }
 
@@ -215,7 +216,8 @@ ActionIndex index_actions(const Plan& plan) {
   for (int rank = 0; rank < plan.schedule.ranks; ++rank) {
     computing.push_back(computing_actions(plan, rank));
   }
-  for (std::vector<Site>* sites : {&action_index.forward, &action_index.backward, &action_index.weight}) {
+  for (std::vector<Site>* sites :
+       {&action_index.forward, &action_index.backward, &action_index.weight}) {
     for (Site& site : *sites) {
       if (site.is_there()) site.index = computing[index(site.rank)][index(site.index)];
     }

@@ -25,7 +25,7 @@ struct Piece {
 // Below this size a copy is faster than lending and waiting for the loan's return.
 inline constexpr uint64_t kLeastLent = 4 << 10;  // in bytes
 
-struct Move {
+struct BoundStep {
   StepKind kind = StepKind::copy;
   bool received_on_left = false;
   bool widened = false;    // true: the message carries accumulators
@@ -43,13 +43,13 @@ struct Move {
   bool lendable = false;   // a send whose payload may be read in place
 };
 
-class Moves {
+class BoundSteps {
  public:
-  Moves() = default;
-  Moves(const Moves&) = delete;  // moves point into pieces
-  Moves& operator=(const Moves&) = delete;
-  Moves(Moves&&) = default;
-  Moves& operator=(Moves&&) = default;
+  BoundSteps() = default;
+  BoundSteps(const BoundSteps&) = delete;  // moves point into pieces
+  BoundSteps& operator=(const BoundSteps&) = delete;
+  BoundSteps(BoundSteps&&) = default;
+  BoundSteps& operator=(BoundSteps&&) = default;
 
   struct Bytes {
     uint64_t element = 1;
@@ -61,11 +61,11 @@ class Moves {
   void make(const Plan& plan, const ChunkMap& chunks, const Bytes& bytes,
             const std::array<uint64_t, 2>& signature, bool private_blocks);
 
-  const Move& operator[](size_t step) const { return moves_[step]; }
-  size_t size() const { return moves_.size(); }
+  const BoundStep& operator[](size_t step) const { return bound_steps_[step]; }
+  size_t size() const { return bound_steps_.size(); }
 
  private:
-  std::vector<Move> moves_;
+  std::vector<BoundStep> bound_steps_;
   std::vector<Piece> pieces_;
 };
 

@@ -36,16 +36,16 @@ std::vector<int32_t> random_packing(std::mt19937& random, int64_t samples, int64
 }
 
 TEST(TokenPartition, OfACausalSampleEachRankGetsAPieceFromEitherEnd) {
-  const auto deal = partition_tokens({.samples = 1, .positions = 64}, 4);
-  EXPECT_EQ(tokens_of(deal[0]), tokens_of({{0, 8}, {56, 8}}));
-  EXPECT_EQ(tokens_of(deal[1]), tokens_of({{8, 8}, {48, 8}}));
-  EXPECT_EQ(tokens_of(deal[2]), tokens_of({{16, 8}, {40, 8}}));
-  EXPECT_EQ(tokens_of(deal[3]), tokens_of({{24, 16}}));
+  const auto partition = partition_tokens({.samples = 1, .positions = 64}, 4);
+  EXPECT_EQ(tokens_of(partition[0]), tokens_of({{0, 8}, {56, 8}}));
+  EXPECT_EQ(tokens_of(partition[1]), tokens_of({{8, 8}, {48, 8}}));
+  EXPECT_EQ(tokens_of(partition[2]), tokens_of({{16, 8}, {40, 8}}));
+  EXPECT_EQ(tokens_of(partition[3]), tokens_of({{24, 16}}));
 }
 
 TEST(TokenPartition, WholeSamplesStayTogetherWhereTheyCan) {
-  const auto deal = partition_tokens({.samples = 4, .positions = 10}, 2);
-  EXPECT_EQ(tokens_of(deal[0]), tokens_of({{0, 10}, {20, 10}}));
+  const auto partition = partition_tokens({.samples = 4, .positions = 10}, 2);
+  EXPECT_EQ(tokens_of(partition[0]), tokens_of({{0, 10}, {20, 10}}));
 }
 
 // The largest area is within 3% of the mean, and ranks have equally many tokens, if each has at
@@ -91,14 +91,14 @@ TEST(TokenPartition, QueriesSeeWhatTheMaskSays) {
         const int64_t samples = 1 + static_cast<int64_t>(random() % 3);
         const std::vector<int32_t> starts = random_packing(random, samples, positions, positions);
         const TokenMask mask{samples, positions, starts, window};
-        const auto deal = partition_tokens(mask, ranks);
+        const auto partition = partition_tokens(mask, ranks);
         for (int rank = 0; rank < ranks; ++rank) {
           SCOPED_TRACE(cat("rank ", rank, " of ", ranks, ", ", samples, " x ", positions,
                            ", window ", window));
           const TokenPartition seen(mask, rank, ranks);
-          const std::vector<int64_t> queries = tokens_of(deal[static_cast<size_t>(rank)]);
+          const std::vector<int64_t> queries = tokens_of(partition[static_cast<size_t>(rank)]);
           for (int other = 0; other < ranks; ++other) {
-            const std::vector<int64_t> keys = tokens_of(deal[static_cast<size_t>(other)]);
+            const std::vector<int64_t> keys = tokens_of(partition[static_cast<size_t>(other)]);
             EXPECT_EQ(seen.count(other), std::ssize(keys));
             const Share needed = seen.seen_of(other);
             EXPECT_EQ(TokenPartition(mask, other, ranks).seen_by(rank).first, needed.first);

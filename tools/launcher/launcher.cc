@@ -79,7 +79,7 @@ void check(const LaunchOptions& options) {
 }
 
 // Returns one job for each host that gets ranks.
-std::vector<HostJob> deal(const LaunchOptions& options) {
+std::vector<HostJob> assign_ranks(const LaunchOptions& options) {
   HostJob job;
   job.display = host_name();
   job.world_size = options.processes();
@@ -135,7 +135,7 @@ class Launch : public AgentSink {
         has_spares_(options.spares > 0),
         output_(options.processes(), options.prefix_lines),
         display_(static_cast<size_t>(options.processes())) {
-    std::vector<HostJob> jobs = deal(options);
+    std::vector<HostJob> jobs = assign_ranks(options);
     for (HostJob& job : jobs) job.environment["TORCHELASTIC_RESTART_COUNT"] = cat(restart);
     for (const HostJob& job : jobs) {
       for (const int rank : job.ranks) display_[static_cast<size_t>(rank)] = job.display;

@@ -56,7 +56,7 @@ struct MicroBatch {
   std::span<const Share> ranges;
   int64_t positions = 0;
   // Division of the tokens over the ranks of the context axis; null if they are not divided.
-  const TokenPartition* deal = nullptr;
+  const TokenPartition* partition = nullptr;
   // 1 for a normal micro-batch. 0 for a micro-batch without effect, which only takes part in the
   // communication inside units while other ranks still have micro-batches: its loss, gradient and
   // statistics are not counted.

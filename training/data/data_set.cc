@@ -28,10 +28,10 @@ void add_last(std::span<const int32_t> window, Batch& batch) {
 
 void Batch::deal_out(int64_t window, int rank, int ranks) {
   const TokenMask mask{samples, std::ssize(tokens) / samples, document_starts, window};
-  deal = std::make_shared<const TokenPartition>(mask, rank, ranks);
+  partition = std::make_shared<const TokenPartition>(mask, rank, ranks);
   for (std::vector<int32_t>* all : {&tokens, &targets, &document_starts}) {
     std::vector<int32_t> own;
-    for (const Share& range : deal->ranges(rank)) {
+    for (const Share& range : partition->ranges(rank)) {
       if (all->empty()) break;
       own.insert(own.end(), all->begin() + range.first, all->begin() + range.first + range.count);
     }

@@ -28,7 +28,7 @@ struct Batch {
   int weight = 1;                        // 0: a copy of another rank's batch, which has no effect
   // Set if the tokens of samples are divided over ranks. The other members then contain the tokens
   // of one rank.
-  std::shared_ptr<const TokenPartition> deal;
+  std::shared_ptr<const TokenPartition> partition;
 
   // Reduces the batch to the tokens of rank `rank` of `ranks`. Each token must have a target.
   void deal_out(int64_t window, int rank, int ranks);
@@ -41,11 +41,11 @@ struct Batch {
                      .targets = targets,
                      .float_targets = float_targets,
                      .document_starts = document_starts,
-                     .deal = deal.get(),
+                     .partition = partition.get(),
                      .weight = weight};
-    if (deal != nullptr) {
-      batch.ranges = deal->ranges(deal->rank());
-      batch.positions = deal->mask().positions;
+    if (partition != nullptr) {
+      batch.ranges = partition->ranges(partition->rank());
+      batch.positions = partition->mask().positions;
     }
     return batch;
   }

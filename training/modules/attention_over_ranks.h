@@ -1,4 +1,4 @@
-// Interface of attention over tokens that are divided over ranks (MicroBatch::deal): a rank's
+// Interface of attention over tokens that are divided over ranks (MicroBatch::partition): a rank's
 // queries attend to keys on other ranks.
 #pragma once
 
@@ -32,7 +32,7 @@ class AttentionOverRanks {
 
   // Returns the number of bytes that other ranks read, outside of the passes' arenas, for
   // `key_width` values of keys per token.
-  virtual int64_t message_bytes(const TokenPartition& deal, int64_t key_width,
+  virtual int64_t message_bytes(const TokenPartition& partition, int64_t key_width,
                                 DType type) const = 0;
 };
 

@@ -174,7 +174,7 @@ void Router::drop(Pass& pass, Saved& saved) const {
     numbers[place[i]] = saved.choices[i];
     numbers[all + place[i]] = saved.weights[i];
   }
-  if (batch.deal != nullptr) options_.sum(pass, Axis::context, numbers);
+  if (batch.partition != nullptr) options_.sum(pass, Axis::context, numbers);
   const std::vector<bool> dropped =
       dropped_choices(numbers, batch.samples, most_of_a_sample(), options_);
   for (size_t i = 0; i < place.size(); ++i) {
@@ -228,7 +228,7 @@ std::vector<double> Router::counts_of_samples(Pass& pass, const Saved& saved) co
                                    saved.choices[static_cast<size_t>(i)])];
     }
   });
-  if (pass.batch->deal != nullptr) options_.sum(pass, Axis::context, counts);
+  if (pass.batch->partition != nullptr) options_.sum(pass, Axis::context, counts);
   return counts;
 }
 

@@ -173,7 +173,7 @@ Tensor SelfAttention::take(Pass& pass, DType type, int64_t rows, Saved& saved) c
 // their masks.
 AttentionShape SelfAttention::shape(const Pass& pass, const Saved& saved) const {
   const MicroBatch& batch = *pass.batch;
-  const int64_t samples = batch.deal == nullptr ? batch.samples : 1;
+  const int64_t samples = batch.partition == nullptr ? batch.samples : 1;
   return {.samples = samples,
           .context = saved.qkv.rows / samples,
           .heads = options_.heads,
@@ -191,7 +191,7 @@ AttentionShape SelfAttention::shape(const Pass& pass, const Saved& saved) const 
 void SelfAttention::see(const MicroBatch& batch, Saved& saved) const {
   saved.starts.clear();
   saved.ends.clear();
-  if (batch.deal != nullptr || (options_.window == 0 && batch.positions == 0)) return;
+  if (batch.partition != nullptr || (options_.window == 0 && batch.positions == 0)) return;
   for_each_run(batch, {0, std::ssize(batch.tokens)}, [&](const TokenRun& run) {
     for (int64_t i = 0; i < run.count; ++i) {
       const int64_t end = run.position + i + 1;
@@ -219,8 +219,9 @@ void SelfAttention::rotate(const MicroBatch& batch, Tensor qkv, bool back) const
 }
 
 int64_t SelfAttention::message_bytes(const MicroBatch& batch, DType type) const {
-  if (batch.deal == nullptr) return 0;
-  return options_.over_ranks->message_bytes(*batch.deal, keys_.count * options_.head_size, type);
+  if (batch.partition == nullptr) return 0;
+  return options_.over_ranks->message_bytes(*batch.partition, keys_.count * options_.head_size,
+                                            type);
 }
 
 Tensor SelfAttention::part(Tensor qkv, size_t layer) const {
@@ -245,7 +246,7 @@ void SelfAttention::attend(Pass& pass, Saved& saved) const {
   const DType type = saved.qkv.dtype;
   saved.attended = pass.arena.take(type, shape.rows(), shape.width());
   ConstQkv inputs = split(ConstTensor(saved.qkv));
-  if (pass.batch->deal != nullptr) {
+  if (pass.batch->partition != nullptr) {
     saved.over_ranks = options_.over_ranks->forward(pass, shape, inputs, saved.attended);
     return;
   }
@@ -317,7 +318,7 @@ Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& s
   const Tensor attended_gradient = out_.backward(pass, output_gradient, saved.out);
   const Tensor gradient = pass.arena.take(saved.qkv.dtype, saved.qkv.rows, saved.qkv.cols);
   const ConstQkv inputs = split(ConstTensor(saved.qkv));
-  if (pass.batch->deal != nullptr) {
+  if (pass.batch->partition != nullptr) {
     options_.over_ranks->backward(pass, shape(pass, saved), inputs, saved.attended,
                                   saved.over_ranks, attended_gradient, split(gradient));
   } else if (pass.slices > 1 && group_ > 1) {

@@ -23,23 +23,23 @@ struct Heads {
 class Exchange {
  public:
   Exchange(Pass& pass, const AttentionShape& heads)
-      : pass_(pass), deal_(*pass.batch->deal), shape_(heads) {}
+      : pass_(pass), partition_(*pass.batch->partition), shape_(heads) {}
 
   // Returns the heads of a rank.
   Heads heads_of(int rank) const {
-    const Share queries = even_share(shape_.heads, rank, deal_.ranks());
+    const Share queries = even_share(shape_.heads, rank, partition_.ranks());
     if (queries.count == 0) return {};
     const int64_t group = shape_.group_size();
     const int64_t first = (shape_.before + queries.first) / group;
     const int64_t last = (shape_.before + queries.first + queries.count - 1) / group;
     return {queries, {first, last + 1 - first}};
   }
-  Heads own() const { return heads_of(deal_.rank()); }
+  Heads own() const { return heads_of(partition_.rank()); }
 
   // Returns the shape for this rank's heads and all tokens. Writes `starts`, to which the shape
   // refers.
   AttentionShape shape(std::vector<int32_t>& starts) const {
-    const TokenMask& mask = deal_.mask();
+    const TokenMask& mask = partition_.mask();
     starts.clear();
     for (int64_t token = 0; token < mask.tokens() && mask.hides(); ++token) {
       starts.push_back(
@@ -59,7 +59,7 @@ class Exchange {
   // Returns all tokens of this rank's heads. `heads`: the kind of heads in the tensor's columns.
   Tensor to_heads(ConstTensor own_rows, Share Heads::*heads) {
     const int64_t width = (own().*heads).count * shape_.head_size;
-    const Tensor all = pass_.arena.take(own_rows.dtype, deal_.mask().tokens(), width);
+    const Tensor all = pass_.arena.take(own_rows.dtype, partition_.mask().tokens(), width);
     const ArenaScope scope(pass_.arena);
     const Tensor sent = packed_by_rank(own_rows, heads);
     const Tensor received = pass_.arena.take(own_rows.dtype, 1, all.size());
@@ -100,12 +100,12 @@ class Exchange {
     return by_rank([&](int rank) { return rows * columns(rank, heads).count; });
   }
   Blocks heights(int64_t cols) const {
-    return by_rank([&](int rank) { return deal_.count(rank) * cols; });
+    return by_rank([&](int rank) { return partition_.count(rank) * cols; });
   }
   template <typename Count>
   Blocks by_rank(const Count& count) const {
     std::vector<uint64_t> counts;
-    for (int rank = 0; rank < deal_.ranks(); ++rank) {
+    for (int rank = 0; rank < partition_.ranks(); ++rank) {
       counts.push_back(static_cast<uint64_t>(count(rank)));
     }
     return Blocks::of(counts);
@@ -114,7 +114,7 @@ class Exchange {
   Tensor packed_by_rank(ConstTensor own_rows, Share Heads::*heads) {
     const Tensor packed = pass_.arena.take(own_rows.dtype, 1, total(widths(own_rows.rows, heads)));
     int64_t at = 0;
-    for (int rank = 0; rank < deal_.ranks(); ++rank) {
+    for (int rank = 0; rank < partition_.ranks(); ++rank) {
       const auto [first, count] = columns(rank, heads);
       const int64_t size = own_rows.rows * count;
       copy_rows(own_rows.col_range(first, count),
@@ -126,7 +126,7 @@ class Exchange {
 
   void unpack_by_rank(ConstTensor packed, Share Heads::*heads, Tensor own_rows) {
     int64_t at = 0, written = 0;  // in columns
-    for (int rank = 0; rank < deal_.ranks(); ++rank) {
+    for (int rank = 0; rank < partition_.ranks(); ++rank) {
       const auto [first, count] = columns(rank, heads);
       const int64_t size = own_rows.rows * count;
       const ConstTensor part = packed.col_range(at, size).reshaped(own_rows.rows, count);
@@ -147,8 +147,8 @@ class Exchange {
   template <bool is_const, typename Body>
   void for_each_range(BasicTensor<is_const> all, int64_t width, const Body& body) const {
     int64_t at = 0;
-    for (int rank = 0; rank < deal_.ranks(); ++rank) {
-      for (const Share& range : deal_.ranges(rank)) {
+    for (int rank = 0; rank < partition_.ranks(); ++rank) {
+      for (const Share& range : partition_.ranges(rank)) {
         body(all.col_range(at, range.count * width).reshaped(range.count, width), range);
         at += range.count * width;
       }
@@ -156,7 +156,7 @@ class Exchange {
   }
 
   void exchange(ConstTensor sent, const Blocks& to, Tensor received, const Blocks& from) {
-    const auto kept = static_cast<int64_t>(to.counts[static_cast<size_t>(deal_.rank())]);
+    const auto kept = static_cast<int64_t>(to.counts[static_cast<size_t>(partition_.rank())]);
     const auto bytes =
         static_cast<double>((sent.size() - kept) * static_cast<int64_t>(size_of(sent.dtype)));
     if (pass_.mesh == nullptr) {
@@ -169,7 +169,7 @@ class Exchange {
   }
 
   Pass& pass_;
-  const TokenPartition& deal_;
+  const TokenPartition& partition_;
   const AttentionShape& shape_;
 };
 

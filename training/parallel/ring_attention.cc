@@ -36,9 +36,9 @@ struct KeysAndValues {
 };
 
 // Returns one size for all micro-batches of a shape, although their divisions differ slightly.
-int64_t rows_of_message(const TokenPartition& deal) {
-  const int64_t even = deal.mask().tokens() / deal.ranks();
-  return std::max(deal.most(), even + even / 16 + 1);
+int64_t rows_of_message(const TokenPartition& partition) {
+  const int64_t even = partition.mask().tokens() / partition.ranks();
+  return std::max(partition.most(), even + even / 16 + 1);
 }
 
 size_t bytes_of(int64_t rows, int64_t width, DType type) {
@@ -49,7 +49,7 @@ size_t bytes_of(int64_t rows, int64_t width, DType type) {
 class Ring {
  public:
   Ring(Pass& pass, const AttentionShape& heads)
-      : pass_(pass), deal_(*pass.batch->deal), width_(2 * heads.key_width()) {}
+      : pass_(pass), partition_(*pass.batch->partition), width_(2 * heads.key_width()) {}
 
   ~Ring() {
     for (const std::span<std::byte> memory : lent_) {
@@ -59,15 +59,15 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  int ranks() const { return deal_.ranks(); }
+  int ranks() const { return partition_.ranks(); }
   // Return, for a step, the rank whose keys this rank has, and the rank that has this rank's keys.
-  int before(int step) const { return (deal_.rank() + ranks() - step) % ranks(); }
-  int after(int step) const { return (deal_.rank() + step) % ranks(); }
+  int before(int step) const { return (partition_.rank() + ranks() - step) % ranks(); }
+  int after(int step) const { return (partition_.rank() + step) % ranks(); }
 
   // Returns memory for keys and values of this rank or another. The ranks of the host read sent
   // messages directly, while this rank computes.
   KeysAndValues take_message(DType type) {
-    const int64_t rows = rows_of_message(deal_);
+    const int64_t rows = rows_of_message(partition_);
     if (pass_.mesh == nullptr) {
       alone_.push_back(allocate(pass_.arena.backend(), bytes_of(rows, width_, type)));
       return {tensor_at(alone_.back().get(), type, rows, width_, pass_.arena.backend())};
@@ -111,7 +111,7 @@ class Ring {
   Communicator& along() { return pass_.mesh->along(Axis::context); }
 
   Pass& pass_;
-  const TokenPartition& deal_;
+  const TokenPartition& partition_;
   int64_t width_;
   double sent_ = 0;  // bytes sent since the last wait
   std::vector<Work> in_flight_;
@@ -121,11 +121,11 @@ class Ring {
 
 // Returns the shape of attention of this rank's queries to those keys of `rank` to which they
 // attend.
-AttentionShape shape_on(const AttentionShape& heads, const TokenPartition& deal, int rank) {
+AttentionShape shape_on(const AttentionShape& heads, const TokenPartition& partition, int rank) {
   AttentionShape shape = heads;
-  shape.keys = deal.seen_of(rank).count;
-  shape.starts = deal.starts(rank);
-  shape.ends = deal.ends(rank);
+  shape.keys = partition.seen_of(rank).count;
+  shape.starts = partition.starts(rank);
+  shape.ends = partition.ends(rank);
   return shape;
 }
 
@@ -173,7 +173,8 @@ void in_turns(Ring& ring, const AttentionShape& all, const Body& body) {
 // in a later step those of rank before(step) to which this rank attends. `own`: the keys and values
 // that the other ranks receive.
 template <typename Body>
-void go_round(Ring& ring, const TokenPartition& deal, const KeysAndValues& own, const Body& body) {
+void go_round(Ring& ring, const TokenPartition& partition, const KeysAndValues& own,
+              const Body& body) {
   const std::array<KeysAndValues, 2> buffers = {ring.take_message(own.all.dtype),
                                                 ring.take_message(own.all.dtype)};
   std::vector<Work> sends;
@@ -184,9 +185,9 @@ void go_round(Ring& ring, const TokenPartition& deal, const KeysAndValues& own, 
     Work received;
     if (next < ring.ranks()) {
       const int from = ring.before(next), to = ring.after(next);
-      coming = buffers[static_cast<size_t>(next % 2)].rows({0, deal.seen_of(from).count});
+      coming = buffers[static_cast<size_t>(next % 2)].rows({0, partition.seen_of(from).count});
       received = ring.receive(coming, from, kKeys);
-      sends.push_back(ring.send(own.rows(deal.seen_by(to)), to, kKeys));
+      sends.push_back(ring.send(own.rows(partition.seen_by(to)), to, kKeys));
     }
     body(step, here);
     ring.wait(received);
@@ -206,9 +207,9 @@ void add_rows(ConstTensor terms, Tensor sums) {
 // keys, to which received parts are added.
 class GradientsHome {
  public:
-  GradientsHome(Ring& ring, const TokenPartition& deal, const Qkv& sums)
+  GradientsHome(Ring& ring, const TokenPartition& partition, const Qkv& sums)
       : ring_(ring),
-        deal_(deal),
+        partition_(partition),
         sums_(sums),
         received_(ring.take_message(sums.keys.dtype)),
         parts_{ring.take_message(sums.keys.dtype), ring.take_message(sums.keys.dtype)} {}
@@ -217,13 +218,13 @@ class GradientsHome {
   KeysAndValues part(int step) {
     const auto buffer = static_cast<size_t>(step % 2);
     ring_.wait(sends_[buffer]);
-    return parts_[buffer].rows({0, deal_.seen_of(ring_.before(step)).count});
+    return parts_[buffer].rows({0, partition_.seen_of(ring_.before(step)).count});
   }
   // Sends the gradients of a step, which are complete.
   void send(int step, const KeysAndValues& part) {
     sends_[static_cast<size_t>(step % 2)] = ring_.send(part, ring_.before(step), kGradients);
     add_received();
-    seen_ = deal_.seen_by(ring_.after(step));
+    seen_ = partition_.seen_by(ring_.after(step));
     receive_ = ring_.receive(received_.rows({0, seen_.count}), ring_.after(step), kGradients);
   }
   void finish() {
@@ -241,7 +242,7 @@ class GradientsHome {
   }
 
   Ring& ring_;
-  const TokenPartition& deal_;
+  const TokenPartition& partition_;
   Qkv sums_;
   KeysAndValues received_;
   std::array<KeysAndValues, 2> parts_;
@@ -261,9 +262,9 @@ KeysAndValues pack(Ring& ring, const ConstQkv& own) {
 
 // Backward needs the most memory: keys of this rank and two others, and three parts of their
 // gradients.
-int64_t RingAttention::message_bytes(const TokenPartition& deal, int64_t key_width,
+int64_t RingAttention::message_bytes(const TokenPartition& partition, int64_t key_width,
                                      DType type) const {
-  const int64_t rows = rows_of_message(deal);
+  const int64_t rows = rows_of_message(partition);
   return static_cast<int64_t>(3 * bytes_of(rows, 2 * key_width, type) +
                               3 * bytes_of(rows, 2 * key_width, value_type(type)));
 }
@@ -272,16 +273,16 @@ AttentionOverRanks::Saved RingAttention::forward(Pass& pass, const AttentionShap
                                                  const ConstQkv& own, Tensor output) const {
   const Tensor lse = pass.arena.take(value_type(output.dtype), heads.heads, output.rows);
   const ArenaScope scope(pass.arena);
-  const TokenPartition& deal = *pass.batch->deal;
+  const TokenPartition& partition = *pass.batch->partition;
   const DType wide = value_type(output.dtype);
   const bool is_wide = wide == output.dtype;
   Ring ring(pass, heads);
   const Tensor sum = is_wide ? output : pass.arena.take(wide, output.rows, output.cols);
   const Tensor part = pass.arena.take(wide, output.rows, output.cols);
   const Tensor part_lse = pass.arena.take(lse.dtype, lse.rows, lse.cols);
-  go_round(ring, deal, pack(ring, own), [&](int step, const KeysAndValues& there) {
+  go_round(ring, partition, pack(ring, own), [&](int step, const KeysAndValues& there) {
     if (there.all.rows == 0) return;
-    const AttentionShape shape = shape_on(heads, deal, ring.before(step));
+    const AttentionShape shape = shape_on(heads, partition, ring.before(step));
     const Tensor found = step == 0 ? sum : part, found_lse = step == 0 ? lse : part_lse;
     in_turns(ring, shape, [&](const Turn& turn) {
       causal_attention(
@@ -299,7 +300,7 @@ void RingAttention::backward(Pass& pass, const AttentionShape& heads, const Cons
                              ConstTensor output, const Saved& saved, ConstTensor output_gradient,
                              const Qkv& gradients) const {
   const ArenaScope scope(pass.arena);
-  const TokenPartition& deal = *pass.batch->deal;
+  const TokenPartition& partition = *pass.batch->partition;
   const DType wide = value_type(own.queries.dtype);
   const bool is_wide = wide == own.queries.dtype;
   const auto like = [&](ConstTensor other) {
@@ -308,8 +309,8 @@ void RingAttention::backward(Pass& pass, const AttentionShape& heads, const Cons
   const Qkv sums = is_wide ? gradients : Qkv{like(own.queries), like(own.keys), like(own.values)};
   const Tensor part = like(own.queries);
   Ring ring(pass, heads);
-  GradientsHome home(ring, deal, sums);
-  go_round(ring, deal, pack(ring, own), [&](int step, const KeysAndValues& there) {
+  GradientsHome home(ring, partition, sums);
+  go_round(ring, partition, pack(ring, own), [&](int step, const KeysAndValues& there) {
     KeysAndValues theirs;
     Qkv found = sums;
     if (step > 0) {
@@ -317,7 +318,7 @@ void RingAttention::backward(Pass& pass, const AttentionShape& heads, const Cons
       found = {part, theirs.keys(), theirs.values()};
     }
     if (there.all.rows > 0) {
-      in_turns(ring, shape_on(heads, deal, ring.before(step)), [&](const Turn& turn) {
+      in_turns(ring, shape_on(heads, partition, ring.before(step)), [&](const Turn& turn) {
         causal_attention_backward(
             turn.shape,
             {turn.of_queries(own.queries), turn.of_keys(there.keys()),

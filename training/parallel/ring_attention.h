@@ -22,7 +22,8 @@ class RingAttention : public AttentionOverRanks {
   void backward(Pass& pass, const AttentionShape& heads, const ConstQkv& own, ConstTensor output,
                 const Saved& saved, ConstTensor output_gradient,
                 const Qkv& gradients) const override;
-  int64_t message_bytes(const TokenPartition& deal, int64_t key_width, DType type) const override;
+  int64_t message_bytes(const TokenPartition& partition, int64_t key_width,
+                        DType type) const override;
 };
 
 }  // namespace tutti::training

@@ -98,10 +98,10 @@ Whole whole_of(const Problem& problem, uint64_t seed) {
   return whole;
 }
 
-HostTensor rows_of(ConstTensor all, const TokenPartition& deal) {
-  HostTensor own(all.dtype, deal.count(deal.rank()), all.cols);
+HostTensor rows_of(ConstTensor all, const TokenPartition& partition) {
+  HostTensor own(all.dtype, partition.count(partition.rank()), all.cols);
   int64_t row = 0;
-  for (const Share& range : deal.ranges(deal.rank())) {
+  for (const Share& range : partition.ranges(partition.rank())) {
     for (int64_t i = 0; i < range.count; ++i, ++row) {
       for (int64_t col = 0; col < all.cols; ++col) {
         testing::set(own, row, col, testing::get(all, range.first + i, col));
@@ -115,15 +115,15 @@ void check(Mesh& mesh, const AttentionOverRanks& attention, const Problem& probl
            const Whole& whole) {
   TokenMask mask = problem.mask;
   mask.document_starts = problem.starts;
-  const TokenPartition deal(mask, mesh.place(Axis::context), mesh.size(Axis::context));
+  const TokenPartition partition(mask, mesh.place(Axis::context), mesh.size(Axis::context));
   TestPass test(problem.type);
   test.pass.mesh = &mesh;
-  test.batch.deal = &deal;
+  test.batch.partition = &partition;
   AttentionShape shape = problem.heads;
   shape.samples = 1;
-  shape.context = deal.count(deal.rank());
-  const HostTensor inputs = rows_of(whole.inputs, deal);
-  const HostTensor output_gradient = rows_of(whole.output_gradient, deal);
+  shape.context = partition.count(partition.rank());
+  const HostTensor inputs = rows_of(whole.inputs, partition);
+  const HostTensor output_gradient = rows_of(whole.output_gradient, partition);
   HostTensor output(problem.type, shape.context, shape.width());
   HostTensor gradients(problem.type, shape.context, problem.width());
   const ConstQkv own = split_qkv(shape, ConstTensor(inputs));
@@ -132,8 +132,8 @@ void check(Mesh& mesh, const AttentionOverRanks& attention, const Problem& probl
                      split_qkv(shape, gradients.view()));
   const double tolerance = problem.type == DType::f64 ? 1e-12 : 2e-2;
   if (shape.context == 0) return;
-  EXPECT_LT(relative_distance(output, rows_of(whole.output, deal)), tolerance);
-  EXPECT_LT(relative_distance(gradients, rows_of(whole.gradients, deal)), tolerance);
+  EXPECT_LT(relative_distance(output, rows_of(whole.output, partition)), tolerance);
+  EXPECT_LT(relative_distance(gradients, rows_of(whole.gradients, partition)), tolerance);
 }
 
 TEST(AttentionOverRanks, IsAttentionOfAllTokens) {
@@ -165,12 +165,12 @@ TEST(AttentionOverRanks, NoRankOfARingHoldsAllKeys) {
   constexpr int64_t kTokens = 2048, kWidth = 64;
   run_ranks(kRanks, [&](const Job& job) {
     Mesh mesh(Communicator::init(job), {.context = kRanks, .data = 1});
-    const TokenPartition deal({.samples = 1, .positions = kTokens}, job.rank, kRanks);
+    const TokenPartition partition({.samples = 1, .positions = kTokens}, job.rank, kRanks);
     TestPass test(DType::f32);
     test.pass.mesh = &mesh;
-    test.batch.deal = &deal;
+    test.batch.partition = &partition;
     const AttentionShape shape{
-        .samples = 1, .context = deal.count(job.rank), .heads = 1, .head_size = kWidth};
+        .samples = 1, .context = partition.count(job.rank), .heads = 1, .head_size = kWidth};
     const HostTensor inputs = random_tensor(DType::f32, shape.context, 3 * kWidth, 1);
     const HostTensor output(DType::f32, shape.context, kWidth);
     const auto bytes = [](int64_t rows, int64_t cols) {
@@ -192,7 +192,7 @@ TEST(AttentionOverRanks, BytesAreThoseOfTheFormulas) {
   constexpr int64_t kTokens = 64, kHeads = 4, kSize = 8, kRows = kTokens / kRanks;
   std::vector<double> by_ring(kRanks), by_heads(kRanks);
   run_ranks(kRanks, [&](const Job& job) {
-    const TokenPartition deal({.samples = 1, .positions = kTokens}, job.rank, kRanks);
+    const TokenPartition partition({.samples = 1, .positions = kTokens}, job.rank, kRanks);
     const AttentionShape shape{.samples = 1, .context = kRows, .heads = kHeads, .head_size = kSize};
     const HostTensor inputs = random_tensor(DType::f32, kRows, 3 * shape.width(), 1);
     const HostTensor output(DType::f32, kRows, shape.width());
@@ -200,7 +200,7 @@ TEST(AttentionOverRanks, BytesAreThoseOfTheFormulas) {
     const auto sent_by = [&](const AttentionOverRanks& attention) {
       TestPass test(DType::f32);
       test.pass.mesh = &mesh;
-      test.batch.deal = &deal;
+      test.batch.partition = &partition;
       const double before = mesh.said().bytes[static_cast<size_t>(Axis::context)];
       attention.forward(test.pass, shape, split_qkv(shape, ConstTensor(inputs)), output);
       return mesh.said().bytes[static_cast<size_t>(Axis::context)] - before;

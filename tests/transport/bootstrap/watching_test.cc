@@ -87,20 +87,20 @@ TEST(Watching, AnyRankTellsOfAll) {
         const std::vector<RankStatus> sights = job_watch.look();
         ASSERT_THAT(sights, SizeIs(kRanks));
         for (int rank = 0; rank < kRanks; ++rank) {
-          const RankStatus& sight = sights[static_cast<size_t>(rank)];
+          const RankStatus& status = sights[static_cast<size_t>(rank)];
           const auto number = static_cast<uint64_t>(rank);
-          EXPECT_EQ(sight.rank, rank);
-          EXPECT_EQ(sight.size, kRanks);
-          EXPECT_EQ(sight.state, RankState::answers);
-          EXPECT_EQ(sight.pid, control.peer(rank).pid);
-          EXPECT_EQ(sight.port, control.peer(rank).port);
-          EXPECT_EQ(sight.activity.calls, 100 + number);
-          EXPECT_EQ(sight.activity.bytes, 1000 + number);
-          EXPECT_EQ(sight.activity.waited_ns, 10 * rank);
-          EXPECT_EQ(sight.activity.current, cat("call ", rank));
-          EXPECT_EQ(sight.activity.current_ns, 5);
-          EXPECT_THAT(sight.activity.waits_for, ElementsAre(rank + 1, 3));
-          EXPECT_EQ(sight.activity.received.at(rank + 1), 9U);
+          EXPECT_EQ(status.rank, rank);
+          EXPECT_EQ(status.size, kRanks);
+          EXPECT_EQ(status.state, RankState::answers);
+          EXPECT_EQ(status.pid, control.peer(rank).pid);
+          EXPECT_EQ(status.port, control.peer(rank).port);
+          EXPECT_EQ(status.activity.calls, 100 + number);
+          EXPECT_EQ(status.activity.bytes, 1000 + number);
+          EXPECT_EQ(status.activity.waited_ns, 10 * rank);
+          EXPECT_EQ(status.activity.current, cat("call ", rank));
+          EXPECT_EQ(status.activity.current_ns, 5);
+          EXPECT_THAT(status.activity.waits_for, ElementsAre(rank + 1, 3));
+          EXPECT_EQ(status.activity.received.at(rank + 1), 9U);
         }
       }
     }
@@ -214,12 +214,12 @@ TEST(Activity, OfSeveralCommunicatorsIsTheirSum) {
 }
 
 TEST(Sight, HasRoomForTheBusiest) {
-  RankStatus sight{.rank = 1, .size = 100'000};
+  RankStatus status{.rank = 1, .size = 100'000};
   for (int sender = 0; sender < 100'000; ++sender) {
-    sight.activity.received[sender] = static_cast<uint64_t>(sender);
-    sight.activity.waits_for.push_back(sender);
+    status.activity.received[sender] = static_cast<uint64_t>(sender);
+    status.activity.waits_for.push_back(sender);
   }
-  const std::string frame = status_frame(sight);
+  const std::string frame = status_frame(status);
   EXPECT_LT(frame.size(), kMaxFrameBytes);
   FrameReader reader(std::string_view(frame).substr(sizeof(uint32_t)));
   const RankStatus told = get_status(reader);

@@ -40,11 +40,11 @@ double rate(uint64_t before, uint64_t now, double seconds) {
 // late.
 void find_late_shares(std::vector<RankView>& ranks) {
   for (RankView& own : ranks) {
-    if (own.sight.state != RankState::answers) continue;
+    if (own.status.state != RankState::answers) continue;
     std::vector<double> others;
     for (const RankView& other : ranks) {
       const bool is_alike = own.calls_per_second == 0 || other.calls_per_second > 0;
-      if (&other != &own && other.sight.state == RankState::answers && is_alike) {
+      if (&other != &own && other.status.state == RankState::answers && is_alike) {
         others.push_back(other.waiting_share);
       }
     }
@@ -56,35 +56,35 @@ void find_late_shares(std::vector<RankView>& ranks) {
 std::vector<LinkView> compare_links(const std::map<int, Activity>& before,
                                     const std::vector<RankStatus>& now, double seconds) {
   std::vector<LinkView> links;
-  for (const RankStatus& sight : now) {
-    const auto earlier = before.find(sight.rank);
-    for (const auto& [from, bytes] : sight.activity.received) {
+  for (const RankStatus& status : now) {
+    const auto earlier = before.find(status.rank);
+    for (const auto& [from, bytes] : status.activity.received) {
       uint64_t past = 0;
       if (earlier != before.end() && earlier->second.received.contains(from)) {
         past = earlier->second.received.at(from);
       }
-      links.push_back({from, sight.rank, bytes, rate(past, bytes, seconds)});
+      links.push_back({from, status.rank, bytes, rate(past, bytes, seconds)});
     }
   }
   std::ranges::stable_sort(links, std::greater<>(), &LinkView::bytes_per_second);
   return links;
 }
 
-std::string doing(const RankStatus& sight) {
-  return sight.activity.current.empty() ? "is in no call"
-                                        : cat("is in ", printable(sight.activity.current));
+std::string doing(const RankStatus& status) {
+  return status.activity.current.empty() ? "is in no call"
+                                         : cat("is in ", printable(status.activity.current));
 }
 
 // Returns the last rank of a chain in which each rank waits for the next; nullptr for a cycle.
 const RankView* end_of_chain(const RankView& first, const std::map<int, const RankView*>& by_rank) {
   std::set<int> seen;
   const RankView* at = &first;
-  while (!at->sight.activity.waits_for.empty() && seen.insert(at->sight.rank).second) {
-    const auto next = by_rank.find(at->sight.activity.waits_for.front());
+  while (!at->status.activity.waits_for.empty() && seen.insert(at->status.rank).second) {
+    const auto next = by_rank.find(at->status.activity.waits_for.front());
     if (next == by_rank.end()) break;
     at = next->second;
   }
-  return at->sight.activity.waits_for.empty() ? at : nullptr;
+  return at->status.activity.waits_for.empty() ? at : nullptr;
 }
 
 // Returns the rank at the end of the chain that begins with the longest-waiting rank. A rank that
@@ -92,19 +92,19 @@ const RankView* end_of_chain(const RankView& first, const std::map<int, const Ra
 std::optional<Straggler> who_is_waited_for(const std::map<int, const RankView*>& by_rank) {
   std::vector<const RankView*> waiting;
   for (const auto& [rank, view] : by_rank) {
-    const Activity& activity = view->sight.activity;
+    const Activity& activity = view->status.activity;
     if (!activity.waits_for.empty() && activity.current_ns >= kLongNs) waiting.push_back(view);
   }
   std::ranges::stable_sort(waiting, std::greater<>(),
-                           [](const RankView* view) { return view->sight.activity.current_ns; });
+                           [](const RankView* view) { return view->status.activity.current_ns; });
   for (const RankView* first : waiting) {
     const RankView* const end = end_of_chain(*first, by_rank);
     if (end == nullptr || end->calls_per_second > 0) continue;
-    const Activity& activity = first->sight.activity;
-    return Straggler{end->sight.rank,
-                     cat(describe(first->sight), " has waited for ",
+    const Activity& activity = first->status.activity;
+    return Straggler{end->status.rank,
+                     cat(describe(first->status), " has waited for ",
                          std::round(seconds_of(activity.current_ns) * 10) / 10, " s in ",
-                         printable(activity.current), "; this rank ", doing(end->sight))};
+                         printable(activity.current), "; this rank ", doing(end->status))};
   }
   return std::nullopt;
 }
@@ -113,34 +113,34 @@ std::optional<Straggler> find_straggler(const std::vector<RankView>& ranks) {
   std::map<int, const RankView*> answering;
   for (const RankView& view : ranks) {
     // The ranks below a silent rank in the tree cannot answer either; they have higher numbers.
-    if (view.sight.state == RankState::silent) {
-      return Straggler{view.sight.rank,
+    if (view.status.state == RankState::silent) {
+      return Straggler{view.status.rank,
                        "it does not answer: it is stopped or its host is unreachable"};
     }
-    if (view.sight.state == RankState::answers) answering[view.sight.rank] = &view;
+    if (view.status.state == RankState::answers) answering[view.status.rank] = &view;
   }
   if (std::optional<Straggler> found = who_is_waited_for(answering)) return found;
   const auto latest = std::ranges::max_element(ranks, {}, &RankView::late_share);
   if (latest == ranks.end() || latest->late_share < kNotable) return std::nullopt;
   const auto percent = [](double share) { return std::lround(100 * share); };
-  return Straggler{latest->sight.rank,
+  return Straggler{latest->status.rank,
                    cat("the others waited ", percent(latest->late_share + latest->waiting_share),
                        "% of the time, it waited ", percent(latest->waiting_share),
                        "%: ", std::round(latest->late_seconds * 1e6) * 1e-3, " ms a call")};
 }
 
 std::string row(const RankView& view) {
-  const RankStatus& sight = view.sight;
-  const Activity& activity = sight.activity;
+  const RankStatus& status = view.status;
+  const Activity& activity = status.activity;
   std::array<char, 256> line{};
   std::snprintf(line.data(), line.size(),
-                "%6d  %-16s %8jd %12ju %10.0f %10.3f %8.3f %7.1f%% %5.1f%%", sight.rank,
-                printable(sight.host, 16).c_str(), static_cast<intmax_t>(sight.pid),
+                "%6d  %-16s %8jd %12ju %10.0f %10.3f %8.3f %7.1f%% %5.1f%%", status.rank,
+                printable(status.host, 16).c_str(), static_cast<intmax_t>(status.pid),
                 static_cast<uintmax_t>(activity.calls), view.calls_per_second,
                 static_cast<double>(activity.bytes) * 1e-9, view.bytes_per_second * 1e-9,
                 100 * view.waiting_share, 100 * view.late_share);
   std::string text = line.data();
-  if (sight.state != RankState::answers) return cat(text, "  ", name(sight.state), '\n');
+  if (status.state != RankState::answers) return cat(text, "  ", name(status.state), '\n');
   if (!activity.current.empty()) {
     std::array<char, 32> seconds{};
     std::snprintf(seconds.data(), seconds.size(), "%.1f s", seconds_of(activity.current_ns));
@@ -151,12 +151,12 @@ std::string row(const RankView& view) {
 }
 
 Json to_json(const RankView& view) {
-  const RankStatus& sight = view.sight;
-  const Activity& activity = sight.activity;
-  return {{"rank", sight.rank},
-          {"host", sight.host},
-          {"pid", sight.pid},
-          {"state", name(sight.state)},
+  const RankStatus& status = view.status;
+  const Activity& activity = status.activity;
+  return {{"rank", status.rank},
+          {"host", status.host},
+          {"pid", status.pid},
+          {"state", name(status.state)},
           {"calls", activity.calls},
           {"bytes", activity.bytes},
           {"calls_per_second", view.calls_per_second},
@@ -171,24 +171,24 @@ Json to_json(const RankView& view) {
 
 }  // namespace
 
-std::string describe(const RankStatus& sight) {
-  return cat("rank ", sight.rank, " (", printable(sight.host), ", pid ", sight.pid, ")");
+std::string describe(const RankStatus& status) {
+  return cat("rank ", status.rank, " (", printable(status.host), ", pid ", status.pid, ")");
 }
 
 JobView compare(const std::vector<RankStatus>& before, const std::vector<RankStatus>& now,
                 double seconds) {
   std::map<int, Activity> earlier;
-  for (const RankStatus& sight : before) {
-    if (sight.state == RankState::answers) earlier[sight.rank] = sight.activity;
+  for (const RankStatus& status : before) {
+    if (status.state == RankState::answers) earlier[status.rank] = status.activity;
   }
   JobView view{.seconds = seconds};
-  for (const RankStatus& sight : now) {
-    RankView& rank = view.ranks.emplace_back(RankView{.sight = sight});
-    const auto past = earlier.find(sight.rank);
-    if (past == earlier.end() || sight.state != RankState::answers) continue;
-    rank.calls_per_second = rate(past->second.calls, sight.activity.calls, seconds);
-    rank.bytes_per_second = rate(past->second.bytes, sight.activity.bytes, seconds);
-    const int64_t waited = sight.activity.waited_ns - past->second.waited_ns;
+  for (const RankStatus& status : now) {
+    RankView& rank = view.ranks.emplace_back(RankView{.status = status});
+    const auto past = earlier.find(status.rank);
+    if (past == earlier.end() || status.state != RankState::answers) continue;
+    rank.calls_per_second = rate(past->second.calls, status.activity.calls, seconds);
+    rank.bytes_per_second = rate(past->second.bytes, status.activity.bytes, seconds);
+    const int64_t waited = status.activity.waited_ns - past->second.waited_ns;
     rank.waiting_share = std::clamp(seconds_of(waited) / seconds, 0.0, 1.0);
   }
   find_late_shares(view.ranks);
@@ -209,13 +209,13 @@ Json to_json(const JobView& view) {
   }
   Json straggler;
   if (view.straggler) {
-    const RankStatus& sight =
+    const RankStatus& status =
         std::ranges::find(view.ranks, view.straggler->rank, [](const RankView& rank) {
-          return rank.sight.rank;
-        })->sight;
-    straggler = {{"rank", sight.rank},
-                 {"host", sight.host},
-                 {"pid", sight.pid},
+          return rank.status.rank;
+        })->status;
+    straggler = {{"rank", status.rank},
+                 {"host", status.host},
+                 {"pid", status.pid},
                  {"why", view.straggler->why}};
   }
   return {{"seconds", view.seconds},
@@ -249,8 +249,8 @@ std::string to_text(const JobView& view, size_t most_ranks) {
   if (text.back() != '\n') text += '\n';
   if (!view.straggler) return text + "no straggler\n";
   const auto slow = std::ranges::find(view.ranks, view.straggler->rank,
-                                      [](const RankView& rank) { return rank.sight.rank; });
-  return cat(text, "straggler: ", describe(slow->sight), ": ", view.straggler->why, '\n');
+                                      [](const RankView& rank) { return rank.status.rank; });
+  return cat(text, "straggler: ", describe(slow->status), ": ", view.straggler->why, '\n');
 }
 
 }  // namespace tutti::tool

@@ -11,7 +11,7 @@
 namespace tutti::tool {
 
 struct RankView {
-  bootstrap::RankStatus sight;
+  bootstrap::RankStatus status;
   // calls per second between the samples
   double calls_per_second = 0;
   double bytes_per_second = 0;
@@ -46,7 +46,7 @@ JobView compare(const std::vector<bootstrap::RankStatus>& before,
                 const std::vector<bootstrap::RankStatus>& now, double seconds);
 
 // Returns the rank as text: "rank 3 (node7, pid 1234)".
-std::string describe(const bootstrap::RankStatus& sight);
+std::string describe(const bootstrap::RankStatus& status);
 
 Json to_json(const JobView& view);
 // Returns a table of at most `most_ranks` ranks, those with the largest late_share, followed by the

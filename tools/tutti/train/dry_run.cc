@@ -79,10 +79,10 @@ PlannedRun planned_run(const RunOptions& settled, const training::Batch& batch, 
       has.push_back(unit->output_shape().cols);
     }
     has.push_back(model->message_bytes(own, settled.training.replica.storage.dtype));
-    if (part.deal != nullptr) {
+    if (part.partition != nullptr) {
       for (int rank = 0; rank < context; ++rank) {
-        has.push_back(part.deal->seen_of(rank).count);
-        has.push_back(part.deal->seen_by(rank).count);
+        has.push_back(part.partition->seen_of(rank).count);
+        has.push_back(part.partition->seen_by(rank).count);
       }
     }
     const int same = known.try_emplace(has, first).first->second;

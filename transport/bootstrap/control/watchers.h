@@ -4,7 +4,7 @@
 //
 //     watcher              this rank                 another rank
 //        | -- look --------> | -- activity_question --> |
-//        | <- sight -------- | <- activity ------------ |
+//        | <- status ------- | <- activity ------------ |
 //
 // Used by the control thread only. Without observers it does nothing.
 #pragma once

@@ -37,7 +37,7 @@ enum class FrameType : uint8_t {
   activity_question = 16,  // fields: to, from, number of the look
   activity = 17,           // fields: to, from, number of the look, Activity
   look = 18,               // no fields
-  sight = 19,              // fields: RankStatus
+  status = 19,             // fields: RankStatus
   // descriptor service
   fetch = 20,  // fields: name
 };

@@ -51,30 +51,30 @@ Activity get_activity(FrameReader& frame) {
   return activity;
 }
 
-std::string status_frame(const RankStatus& sight) {
-  FrameWriter frame(FrameType::sight);
-  frame.put(int32_t{sight.rank})
-      .put(int32_t{sight.size})
-      .put(static_cast<uint8_t>(sight.state))
-      .put_text(sight.host)
-      .put(sight.pid)
-      .put_text(sight.address)
-      .put(sight.port);
-  put(frame, sight.activity);
+std::string status_frame(const RankStatus& status) {
+  FrameWriter frame(FrameType::status);
+  frame.put(int32_t{status.rank})
+      .put(int32_t{status.size})
+      .put(static_cast<uint8_t>(status.state))
+      .put_text(status.host)
+      .put(status.pid)
+      .put_text(status.address)
+      .put(status.port);
+  put(frame, status.activity);
   return frame.finish();
 }
 
 RankStatus get_status(FrameReader& frame) {
-  RankStatus sight;
-  sight.rank = frame.get<int32_t>();
-  sight.size = frame.get<int32_t>();
-  sight.state = static_cast<RankState>(frame.get<uint8_t>());
-  sight.host = frame.get_text();
-  sight.pid = frame.get<int64_t>();
-  sight.address = frame.get_text();
-  sight.port = frame.get<uint16_t>();
-  sight.activity = get_activity(frame);
-  return sight;
+  RankStatus status;
+  status.rank = frame.get<int32_t>();
+  status.size = frame.get<int32_t>();
+  status.state = static_cast<RankState>(frame.get<uint8_t>());
+  status.host = frame.get_text();
+  status.pid = frame.get<int64_t>();
+  status.address = frame.get_text();
+  status.port = frame.get<uint16_t>();
+  status.activity = get_activity(frame);
+  return status;
 }
 
 }  // namespace tutti::bootstrap

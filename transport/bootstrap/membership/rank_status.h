@@ -29,7 +29,7 @@ struct RankStatus {
 void put(FrameWriter& frame, const Activity& activity);
 Activity get_activity(FrameReader& frame);
 
-std::string status_frame(const RankStatus& sight);
+std::string status_frame(const RankStatus& status);
 RankStatus get_status(FrameReader& frame);
 
 }  // namespace tutti::bootstrap

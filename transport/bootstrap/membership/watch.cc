@@ -53,16 +53,16 @@ std::vector<RankStatus> JobWatch::look() {
                     {.cause = "the rank at that address is stopped"});
     }
     FrameReader frame(body);
-    RankStatus sight = get_status(frame);
-    if (frame.type() != FrameType::sight || !frame.ok() || sight.size < 1) {
+    RankStatus status = get_status(frame);
+    if (frame.type() != FrameType::status || !frame.ok() || status.size < 1) {
       throw Error(ErrorCode::bootstrap, place_ + " sent a malformed answer");
     }
-    size = static_cast<size_t>(sight.size);
-    sights[sight.rank] = std::move(sight);
+    size = static_cast<size_t>(status.size);
+    sights[status.rank] = std::move(status);
   }
   std::vector<RankStatus> all;
   all.reserve(sights.size());
-  for (auto& [rank, sight] : sights) all.push_back(std::move(sight));
+  for (auto& [rank, status] : sights) all.push_back(std::move(status));
   return all;
 }
 

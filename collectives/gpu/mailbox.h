@@ -132,9 +132,9 @@ TUTTI_DEVICE void report_mismatch(B& block, const Port& port) {
 // Returns true if the awaited peer is in a call that does not match this one, and reports the peer.
 // The sign of another call is a message in the other protocol. Since a peer's calls are ordered,
 // the peer has then either completed this call or never joined it. If it has completed this call,
-// the awaited message has arrived too, so `has_come()` returns true.
-template <typename B, typename HasCome>
-TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasCome& has_come) {
+// the awaited message has arrived too, so `has_arrived()` returns true.
+template <typename B, typename HasArrived>
+TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasArrived& has_arrived) {
   const Launch& launch = block.launch;
   const Progress& before =
       launch
@@ -153,7 +153,7 @@ TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasCome& 
   }
   if (!is_other) return false;
   block.thread.fence();  // messages sent before the other message are visible from here on
-  if (has_come()) return false;
+  if (has_arrived()) return false;
   report_mismatch(block, port);
   return true;
 }
@@ -211,11 +211,11 @@ TUTTI_DEVICE void begin_receive(B& block, const DeviceStep& step, const Port& po
     return;
   }
   turn.receive_at = port.here + launch.shape.simple_at(slot);
-  const auto has_come = [&] {
+  const auto has_arrived = [&] {
     return block.thread.load_acquire(&words_of(port.here)->published) > port.received;
   };
-  while (!has_come()) {
-    if (block.must_stop([&] { return is_in_another_call(block, port, has_come); })) return;
+  while (!has_arrived()) {
+    if (block.must_stop([&] { return is_in_another_call(block, port, has_arrived); })) return;
   }
   check_signature(block, port, *reinterpret_cast<const uint64_t*>(turn.receive_at),
                   signature_of(launch, step));
@@ -318,11 +318,11 @@ TUTTI_DEVICE bool Block<Thread, RulesOfTest>::must_stop(const Line* awaited, uin
   return must_stop([&] {
     const Turn& turn = shared.turn;
     if (!is_first() || turn.from == nullptr) return false;
-    const auto has_come = [&] {
+    const auto has_arrived = [&] {
       const Line line = thread.load_line(awaited);
       return line.flag0 == flag && line.flag1 == flag;
     };
-    if (is_in_another_call(*this, *turn.from, has_come)) return true;
+    if (is_in_another_call(*this, *turn.from, has_arrived)) return true;
     const Line line = thread.load_line(reinterpret_cast<const Line*>(turn.receive_at));
     const bool has_begun = line.flag0 == turn.receive_flag && line.flag1 == turn.receive_flag;
     if (!has_begun || signature_in(line) == turn.signature) return false;

@@ -59,7 +59,7 @@ struct Model::Channel final : bootstrap::AgreementChannel {
   bool has_ended(int other) const override { return has(model.ended_, other); }
   bool reaches(int) const override { return true; }
   std::string_view host_of(int) const override { return {}; }
-  bool may_hear_of_ends() const override { return true; }
+  bool may_learn_of_ends() const override { return true; }
   Clock::time_point now() const override {
     return Clock::time_point(std::chrono::hours(model.late_ ? 2 : 0));
   }

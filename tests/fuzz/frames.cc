@@ -74,7 +74,7 @@ class Rank final : private AgreementChannel {
         death.text = frame.get_text();
         if (!hear_end(death.rank, frame.ok())) return false;
         clients_.rank_died(death);
-        clients_.tell_deaths();
+        clients_.report_deaths();
         return !death_frame(death).empty();
       }
       case FrameType::abort: {
@@ -124,7 +124,7 @@ class Rank final : private AgreementChannel {
   bool has_ended(int rank) const override { return has_gone(rank); }
   bool reaches(int rank) const override { return rank != 2; }
   std::string_view host_of(int rank) const override { return rank < 2 ? "one" : "another"; }
-  bool may_hear_of_ends() const override { return false; }
+  bool may_learn_of_ends() const override { return false; }
   Clock::time_point now() const override { return Clock::now(); }
   void call_after(std::chrono::milliseconds, std::function<void()> what) override {
     later_.push_back(std::move(what));

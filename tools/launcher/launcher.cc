@@ -222,7 +222,7 @@ class Launch : public AgentSink {
   }
 
   std::string what_others_do() const {
-    return tally_.anybody_runs() ? "; the others continue" : "; the others had finished";
+    return tally_.any_running() ? "; the others continue" : "; the others had finished";
   }
 
   bool failed() const { return !failed_exits_.empty() || !failures_.empty(); }

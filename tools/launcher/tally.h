@@ -20,7 +20,7 @@ class Tally {
   void add_killed(std::ptrdiff_t count) { running_ -= count; }
   void add_failure() { --running_, ++failed_since_; }
 
-  bool anybody_runs() const { return running_ > 0; }
+  bool any_running() const { return running_ > 0; }
 
   // Returns the verdict once no rank runs. If ranks exited with 0 before the last failures, there
   // are two cases: they left too early, so that the others failed; or they had finished while
@@ -29,7 +29,7 @@ class Tally {
 
   // Returns true if the job can still succeed after the failures so far.
   bool can_succeed() const {
-    return running_ + well_ + unneeded_ >= min_ranks_ && (anybody_runs() || succeeded());
+    return running_ + well_ + unneeded_ >= min_ranks_ && (any_running() || succeeded());
   }
 
  private:

@@ -52,7 +52,7 @@ class FeedForward {
   void finish(Pass& pass, Saved& saved, Tensor output, RowsInTurn* turns) const {
     if (!mixture_) return mlp_->finish(pass, saved.mlp, output, turns);
     mixture_->finish(pass, saved.mixture, output);
-    tell_all(output, turns);
+    signal_all(output, turns);
   }
   void set_input(Saved& saved, ConstTensor input) const {
     mixture_ ? mixture_->set_input(saved.mixture, input) : mlp_->set_input(saved.mlp, input);
@@ -60,7 +60,7 @@ class FeedForward {
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved, RowsInTurn* turns) const {
     if (!mixture_) return mlp_->backward(pass, output_gradient, saved.mlp, turns);
     const Tensor gradient = mixture_->backward(pass, output_gradient, saved.mixture);
-    tell_all(gradient, turns);
+    signal_all(gradient, turns);
     return gradient;
   }
   // Returns a part of the input's gradient that is complete on every tensor-parallel rank; empty if
@@ -74,7 +74,7 @@ class FeedForward {
 
  private:
   // Reports all rows of `result` at once, because the rows of a mixture are complete only together.
-  static void tell_all(Tensor result, RowsInTurn* turns) {
+  static void signal_all(Tensor result, RowsInTurn* turns) {
     if (turns == nullptr) return;
     for (size_t part = 0; part < turns->parts().size(); ++part) turns->done(result, part);
   }

@@ -65,7 +65,7 @@ std::vector<double> Mixture::shared_weights(Pass& pass, ConstTensor input, Saved
 }
 
 Share Mixture::own_tokens(int64_t tokens) const {
-  if (!lies_over_tensor_ranks()) return {0, tokens};
+  if (!spans_tensor_ranks()) return {0, tokens};
   return even_share(tokens, place_.place(Axis::tensor), place_.size(Axis::tensor));
 }
 
@@ -161,10 +161,10 @@ void Mixture::add_up(Pass& pass, const Saved& saved, Tensor rows, std::span<cons
   Share tokens{0, output.rows};
   if (pass.slices > 1 && place_.size(Axis::tensor) > 1) {
     // If experts are sharded over the tensor-parallel ranks, their rows are complete on a rank.
-    const Tensor parts = lies_over_tensor_ranks() ? rows.row_range(0, saved.shared_rows) : rows;
+    const Tensor parts = spans_tensor_ranks() ? rows.row_range(0, saved.shared_rows) : rows;
     convert_layout(pass, place_, parts, {parts.rows, parts.cols}, kTensorPartial, kReplicated);
-    if (lies_over_tensor_ranks()) tokens = own_tokens(output.rows);
-    if (!lies_over_tensor_ranks() && place_.place(Axis::tensor) > 0) tokens.count = 0;
+    if (spans_tensor_ranks()) tokens = own_tokens(output.rows);
+    if (!spans_tensor_ranks() && place_.place(Axis::tensor) > 0) tokens.count = 0;
     zero(output);
   }
   const auto first = static_cast<size_t>(tokens.first * each());

@@ -92,7 +92,7 @@ class Mixture {
   int64_t topk() const { return router_.options().topk; }
   int64_t each() const { return topk() + (shared_ ? 1 : 0); }
   int64_t shared_width() const { return shared_ ? shared_->before_width() : 0; }
-  bool lies_over_tensor_ranks() const {
+  bool spans_tensor_ranks() const {
     return place_.experts.has(Axis::tensor) && place_.size(Axis::tensor) > 1;
   }
   bool relays(const Pass& pass) const;

@@ -203,7 +203,7 @@ void check_progress(const ActionIndex& action_index) {
   const Plan& plan = action_index.plan;
   std::vector<Site> next(plan.ranks.size());
   for (size_t rank = 0; rank < next.size(); ++rank) next[rank] = {static_cast<int>(rank), 0};
-  const auto has_come = [&](const Action& action) {
+  const auto has_arrived = [&](const Action& action) {
     if (action.kind != Action::Kind::compute || !needs_input(plan.schedule, action.entry)) {
       return true;
     }
@@ -215,7 +215,7 @@ void check_progress(const ActionIndex& action_index) {
     done = 0;
     for (Site& site : next) {
       const std::vector<Action>& actions = plan.ranks[index(site.rank)].actions;
-      for (; index(site.index) < actions.size() && has_come(actions[index(site.index)]);
+      for (; index(site.index) < actions.size() && has_arrived(actions[index(site.index)]);
            ++site.index) {
         moved = true;
       }

@@ -113,7 +113,7 @@ Option add_optional(CLI::App& app, const std::string& names, std::optional<T>& v
 
 // Converts an error of `work` into an error of the option.
 template <typename Work>
-void told_of(const std::string& option, const Work& work) {
+void with_name_in_errors(const std::string& option, const Work& work) {
   try {
     work();
   } catch (const Error& error) {
@@ -250,7 +250,7 @@ Option Command::add_words(const std::string& names, Take take, const std::string
   CLI::Option* const option = app_->add_option(
       names,
       [name, take = std::move(take)](const CLI::results_t& words) {
-        told_of(*name, [&] { take(words); });
+        with_name_in_errors(*name, [&] { take(words); });
         return true;
       },
       meaning);
@@ -264,7 +264,7 @@ Option Command::add_switch(const std::string& names, std::function<void(bool)> t
                            const std::string& meaning) {
   const std::string name = split(names, ',').front();
   const auto read = [name, take = std::move(take)](int64_t count) {
-    told_of(name, [&] { take(count > 0); });
+    with_name_in_errors(name, [&] { take(count > 0); });
   };
   CLI::Option* const option = app_->add_flag_function(names, read, meaning);
   option->check([](const std::string& word) -> std::string {

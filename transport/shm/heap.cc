@@ -337,7 +337,7 @@ std::optional<Extent> Heap::take_room(uint64_t bytes) {
   return mine() ? free_.take(round_up(bytes, kUnit)) : std::nullopt;
 }
 
-void Heap::give_room_back(const Extent& room) {
+void Heap::release_room(const Extent& room) {
   const std::lock_guard lock(mutex_);
   clear(room);
   free_.give_back(room);

@@ -90,7 +90,7 @@ class Heap {
   // Takes zeroed room in the file, for others to map and write. Returns nullopt if the part is
   // full.
   std::optional<Extent> take_room(uint64_t bytes);
-  void give_room_back(const Extent& room);
+  void release_room(const Extent& room);
 
   // Returns the location of an allocation; nullopt unless one segment contains the whole range.
   // Each `view` belongs to one thread at a time.

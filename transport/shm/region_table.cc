@@ -62,7 +62,7 @@ std::shared_ptr<Region> RegionTable::create(uint64_t id, const Geometry& geometr
     try {
       region = Region::map(*file_, geometry, extent->offset);
     } catch (const Error&) {
-      heap_->give_room_back(*extent);
+      heap_->release_room(*extent);
       throw;
     }
     regions_[id] = {region, *extent, static_cast<uint32_t>(geometry.ranks)};
@@ -111,7 +111,7 @@ void RegionTable::reuse() {
     if (!own.given_back || own.region->template at<Header>(0)->detached.load() < own.ranks) {
       return false;
     }
-    heap_->give_room_back(own.extent);
+    heap_->release_room(own.extent);
     return true;
   });
 }

@@ -86,7 +86,7 @@ void TcpTransport::broke(size_t index, const std::string& text, bool silent) {
 
 bool TcpTransport::resume(size_t index) {
   Out& connection = out(index);
-  if (!connection.socket || !hear_position(index)) return false;
+  if (!connection.socket || !receive_position(index)) return false;
   Unconfirmed& unconfirmed = *connection.unconfirmed;
   for (auto bytes = unconfirmed.next(); !bytes.empty(); bytes = unconfirmed.next()) {
     const ssize_t sent = connection.socket.send(bytes);
@@ -107,7 +107,7 @@ bool TcpTransport::resume(size_t index) {
 
 // Reads the reader's position. The reader closes a new connection that it does not need; then the
 // network of that connection did not break.
-bool TcpTransport::hear_position(size_t index) {
+bool TcpTransport::receive_position(size_t index) {
   Out& connection = out(index);
   const std::span<std::byte> rest =
       std::span(connection.position).subspan(connection.position_bytes);

@@ -257,7 +257,7 @@ class TcpTransport final : public Transport {
   void broke(size_t connection, const std::string& text, bool silent);
   // Sends the lost bytes again. Returns true once all of them have been sent.
   bool resume(size_t connection);
-  bool hear_position(size_t connection);
+  bool receive_position(size_t connection);
   void look_at_links();
   void check_connection(size_t connection, int64_t now);
   void take_next(size_t connection, int number, ByteStream socket);

@@ -145,11 +145,11 @@ void Communicator::run(const char* name, Block block) {
   const LongVisit visit(*this);
   // The call uses the visit's handle, not handle_, because another thread may be in close(), which
   // waits for the visit.
-  hearing_signals([comm, block] { return block(comm); },
-                  [comm, name] {
-                    const std::string reason = std::string(name) + "() was interrupted";
-                    return tutti_abort(comm, reason.c_str()) == TUTTI_OK;
-                  });
+  listening_for_signals([comm, block] { return block(comm); },
+                        [comm, name] {
+                          const std::string reason = std::string(name) + "() was interrupted";
+                          return tutti_abort(comm, reason.c_str()) == TUTTI_OK;
+                        });
 }
 
 void Communicator::open_queues(int32_t count) {
@@ -243,7 +243,7 @@ std::unique_ptr<Communicator> join(const JoinOptions& given) {
     Making world;
   };
   const auto joining = std::make_shared<Joining>(given);
-  hearing_signals(
+  listening_for_signals(
       [joining] {
         const JoinOptions& given = joining->given;
         tutti_init_options_t options = TUTTI_INIT_OPTIONS_INIT;

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kBetweenSignals{50};
 // soon, and returns true if it will. A call that cannot be stopped is left running, so it must not
 // refer to this thread's stack.
 template <typename Block, typename Stop>
-void hearing_signals(Block block, Stop stop) {
+void listening_for_signals(Block block, Stop stop) {
   std::packaged_task<Failure()> task([block = std::move(block)] {
     const tutti_status_t status = block();
     // the blocking thread's failure

@@ -51,9 +51,11 @@ Window::Window(Communicator& communicator, nb::handle memory, uint64_t bytes, bo
   void* const data = memory.is_none() ? nullptr : memory_.buffer().data;
   tutti_comm_t* const world = communicator.handle();
   const Communicator::Visit visit(communicator);
-  hearing_signals([world, data, bytes, options,
-                   this] { return tutti_window_create(world, data, bytes, &options, &handle_); },
-                  [world] { return tutti_abort(world, "Window() was interrupted") == TUTTI_OK; });
+  listening_for_signals(
+      [world, data, bytes, options, this] {
+        return tutti_window_create(world, data, bytes, &options, &handle_);
+      },
+      [world] { return tutti_abort(world, "Window() was interrupted") == TUTTI_OK; });
 }
 
 tutti_window_t* Window::handle() const {
@@ -114,11 +116,11 @@ void Window::run(const char* name, Block block) {
       std::erase(window.long_calls_, std::this_thread::get_id());
     }
   } leave{*this};
-  hearing_signals([window, block] { return block(window); },
-                  [window, name] {
-                    const std::string reason = std::string(name) + "() was interrupted";
-                    return tutti_window_abort(window, reason.c_str()) == TUTTI_OK;
-                  });
+  listening_for_signals([window, block] { return block(window); },
+                        [window, name] {
+                          const std::string reason = std::string(name) + "() was interrupted";
+                          return tutti_window_abort(window, reason.c_str()) == TUTTI_OK;
+                        });
 }
 
 void Window::wait_signal(int32_t slot, uint64_t count) {

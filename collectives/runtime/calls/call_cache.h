@@ -45,7 +45,7 @@ struct CallKey {
     add(out.data != nullptr, 1);
     add(request.sends, 1);
     add(options.deterministic, 1);
-    add(lie_of(request), 2);
+    add(aliasing_of(request), 2);
     auto whom = static_cast<uint64_t>(request.root);
     if (request.collective == Collective::send_recv) {
       add(request.own, 1);

@@ -103,7 +103,7 @@ void CallCompiler::compile_collective(Request& request, const CallOptions& optio
   const Plan* plan = nullptr;
   if (algorithm != nullptr) {
     plan = &plans->plan(*algorithm, has_root(request.collective) ? request.root : 0,
-                        lie_of(request) == Aliasing::in_place, arithmetic_of(request.op.op));
+                        aliasing_of(request) == Aliasing::in_place, arithmetic_of(request.op.op));
   }
   compiled = compiled_of(std::move(request), rank_, size_, algorithm, plan);
 }

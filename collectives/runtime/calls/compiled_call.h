@@ -64,7 +64,7 @@ struct CompiledCall {
 // (`in_place`), or invalid because one exceeds the address space (`beyond`).
 enum class Aliasing : uint8_t { apart, in_place, beyond };
 
-inline Aliasing lie_of(const Request& request) {
+inline Aliasing aliasing_of(const Request& request) {
   const auto in = reinterpret_cast<uintptr_t>(request.input.data);
   const auto out = reinterpret_cast<uintptr_t>(request.output.data);
   const uintptr_t in_end = in + request.input.bytes();

@@ -115,7 +115,7 @@ void StagedCalls::run(const Request& request, const CallOptions& options, cuda::
       slices.emplace_back(slice, &prepare(slice, options));
     }
     order_.begin(stream);
-    for (const auto& [slice, stage] : slices) bring(slice, *stage, stream);
+    for (const auto& [slice, stage] : slices) copy_to_stage(slice, *stage, stream);
     for (const auto& [slice, stage] : slices) fetch(slice, *stage, stream);
     order_.end(stream);
   } catch (const Error& error) {
@@ -125,7 +125,7 @@ void StagedCalls::run(const Request& request, const CallOptions& options, cuda::
   }
 }
 
-void StagedCalls::bring(const Request& request, Stage& stage, cuda::CUstream stream) {
+void StagedCalls::copy_to_stage(const Request& request, Stage& stage, cuda::CUstream stream) {
   const Request& on_host = stage.request;
   stage.captured = cuda::is_captured(stream);
   if (request.sends) wait_for_host(stage, stream);  // message of a graph's last launch

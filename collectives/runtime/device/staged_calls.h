@@ -82,7 +82,7 @@ class StagedCalls {
 
   Stage& take_stage(size_t bytes);
   Stage& prepare(const Request& request, const CallOptions& options);
-  static void bring(const Request& request, Stage& stage, cuda::CUstream stream);
+  static void copy_to_stage(const Request& request, Stage& stage, cuda::CUstream stream);
   static void fetch(const Request& request, Stage& stage, cuda::CUstream stream);
   static void wait_for_host(const Stage& stage, cuda::CUstream stream);
   static void hand_over(void* stage);

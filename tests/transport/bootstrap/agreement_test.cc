@@ -116,7 +116,7 @@ class World {
     std::string_view host_of(int other) const override {
       return world.hosts_[static_cast<size_t>(other)];
     }
-    bool may_hear_of_ends() const override { return world.has_launcher_; }
+    bool may_learn_of_ends() const override { return world.has_launcher_; }
     Clock::time_point now() const override { return Clock::time_point(world.now_); }
     void call_after(milliseconds delay, std::function<void()> what) override {
       world.at(world.now_ + delay, [this, what = std::move(what)] {

@@ -96,7 +96,7 @@ class PlayedAgreements final : public bootstrap::AgreementChannel {
   bool has_ended(int) const override { return false; }
   bool reaches(int) const override { return true; }
   std::string_view host_of(int) const override { return "the only one"; }
-  bool may_hear_of_ends() const override { return false; }
+  bool may_learn_of_ends() const override { return false; }
   Clock::time_point now() const override { return Clock::now(); }
   void call_after(std::chrono::milliseconds delay, std::function<void()> what) override {
     next_ = Clock::now() + delay;

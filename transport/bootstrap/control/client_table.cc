@@ -92,7 +92,7 @@ bool ClientTable::rank_died(const Death& death) {
   return true;
 }
 
-void ClientTable::tell_deaths() {
+void ClientTable::report_deaths() {
   std::lock_guard lock(mutex_);
   const std::span<const Death> heard =
       std::span(deaths_).subspan(std::exchange(deaths_reported_, deaths_.size()));

@@ -58,11 +58,11 @@ class ClientTable {
   std::vector<Answer> stop_expecting();
 
   void abort(uint64_t communicator, const Error& error);
-  // Records a death. Returns false if it was known already with the same certainty. tell_deaths()
+  // Records a death. Returns false if it was known already with the same certainty. report_deaths()
   // notifies the clients.
   bool rank_died(const Death& death);
   // Aborts the communicators of dead members, with the cause of death.
-  void tell_deaths();
+  void report_deaths();
   std::vector<Death> all_deaths() const;
   bool has_certainly_died(int rank) const;
   void settle_deaths(std::span<const int> ranks);

@@ -89,7 +89,7 @@ class ControlService final : public Control, private AgreementChannel {
   bool is_rank(int number) const override { return number >= 0 && number < tree_.size; }
   std::string name_of(int rank) const override { return describe(rank); }
   Clock::time_point now() const override { return Clock::now(); }
-  bool may_hear_of_ends() const override { return membership_.launcher.open(); }
+  bool may_learn_of_ends() const override { return membership_.launcher.open(); }
   void send_to(int rank, const std::string& frame) override { route(rank, frame); }
   bool has_gone(int rank) const override { return Departed{*this}(rank); }
   bool has_ended(int rank) const override {
@@ -155,7 +155,7 @@ class ControlService final : public Control, private AgreementChannel {
   bool cut_off_from(int rank) const;
   void declare_end(const RankEnd& end);
   void record_death(const Death& death, int told_by);
-  void tell_deaths();
+  void report_deaths();
 
   void leave();
   bool finished() const;

@@ -362,12 +362,12 @@ void ControlService::record_death(const Death& death, int told_by) {
   connect_cut_off(death.rank);
   if (gathering_deaths_) return;
   gathering_deaths_ = true;
-  after(kTimeForOthers, [this] { tell_deaths(); });
+  after(kTimeForOthers, [this] { report_deaths(); });
 }
 
-void ControlService::tell_deaths() {
+void ControlService::report_deaths() {
   gathering_deaths_ = false;
-  clients_.tell_deaths();
+  clients_.report_deaths();
   const std::lock_guard lock(mutex_);
   if (!all_linked_) failure_ = clients_.deaths();
   linked_.notify_all();

@@ -122,7 +122,7 @@ void Agreements::step_in_minority(Agreement& agreement) {
   const Clock::time_point now = channel_->now();
   if (!agreement.minority_since) agreement.minority_since = now;
   const bool may_end =
-      channel_->may_hear_of_ends() && now < *agreement.minority_since + kTimeToHearMembers;
+      channel_->may_learn_of_ends() && now < *agreement.minority_since + kTimeToHearMembers;
   if (!may_end) fail(agreement, cut_off(agreement));
 }
 

@@ -62,7 +62,7 @@ class AgreementChannel {
   virtual bool reaches(int rank) const = 0;
   virtual std::string_view host_of(int rank) const = 0;
   // Returns true if reports of ended ranks may still arrive.
-  virtual bool may_hear_of_ends() const = 0;
+  virtual bool may_learn_of_ends() const = 0;
   virtual Clock::time_point now() const = 0;
   virtual void call_after(std::chrono::milliseconds delay, std::function<void()> what) = 0;
 };

@@ -17,7 +17,7 @@ bool lies_in_buffers(std::span<const Piece> pieces) {
 }
 
 // Returns true if the receiver takes the sender's pieces in the same order and lengths.
-bool can_be_lent(const Move& send, const Move& receive) {
+bool can_be_lent(const BoundStep& send, const BoundStep& receive) {
   const auto length = [](const Piece& piece) { return piece.length; };
   return !send.src.empty() && !send.widened && lies_in_buffers(send.src) &&
          std::ranges::equal(send.src, receive.dst, {}, length, length);
@@ -65,7 +65,7 @@ class Lending {
       std::deque<Sent>& sent = connections[{from, rank}];
       const Sent message = sent.front();
       sent.pop_front();
-      if (!can_be_lent(move_of(from, message.step), move_of(rank, action.step))) return;
+      if (!can_be_lent(bound_of(from, message.step), bound_of(rank, action.step))) return;
       action.lender_step = message.step;
       action.lender = from;
       message.action->lend = 0;  // the number is set below
@@ -108,8 +108,8 @@ class Lending {
   const Step& step_of(size_t rank, int32_t step) const {
     return plans_[rank].program.steps[static_cast<size_t>(step)];
   }
-  const Move& move_of(size_t rank, int32_t step) const {
-    return compiled_[rank].moves[static_cast<size_t>(step)];
+  const BoundStep& bound_of(size_t rank, int32_t step) const {
+    return compiled_[rank].bound_steps[static_cast<size_t>(step)];
   }
 
   std::span<const Plan> plans_;

@@ -39,22 +39,22 @@ class Lowering {
       : compiled_(compiled), own_(compiled[static_cast<size_t>(rank)]) {}
 
   void add(const Action& action) {
-    const Move& move = own_.moves[static_cast<size_t>(action.step)];
-    DeviceStep step{.signature = signature_of(move),
+    const BoundStep& bound = own_.bound_steps[static_cast<size_t>(action.step)];
+    DeviceStep step{.signature = signature_of(bound),
                     .first_part = static_cast<uint32_t>(lowered_.parts.size()),
-                    .divides = move.divides,
+                    .divides = bound.divides,
                     .first_awaited = static_cast<uint32_t>(lowered_.awaited.size()),
                     .awaited = static_cast<uint32_t>(action.awaited.size())};
     for (const int32_t lend : action.awaited) {
       lowered_.awaited.push_back({lent_by_[static_cast<size_t>(lend)], lend});
     }
     if (action.from_all) {
-      add_all(move, action, step);
+      add_all(bound, action, step);
     } else {
-      add_move(move, action, step);
+      add_move(bound, action, step);
     }
     if (action.forwards >= 0) {
-      const Move& send = own_.moves[static_cast<size_t>(action.forwards)];
+      const BoundStep& send = own_.bound_steps[static_cast<size_t>(action.forwards)];
       step.sends = port(action.forwards_to);
       step.sends_widened = send.widened;
     }
@@ -73,35 +73,35 @@ class Lowering {
   }
 
  private:
-  void add_move(const Move& move, const Action& action, DeviceStep& step) {
-    switch (move.kind) {
+  void add_move(const BoundStep& bound, const Action& action, DeviceStep& step) {
+    switch (bound.kind) {
       case StepKind::send:
         step.sends = port(action.sends_to);
-        step.sends_widened = move.widened;
-        for (const Piece& piece : move.src) add_part(operand_of(piece), {}, {}, piece.length);
+        step.sends_widened = bound.widened;
+        for (const Piece& piece : bound.src) add_part(operand_of(piece), {}, {}, piece.length);
         break;
       case StepKind::recv:
       case StepKind::recv_reduce:
-        step.receives = port(move.peer);
-        add_received(move, action);
+        step.receives = port(bound.peer);
+        add_received(bound, action);
         break;
       case StepKind::reduce:
-        for (size_t i = 0; i < move.dst.size(); ++i) {
-          add_part(operand_of(move.src[i]), operand_of(move.src2[i]), operand_of(move.dst[i]),
-                   move.dst[i].length);
+        for (size_t i = 0; i < bound.dst.size(); ++i) {
+          add_part(operand_of(bound.src[i]), operand_of(bound.src2[i]), operand_of(bound.dst[i]),
+                   bound.dst[i].length);
         }
         break;
       case StepKind::copy:
-        for (size_t i = 0; i < move.dst.size(); ++i) {
-          add_part(operand_of(move.src[i]), {}, operand_of(move.dst[i]), move.dst[i].length);
+        for (size_t i = 0; i < bound.dst.size(); ++i) {
+          add_part(operand_of(bound.src[i]), {}, operand_of(bound.dst[i]), bound.dst[i].length);
         }
         break;
     }
   }
 
   // Returns a hash of the values that both ends of a message must agree on.
-  static uint64_t signature_of(const Move& move) {
-    return mix_bits(mix_bits(move.signature[0] + kGolden) ^ move.signature[1]);
+  static uint64_t signature_of(const BoundStep& bound) {
+    return mix_bits(mix_bits(bound.signature[0] + kGolden) ^ bound.signature[1]);
   }
   int32_t port(int32_t peer) {
     const auto place = std::ranges::find(lowered_.ports, peer);
@@ -117,42 +117,42 @@ class Lowering {
   // Returns the lender's piece of data.
   const Piece& lent_piece(const Action& action, size_t piece) const {
     const CompiledCall& lender = compiled_[static_cast<size_t>(action.lender)];
-    return lender.moves[static_cast<size_t>(action.lender_step)].src[piece];
+    return lender.bound_steps[static_cast<size_t>(action.lender_step)].src[piece];
   }
-  void add_received(const Move& move, const Action& action) {
-    for (size_t i = 0; i < move.dst.size(); ++i) {
+  void add_received(const BoundStep& bound, const Action& action) {
+    for (size_t i = 0; i < bound.dst.size(); ++i) {
       if (action.given) {
-        add_part({}, {}, {}, move.dst[i].length);
+        add_part({}, {}, {}, bound.dst[i].length);
         continue;
       }
       const Operand message = action.lender_step >= 0
                                   ? lent(lent_piece(action, i))
-                                  : Operand{.where = Where::message, .widened = move.widened};
-      const Operand dst = operand_of(move.dst[i]);
-      const uint64_t length = move.dst[i].length;
-      if (move.kind == StepKind::recv) {
+                                  : Operand{.where = Where::message, .widened = bound.widened};
+      const Operand dst = operand_of(bound.dst[i]);
+      const uint64_t length = bound.dst[i].length;
+      if (bound.kind == StepKind::recv) {
         add_part(message, {}, dst, length);
-      } else if (move.received_on_left) {
-        add_part(message, operand_of(move.src[i]), dst, length);
+      } else if (bound.received_on_left) {
+        add_part(message, operand_of(bound.src[i]), dst, length);
       } else {
-        add_part(operand_of(move.src[i]), message, dst, length);
+        add_part(operand_of(bound.src[i]), message, dst, length);
       }
     }
   }
 
   // Adds operands in all ranks' memory. The chunk is at the same location in all ranks' inputs and
   // outputs.
-  void add_all(const Move& move, const Action& action, DeviceStep& step) {
+  void add_all(const BoundStep& bound, const Action& action, DeviceStep& step) {
     for (size_t rank = 0; rank < compiled_.size(); ++rank) {
       if (&compiled_[rank] != &own_) port(static_cast<int32_t>(rank));
     }
     step.receives_from_all = true;
     step.sends_to_all = action.to_all;
     step.by_switch = action.by_switch;
-    Operand dst = operand_of(move.dst[0]);
+    Operand dst = operand_of(bound.dst[0]);
     if (action.to_all) dst.where = Where::all_outputs;
     add_part({.offset = lent_piece(action, 0).offset, .where = Where::all_inputs}, {}, dst,
-             move.dst[0].length);
+             bound.dst[0].length);
   }
 
   std::span<const CompiledCall> compiled_;

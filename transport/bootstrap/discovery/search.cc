@@ -41,7 +41,7 @@ class Pauses {
  public:
   void make(const Wait& until) {
     const auto pause = std::min<std::chrono::microseconds>(next_, until.deadline.remaining());
-    wait_for(-1, 0, {Deadline::after(pause), until.aside});
+    wait_for(-1, 0, {Deadline::after(pause), until.event_source});
     next_ = std::min<std::chrono::microseconds>(next_ * 5 / 4, kLongestPause);
   }
 
@@ -152,7 +152,7 @@ class Search {
   }
 
   Wait at_most(milliseconds time) const {
-    return {Deadline::after(std::min(time, wait_.deadline.remaining())), wait_.aside};
+    return {Deadline::after(std::min(time, wait_.deadline.remaining())), wait_.event_source};
   }
 
   const Job& job_;

@@ -87,11 +87,12 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  // Of equally near candidates, one that contains the word is best: bxor for xor, not bor.
+  std::pair least{std::max<size_t>(2, word.size() / 3) + 1, false};
   for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
+    const bool differs = candidate.find(word) == candidate.npos;
+    if (const std::pair distance{edit_distance(word, candidate), differs}; distance < least) {
+      least = distance;
       best = candidate;
     }
   }

@@ -85,6 +85,7 @@ TEST(TextTest, Nearest) {
   EXPECT_EQ(nearest("rnig", names), "ring");
   EXPECT_EQ(nearest("recursive-doubling", names), "recursive_doubling");
   EXPECT_EQ(nearest("butterfly", names), "");
+  EXPECT_EQ(nearest("xor", {"bor", "bxor"}), "bxor");
 }
 
 TEST(DTypeTest, NamesParseBack) {

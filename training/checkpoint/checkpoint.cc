@@ -16,8 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 
 Error no_checkpoint(const std::string& directory) {
-  return Error(ErrorCode::invalid_argument, cat("no checkpoint found in ", directory),
-               {.remedy = "use a directory with step-... folders, or one of these folders"});
+  return Error(
+      ErrorCode::invalid_argument, cat("no checkpoint found in ", directory),
+      {.remedy =
+           "use a run directory, which contains folders named step-N, or one of its step folders"});
 }
 
 // Returns a difference between the header's and the manifest's descriptions of pieces, or "".

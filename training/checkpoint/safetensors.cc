@@ -50,11 +50,11 @@ class Header {
  private:
   [[noreturn]] void refuse(const std::string& cause,
                            ErrorCode code = ErrorCode::invalid_argument) const {
-    throw Error(
-        code,
-        cat(path_, " is not a valid safetensors file: ",
-            tensor_.empty() ? "" : cat("tensor ", in_quotes(tensor_), ": "), cause),
-        {.remedy = "download or write the file again; it was probably truncated in transit"});
+    throw Error(code,
+                cat(path_, " is not a valid safetensors file: ",
+                    tensor_.empty() ? "" : cat("tensor ", in_quotes(tensor_), ": "), cause),
+                {.remedy = "check that the file is in this format; if it is, download it again: it "
+                           "may be truncated"});
   }
 
   Json parse() {

@@ -17,7 +17,7 @@ namespace tutti::training {
 namespace {
 
 // Returns the name of this host for messages.
-std::string told_host() {
+std::string configured_host() {
   const std::string configured = settings().get_string("TUTTI_HOST");
   return configured.empty() ? host_name() : configured;
 }
@@ -91,19 +91,29 @@ MeshPlace mesh_place(const MeshShape& shape, int ranks) {
   std::string axes;
   for (const Axis axis : kAllAxes) {
     const int& size = place.sizes[static_cast<size_t>(axis)];
-    if (size == 1 && &size != free) continue;
-    axes += cat(axes.empty() ? "" : " x ", name(axis), ' ', &size == free ? "any" : cat(size));
+    if (size == 1 || (good && &size == free)) continue;
+    axes += cat(axes.empty() ? "" : " x ", name(axis), ' ', size);
   }
   if (axes.empty()) axes = "one";
+  ErrorDetail detail{.cause = "the product of the axes is not the number of ranks",
+                     .remedy = "use as many ranks as the product of the axes"};
+  if (good && known > ranks) {
+    detail.cause = "the product of the axes exceeds the number of ranks";
+  } else if (good && free != nullptr) {
+    detail = {.cause = cat(ranks, " is not a multiple of ", known),
+              .remedy = cat("use a multiple of ", known, " ranks, or other sizes of the axes")};
+  } else if (good) {
+    detail = {.cause = cat("the product of the axes is ", product),
+              .remedy = cat("use ", product, " ranks, or leave one axis unset")};
+  }
   throw Error(ErrorCode::invalid_argument,
               cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not form a mesh of ", axes),
-              {.cause = "the product of the axes is not the number of ranks",
-               .remedy = "use as many ranks as the product of the axes, or leave one axis unset"});
+              detail);
 }
 
 Mesh::Mesh(Communicator world, const MeshShape& shape)
     : world_(std::move(world)),
-      host_(told_host()),
+      host_(configured_host()),
       groups_(std::make_shared<std::map<AxisSet, Communicator>>()) {
   place_ = made_on_all(world_, [&] { return mesh_place(shape, world_.size()); });
   place_ = place_.of_rank(world_.rank());

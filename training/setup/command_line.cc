@@ -339,7 +339,10 @@ std::string CommandLine::problem(const std::string& error) const {
   // An unknown word explains the fault better than a missing one.
   std::vector<std::string> unknown = app_->remaining(true);
   std::erase(unknown, "--");
-  if (unknown.empty()) return error;
+  if (unknown.empty()) {
+    const bool lacks_argument = error.ends_with(" is required") && !error.starts_with("-");
+    return lacks_argument ? cat("the argument ", error) : error;
+  }
   const auto option =
       std::ranges::find_if(unknown, [](const std::string& word) { return word.starts_with("-"); });
   const bool is_option = option != unknown.end();

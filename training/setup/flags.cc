@@ -8,9 +8,9 @@
 #include "base/printable.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "training/models/registry.h"
-#include "training/optimizers/registry.h"
 #include "training/pipeline/schedules.h"
+#include "training/setup/flag_help.h"
+#include "training/setup/kind_settings.h"
 #include "training/setup/mix_setting.h"
 
 namespace tutti::training {
@@ -28,61 +28,6 @@ const Schema& run_schema() {
   return all.schema;
 }
 
-// The kinds of models, or of optimizers.
-struct Registry {
-  struct Kind {
-    std::string name;
-    std::string meaning;
-    std::shared_ptr<const Schema> schema;
-    // by model: its defaults, if models differ
-    std::vector<std::pair<std::string, Json>> suits = {};
-  };
-  const char* object;  // such as "model"
-  const char* tag;     // such as "kind"
-  const char* group;
-  std::vector<Kind> kinds;
-
-  std::string flag() const { return cat("--", object); }
-  std::vector<std::string> names_with(const std::string& key) const {
-    std::vector<std::string> names;
-    for (const Kind& kind : kinds) {
-      if (kind.schema->find(key) != nullptr) names.push_back(kind.name);
-    }
-    return names;
-  }
-  const Field* find(const std::string& key) const {
-    for (const Kind& kind : kinds) {
-      if (const Field* const field = kind.schema->find(key)) return field;
-    }
-    return nullptr;
-  }
-};
-
-const Registry& models() {
-  static const Registry all = [] {
-    Registry models{"model", "kind", "Model", {}};
-    for (const ModelKind& kind : model_kinds()) {
-      models.kinds.push_back({kind.name, cat(" (", kind.meaning, ")"), kind.schema});
-    }
-    return models;
-  }();
-  return all;
-}
-
-const Registry& optimizers() {
-  static const Registry all = [] {
-    Registry optimizers{"optimizer", "name", "Optimizer", {}};
-    for (const OptimizerKind& kind : optimizer_kinds()) {
-      Registry::Kind& added = optimizers.kinds.emplace_back(kind.name, "", kind.schema);
-      for (const ModelKind& model : model_kinds()) {
-        added.suits.emplace_back(model.name, kind.suits(model.traits));
-      }
-    }
-    return optimizers;
-  }();
-  return all;
-}
-
 std::string joined(const std::vector<std::string>& words, const char* last) {
   std::string text;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -95,119 +40,6 @@ std::string joined(const std::vector<std::string>& words, const char* last) {
 std::string flag_of(const Field& field) {
   const std::vector<std::string> flags = split(field.traits().flags, ',');
   return flags.empty() ? "" : flags.front();
-}
-
-// Help texts.
-
-std::string default_of(const Field& field) {
-  const Json value = field.get();
-  if (field.type() == Field::Type::truth || value.is_null() || value == "") return "";
-  if (value.is_array()) return value.empty() ? "" : value.dump().substr(1, value.dump().size() - 2);
-  return value.is_string() || value.is_whole_number() ? value.words() : cat(value.get<double>());
-}
-
-std::string plain(const std::string& text) {
-  std::string all = text;
-  std::erase(all, '"');
-  return all;
-}
-
-std::string meaning_of(const Field& field) {
-  const std::string value = field.traits().shows_default ? plain(default_of(field)) : "";
-  return field.meaning() + (value.empty() ? "" : cat(" (default: ", value, ")"));
-}
-
-constexpr size_t kLongRun = 4;
-
-// Returns names of kinds in the order in which the help lists all. Shortens a long run of
-// neighbours to "gpt2..switch".
-std::string in_runs(const std::vector<std::string>& names, const std::vector<std::string>& all) {
-  std::vector<std::string> runs;
-  for (size_t first = 0; first < names.size();) {
-    const auto at = std::ranges::find(all, names[first]);
-    const auto end =
-        std::mismatch(names.begin() + static_cast<int64_t>(first), names.end(), at, all.end())
-            .first;
-    const auto count = static_cast<size_t>(end - names.begin()) - first;
-    if (count >= kLongRun) {
-      runs.push_back(cat(names[first], "..", names[first + count - 1]));
-    } else {
-      runs.insert(runs.end(), names.begin() + static_cast<int64_t>(first), end);
-    }
-    first += count;
-  }
-  return joined(runs, ", ");
-}
-
-// Returns the default or, if it depends on the model, "0.01 (gpt2..switch 0.1)".
-std::string default_of(const Registry::Kind& kind, const Field& field) {
-  const std::string usual = plain(default_of(field));
-  std::string first = usual;
-  std::vector<std::string> all;
-  // Pairs of a value and the models whose default it is.
-  std::vector<std::pair<std::string, std::vector<std::string>>> others;
-  for (const auto& [model, suits] : kind.suits) {
-    all.push_back(model);
-    const Json* const suited = suits.find(field.key());
-    const std::string value = suited != nullptr ? cat(suited->get<double>()) : usual;
-    if (model == kind.suits.front().first) first = value;
-    if (value == first) continue;
-    if (others.empty() || others.back().first != value) others.push_back({value, {}});
-    others.back().second.push_back(model);
-  }
-  std::string text;
-  for (const auto& [value, models] : others) {
-    text += cat(text.empty() ? " (" : "; ", in_runs(models, all), ' ', value);
-  }
-  return first + (text.empty() ? "" : text + ')');
-}
-
-// Returns each value with the kinds that have it: "mlp 1, gpt2..switch 4". Omits the kinds of a
-// value that all `owners` have.
-std::string in_words(const std::vector<std::pair<std::string, std::vector<std::string>>>& defaults,
-                     const std::vector<std::string>& owners, const std::vector<std::string>& all) {
-  if (defaults.size() == 1 && defaults[0].second == owners) return defaults[0].first;
-  std::vector<std::string> texts;
-  for (const auto& [value, kinds] : defaults) {
-    const std::string run = in_runs(kinds, all);
-    if (kinds.size() >= kLongRun && run.find(',') == std::string::npos) {
-      texts.push_back(cat(run, ' ', value));
-    } else {
-      for (const std::string& kind : kinds) texts.push_back(cat(kind, ' ', value));
-    }
-  }
-  return joined(texts, ", ");
-}
-
-// Returns the description: "mlp: hidden layers; gpt2..switch: blocks (default: mlp 1, gpt2..switch
-// 4)".
-std::string meaning_of(const Registry& registry, const std::string& key) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> meanings;
-  // pairs of a value and its kinds
-  std::vector<std::pair<std::string, std::vector<std::string>>> defaults;
-  std::vector<std::string> all;
-  for (const Registry::Kind& kind : registry.kinds) {
-    all.push_back(kind.name);
-    const Field* const field = kind.schema->find(key);
-    if (field == nullptr) continue;
-    const auto same = std::ranges::find_if(
-        meanings, [&](const auto& one) { return one.first == field->meaning(); });
-    if (same == meanings.end()) {
-      meanings.push_back({field->meaning(), {kind.name}});
-    } else {
-      same->second.push_back(kind.name);
-    }
-    const std::string value = default_of(kind, *field);
-    if (value.empty()) continue;
-    if (defaults.empty() || defaults.back().first != value) defaults.push_back({value, {}});
-    defaults.back().second.push_back(kind.name);
-  }
-  std::string text;
-  for (const auto& [meaning, owners] : meanings) {
-    text += cat(text.empty() ? "" : "; ", in_runs(owners, all), ": ", meaning);
-  }
-  const std::string texts = in_words(defaults, registry.names_with(key), all);
-  return text + (texts.empty() ? "" : cat(" (default: ", texts, ")"));
 }
 
 const char* value_name_of(const Field& field) {
@@ -259,16 +91,15 @@ void add_flag(Command command, Json& given, const std::string& key, const Field&
   grouped(option);
 }
 
-void add_kind_flags(Command command, Json& given, const Registry& registry) {
+// `about`: further text for the help of the option that chooses the kind.
+void add_kind_flags(Command command, Json& given, const KindSettings& registry,
+                    const std::string& about) {
   std::vector<std::string> names;
   std::vector<std::string> known;
-  for (const Registry::Kind& kind : registry.kinds) {
+  for (const KindSettings::Kind& kind : registry.kinds) {
     names.push_back(kind.name + kind.meaning);
     known.push_back(kind.name);
   }
-  const char* const ranges = registry.kinds.size() > 2 * kLongRun
-                                 ? "; below, a..b are the kinds from a to b in this list"
-                                 : "";
   const std::string key = cat(registry.object, '.', registry.tag);
   const auto take = [&given, key, known](const std::vector<std::string>& words) {
     if (std::ranges::find(known, words.at(0)) != known.end())
@@ -280,12 +111,12 @@ void add_kind_flags(Command command, Json& given, const Registry& registry) {
   };
   command
       .add_words(registry.flag(), take,
-                 cat(joined(names, " or "), ranges, " (default: ", known[0], ")"), false)
+                 cat(joined(names, " or "), " (default: ", known[0], ")", about), false)
       .type_name("NAME")
       .group(registry.group)
       .suggest(known);
   std::vector<std::string> added;
-  for (const Registry::Kind& kind : registry.kinds) {
+  for (const KindSettings::Kind& kind : registry.kinds) {
     for (const Field& field : kind.schema->fields()) {
       if (field.traits().flags.empty() || std::ranges::find(added, field.key()) != added.end()) {
         continue;
@@ -300,7 +131,7 @@ void add_kind_flags(Command command, Json& given, const Registry& registry) {
 // Returns the setting with this dotted name, from any schema.
 const Field* field_named(const std::string& key) {
   if (const Field* const field = run_schema().find(key)) return field;
-  for (const Registry* registry : {&models(), &optimizers()}) {
+  for (const KindSettings* registry : {&model_settings(), &optimizer_settings()}) {
     const std::string prefix = cat(registry->object, '.');
     if (key.starts_with(prefix)) return registry->find(key.substr(prefix.size()));
   }
@@ -310,9 +141,9 @@ const Field* field_named(const std::string& key) {
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
   for (const Field& field : run_schema().fields()) names.push_back(field.key());
-  for (const Registry* registry : {&models(), &optimizers()}) {
+  for (const KindSettings* registry : {&model_settings(), &optimizer_settings()}) {
     names.push_back(cat(registry->object, '.', registry->tag));
-    for (const Registry::Kind& kind : registry->kinds) {
+    for (const KindSettings::Kind& kind : registry->kinds) {
       for (const Field& field : kind.schema->fields()) {
         names.push_back(cat(registry->object, '.', field.key()));
       }
@@ -363,9 +194,12 @@ void add_flags(Command command, Json& given,
   }
 }
 
-void add_model_flags(Command command, Json& given) { add_kind_flags(command, given, models()); }
+void add_model_flags(Command command, Json& given) {
+  add_kind_flags(command, given, model_settings(),
+                 cat("; groups of models named below: ", model_groups_in_words()));
+}
 void add_optimizer_flags(Command command, Json& given) {
-  add_kind_flags(command, given, optimizers());
+  add_kind_flags(command, given, optimizer_settings(), "");
 }
 
 void add_set(Command command, Json& given) {
@@ -378,7 +212,7 @@ void add_set(Command command, Json& given) {
 
 void refuse_members_of_other_kinds(const Json& object, const std::string& where) {
   const bool is_model = object.contains("kind");
-  const Registry& registry = is_model ? models() : optimizers();
+  const KindSettings& registry = is_model ? model_settings() : optimizer_settings();
   const Json* const name = object.find(registry.tag);
   for (const auto& [key, value] : object.items()) {
     const std::vector<std::string> owners = registry.names_with(key);

@@ -61,7 +61,10 @@ void describe_rate(Schema& schema, RunOptions& options) {
               {"sqrt", BatchScaling::sqrt}},
              "factor by which --weight-decay is multiplied: none (1), linear (batch size / "
              "--base-batch) or sqrt (square root of that ratio)");
-  schema.add("optimizer.base_batch", options.base_batch, "batch size for which --lr was tuned")
+  schema
+      .add("optimizer.base_batch", options.base_batch,
+           "batch size for which --lr was tuned, for --rate-scaling and --decay-scaling (default: "
+           "--batch)")
       .between(0, kMostOfAnything);
 }
 

@@ -1,0 +1,20 @@
+// Help texts of the options for a run's settings.
+#pragma once
+
+#include <string>
+
+#include "training/core/schema.h"
+#include "training/setup/kind_settings.h"
+
+namespace tutti::training {
+
+// Returns the description of a setting, with its default.
+std::string meaning_of(const Field& field);
+// Returns the description of a setting of models or optimizers, with the kinds that have it and
+// their defaults: "mlp: hidden layers; transformers: blocks (default: mlp 1; transformers 4)".
+std::string meaning_of(const KindSettings& settings, const std::string& key);
+// Returns the groups of models that the descriptions name: "transformers (gpt2, Llama family), Llama
+// family (llama, MoE models), ...".
+std::string model_groups_in_words();
+
+}  // namespace tutti::training

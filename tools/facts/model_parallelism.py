@@ -75,7 +75,7 @@ def mixed(what, letters, want, axis):
                   lambda out: out.lines("run.jsonl")[0]["bytes_sent_by_axis"][axis] / 4, want=want, within=0.002)
 
 
-UNET = "tutti train --data shapes:64x64 --model unet --batch 4 --micro-batch 1 --steps 3"
+UNET = "tutti train --data shapes:64x64 --model unet --batch 4 --micro-batch 1 --steps 3 --optimizer sgd"
 SPATIAL = f"{UNET} -n 1 --json whole.jsonl; {UNET} -n 4 --spatial 2x2 --json tiles.jsonl"
 
 

@@ -84,11 +84,12 @@ struct StallState {
 };
 class CommunicatorImpl;
 struct Operation;
-// Returns an identity of the rank whose calls progress together with this one; null: none.
+// Returns a pointer that identifies the job's rank that made the call; null if the call completed
+// at once, or its communicator is destroyed.
 const void* rank_behind(const Work& work);
 // Returns the communicator's abort state; valid as long as the communicator.
 const AbortState& abort_of(const Communicator& communicator);
-// Returns the paths between the ranks; null if there is only one.
+// Returns the paths between the ranks; null if there is only one rank.
 Paths* paths_of(const Communicator& communicator);
 // Returns the plan of a call on this rank; null if it needs no peers. Valid as long as the
 // Prepared.
@@ -138,7 +139,8 @@ class Work {
   Work(std::weak_ptr<internal::CommunicatorImpl> comm,
        std::shared_ptr<internal::Operation> operation)
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
-  // Takes a call that the communicator makes for itself and that outlives the handle.
+  // Makes a handle of a call that the communicator makes for itself. `owner` must outlive the
+  // handle.
   Work(internal::CommunicatorImpl* owner, std::shared_ptr<internal::Operation> operation)
       : owner_(owner), operation_(std::move(operation)) {}
   bool wait_until(const Deadline& deadline);
@@ -180,13 +182,13 @@ struct CallOptions {
   // Error(timeout). Unset: the setting TUTTI_TIMEOUT. Zero: no deadline. Negative:
   // Error(invalid_argument).
   std::optional<std::chrono::nanoseconds> timeout;
-  // Restricts the choice to canonical algorithms, with which the bits of the result depend only on
+  // Restricts the choice to canonical algorithms. With them, the bits of the result depend only on
   // the inputs and the number of ranks. TUTTI_DETERMINISTIC=1 sets this for every call.
   bool deterministic = false;
   // Calls, on any communicator, that must complete before this one starts; they may write its
   // input. If one of them fails, this call fails with Error(aborted). Ranks must pass corresponding
-  // lists, or at least lists that make no rank wait for itself. Error(invalid_argument) in
-  // prepare(), Error(unsupported) for device memory.
+  // lists, or at least lists that make no rank wait for itself. A list is an
+  // Error(invalid_argument) in prepare(), and an Error(unsupported) for device memory.
   std::span<const Work> after;
   // Tag of a message: 0 to kLargestTag; a receive also accepts kAnyTag.
   int tag = 0;
@@ -304,16 +306,16 @@ class Communicator {
   //
   // shrink() returns a communicator of the survivors, in their order (MPI's ULFM:
   // MPIX_Comm_shrink). Members that are alive but cannot reach each other for data are separated:
-  // the hosts with the most broken pairs are excluded with Error(connection_lost); of equal ones
-  // the smaller host, then the later one. The old communicator still has to be destroyed.
+  // the host that cannot reach the most other hosts is excluded with Error(connection_lost); on a
+  // tie the smaller host, then the later one. The old communicator still has to be destroyed.
   Communicator shrink();
   // Returns flags and a member list that the survivors agree on, the same on all of them, for
   // example to decide if all have reached the same point (MPIX_Comm_agree).
   Agreement agree(uint64_t flags = ~uint64_t{0});
   // Returns a communicator of all surviving ranks of the job, which must be in this communicator,
   // followed by up to `count` spares (`tutti run --spares`), whose init() returns it as well.
-  // Collective among the survivors. Errors as shrink(), and Error(invalid_argument) if another rank
-  // of the job is active, or `count` is negative.
+  // Collective among the survivors. Throws the errors of shrink(), and Error(invalid_argument) if
+  // another rank of the job is active, or `count` is negative.
   Communicator grow(int count);
   bool valid() const { return impl_ != nullptr; }
 
@@ -510,7 +512,7 @@ class Communicator {
   // Returns the message that the next receive with this source and tag would take, without
   // receiving it; nullopt if none has arrived. Never blocks.
   std::optional<MessageInfo> probe(int from = kAnySource, int tag = kAnyTag);
-  // Returns the same as probe(), but blocks until there is a message.
+  // Blocks until there is a message that probe() would return, and returns its description.
   MessageInfo await_message(int from = kAnySource, int tag = kAnyTag);
 
   // Run the collectives in place, on one buffer.

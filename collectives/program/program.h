@@ -101,10 +101,10 @@ enum class StepKind : uint8_t {
 // Content of a message: elements, or unrounded accumulators of 16- and 8-bit floats.
 enum class Wire : uint8_t { element, accumulator };
 
-// One step. All ranges of a step have the same number of chunks, pairwise of the same size class. A
-// send or recv with an empty range list is a message without data (a token); a token is sent when
-// all earlier receives of the rank are done. Operand order is part of the program: it determines
-// the bits of floating-point results.
+// One step. All range lists of a step have the same number of chunks, pairwise of the same size
+// class. A send or recv with an empty range list is a message without data (a token); a token is
+// sent when all earlier recv steps of the rank are done. Operand order is part of the program: it
+// determines the bits of floating-point results.
 struct Step {
   StepKind kind = StepKind::copy;
   std::vector<int32_t> peers;
@@ -116,8 +116,8 @@ struct Step {
   // True if input that this step reads is multiplied by this rank's factor and rounded to an
   // element.
   bool scales = false;
-  // True if the written value is divided by the number of ranks that it combines before it is
-  // rounded to an element.
+  // True if the written value is divided, before it is rounded to an element, by the number of
+  // ranks that it combines.
   bool divides = false;
 };
 
@@ -125,11 +125,12 @@ struct Step {
 //
 //   all_reduce, broadcast, reduce,  input and output: C chunks, chunk i of both is the same part
 //     scan, exscan
-//   all_gather, gather              input: k chunks; output: p * k, rank r's from r * k on
-//   reduce_scatter, scatter         input: p * k chunks, for rank r from r * k on; output: k
-//   all_to_all                      input: p * k chunks, for rank r from r * k on;
-//                                   output: p * k chunks, from rank r from r * k on
+//   all_gather, gather              input: k chunks; output: p * k chunks
+//   reduce_scatter, scatter         input: p * k chunks; output: k chunks
+//   all_to_all                      input and output: p * k chunks
 //   barrier                         none
+//
+// In a buffer of p * k chunks, the k chunks that come from or go to rank r start at chunk r * k.
 //
 // In-place calls alias input and output accordingly, and programs must be correct in that case:
 // they read an input chunk before (in program order) they write an output chunk that may be the
@@ -163,8 +164,8 @@ int32_t size_classes(Collective collective, const Program& program, int32_t rank
 int32_t size_class(Collective collective, const Program& program, const Shape& shape, Space space,
                    int32_t chunk);
 
-// Returns a number for the location of a chunk in an in-place call: chunks with equal numbers may
-// be the same memory.
+// Returns a number that identifies the location of a chunk in an in-place call: chunks with equal
+// numbers may be the same memory.
 int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
                  int32_t chunk);
 

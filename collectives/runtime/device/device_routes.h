@@ -63,7 +63,7 @@ class DeviceRoutes {
   std::string algorithm_of(const DeviceRequest& call);
   // Objects that may have to outlive the communicator.
   struct KeptAlive {
-    // Not null if other ranks' kernels may still write to this object's memory.
+    // Null if there are none. Other ranks' kernels may still write to the memory of this object.
     std::unique_ptr<DeviceCalls> kernels;
     std::unique_ptr<StagedCalls> staged;
     bool drained = true;  // if false, streams may still submit calls to `staged`

@@ -74,13 +74,13 @@ class Prepared;
 class Work;
 
 namespace internal {
-// State of a wait without progress: when the wait began, and when the peers were asked.
+// State of a wait without progress. Times are in nanoseconds.
 struct StallState {
   int64_t since_ns = 0;
   int64_t next_look_ns = 0;
-  int64_t asked_ns = 0;  // duration without progress when the peers were last asked
+  int64_t asked_ns = 0;  // duration without progress when the peers were last asked; 0: not asked
   bool reported = false;
-  bool has_asked = false;  // true: the peers were asked in this call, since the last progress
+  bool has_asked = false;  // true: the peers were asked before the last progress
 };
 class CommunicatorImpl;
 struct Operation;
@@ -192,10 +192,10 @@ struct CallOptions {
   std::span<const Work> after;
   // Tag of a message: 0 to kLargestTag; a receive also accepts kAnyTag.
   int tag = 0;
-  // Allows a receive to accept a message shorter than its buffer. Without it a shorter message is
-  // an Error(mismatch); a longer one always is.
+  // Allows a receive to accept a message shorter than its buffer. If not set, a shorter message is
+  // an Error(mismatch). A message longer than the buffer is an Error(mismatch) in any case.
   bool may_be_shorter = false;
-  // The queue that orders the call: 0, or one of open_queues().
+  // Index of the queue that orders the call: 0, or up to the `count` passed to open_queues().
   int queue = 0;
   // Format in which the f32 elements of a collective or message travel (base/wire_format.h); must
   // be equal on all ranks. Elements are rounded when they are sent, and partial sums when they are
@@ -251,11 +251,11 @@ class Communicator {
   // Joins a job that the caller describes (transport/bootstrap/discovery/job.h); ranks may be
   // threads. An unneeded spare throws Error(aborted), unless Job::unneeded_spares_exit is set.
   static Communicator init(const Job& job);
-  // Joins a job in a thread of its own: get() returns the communicator, or throws. So one thread
-  // can drive several ranks, whose calls it makes in one group (group.h). Such a thread must
-  // destroy the highest ranks first, because a leaving rank waits up to two seconds for the ranks
-  // below it in the control tree. Destroying the future blocks until the join has ended. Throws
-  // Error(system) if no thread can be started.
+  // Joins a job in a separate thread. get() of the future returns the communicator, or throws. So
+  // one thread can drive several ranks, whose calls it makes in one group (group.h). Such a thread
+  // must destroy the highest ranks first, because a leaving rank waits up to two seconds for the
+  // ranks below it in the control tree. Destroying the future blocks until the join has ended.
+  // Throws Error(system) if no thread can be started.
   [[nodiscard]] static std::future<Communicator> init_async(const Job& job);
 
   int rank() const;

@@ -110,13 +110,14 @@ struct Request {
   static Request barrier();
   // Send and receive a message. A receive takes the oldest message from its source (or any source)
   // whose tag it accepts (CallOptions::tag); a message goes to the oldest receive that accepts it.
-  // Messages of one source keep their order. dtypes must be equal, and counts unless
+  // Messages of one source keep their order. dtypes must be equal; counts must be equal too unless
   // CallOptions::may_be_shorter is set.
   //
-  // If a receive asks for a later message, the earlier ones are buffered, up to
+  // If a receive asks for a later message, earlier messages are buffered, up to
   // TUTTI_UNEXPECTED_BYTES bytes in total. Beyond that limit, senders block until buffered messages
-  // have been received. But a receive that a thread waits for or polls, or that a call follows,
-  // ignores the limit, so that nothing deadlocks (Error(system) if memory is exhausted).
+  // have been received. To avoid deadlocks, a receive ignores the limit if a thread waits for it or
+  // polls it, or if another call depends on it (CallOptions::after). Error(system) if memory is
+  // exhausted.
   //
   // A send to the own rank never blocks: the message is buffered until it is received. If a long
   // message is in memory of Communicator::allocate() or register_memory(), a receiver on the same

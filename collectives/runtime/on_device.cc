@@ -162,7 +162,7 @@ Work CommunicatorImpl::start_unowned(const Request& request, const CallOptions& 
   return {this, start(request, options)};
 }
 
-// Gathers the bytes of all ranks, equally many of each, over the host's paths.
+// Gathers equally many bytes of each rank, in rank order, by an all_gather in host memory.
 std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> mine) {
   std::vector<std::byte> all(mine.size() * static_cast<size_t>(size()));
   run(Request::all_gather({mine.data(), mine.size(), DType::u8},

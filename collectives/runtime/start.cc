@@ -149,8 +149,8 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
   wait(*handle, Deadline::never(), stall);
 }
 
-// Counts the operation as in flight, for other threads and communicators. Not after an abort, which
-// ends the operation.
+// Counts the operation as in flight, for other threads and communicators. Does not count it after
+// an abort, because the abort ends the operation.
 void CommunicatorImpl::announce(Operation& operation) {
   if (operation.begun == 0) record_start(operation);
   if (!abort_.raised()) operation.active.begin(engine_->active());

@@ -78,8 +78,8 @@ inline Aliasing aliasing_of(const Request& request) {
 CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm* algorithm,
                          const Plan* plan);
 
-// Computes the members from `dtype` on, which follow from the plan and the call. `peer_is_near`: a
-// message travels through shared memory.
+// Computes the members from `dtype` on, which follow from the plan and the call. `peer_is_near`:
+// true if a point-to-point message travels through shared memory.
 void derive(CompiledCall& compiled, const Limits& limits, bool peer_is_near = true);
 
 }  // namespace tutti

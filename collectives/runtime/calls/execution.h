@@ -14,8 +14,7 @@
 // A long point-to-point message whose buffer the receiver can access is sent by rendezvous: one
 // message names the buffer, and the receiver reads the buffer when it reaches its receive. So a
 // sender that is busy computing does not delay the receiver. All other messages are sent in slices
-// (eager).
-// The first message shows which of the two methods the sender has chosen.
+// (eager). The first message shows which of the two methods the sender has chosen.
 #pragma once
 
 #include <algorithm>

@@ -42,7 +42,7 @@ struct Operation {
   // compiled for the received message, if it differs from `compiled`.
   std::shared_ptr<const CompiledCall> matched;
   MessageInfo received;
-  uint64_t order = 0;    // position in the order of calls
+  uint64_t order = 0;    // position in the order of receive calls
   bool probes = false;   // true: completes when a message is there, and does not consume it
   bool started = false;  // false while it waits for the calls ahead of it in its queue
   Predecessors after;    // other calls that must complete before it starts

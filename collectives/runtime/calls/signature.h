@@ -34,7 +34,7 @@ inline constexpr uint64_t kMostElements = (uint64_t{1} << 48) - 1;
 inline constexpr int kRootBits = 21;
 
 std::array<uint64_t, 2> encode(const Signature& signature);
-// Returns the signature's words with the count replaced.
+// Returns the words of a signature, with `count` in place of the signature's count.
 std::array<uint64_t, 2> with_count(std::array<uint64_t, 2> words, uint64_t count);
 // Decodes the words of a header. Values out of range (from a garbled header) are decoded as they
 // are; to_string() accepts them.

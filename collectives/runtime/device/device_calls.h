@@ -48,8 +48,8 @@ class DeviceCalls {
   // requested algorithm or null. Not thread-safe.
   void run(const Request& request, const Algorithm* named, bool canonical, cuda::CUstream stream);
   GpuChoice choose(const Request& request, const Algorithm* named, bool canonical);
-  // Registers a window (gpu::Windows::add()), which ends with the last copy of the returned
-  // pointer. Collective.
+  // Registers a window (gpu::Windows::add()). The registration ends with the last copy of the
+  // returned pointer. Collective.
   std::shared_ptr<void> register_window(void* data, size_t bytes);
   // Blocks until all calls have ended.
   void drain();

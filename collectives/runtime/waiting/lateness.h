@@ -1,4 +1,4 @@
-// Detects a straggler: the same rank late in several calls in a row.
+// Detects a straggler: a rank that is late in several calls in a row.
 #pragma once
 
 #include <cstdint>

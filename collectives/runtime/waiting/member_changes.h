@@ -40,7 +40,7 @@ class MemberChanges {
     bool by_all = false;  // true: every member has made its part
   };
 
-  // Starts with agreement 0 among `members`, which are ranks of the job.
+  // Starts before the first agreement. `members`: the ranks of the job that it is among.
   explicit MemberChanges(std::vector<int> members) : members_(std::move(members)) {}
 
   // Returns the members named by the last agreement.

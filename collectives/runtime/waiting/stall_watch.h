@@ -1,5 +1,5 @@
-// Questions and answers among ranks whose calls have stalled. Each rank answers with its current
-// call and the ranks that it waits for.
+// Determines why calls have stalled, by questions and answers among the ranks. Each rank answers
+// with its current call and the ranks that it waits for.
 //
 //     rank 0 waits for 1:   ask(1) ------>  answer(): "at call 7, waiting for 3"
 //            then asks 3:   ask(3) ------>  answer(): "has made no call yet"
@@ -72,7 +72,7 @@ class StallWatch {
   std::set<int> destroyed() const;
   struct Explanation {
     std::string text;
-    int culprit = -1;  // rank of the job at the end of the chain of waiting ranks; -1: none
+    int culprit = -1;  // rank of the job that probably causes the stall; -1: none
   };
   // Returns an explanation of the stall. It follows the chain of waiting ranks, starting from the
   // missing ones.

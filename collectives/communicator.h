@@ -208,7 +208,7 @@ struct CallOptions {
 
 // A planned call, whose buffers and options are fixed. One start must be complete before the next.
 // Copies share the plan. A Prepared does not keep the communicator alive: once the communicator is
-// destroyed, start() and run() throw Error(invalid_argument). Threads: as Communicator.
+// destroyed, start() and run() throw Error(invalid_argument). Any thread may call.
 class Prepared {
  public:
   Prepared() = default;

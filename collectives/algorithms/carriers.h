@@ -5,10 +5,9 @@
 // with g ranks, the rank at position j is the carrier of the blocks that the ranks at positions j,
 // j+g, j+2g ... of each other part hold after the earlier stages:
 //
-//     host A    0   1   2   3   4     rank 5 carries the blocks of ranks 0, 2 and 4 in host B,
-//               │ ╲ │ ╱ │ ╲ │ ╱       rank 6 those of ranks 1 and 3.
-//     host B    5   6                 In host A, rank 0 carries the block of rank 5, and rank 1
-//                                     that of rank 6.
+//     host A    0   1   2   3   4     In host B, rank 5 carries the blocks of ranks 0, 2 and 4, and
+//               │ ╲ │ ╱ │ ╲ │ ╱       rank 6 carries the blocks of ranks 1 and 3. In host A, rank 0
+//     host B    5   6                 carries the block of rank 5, and rank 1 that of rank 6.
 //
 // So each block has one carrier in each part and crosses between two parts once, however many ranks
 // the parts have. If two parts have equal sizes, ranks at the same position exchange blocks. Two

@@ -2,7 +2,7 @@
 // inside.
 //
 //   3 hosts of 2 ranks:      0 ⇄ 1        2 ⇄ 3        4 ⇄ 5      1. reduce-scatter: rank i of each
-//                            ■ □          ■ □          ■ □           host has part i of its sum
+//                            ■ □          ■ □          ■ □           host gets part i of its sum
 //                            0 ──────── 2 ──────── 4              2. all-reduce among ranks with
 //                              1 ──────── 3 ──────── 5               the same part
 //                            0 ⇄ 1        2 ⇄ 3        4 ⇄ 5      3. all-gather

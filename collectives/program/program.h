@@ -8,9 +8,9 @@
 //                    be uneven or zero
 //   Scratch          private chunks
 //
-// Chunks of one size class have equal length; chunks of different classes need not (size_class()).
-// A program that never mixes classes is therefore also correct for uneven blocks: the v-variants
-// use the same programs.
+// Chunks of one size class have equal length; chunks of different classes may differ in length
+// (size_class()). A program that never mixes classes is therefore also correct for uneven blocks:
+// the v-variants use the same programs.
 //
 // In a collective that reduces, 16- and 8-bit floats are summed in float, the accumulator type.
 // Scratch holds accumulators, input and output hold elements, and each message declares its content
@@ -70,7 +70,7 @@ constexpr bool reduces(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter ||
          c == Collective::reduce || c == Collective::scan || c == Collective::exscan;
 }
-// Say if the input, the output, or either of them consists of one block per rank.
+// Return true if the input, the output, or either of them consists of one block per rank.
 constexpr bool has_input_blocks(Collective c) {
   return c == Collective::reduce_scatter || c == Collective::scatter || c == Collective::all_to_all;
 }
@@ -132,10 +132,10 @@ struct Step {
 //
 // In a buffer of p * k chunks, the k chunks that come from or go to rank r start at chunk r * k.
 //
-// In-place calls alias input and output accordingly, and programs must be correct in that case:
-// they read an input chunk before (in program order) they write an output chunk that may be the
-// same memory. The output of reduce and gather and the input of broadcast and scatter exist only at
-// the root. exscan does not write rank 0's output.
+// In an in-place call, input and output alias accordingly, and programs must be correct in that
+// case: in program order, they read an input chunk before they write an output chunk that may be
+// the same memory. The output of reduce and gather and the input of broadcast and scatter exist
+// only at the root. exscan does not write rank 0's output.
 struct Program {
   int32_t input_chunks = 1;
   int32_t output_chunks = 1;
@@ -158,8 +158,8 @@ struct Shape {
 int32_t chunks_per_block(Collective collective, const Program& program, int32_t ranks);
 
 // Returns the number of size classes: C, or p * k (block by block) if the larger buffer has blocks.
-// Scratch chunk j has class j modulo their number. all_to_all has k classes, because its algorithms
-// forward chunks only when all blocks have the same length.
+// The class of scratch chunk j is j modulo the number of classes. all_to_all has k classes, because
+// its algorithms forward chunks only when all blocks have the same length.
 int32_t size_classes(Collective collective, const Program& program, int32_t ranks);
 int32_t size_class(Collective collective, const Program& program, const Shape& shape, Space space,
                    int32_t chunk);

@@ -20,8 +20,8 @@ namespace tutti {
 
 struct StepGraph {
   struct Message {
-    int32_t from = 0;  // sending and receiving rank
-    int32_t to = 0;
+    int32_t from = 0;        // rank that sends the message
+    int32_t to = 0;          // rank that receives the message
     int32_t step = -1;       // index of the step that receives it; -1: not matched yet
     int32_t connection = 0;  // equal for messages with the same sender and receiver
   };
